@@ -1,0 +1,70 @@
+//! What can go wrong in the core, as values. Each face translates them at one boundary.
+
+use std::fmt;
+
+/// A query that cannot be read: what text, where in it, and what was expected there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryError {
+    /// The whole text that was being read.
+    pub text: String,
+    /// Where: a count of characters (not bytes) from 0; equal to the length at the end of the text.
+    pub position: usize,
+    /// What was expected there, as the object of "expected ...": "a number", "`)`".
+    pub expected: String,
+    /// What to try instead, when there is a good guess: "did you mean `=`?".
+    pub hint: Option<String>,
+}
+
+impl QueryError {
+    /// An error at byte offset `byte` of `text`; the offset is turned into characters.
+    #[must_use]
+    pub fn at_byte(text: &str, byte: usize, expected: impl Into<String>) -> Self {
+        let position = text.char_indices().take_while(|(index, _)| *index < byte).count();
+        Self { text: text.to_owned(), position, expected: expected.into(), hint: None }
+    }
+
+    /// The same error with a guess of what was meant.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "position {}: expected {}", self.position, self.expected)
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+/// What an engine can refuse or fail at.
+#[derive(Debug)]
+pub enum EngineError {
+    /// A file that is no snapshot, is of another version, or is damaged.
+    Snapshot(String),
+    /// The file system said no.
+    Io(std::io::Error),
+    /// A table handed to `match_batch` has a column of a type that cannot be read.
+    Batch(String),
+    /// A hierarchy with a cycle or a parent that is not declared.
+    Hierarchy(String),
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snapshot(reason) | Self::Batch(reason) | Self::Hierarchy(reason) => f.write_str(reason),
+            Self::Io(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {}
+
+impl From<std::io::Error> for EngineError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}

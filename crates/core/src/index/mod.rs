@@ -1,0 +1,1 @@
+//! The engine: many subscriptions, and all that a message satisfies.

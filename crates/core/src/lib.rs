@@ -1,0 +1,13 @@
+//! The matching core of tamis, without Python.
+//!
+//! A [`message::Message`] is tested by a [`query::Query`], which the parsers in [`query`] build from text;
+//! an [`index::Engine`] holds many subscriptions and finds all that a message satisfies.
+//! Sources: `SEMANTICS.md` of the design for meaning; the papers named in each module for algorithms.
+
+pub mod error;
+pub mod hierarchy;
+pub mod index;
+pub mod message;
+pub mod query;
+pub mod text;
+pub mod topic;

@@ -1,0 +1,238 @@
+//! Messages and the values of their properties.
+
+use std::cell::OnceCell;
+use std::cmp::Ordering;
+
+use hashbrown::HashMap;
+
+use crate::text::Signature;
+
+/// Name → value. Names keep no order.
+pub type Properties = HashMap<Box<str>, Value>;
+
+/// How deep lists and mappings may nest in a message; deeper is refused where messages enter.
+pub const NESTING_MAX: usize = 100;
+
+/// The value of a property.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Present in the message, but null: comparisons are unknown.
+    Null,
+    /// A field without a value: present, and unknown in comparisons.
+    Present,
+    /// True or false; not a number.
+    Bool(bool),
+    /// A 64-bit integer.
+    Int(i64),
+    /// A 64-bit float.
+    Float(f64),
+    /// Text, ordered by code point.
+    Text(Box<str>),
+    /// An instant: microseconds since 1970-01-01 UTC.
+    Timestamp(i64),
+    /// A list: a predicate is true of it when it is true of an element.
+    List(Vec<Value>),
+    /// A mapping, reached by dotted names.
+    Map(Properties),
+}
+
+impl Value {
+    /// How two scalars compare, or None for values of unlike types, NaN, and whatever is no scalar.
+    /// Integers and floats compare by exact value.
+    #[must_use]
+    pub fn compare(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => Some(a.cmp(b)),
+            (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a), Self::Timestamp(b)) => Some(a.cmp(b)),
+            (Self::Float(a), Self::Float(b)) => a.partial_cmp(b),
+            (Self::Int(a), Self::Float(b)) => compare_int_float(*a, *b),
+            (Self::Float(a), Self::Int(b)) => compare_int_float(*b, *a).map(Ordering::reverse),
+            (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
+            _ => None,
+        }
+    }
+
+    /// True for null and for a field without a value, which make any comparison unknown.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Null | Self::Present)
+    }
+}
+
+/// Exact comparison: converting the integer to a float would round beyond 2^53.
+fn compare_int_float(int: i64, float: f64) -> Option<Ordering> {
+    const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+    if float.is_nan() {
+        return None;
+    }
+    if float >= TWO_63 {
+        return Some(Ordering::Less);
+    }
+    if float < -TWO_63 {
+        return Some(Ordering::Greater);
+    }
+    let whole = float.trunc();
+    #[expect(clippy::cast_possible_truncation, reason = "within the range of i64, checked above")]
+    let order = int.cmp(&(whole as i64));
+    Some(order.then_with(|| 0.0_f64.partial_cmp(&(float - whole)).unwrap_or(Ordering::Equal)))
+}
+
+/// The body of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// There is none: predicates on it are unknown.
+    Absent,
+    /// Text, or bytes that are valid UTF-8.
+    Text(&'a str),
+    /// Bytes that are not UTF-8: present, unknown to every predicate on text.
+    Binary,
+}
+
+impl<'a> Body<'a> {
+    /// Text where the bytes are UTF-8, else [`Body::Binary`].
+    #[must_use]
+    pub fn from_bytes(bytes: &'a [u8]) -> Self {
+        std::str::from_utf8(bytes).map_or(Self::Binary, Self::Text)
+    }
+}
+
+/// A message to be matched: borrowed parts, and the signature of its body, made at most once.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// Dotted words; never unknown.
+    pub topic: &'a str,
+    /// Name → value.
+    pub properties: &'a Properties,
+    /// What the message carries.
+    pub body: Body<'a>,
+    given: Option<&'a Signature>,
+    signature: OnceCell<Signature>,
+    full: OnceCell<Signature>,
+}
+
+impl<'a> Message<'a> {
+    /// A message from its parts.
+    #[must_use]
+    pub fn new(topic: &'a str, properties: &'a Properties, body: Body<'a>) -> Self {
+        Self { topic, properties, body, given: None, signature: OnceCell::new(), full: OnceCell::new() }
+    }
+
+    /// The same message with a signature of its body that an adapter has already made.
+    #[must_use]
+    pub fn with_signature(mut self, signature: &'a Signature) -> Self {
+        self.given = Some(signature);
+        self
+    }
+
+    /// The signature of `body`: the one that came with the message, else made on first use.
+    #[must_use]
+    pub fn signature(&self, body: &str) -> &Signature {
+        self.given.unwrap_or_else(|| self.signature.get_or_init(|| Signature::of(body)))
+    }
+
+    /// The signature of every word of `body`, for words that a stop list kept out of [`Self::signature`].
+    #[must_use]
+    pub fn full_signature(&self, body: &str) -> &Signature {
+        match self.given {
+            Some(_) => self.full.get_or_init(|| Signature::of(body)),
+            None => self.signature(body),
+        }
+    }
+}
+
+/// What a dotted name reaches in `properties`, or None when it is absent.
+///
+/// A literal dotted key wins over nesting, the longest first; through a list of mappings a name collects the list
+/// of what it reaches. An empty list is absent.
+#[must_use]
+pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
+    if let Some(value) = properties.get(name) {
+        return Found::one(value);
+    }
+    let mut end = name.len();
+    while let Some(dot) = name[..end].rfind('.') {
+        if let Some(found) = properties.get(&name[..dot]).and_then(|value| descend(value, &name[dot + 1..])) {
+            return Some(found);
+        }
+        end = dot;
+    }
+    None
+}
+
+/// Like [`lookup`], without regard to the case of the name's letters; an exact lower-case key wins.
+#[must_use]
+pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
+    if let Some(found) = lookup(properties, name) {
+        return Some(found);
+    }
+    let folded = name.to_lowercase();
+    let key = properties.keys().filter(|key| key.to_lowercase() == folded).min()?;
+    Found::one(&properties[key])
+}
+
+/// What a name reaches: one value of the message, or several collected through a list.
+#[derive(Clone, Debug)]
+pub enum Found<'a> {
+    /// One value, no list.
+    One(&'a Value),
+    /// The elements of a list; never empty.
+    Many(Vec<&'a Value>),
+}
+
+impl<'a> Found<'a> {
+    fn one(value: &'a Value) -> Option<Self> {
+        match value {
+            Value::List(elements) => Self::many(elements),
+            scalar => Some(Self::One(scalar)),
+        }
+    }
+
+    fn many(elements: &'a [Value]) -> Option<Self> {
+        let mut flat = Vec::with_capacity(elements.len());
+        flatten(elements, &mut flat);
+        (!flat.is_empty()).then_some(Self::Many(flat))
+    }
+}
+
+fn flatten<'a>(elements: &'a [Value], flat: &mut Vec<&'a Value>) {
+    for element in elements {
+        match element {
+            Value::List(inner) => flatten(inner, flat),
+            scalar => flat.push(scalar),
+        }
+    }
+}
+
+fn descend<'a>(value: &'a Value, rest: &str) -> Option<Found<'a>> {
+    match value {
+        Value::Map(inner) => lookup(inner, rest),
+        Value::List(elements) => {
+            let mut flat = Vec::new();
+            for element in elements {
+                match descend(element, rest) {
+                    Some(Found::One(value)) => flat.push(value),
+                    Some(Found::Many(values)) => flat.extend(values),
+                    None => {}
+                }
+            }
+            (!flat.is_empty()).then_some(Found::Many(flat))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_and_floats_compare_by_exact_value() {
+        let big = (1_i64 << 53) + 1;
+        assert_eq!(Value::Int(big).compare(&Value::Float(9_007_199_254_740_992.0)), Some(Ordering::Greater));
+        assert_eq!(Value::Int(i64::MAX).compare(&Value::Float(9_223_372_036_854_775_808.0)), Some(Ordering::Less));
+        assert_eq!(Value::Float(-0.5).compare(&Value::Int(0)), Some(Ordering::Less));
+        assert_eq!(Value::Float(-1.5).compare(&Value::Int(-1)), Some(Ordering::Less));
+        assert_eq!(Value::Int(1).compare(&Value::Float(f64::NAN)), None);
+        assert_eq!(Value::Int(1).compare(&Value::Bool(true)), None);
+    }
+}

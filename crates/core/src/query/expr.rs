@@ -1,0 +1,347 @@
+//! The expression tree that every language compiles to.
+//!
+//! It is a Boolean tree of predicates, never expanded to disjunctive normal form (paper 004). It is kept small:
+//! `NOT LIKE`, `NOT IN`, `NOT BETWEEN` and `IS NOT NULL` are [`Expr::Not`] of the plain predicate, since NOT is
+//! applied after a list has been looked at.
+
+use std::sync::Arc;
+
+use crate::message::Value;
+use crate::query::like::LikePattern;
+use crate::text::Phrase;
+use crate::topic::TopicPattern;
+
+/// A condition: true, false or unknown of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// One test.
+    Predicate(Predicate),
+    /// Kleene negation.
+    Not(Box<Expr>),
+    /// Two or more operands, none of them an AND itself.
+    And(Vec<Expr>),
+    /// Two or more operands, none of them an OR itself.
+    Or(Vec<Expr>),
+}
+
+impl Expr {
+    /// The AND of `operands`, flattened; of one operand, itself. `operands` is not empty.
+    #[must_use]
+    pub fn and(operands: Vec<Self>) -> Self {
+        let mut flat = Vec::with_capacity(operands.len());
+        for operand in operands {
+            match operand {
+                Self::And(children) => flat.extend(children),
+                other => flat.push(other),
+            }
+        }
+        if flat.len() == 1 { flat.remove(0) } else { Self::And(flat) }
+    }
+
+    /// The OR of `operands`, flattened; of one operand, itself. `operands` is not empty.
+    #[must_use]
+    pub fn or(operands: Vec<Self>) -> Self {
+        let mut flat = Vec::with_capacity(operands.len());
+        for operand in operands {
+            match operand {
+                Self::Or(children) => flat.extend(children),
+                other => flat.push(other),
+            }
+        }
+        if flat.len() == 1 { flat.remove(0) } else { Self::Or(flat) }
+    }
+
+    /// The negation.
+    #[must_use]
+    pub fn negate(self) -> Self {
+        Self::Not(Box::new(self))
+    }
+
+    /// How many predicates the tree has.
+    #[must_use]
+    pub fn terms(&self) -> usize {
+        match self {
+            Self::Predicate(_) => 1,
+            Self::Not(inner) => inner.terms(),
+            Self::And(children) | Self::Or(children) => children.iter().map(Self::terms).sum(),
+        }
+    }
+
+    /// How deep the canonical text nests: one for each NOT, for each parenthesis and for each sign inside another.
+    #[must_use]
+    pub fn nesting(&self) -> usize {
+        match self {
+            Self::Predicate(predicate) => predicate.nesting(),
+            Self::Not(inner) => 1 + usize::from(matches!(**inner, Self::And(_) | Self::Or(_))) + inner.nesting(),
+            Self::And(children) => {
+                children.iter().map(|c| usize::from(matches!(c, Self::Or(_))) + c.nesting()).max().unwrap_or(0)
+            }
+            Self::Or(children) => children.iter().map(Self::nesting).max().unwrap_or(0),
+        }
+    }
+
+    /// Every predicate, from left to right.
+    pub fn predicates(&self) -> Vec<&Predicate> {
+        fn collect<'a>(expr: &'a Expr, found: &mut Vec<&'a Predicate>) {
+            match expr {
+                Expr::Predicate(predicate) => found.push(predicate),
+                Expr::Not(inner) => collect(inner, found),
+                Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| collect(c, found)),
+            }
+        }
+        let mut found = Vec::new();
+        collect(self, &mut found);
+        found
+    }
+}
+
+impl From<Predicate> for Expr {
+    fn from(predicate: Predicate) -> Self {
+        Self::Predicate(predicate)
+    }
+}
+
+/// A property's name. In the `cbm` dialect it is written in lower case and found without regard to case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Name {
+    /// The name, with dots where it reaches into mappings.
+    pub text: Arc<str>,
+    /// Found without regard to case; canonical text `ANYCASE(name)`.
+    pub any_case: bool,
+}
+
+/// A part of the message.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reference {
+    /// The topic; never unknown.
+    Topic,
+    /// The body.
+    Body,
+    /// A property.
+    Property(Name),
+}
+
+impl Reference {
+    /// The property called `name`, whatever it is called (`topic` and `body` too).
+    #[must_use]
+    pub fn property(name: &str) -> Self {
+        Self::Property(Name { text: name.into(), any_case: false })
+    }
+}
+
+/// A value or something computed from values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// A constant: bool, int, float, text or timestamp; never null, a list or a mapping.
+    Literal(Value),
+    /// A part of the message.
+    Reference(Reference),
+    /// `- operand`. A number literal is never below it, but for the smallest integer.
+    Negate(Box<Operand>),
+    /// `left op right`.
+    Arithmetic(Box<Operand>, Arithmetic, Box<Operand>),
+}
+
+/// The arithmetic operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// `+`; concatenates two texts.
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`; always in floating point.
+    Divide,
+}
+
+/// The comparison operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+/// One test of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Predicate {
+    /// `TRUE` or `FALSE`.
+    Constant(bool),
+    /// A bare identifier: its value when that is boolean, else unknown.
+    Truth(Reference),
+    /// `left op right`.
+    Compare(Operand, Comparison, Operand),
+    /// `operand BETWEEN low AND high`.
+    Between(Operand, Operand, Operand),
+    /// `operand IN (...)`.
+    In(Operand, ValueSet),
+    /// `operand LIKE 'pattern' [ESCAPE 'c']`.
+    Like(Operand, LikePattern),
+    /// `operand IS NULL`.
+    IsNull(Operand),
+    /// `EXISTS(reference)`: present, be it null or without a value. Never unknown.
+    Exists(Reference),
+    /// `CONTAINS(reference, 'word or phrase')`.
+    Contains(Reference, Phrase),
+    /// `NEAR(reference, 'a', 'b', n)`: two positions that differ by 1 to n.
+    Near(Reference, Phrase, Phrase, u32),
+    /// `TOPIC('pattern'[, 'dialect'])`.
+    Topic(TopicPattern),
+    /// `PREFIX(reference, 'x')`.
+    Prefix(Reference, Box<str>),
+    /// `REGEX(reference, 'r')`: a search.
+    Regex(Reference, Pattern),
+    /// `reference UNDER 'v'`.
+    Under(Reference, Box<str>),
+}
+
+impl Predicate {
+    fn nesting(&self) -> usize {
+        match self {
+            Self::Compare(left, _, right) => left.nesting().max(right.nesting()),
+            Self::Between(operand, low, high) => operand.nesting().max(low.nesting()).max(high.nesting()),
+            Self::In(operand, _) | Self::Like(operand, _) | Self::IsNull(operand) => operand.nesting(),
+            _ => 0,
+        }
+    }
+}
+
+impl Operand {
+    /// How deep the canonical text nests.
+    fn nesting(&self) -> usize {
+        match self {
+            Self::Literal(_) | Self::Reference(_) => 0,
+            Self::Negate(inner) => 2 + inner.nesting(),
+            Self::Arithmetic(left, op, right) => {
+                let inside = |o: &Self| usize::from(matches!(o, Self::Arithmetic(..))) + o.nesting();
+                // A chain a + b + c leans left and is written without parentheses.
+                (usize::from(left.needs_parentheses_left_of(*op)) + left.nesting()).max(inside(right))
+            }
+        }
+    }
+
+    /// True when no part of the message is in it: a value that is the same for every message.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        match self {
+            Self::Literal(_) => true,
+            Self::Reference(_) => false,
+            Self::Negate(inner) => inner.is_constant(),
+            Self::Arithmetic(left, _, right) => left.is_constant() && right.is_constant(),
+        }
+    }
+}
+
+/// The values of an IN list, in the order written, with a quick test of membership.
+#[derive(Clone, Debug)]
+pub struct ValueSet {
+    values: Vec<Value>,
+    /// Indices into `values` of the texts, sorted by text. Numbers are few in practice and are walked.
+    texts: Vec<u32>,
+    others: Vec<u32>,
+}
+
+impl PartialEq for ValueSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl ValueSet {
+    /// A set of literals (bool, int, float, text, timestamp).
+    #[must_use]
+    pub fn new(values: Vec<Value>) -> Self {
+        let index = |wanted: bool| {
+            (0u32..).zip(&values).filter(move |(_, v)| matches!(v, Value::Text(_)) == wanted).map(|(i, _)| i)
+        };
+        let mut texts: Vec<u32> = index(true).collect();
+        let others = index(false).collect();
+        texts.sort_by(|a, b| text_of(&values[*a as usize]).cmp(text_of(&values[*b as usize])));
+        Self { values, texts, others }
+    }
+
+    /// The values in the order written.
+    #[must_use]
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// True when one of the values equals `value`, a scalar.
+    #[must_use]
+    pub fn contains(&self, value: &Value) -> bool {
+        match value {
+            Value::Text(text) => {
+                self.texts.binary_search_by(|i| text_of(&self.values[*i as usize]).cmp(text)).is_ok()
+            }
+            other => self.others.iter().any(|i| self.values[*i as usize].compare(other).is_some_and(|o| o.is_eq())),
+        }
+    }
+}
+
+fn text_of(value: &Value) -> &str {
+    match value {
+        Value::Text(text) => text,
+        _ => "",
+    }
+}
+
+/// A regular expression: linear time, compiled size at most 1 MiB. Equal when the patterns are.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    regex: regex::Regex,
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.regex.as_str() == other.regex.as_str()
+    }
+}
+
+impl Pattern {
+    const COMPILED_BYTES_MAX: usize = 1 << 20;
+
+    /// Compile `pattern` (Rust `regex` syntax, Unicode, inline flags).
+    ///
+    /// # Errors
+    /// The reason on one line: syntax, look-around, back-references, size.
+    pub fn new(pattern: &str) -> Result<Self, String> {
+        regex::RegexBuilder::new(pattern)
+            .size_limit(Self::COMPILED_BYTES_MAX)
+            .dfa_size_limit(Self::COMPILED_BYTES_MAX)
+            .nest_limit(100)
+            .build()
+            .map(|regex| Self { regex })
+            .map_err(|error| {
+                let text = error.to_string();
+                text.lines().last().unwrap_or("a valid expression").trim_start_matches("error: ").to_owned()
+            })
+    }
+
+    /// The pattern as written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.regex.as_str()
+    }
+
+    /// True when it is found anywhere in `text`.
+    #[must_use]
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// Byte ranges of what it finds in `text`, at most `limit` of them.
+    #[must_use]
+    pub fn find_all(&self, text: &str, limit: usize) -> Vec<std::ops::Range<usize>> {
+        self.regex.find_iter(text).take(limit).map(|found| found.range()).collect()
+    }
+}

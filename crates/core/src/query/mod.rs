@@ -1,0 +1,108 @@
+//! Queries: the expression tree ([`expr`]), its languages ([`selector`], [`boolean`]), its meaning ([`evaluate`])
+//! and its canonical text ([`render`]).
+
+pub mod boolean;
+pub mod evaluate;
+pub mod expr;
+pub mod highlight;
+mod lexer;
+pub mod like;
+pub mod render;
+pub mod selector;
+
+use crate::error::QueryError;
+use crate::hierarchy::Hierarchies;
+use crate::message::Message;
+use expr::Expr;
+
+/// The longest text of a query, and the longest canonical text.
+pub const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// How deep parentheses, NOT and signs may nest.
+pub const DEPTH_MAX: usize = 100;
+/// How many predicates a query may have; an IN list is one.
+pub const TERMS_MAX: usize = 1_000;
+/// How many values an IN list may have.
+pub const IN_VALUES_MAX: usize = 10_000;
+
+/// A standing question: a tree, and whether it came from field criteria (which have hit counts).
+#[derive(Clone, Debug)]
+pub struct Query {
+    expr: Expr,
+    is_fields: bool,
+}
+
+/// Two queries are equal when their trees are: `tamis.selector(str(q)) == q`.
+impl PartialEq for Query {
+    fn eq(&self, other: &Self) -> bool {
+        self.expr == other.expr
+    }
+}
+
+impl Query {
+    /// A query from a tree that was built by code rather than read from text.
+    ///
+    /// # Errors
+    /// A tree over the limits: its canonical text could not be read again.
+    pub fn new(expr: Expr) -> Result<Self, QueryError> {
+        let query = Self { expr, is_fields: false };
+        query.check_limits()?;
+        Ok(query)
+    }
+
+    /// A query from field criteria (paper 000): their AND when `all`, else their OR.
+    ///
+    /// # Errors
+    /// More criteria than a query may have terms.
+    pub fn fields(criteria: Vec<Expr>, all: bool) -> Result<Self, QueryError> {
+        let expr = if all { Expr::and(criteria) } else { Expr::or(criteria) };
+        Ok(Self { is_fields: true, ..Self::new(expr)? })
+    }
+
+    /// The tree.
+    #[must_use]
+    pub fn expr(&self) -> &Expr {
+        &self.expr
+    }
+
+    /// True when the query came from field criteria, so that `Engine::hits` counts it.
+    #[must_use]
+    pub fn is_fields(&self) -> bool {
+        self.is_fields
+    }
+
+    /// The criteria of a fields query: the operands of its AND or OR, or the one predicate.
+    #[must_use]
+    pub fn criteria(&self) -> &[Expr] {
+        match &self.expr {
+            Expr::And(children) | Expr::Or(children) => children,
+            single => std::slice::from_ref(single),
+        }
+    }
+
+    /// The same query, marked as made of field criteria. For snapshots, which keep the mark.
+    #[must_use]
+    pub fn with_fields_mark(mut self, is_fields: bool) -> Self {
+        self.is_fields = is_fields;
+        self
+    }
+
+    /// True, false or unknown (None) of `message`. Time is linear in the message for each predicate.
+    #[must_use]
+    pub fn evaluate(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Option<bool> {
+        self.expr.evaluate(message, hierarchies)
+    }
+
+    fn check_limits(&self) -> Result<(), QueryError> {
+        let too = |expected: String| Err(QueryError { text: String::new(), position: 0, expected, hint: None });
+        if self.expr.terms() > TERMS_MAX {
+            return too(format!("at most {TERMS_MAX} terms"));
+        }
+        if self.expr.nesting() > DEPTH_MAX {
+            return too(format!("nesting of at most {DEPTH_MAX}"));
+        }
+        if self.to_string().len() > TEXT_BYTES_MAX {
+            return too(format!("a query whose text is at most {TEXT_BYTES_MAX} bytes"));
+        }
+        Ok(())
+    }
+}
