@@ -1,0 +1,70 @@
+"""Every conformance case that we do not run, with the reason: the one place to look.
+
+A rule is tried on each case in this order; the first that holds gives the reason. A rule that holds for no case any
+more is reported as an error, so that the list cannot grow stale."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .cases import SelectorCase
+
+FILES = {
+    "cloudevents_cesql_tck.jsonl": "CloudEvents SQL is a language of its own; it needs a front end of its own",
+    "headers_exchange_javaclient.jsonl": "headers exchanges are a matter of the broker, and there is none yet",
+}
+"""File -> why none of it runs."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reason to skip, and which cases it is about."""
+
+    reason: str
+    applies: Callable[[SelectorCase], bool]
+
+
+def _bare(case: SelectorCase) -> str:
+    """The selector with its single-quoted strings emptied, so that a rule looks at syntax only."""
+    return re.sub(r"'(?:[^']|'')*'", "''", case.selector)
+
+
+def _dialect(name: str) -> Callable[[SelectorCase], bool]:
+    return lambda case: case.dialect == name
+
+
+def _selectors(file: str, *selectors: str) -> Callable[[SelectorCase], bool]:
+    return lambda case: case.file == file and case.selector in selectors
+
+
+def _rabbitmq(pattern: str) -> Callable[[SelectorCase], bool]:
+    found = re.compile(pattern, re.IGNORECASE)
+    return lambda case: case.dialect == _AMQP_SQL and bool(found.search(_bare(case)))
+
+
+_AMQP_SQL = "amqp-sql(filtex-1.0)"
+
+RULES = [
+    Rule("ActiveMQ's own functions", _dialect("jms+activemq-functions")),
+    Rule("XPath is no part of JMS selectors", _dialect("jms+xpath")),
+    Rule("Artemis's own headers (AMQ...)", _dialect("jms+artemis-headers")),
+    Rule("the answer depends on the day", lambda case: case.time_dependent),
+    # RabbitMQ's SQL filter comes last in the order of authority: only lines whose syntax is ours.
+    Rule("RabbitMQ: its errors are its own", lambda case: case.dialect == _AMQP_SQL and case.expect == "error"),
+    Rule("RabbitMQ: double quotes delimit strings there, identifiers here", _rabbitmq('"')),
+    Rule("RabbitMQ: [identifiers in brackets]", _rabbitmq(r"\[")),
+    Rule("RabbitMQ: 0x binary literals", _rabbitmq(r"\b0x")),
+    Rule("RabbitMQ: % as the remainder", _rabbitmq("%")),
+    Rule("RabbitMQ: sections of an AMQP 1.0 message (p. h. a.)", _rabbitmq(r"\b(p|h|a|properties|header)\.")),
+    Rule("RabbitMQ: functions (UPPER, DATE, ...)", _rabbitmq(r"\b(?!(?:not|and|or|in|like|between|escape)\b)\w+\s*\(")),
+]
+"""The rules, in the order in which they are tried."""
+
+
+def reason(case: SelectorCase) -> str | None:
+    """Why a case is skipped, or None when it runs."""
+    if case.file in FILES:
+        return FILES[case.file]
+    return next((rule.reason for rule in RULES if rule.applies(case)), None)
