@@ -46,13 +46,14 @@ impl Predicate {
             }),
             Self::Compare(left, op, right) => compare_operands(left, *op, right, message),
             Self::Between(operand, low, high) => {
+                let constant = low.is_constant() && high.is_constant();
                 let (low, high) = (low.scalar(message), high.scalar(message));
                 let one = |value: &Value| {
                     let above = compare(value, Comparison::GreaterOrEqual, &low);
                     let below = compare(value, Comparison::LessOrEqual, &high);
                     fold([above, below].into_iter(), false)
                 };
-                operand.each(message, one)
+                if constant { operand.each(message, one) } else { one(&operand.scalar(message)) }
             }
             Self::In(operand, values) => operand.each(message, |value| known(value).map(|v| values.contains(v))),
             Self::Like(operand, pattern) => operand.each(message, |value| text_test(value, |t| pattern.is_match(t))),

@@ -1,6 +1,6 @@
 //! Where in a body a query's text predicates matched, for showing it.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use crate::message::{Body, Message};
 use crate::query::Query;
@@ -18,6 +18,19 @@ impl Query {
         let mut found = Vec::new();
         mark(self.expr(), message, body, &mut found);
         merge(found)
+    }
+
+    /// The same as ranges of characters, for languages that count them.
+    #[must_use]
+    pub fn highlight_characters(&self, message: &Message<'_>) -> Vec<(usize, usize)> {
+        let Body::Text(body) = message.body else { return Vec::new() };
+        let (mut at, mut characters) = (0, 0);
+        let mut count_to = |byte: usize| {
+            characters += body[at..byte].chars().count();
+            at = byte;
+            characters
+        };
+        self.highlight(message).into_iter().map(|range| (count_to(range.start), count_to(range.end))).collect()
     }
 }
 
@@ -37,10 +50,9 @@ fn mark_predicate(predicate: &Predicate, message: &Message<'_>, body: &str, foun
     match predicate {
         Predicate::Contains(Reference::Body, phrase) => {
             let signature = message.full_signature(body);
-            for start in signature.starts_of(phrase).take(PLACES_MAX) {
-                let last = start + u32::try_from(phrase.words().len()).unwrap_or(u32::MAX) - 1;
-                mark_words(body, &[start..=last], found);
-            }
+            let steps = u32::try_from(phrase.words().len()).unwrap_or(u32::MAX) - 1;
+            let spans = signature.starts_of(phrase).take(PLACES_MAX).map(|start| start..=start + steps);
+            mark_words(body, &spans.collect::<Vec<_>>(), found);
         }
         Predicate::Near(Reference::Body, a, b, distance) => {
             if let Some((left, right)) = message.full_signature(body).near(a, b, *distance) {
@@ -62,7 +74,7 @@ fn mark_predicate(predicate: &Predicate, message: &Message<'_>, body: &str, foun
 }
 
 
-fn mark_words(body: &str, spans: &[std::ops::RangeInclusive<u32>], found: &mut Vec<Range<usize>>) {
+fn mark_words(body: &str, spans: &[RangeInclusive<u32>], found: &mut Vec<Range<usize>>) {
     for (position, (place, _)) in (0u32..).zip(words(body)) {
         if spans.iter().any(|span| span.contains(&position)) {
             found.push(place);

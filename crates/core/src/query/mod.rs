@@ -3,6 +3,7 @@
 
 pub mod boolean;
 pub mod evaluate;
+pub mod explain;
 pub mod expr;
 pub mod highlight;
 mod lexer;
