@@ -1,0 +1,89 @@
+"""Adapters in the store: what was asked of each, and how it is. The command line writes one, the pipeline the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+from sqlalchemy import Connection, select, update
+from sqlalchemy.dialects import sqlite
+
+from tamis.store.database import Database
+from tamis.store.models import adapters
+from tamis.store.records import AdapterDesire, AdapterState
+
+_UNKNOWN = {"desired": "running", "status": "stopped", "read_count": 0, "dead_count": 0}
+
+
+class Adapters(Database):
+    """The part of the store that keeps the state of adapters."""
+
+    def adapter_states(self, names: Sequence[str] = ()) -> list[AdapterState]:
+        """Every adapter on record, by name; with `names` those, and only those, in that order.
+
+        An adapter of `names` that was never heard of is put on record as one that shall run and is stopped.
+        """
+        with self._read() as connection:
+            found = _states(connection)
+        if missing := [name for name in names if name not in found]:
+            with self._write() as connection:
+                for name in missing:
+                    _ensure(connection, name)
+                found = _states(connection)
+        return [found[name] for name in names or sorted(found)]
+
+    def set_adapter_desired(self, name: str, desired: AdapterDesire) -> None:
+        """Ask an adapter to be ``running``, ``paused`` or ``stopped``; the pipeline obeys at its next look.
+
+        Raises:
+            ValueError: another word.
+        """
+        if desired not in get_args(AdapterDesire):
+            raise ValueError(f"expected running, paused or stopped, not {desired!r}")
+        with self._write() as connection:
+            _ensure(connection, name)
+            connection.execute(update(adapters).where(adapters.c.name == name).values(desired=desired))
+
+    def report_adapter(
+        self,
+        name: str,
+        status: str,
+        *,
+        error: str | None = None,
+        read_count: int = 0,
+        dead_count: int = 0,
+        at: datetime | None = None,
+    ) -> None:
+        """Put on record how an adapter is.
+
+        Args:
+            name: the adapter's.
+            status: one word, such as ``running``.
+            error: its last error; None clears it.
+            read_count: messages read since the last report; added to those on record.
+            dead_count: dead letters among them.
+            at: when; now, if absent.
+        """
+        now = at or datetime.now(UTC)
+        changes: dict[str, Any] = {
+            "status": status,
+            "last_error": error,
+            "read_count": adapters.c.read_count + read_count,
+            "dead_count": adapters.c.dead_count + dead_count,
+            "updated_at": now,
+        }
+        if read_count:
+            changes["last_batch_at"] = now
+        with self._write() as connection:
+            _ensure(connection, name)
+            connection.execute(update(adapters).where(adapters.c.name == name).values(changes))
+
+
+def _ensure(connection: Connection, name: str) -> None:
+    row = {"name": name, "updated_at": datetime.now(UTC)} | _UNKNOWN
+    connection.execute(sqlite.insert(adapters).on_conflict_do_nothing().values(row))
+
+
+def _states(connection: Connection) -> dict[str, AdapterState]:
+    return {row.name: AdapterState(**row._asdict()) for row in connection.execute(select(adapters))}

@@ -1,0 +1,167 @@
+"""The ledger of batches: which queries a batch sees, and its results, each exactly once.
+
+The rule that makes replays harmless: a batch's results and the note that it is done are one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Table, insert, select, update
+from sqlalchemy.dialects import sqlite
+
+from tamis.store.database import Database, chunks
+from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
+from tamis.store.queries import current_revision
+from tamis.store.records import BatchCounts, BatchResult, Notification
+
+_MESSAGE_COLUMNS = ("source", "partition", "offset", "topic", "properties", "body", "xml")
+_NO_COUNTS = {"read_count": 0, "matched_count": 0, "notification_count": 0, "dead_count": 0}
+
+
+class Batches(Database):
+    """The part of the store that keeps batches and what they gave.
+
+    `stream` names one checkpoint: a stream whose checkpoint was deleted begins again with batch 0, and must come
+    under another name (the pipeline puts the checkpoint's own id in), or its new batches would pass for done.
+    """
+
+    def pin_batch(self, stream: str, batch_id: int) -> int:
+        """The revision of the queries that this batch matches with: the first call decides, for ever.
+
+        On disk when the call returns, so that a replay after a crash sees the same queries.
+        """
+        with self._read() as connection:
+            row = _batch(connection, stream, batch_id)
+        if row is not None:
+            return int(row.revision)
+        with self._write() as connection:
+            row = _batch(connection, stream, batch_id)
+            if row is not None:
+                return int(row.revision)
+            revision = current_revision(connection)
+            values = {"stream": stream, "batch_id": batch_id, "revision": revision, "done": 0} | _NO_COUNTS
+            connection.execute(insert(batches).values(pinned_at=datetime.now(UTC), **values))
+            return revision
+
+    def commit_batch(
+        self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str] = ()
+    ) -> BatchCounts:
+        """Write a batch's messages, notifications, pending deliveries and dead letters, and that it is done.
+
+        One transaction. A batch that is done already is left as it is, so a replay changes nothing; a notification,
+        message or dead letter that is there already (from another stream over the same source) is kept, not doubled.
+        2,000 messages with a notification each: about 0.1 s.
+
+        Args:
+            stream: see the class.
+            batch_id: as Spark numbers it.
+            result: what matching gave; every notification's message must be in it.
+            default_deliveries: where matches go of queries that name no delivery.
+
+        Returns:
+            The counts on record for the batch.
+
+        Raises:
+            KeyError: the batch was never pinned.
+            StoreError: the disk is full, or cannot be written; nothing was written.
+        """
+        with self._write() as connection:
+            row = _batch(connection, stream, batch_id)
+            if row is None:
+                raise KeyError(f"batch {batch_id} of '{stream}' was never pinned")
+            if row.done:
+                return _counts(row)
+            now = datetime.now(UTC)
+            _insert_new(connection, messages, _message_rows(result))
+            notifications = _insert_new(connection, outbox, _outbox_rows(stream, batch_id, result.notifications, now))
+            _insert_new(
+                connection, deliveries, _delivery_rows(connection, result.notifications, default_deliveries, now)
+            )
+            dead = _insert_new(
+                connection, dead_letters, (letter._asdict() | {"created_at": now} for letter in result.dead_letters)
+            )
+            counts = BatchCounts(result.read_count, result.matched_count, notifications, dead)
+            _finish(connection, stream, batch_id, counts, now)
+            return counts
+
+    def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
+        """The counts of a batch that is done; None for one that is not."""
+        with self._read() as connection:
+            row = _batch(connection, stream, batch_id)
+        return _counts(row) if row is not None and row.done else None
+
+
+def _batch(connection: Connection, stream: str, batch_id: int) -> Row[*tuple[Any, ...]] | None:
+    statement = select(batches).where(batches.c.stream == stream, batches.c.batch_id == batch_id)
+    return connection.execute(statement).one_or_none()
+
+
+def _counts(row: Row[*tuple[Any, ...]]) -> BatchCounts:
+    return BatchCounts(row.read_count, row.matched_count, row.notification_count, row.dead_count)
+
+
+def _finish(connection: Connection, stream: str, batch_id: int, counts: BatchCounts, now: datetime) -> None:
+    connection.execute(
+        update(batches)
+        .where(batches.c.stream == stream, batches.c.batch_id == batch_id)
+        .values(
+            done=1,
+            read_count=counts.read,
+            matched_count=counts.matched,
+            notification_count=counts.notifications,
+            dead_count=counts.dead,
+            committed_at=now,
+        )
+    )
+
+
+def _insert_new(connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> int:
+    """Insert the rows that are not there yet; how many that were."""
+    values = list(rows)
+    if not values:
+        return 0
+    statement = sqlite.insert(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    return int(connection.execute(statement, values).rowcount)
+
+
+def _message_rows(result: BatchResult) -> Iterable[dict[str, Any]]:
+    return (message._asdict() for message in result.messages)
+
+
+def _outbox_rows(
+    stream: str, batch_id: int, notifications: Iterable[Notification], now: datetime
+) -> Iterable[dict[str, Any]]:
+    for notification in notifications:
+        row = notification._asdict()
+        row["notification_id"] = row.pop("id")
+        row.update(stream=stream, batch_id=batch_id, created_at=now)
+        yield row
+
+
+def _delivery_rows(
+    connection: Connection, notifications: Sequence[Notification], defaults: Sequence[str], now: datetime
+) -> Iterable[dict[str, Any]]:
+    named = _named_deliveries(connection, {notification.query_key for notification in notifications})
+    for notification in notifications:
+        names = named.get((notification.query_key, notification.query_version)) or defaults
+        for name in dict.fromkeys(names):
+            yield {
+                "notification_id": notification.id,
+                "name": name,
+                "state": "pending",
+                "attempts": 0,
+                "next_attempt_at": now,
+                "updated_at": now,
+            }
+
+
+def _named_deliveries(connection: Connection, keys: Iterable[str]) -> dict[tuple[str, int], Sequence[str]]:
+    """(key, version) -> the deliveries that it names."""
+    v = query_versions.c
+    found: dict[tuple[str, int], Sequence[str]] = {}
+    for some in chunks(sorted(keys)):
+        rows = connection.execute(select(v.key, v.version, v.deliveries).where(v.key.in_(some)))
+        found.update(((key, version), names) for key, version, names in rows)
+    return found

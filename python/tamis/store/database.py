@@ -1,0 +1,196 @@
+"""The database under the store: opening, transactions, migrations, and errors in the words of a user.
+
+SQLite in WAL mode with synchronous=FULL: what a call wrote is on disk when the call returns, readers never wait for
+a writer, and several processes may write, one after another."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import URL, Connection, create_engine, event, exc
+
+from tamis.errors import StoreError
+from tamis.store.models import SCHEMA_VERSION
+
+BUSY_TIMEOUT_MS = 30_000
+"""How long a writer waits for another process before it gives up."""
+
+APPLICATION_ID = int.from_bytes(b"tami", "big")
+"""Written into the file's header, so that another program's database is never taken for a store."""
+
+
+class Database:
+    """One SQLite file with the store's schema. Thread-safe; each call uses a connection of its own.
+
+    Args:
+        path: the file; made when it is absent and `create` is true.
+
+    Raises:
+        StoreError: no such file or folder, not a store, a store of a newer version, or it cannot be written.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        """Open the file and bring its schema up to date."""
+        self.path = path
+        _check_place(path, create)
+        self._engine = create_engine(
+            URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}
+        )
+        self._writer = self._engine.execution_options(immediate=True)
+        event.listen(self._engine, "connect", _prepare)
+        event.listen(self._engine, "begin", _begin)
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close every connection. Calling it again does nothing."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        """The store itself; `close` is called at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close, whatever happened."""
+        self.close()
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the store and changes nothing."""
+        with self._explained(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        """A transaction that holds the one write lock from its start; all or nothing, on disk at its end."""
+        with self._explained(), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (exc.IntegrityError, exc.ProgrammingError):
+            raise
+        except exc.DatabaseError as error:
+            raise StoreError(explain(self.path, error)) from error
+
+    def _migrate(self) -> None:
+        """Bring the schema to the newest version, in one transaction; quick when it is there already."""
+        with self._read() as connection:
+            version = _version(connection, self.path)
+        if version == SCHEMA_VERSION:
+            return
+        with self._explained(), self._engine.connect() as connection:
+            connection.connection.execute("PRAGMA journal_mode = WAL")  # it must not be in a transaction
+        with self._write() as connection:
+            if _version(connection, self.path) != SCHEMA_VERSION:  # another process may have been quicker
+                _upgrade(connection)
+
+
+def _check_place(path: Path, create: bool) -> None:
+    if path.is_dir():
+        raise StoreError(f"{path}: a folder, where the file of a store was expected")
+    if not path.parent.is_dir():
+        raise StoreError(
+            f"{path}: the folder {path.parent} does not exist; make it, or give another path for the store"
+        )
+    if not path.exists():
+        if not create:
+            raise StoreError(f"{path}: no store here; `tamis query add` and `tamis run` make one")
+        if not os.access(path.parent, os.W_OK):
+            raise StoreError(f"{path}: the folder {path.parent} cannot be written; give another path for the store")
+
+
+def _prepare(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves: the driver's own would come too late to lock
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin(connection: Connection) -> None:
+    # A reader that turns writer fails when another wrote in between, so writers take the lock at once.
+    immediate = connection.get_execution_options().get("immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _version(connection: Connection, path: Path) -> int:
+    """The version of the schema; 0 for an empty file.
+
+    Raises:
+        StoreError: another program's database, or a store of a newer version.
+    """
+    tables = {name for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    application_id = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+    if not tables and application_id in (0, APPLICATION_ID):
+        return 0
+    if application_id != APPLICATION_ID or "alembic_version" not in tables:
+        raise StoreError(f"{path}: a database of another program, not a store of tamis; give another path")
+    version = int(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: the store is of version {version}, and this tamis knows up to {SCHEMA_VERSION}; "
+            "update tamis, or give another path"
+        )
+    return version
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command  # 0.3 s, and needed only for a new store or after an update
+    from alembic.config import Config
+
+    connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+    config = Config()
+    config.set_main_option("script_location", "tamis.store:migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+_ADVICE = (
+    ("not a database", "not a store of tamis: it is no SQLite database; give another path"),
+    ("malformed", "the store is damaged; restore it from a backup, or give another path"),
+    ("disk is full", "the disk is full; make room and start again: nothing half-written is left behind"),
+    ("disk i/o error", "the disk could not be read or written; make sure it has room and is healthy, then start again"),
+    ("readonly", "the store cannot be written; make the file and its folder writable, or give another path"),
+    ("unable to open", "the store cannot be opened; make the file and its folder readable and writable"),
+    ("locked", f"another process has held the store for {BUSY_TIMEOUT_MS // 1000} s; end it, then start again"),
+)
+
+
+def explain(path: Path, error: exc.DatabaseError) -> str:
+    """One sentence for a user: what is wrong with the store at `path`, and what to do."""
+    text = str(error.orig).lower()
+    for sign, advice in _ADVICE:
+        if sign in text:
+            return f"{path}: {advice}"
+    return f"{path}: the store failed: {error.orig}"
+
+
+def database_path(path_or_url: str | Path | Any) -> Path:
+    """The file that a path or an ``sqlite:///`` URL names.
+
+    Raises:
+        StoreError: a URL of another database.
+    """
+    text = os.fspath(path_or_url)
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return Path(text)
+    if scheme != "sqlite" or not rest.startswith("/") or len(rest) < 2:
+        raise StoreError(f"{text}: expected a path, or sqlite:///path")
+    return Path(rest[1:])
+
+
+def chunks(values: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
+    """`values` in pieces for one IN list each; SQLite allows 32,766 variables a statement."""
+    return (values[start : start + size] for start in range(0, len(values), size))

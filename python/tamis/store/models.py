@@ -1,0 +1,184 @@
+"""The tables of the store. Migrations make them (``migrations/``); a test holds both to one another.
+
+Queries are temporal: a row of ``query_versions`` is valid from one revision until another, and never changes
+otherwise, so that a batch replayed after a crash sees the queries that it saw the first time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+SCHEMA_VERSION = 1
+"""The newest migration. Stores of a later one are refused."""
+
+metadata = MetaData()
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A point in time: aware and in UTC on the Python side, without a zone in the database."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Aware to naive UTC."""
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Naive UTC to aware."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+revisions = Table(
+    "revisions",  # one row for each change of queries
+    metadata,
+    Column("revision", Integer, primary_key=True),
+    Column("created_at", UtcDateTime, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+query_versions = Table(
+    "query_versions",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("place", Integer, nullable=False),  # order of first adding; a replaced query keeps it
+    Column("text", String, nullable=False),
+    Column("language", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("tags", JSON, nullable=False),
+    Column("deliveries", JSON, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("from_revision", Integer, ForeignKey("revisions.revision"), nullable=False),
+    Column("to_revision", Integer, ForeignKey("revisions.revision")),  # the first revision without it; null: valid
+    Index("query_versions_place", "place"),
+)
+Index(
+    "query_versions_current",
+    query_versions.c.key,
+    unique=True,
+    sqlite_where=query_versions.c.to_revision.is_(None),
+)
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("stream", String, primary_key=True),
+    Column("batch_id", Integer, primary_key=True, autoincrement=False),
+    Column("revision", Integer, nullable=False),  # of the queries it matches with; 0 before the first query
+    Column("done", Integer, nullable=False),
+    Column("read_count", Integer, nullable=False),
+    Column("matched_count", Integer, nullable=False),
+    Column("notification_count", Integer, nullable=False),
+    Column("dead_count", Integer, nullable=False),
+    Column("pinned_at", UtcDateTime, nullable=False),
+    Column("committed_at", UtcDateTime),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("source", String, primary_key=True),
+    Column("partition", String, primary_key=True),
+    Column("offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("topic", String, nullable=False),
+    Column("properties", String, nullable=False),
+    Column("body", String),
+    Column("xml", String),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("notification_id", String, nullable=False),
+    Column("query_key", String, nullable=False),
+    Column("query_version", Integer, nullable=False),
+    Column("source", String, nullable=False),
+    Column("partition", String, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("stream", String, nullable=False),
+    Column("batch_id", Integer, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("notification_id", name="outbox_notification_id"),
+    ForeignKeyConstraint(["query_key", "query_version"], ["query_versions.key", "query_versions.version"]),
+    ForeignKeyConstraint(
+        ["source", "partition", "offset"], ["messages.source", "messages.partition", "messages.offset"]
+    ),
+    ForeignKeyConstraint(["stream", "batch_id"], ["batches.stream", "batches.batch_id"]),
+    Index("outbox_query_key", "query_key", "seq"),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("notification_id", String, ForeignKey("outbox.notification_id"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_attempt_at", UtcDateTime, nullable=False),
+    Column("reason", String),
+    Column("updated_at", UtcDateTime, nullable=False),
+    UniqueConstraint("notification_id", "name", name="deliveries_once"),
+    CheckConstraint("state IN ('pending', 'delivered', 'dead')", name="deliveries_state"),
+)
+Index(
+    "deliveries_due",
+    deliveries.c.name,
+    deliveries.c.next_attempt_at,
+    deliveries.c.id,
+    sqlite_where=deliveries.c.state == "pending",
+)
+Index("deliveries_state_count", deliveries.c.state)
+
+delivery_files = Table(
+    "delivery_files",  # how much of an appended file is known to be delivered; what lies beyond is cut off
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("path", String, primary_key=True),
+    Column("size_bytes", BigInteger, nullable=False),
+)
+
+dead_letters = Table(
+    "dead_letters",
+    metadata,
+    Column("source", String, primary_key=True),
+    Column("partition", String, primary_key=True),
+    Column("offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("reason", String, nullable=False),
+    Column("raw", LargeBinary, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+adapters = Table(
+    "adapters",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("desired", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("last_error", String),
+    Column("read_count", Integer, nullable=False),
+    Column("dead_count", Integer, nullable=False),
+    Column("last_batch_at", UtcDateTime),
+    Column("updated_at", UtcDateTime, nullable=False),
+    CheckConstraint("desired IN ('running', 'paused', 'stopped')", name="adapters_desired"),
+)

@@ -1,0 +1,198 @@
+"""Deliveries in the store: what is due, what became of each try, and how far an appended file is known to be good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, bindparam, func, select, update
+from sqlalchemy.dialects import sqlite
+
+from tamis.store.database import Database
+from tamis.store.models import deliveries, delivery_files, messages, outbox, query_versions
+from tamis.store.records import DeliveryRecord, DeliveryState, DueDelivery, NotificationRecord, Outcome
+
+_d = deliveries.c
+_PENDING = _d.state == "pending"
+
+
+class Outbox(Database):
+    """The part of the store that keeps deliveries."""
+
+    def due_deliveries(self, name: str, limit: int, now: datetime | None = None) -> list[DueDelivery]:
+        """Up to `limit` pending deliveries of the channel `name` whose time has come, the longest due first."""
+        due = and_(_d.name == name, _PENDING, _d.next_attempt_at <= (now or datetime.now(UTC)))
+        first = select(_d.id, _d.attempts, _d.notification_id, _d.next_attempt_at).where(due)
+        first_due = first.order_by(_d.next_attempt_at, _d.id).limit(limit).subquery()
+        statement = (
+            notification_query(first_due.c.id.label("delivery_id"), first_due.c.attempts)
+            .join(first_due, first_due.c.notification_id == outbox.c.notification_id)
+            .order_by(first_due.c.next_attempt_at, first_due.c.id)
+        )
+        with self._read() as connection:
+            return [
+                DueDelivery(row.delivery_id, row.attempts, notification_record(row))
+                for row in connection.execute(statement)
+            ]
+
+    def record_outcomes(self, outcomes: Iterable[Outcome], file_size: tuple[str, Path, int] | None = None) -> None:
+        """Put on record what became of some tries, in one transaction.
+
+        Args:
+            outcomes: one a try.
+            file_size: (delivery, file, bytes) when the tries were appended to a file: how long it is with them.
+        """
+        now = datetime.now(UTC)
+        rows = [_outcome_row(outcome, now) for outcome in outcomes]
+        with self._write() as connection:
+            if rows:
+                connection.execute(_OUTCOME, rows)
+            if file_size is not None:
+                _set_file_size(connection, *file_size)
+
+    def file_size(self, name: str, path: Path) -> int | None:
+        """How many bytes of the file `path` are known to be delivered by `name`; None for a file never seen."""
+        f = delivery_files.c
+        with self._read() as connection:
+            statement = select(f.size_bytes).where(f.name == name, f.path == str(path))
+            return connection.execute(statement).scalar_one_or_none()
+
+    def pending_delivery_names(self) -> list[str]:
+        """The channels that something is pending for. One look-up in an index for each, whatever the backlog."""
+        names: list[str] = []
+        with self._read() as connection:
+            while (name := _next_pending_name(connection, names[-1] if names else "")) is not None:
+                names.append(name)
+        return names
+
+    def note_pending(self, name: str, reason: str) -> None:
+        """Say why the channel `name`'s pending deliveries wait; no try is counted, and they stay due."""
+        unsaid = _d.reason.is_distinct_from(reason)
+        with self._write() as connection:
+            connection.execute(update(deliveries).where(_d.name == name, _PENDING, unsaid).values(reason=reason))
+
+    def retry_dead(self, name: str | None = None) -> int:
+        """Make dead deliveries (of one channel, or all) pending again, with all their tries; how many there were."""
+        of_name = [] if name is None else [_d.name == name]
+        now = datetime.now(UTC)
+        revived = {"state": "pending", "attempts": 0, "next_attempt_at": now, "updated_at": now}
+        with self._write() as connection:
+            return connection.execute(update(deliveries).where(_d.state == "dead", *of_name).values(revived)).rowcount
+
+    def next_attempt_at(self) -> datetime | None:
+        """When the next pending delivery of any channel is due; None when nothing is pending."""
+        with self._read() as connection:
+            due: datetime | None = connection.execute(select(func.min(_d.next_attempt_at)).where(_PENDING)).scalar_one()
+            return due
+
+    def deliveries(
+        self,
+        limit: int = 100,
+        *,
+        state: DeliveryState | None = None,
+        name: str | None = None,
+        query_key: str | None = None,
+    ) -> list[DeliveryRecord]:
+        """The log of deliveries, newest first: what was decided for each, and why."""
+        wanted = [
+            column == value
+            for column, value in ((_d.state, state), (_d.name, name), (outbox.c.query_key, query_key))
+            if value is not None
+        ]
+        statement = (
+            select(
+                _d.notification_id,
+                outbox.c.query_key,
+                _d.name.label("delivery"),
+                _d.state,
+                _d.attempts,
+                _d.next_attempt_at,
+                _d.reason,
+                _d.updated_at,
+            )
+            .join(outbox, outbox.c.notification_id == _d.notification_id)
+            .where(*wanted)
+            .order_by(_d.id.desc())
+            .limit(limit)
+        )
+        with self._read() as connection:
+            return [DeliveryRecord(**row._asdict()) for row in connection.execute(statement)]
+
+
+def notification_query(*more: Any) -> Select[*tuple[Any, ...]]:
+    """A SELECT of notifications with their message and query, and the columns `more`."""
+    q, m = query_versions, messages
+    return (
+        select(
+            outbox.c.seq,
+            outbox.c.notification_id.label("id"),
+            outbox.c.query_key,
+            outbox.c.query_version,
+            q.c.text.label("query_text"),
+            q.c.language.label("query_language"),
+            outbox.c.created_at,
+            m.c.source,
+            m.c.partition,
+            m.c.offset,
+            m.c.topic,
+            m.c.properties,
+            m.c.body,
+            m.c.xml,
+            *more,
+        )
+        .select_from(outbox)
+        .join(q, and_(q.c.key == outbox.c.query_key, q.c.version == outbox.c.query_version))
+        .join(
+            m,
+            and_(
+                m.c.source == outbox.c.source,
+                m.c.partition == outbox.c.partition,
+                m.c.offset == outbox.c.offset,
+            ),
+        )
+    )
+
+
+_FIELD_COUNT = len(fields(NotificationRecord))
+
+
+def notification_record(row: Row[*tuple[Any, ...]]) -> NotificationRecord:
+    """A row of `notification_query` as a record."""
+    return NotificationRecord(*row[:_FIELD_COUNT])
+
+
+_OUTCOME = (
+    update(deliveries)
+    .where(_d.id == bindparam("delivery_id"))
+    .values(
+        state=bindparam("new_state"),
+        reason=bindparam("new_reason"),
+        attempts=_d.attempts + bindparam("tries"),
+        next_attempt_at=func.coalesce(bindparam("next_at", type_=_d.next_attempt_at.type), _d.next_attempt_at),
+        updated_at=bindparam("now", type_=_d.updated_at.type),
+    )
+)
+
+
+def _outcome_row(outcome: Outcome, now: datetime) -> dict[str, Any]:
+    return {
+        "delivery_id": outcome.delivery_id,
+        "new_state": outcome.state,
+        "new_reason": outcome.reason,
+        "tries": int(outcome.counted),
+        "next_at": outcome.next_attempt_at,
+        "now": now,
+    }
+
+
+def _set_file_size(connection: Connection, name: str, path: Path, size_bytes: int) -> None:
+    statement = sqlite.insert(delivery_files).values(name=name, path=str(path), size_bytes=size_bytes)
+    connection.execute(statement.on_conflict_do_update(set_={"size_bytes": size_bytes}))
+
+
+def _next_pending_name(connection: Connection, after: str) -> str | None:
+    statement = select(_d.name).where(_PENDING, _d.name > after).order_by(_d.name).limit(1)
+    return connection.execute(statement).scalar_one_or_none()

@@ -1,0 +1,236 @@
+"""What goes into the store and what comes out of it, as plain values. No database here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+DeliveryState = Literal["pending", "delivered", "dead"]
+AdapterDesire = Literal["running", "paused", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecord:
+    """One version of a query.
+
+    Attributes:
+        key: the query's name.
+        version: from 1; a key that is removed and added again goes on counting: (key, version) means one text for ever.
+        text: in `language`.
+        language: one of ``tamis.query_file.LANGUAGES``.
+        owner: whose it is.
+        tags: free words.
+        deliveries: where its matches go; none means the pipeline's default.
+        created_at: when this version was added, UTC.
+    """
+
+    key: str
+    version: int
+    text: str
+    language: str
+    owner: str
+    tags: tuple[str, ...]
+    deliveries: tuple[str, ...]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ImportCounts:
+    """What became of the queries of a file: new keys, keys with a new version, and those that were there already."""
+
+    added: int
+    changed: int
+    unchanged: int
+
+
+class MessageRow(NamedTuple):
+    """A message that matched. (source, partition, offset) names it for ever; `properties` is JSON text."""
+
+    source: str
+    partition: str
+    offset: int
+    topic: str
+    properties: str
+    body: str | None
+    xml: str | None
+
+
+class Notification(NamedTuple):
+    """That a version of a query matched a message; `id` is ``tamis.notify.outbox.notification_id`` of the rest."""
+
+    id: str
+    query_key: str
+    query_version: int
+    source: str
+    partition: str
+    offset: int
+
+
+class DeadLetter(NamedTuple):
+    """A message that could not be read: where it stands, why, and its bytes."""
+
+    source: str
+    partition: str
+    offset: int
+    reason: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What matching one batch gave.
+
+    Attributes:
+        messages: those that matched, each once.
+        notifications: one for each pair of message and query.
+        dead_letters: what could not be read.
+        read_count: messages in the batch, dead letters among them.
+        matched_count: messages with at least one match.
+    """
+
+    messages: Sequence[MessageRow] = ()
+    notifications: Sequence[Notification] = ()
+    dead_letters: Sequence[DeadLetter] = ()
+    read_count: int = 0
+    matched_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """The counts of a committed batch; `notifications` and `dead` count what was new in the store."""
+
+    read: int
+    matched: int
+    notifications: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Totals of the whole store."""
+
+    revision: int
+    queries: int
+    batches: int
+    read: int
+    matched: int
+    notifications: int
+    dead_letters: int
+    deliveries_pending: int
+    deliveries_delivered: int
+    deliveries_dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationRecord:
+    """A notification with its message and the text of its query; `seq` numbers notifications in the order made."""
+
+    seq: int
+    id: str
+    query_key: str
+    query_version: int
+    query_text: str
+    query_language: str
+    created_at: datetime
+    source: str
+    partition: str
+    offset: int
+    topic: str
+    properties: str
+    body: str | None
+    xml: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DueDelivery:
+    """A notification that is to be delivered now; `attempts` counts the tries before this one."""
+
+    delivery_id: int
+    attempts: int
+    notification: NotificationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one try of a delivery.
+
+    Attributes:
+        delivery_id: of the `DueDelivery`.
+        state: ``delivered``, ``dead``, or ``pending`` for one to be tried again.
+        reason: why, in one line; None when there is nothing to say.
+        next_attempt_at: not before then; only for ``pending``.
+        counted: whether the try counts against the notification (it does not when the whole channel was down).
+    """
+
+    delivery_id: int
+    state: DeliveryState
+    reason: str | None = None
+    next_attempt_at: datetime | None = None
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """One line of the log of deliveries: what was decided, and why."""
+
+    notification_id: str
+    query_key: str
+    delivery: str
+    state: DeliveryState
+    attempts: int
+    next_attempt_at: datetime
+    reason: str | None
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRecord:
+    """A dead letter, with when it was found."""
+
+    source: str
+    partition: str
+    offset: int
+    reason: str
+    raw: bytes
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterState:
+    """How an adapter is.
+
+    Attributes:
+        name: as in pipeline.toml.
+        desired: what was asked of it.
+        status: what it last said of itself (``running``, ``stopped``, ``failed``, ...).
+        last_error: its last error, or None after it went well again.
+        read_count: messages read so far.
+        dead_count: dead letters among them.
+        last_batch_at: when it last read something, UTC.
+        updated_at: when it last said anything, UTC.
+    """
+
+    name: str
+    desired: AdapterDesire
+    status: str
+    last_error: str | None
+    read_count: int
+    dead_count: int
+    last_batch_at: datetime | None
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMatches:
+    """A query and what it matched, over all its versions; `timeline` is (start of the bucket, matches), ascending."""
+
+    key: str
+    version: int
+    text: str
+    language: str
+    matches: int
+    first_subject: str | None
+    last_match_at: datetime | None
+    timeline: tuple[tuple[datetime, int], ...] = field(default=())

@@ -1,0 +1,35 @@
+"""The store as one object: each concern is a class of its own, in a file of its own, over one database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from tamis.store.adapters import Adapters
+from tamis.store.batches import Batches
+from tamis.store.database import database_path
+from tamis.store.outbox import Outbox
+from tamis.store.queries import Queries
+from tamis.store.summaries import Summaries
+
+
+class Store(Queries, Batches, Outbox, Adapters, Summaries):
+    """Queries, batches, outbox, deliveries and adapters in one SQLite file.
+
+    Thread-safe, and safe to use from several processes at once: a query may be added while the pipeline runs. Every
+    method is one transaction, on disk when it returns; each may raise ``StoreError`` (a full disk, a store that
+    cannot be written), and then nothing was changed. Use it as a context manager, or call `close`.
+    """
+
+    @classmethod
+    def open(cls, path_or_url: str | Path, create: bool = True) -> Self:
+        """Open a store, bringing one of an older version up to date.
+
+        Args:
+            path_or_url: a path, or ``sqlite:///path``.
+            create: make the file when it is absent.
+
+        Raises:
+            StoreError: no such file or folder, not a store, a store of a newer version, or it cannot be written.
+        """
+        return cls(database_path(path_or_url), create=create)

@@ -1,0 +1,167 @@
+"""What people ask of the store: totals, matches a query, timelines, recent notifications, dead letters."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, case, func, select, text
+
+from tamis.store.database import Database
+from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
+from tamis.store.outbox import notification_query, notification_record
+from tamis.store.queries import current_revision
+from tamis.store.records import Counts, DeadLetterRecord, NotificationRecord, QueryMatches
+
+Bucket = Literal["minute", "hour", "day", "month", "year"]
+_PREFIX_CHARACTERS: dict[Bucket, int] = {"minute": 16, "hour": 13, "day": 10, "month": 7, "year": 4}
+_EPOCH = "0001-01-01 00:00"
+
+
+class Summaries(Database):
+    """The part of the store that answers questions about all of it. Nothing here writes."""
+
+    def counts(self) -> Counts:
+        """Totals of the whole store, of one moment."""
+        b = batches.c
+        totals = (func.count(), func.sum(b.read_count), func.sum(b.matched_count), func.sum(b.notification_count))
+        with self._read() as connection:
+            batch_count, read, matched, notifications = connection.execute(select(*totals).where(b.done == 1)).one()
+            states = _delivery_states(connection)
+            return Counts(
+                revision=current_revision(connection),
+                queries=_count(connection, query_versions.c.to_revision.is_(None)),
+                batches=batch_count,
+                read=read or 0,
+                matched=matched or 0,
+                notifications=notifications or 0,
+                dead_letters=connection.execute(select(func.count()).select_from(dead_letters)).scalar_one(),
+                deliveries_pending=states.get("pending", 0),
+                deliveries_delivered=states.get("delivered", 0),
+                deliveries_dead=states.get("dead", 0),
+            )
+
+    def delivery_counts(self) -> dict[str, dict[str, int]]:
+        """Delivery -> state -> how many."""
+        d = deliveries.c
+        found: dict[str, dict[str, int]] = defaultdict(dict)
+        with self._read() as connection:
+            for name, state, count in connection.execute(
+                select(d.name, d.state, func.count()).group_by(d.name, d.state)
+            ):
+                found[name][state] = count
+        return dict(found)
+
+    def query_matches(self, bucket: Bucket = "minute", by: Literal["match", "date"] = "match") -> list[QueryMatches]:
+        """Every valid query with its matches, over all its versions, in the order in which the queries were added.
+
+        Args:
+            bucket: the step of the timelines.
+            by: ``match`` counts a match when it was made, ``date`` at the date of its message (messages without a
+                readable date are left out of the timelines).
+        """
+        with self._read() as connection:
+            timelines = _timelines(connection, bucket, by)
+            totals = {row.query_key: row for row in connection.execute(_TOTALS)}
+            subjects = dict(connection.execute(_FIRST_SUBJECTS).tuples().all())
+            rows = connection.execute(_VALID_QUERIES).all()
+        return [
+            QueryMatches(
+                row.key,
+                row.version,
+                row.text,
+                row.language,
+                totals[row.key].matches if row.key in totals else 0,
+                subjects.get(row.key),
+                totals[row.key].last_match_at if row.key in totals else None,
+                tuple(timelines.get(row.key, ())),
+            )
+            for row in rows
+        ]
+
+    def timeline(
+        self, bucket: Bucket = "minute", by: Literal["match", "date"] = "match", query_key: str | None = None
+    ) -> list[tuple[datetime, int]]:
+        """How many notifications (of one query, or all) each step of time had, ascending, empty steps left out."""
+        with self._read() as connection:
+            timelines = _timelines(connection, bucket, by)
+        if query_key is not None:
+            return timelines.get(query_key, [])
+        total: dict[datetime, int] = defaultdict(int)
+        for steps in timelines.values():
+            for start, count in steps:
+                total[start] += count
+        return sorted(total.items())
+
+    def notifications(
+        self, limit: int | None = 100, query_key: str | None = None, after: int = 0, newest_first: bool = True
+    ) -> list[NotificationRecord]:
+        """Notifications with their messages.
+
+        Args:
+            limit: at most so many; None for all.
+            query_key: of this query only, over all its versions.
+            after: only those whose `seq` is above; to follow the outbox, pass the last one seen.
+            newest_first: else in the order made.
+        """
+        wanted = [outbox.c.seq > after]
+        if query_key is not None:
+            wanted.append(outbox.c.query_key == query_key)
+        order = outbox.c.seq.desc() if newest_first else outbox.c.seq
+        with self._read() as connection:
+            rows = connection.execute(notification_query().where(*wanted).order_by(order).limit(limit))
+            return [notification_record(row) for row in rows]
+
+    def notification_ids(self) -> set[str]:
+        """The ids of all notifications: what a test compares with the oracle's."""
+        with self._read() as connection:
+            return set(connection.execute(select(outbox.c.notification_id)).scalars())
+
+    def dead_letters(self, limit: int | None = 100, source: str | None = None) -> list[DeadLetterRecord]:
+        """What could not be read, newest first, with the reason and the bytes."""
+        of_source = [] if source is None else [dead_letters.c.source == source]
+        statement = select(dead_letters).where(*of_source).order_by(text("rowid DESC")).limit(limit)
+        with self._read() as connection:
+            return [DeadLetterRecord(**row._asdict()) for row in connection.execute(statement)]
+
+
+def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
+    return int(connection.execute(select(func.count()).where(condition)).scalar_one())
+
+
+def _delivery_states(connection: Connection) -> dict[str, int]:
+    statement = select(deliveries.c.state, func.count()).group_by(deliveries.c.state)
+    return dict(connection.execute(statement).tuples().all())
+
+
+_o = outbox.c
+_TO_MESSAGE = and_(messages.c.source == _o.source, messages.c.partition == _o.partition, messages.c.offset == _o.offset)
+_HAS_JSON = func.json_valid(messages.c.properties) == 1
+_VALID_QUERIES = select(query_versions).where(query_versions.c.to_revision.is_(None)).order_by(query_versions.c.place)
+_TOTALS = select(_o.query_key, func.count().label("matches"), func.max(_o.created_at).label("last_match_at")).group_by(
+    _o.query_key
+)
+_FIRST = select(func.min(_o.seq)).group_by(_o.query_key)
+_FIRST_SUBJECTS = (
+    select(_o.query_key, func.json_extract(messages.c.properties, "$.subject"))
+    .select_from(outbox)
+    .join(messages, _TO_MESSAGE)
+    .where(_o.seq.in_(_FIRST), _HAS_JSON)
+)
+
+
+def _timelines(connection: Connection, bucket: Bucket, by: str) -> dict[str, list[tuple[datetime, int]]]:
+    """Query -> (start of the step, notifications), ascending."""
+    source: FromClause = outbox
+    moment: ColumnElement[Any] = _o.created_at
+    if by == "date":
+        source = outbox.join(messages, _TO_MESSAGE)
+        moment = case((_HAS_JSON, func.json_extract(messages.c.properties, "$.date")))
+    # Both are ISO 8601 in UTC, so that a step of time is a prefix of the text.
+    step = func.substr(func.strftime("%Y-%m-%d %H:%M", moment), 1, _PREFIX_CHARACTERS[bucket])
+    statement = select(_o.query_key, step, func.count()).select_from(source).where(step.is_not(None))
+    found: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
+    for key, start, count in connection.execute(statement.group_by(_o.query_key, step).order_by(_o.query_key, step)):
+        found[key].append((datetime.fromisoformat(start + _EPOCH[len(start) :]).replace(tzinfo=UTC), count))
+    return found
