@@ -85,7 +85,7 @@ format: setup ## bring Python and Rust into form
 	$(CARGO) fmt --all
 
 bench: setup ## measure: the engine beside brute force, the pipeline beside a constant UDF
-	$(CARGO) bench --locked -p tamis-core
+	$(CARGO) bench --locked --quiet -p tamis-core --bench engine
 	for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script"; done
 
 faults: setup ## kill the pipeline at random points and compare its outbox with brute force

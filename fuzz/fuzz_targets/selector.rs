@@ -1,0 +1,18 @@
+//! Any text is a query or an error with a place in it; a query's canonical text reads as the same query.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tamis_core::query::selector::{Dialect, parse};
+
+fuzz_target!(|text: &str| {
+    for dialect in [Dialect::Jms, Dialect::Cbm] {
+        match parse(text, dialect) {
+            Ok(query) => {
+                let canonical = query.to_string();
+                let again = parse(&canonical, Dialect::Jms).expect("canonical text can be read");
+                assert_eq!(again, query, "{canonical}");
+            }
+            Err(error) => assert!(error.position <= text.chars().count(), "{error}"),
+        }
+    }
+});
