@@ -1,0 +1,132 @@
+"""The README is true: its Python runs and gives what its comments say, its commands run in a folder with its files."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tamis
+
+PROJECT = Path(__file__).resolve().parent.parent
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PIPELINE_COMMANDS = ("tamis run", "tamis query", "tamis check pipeline.toml")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the rest of the line after it, and its text."""
+
+    language: str
+    info: str
+    text: str
+
+    @property
+    def title(self) -> str | None:
+        """The name of the file that the block shows."""
+        found = re.search(r'title="([^"]+)"', self.info)
+        return found.group(1) if found else None
+
+
+BLOCKS = [Block(*found) for found in FENCE.findall((PROJECT / "README.md").read_text(encoding="utf-8"))]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+COMMANDS = [
+    line.removeprefix("$ ")
+    for block in BLOCKS
+    if block.language == "console"
+    for line in block.text.splitlines()
+    if line.startswith("$ ")
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the README shows and some real mail, as the current one."""
+    for block in BLOCKS:
+        if block.title:
+            (tmp_path / block.title).write_text(block.text, encoding="utf-8")
+    (tmp_path / "mail").mkdir()
+    sample = PROJECT / "python/tamis/demo/mail/news.mbox.gz"
+    with gzip.open(sample) as packed, (tmp_path / "mail" / "news.mbox").open("wb") as mailbox:
+        shutil.copyfileobj(packed, mailbox)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_python(source: str) -> list[tuple[str, Any, str]]:
+    """Run a block; of every line that ends in ``# -> value`` the source, what it gave, and what was promised."""
+    names: dict[str, Any] = {}
+    seen = []
+    lines = source.splitlines()
+    for statement in ast.parse(source).body:
+        code = ast.get_source_segment(source, statement) or ""
+        promised = re.search(r"# -> (.*)$", lines[(statement.end_lineno or 1) - 1])
+        if promised and isinstance(statement, ast.Expr):
+            seen.append((code, eval(code, names), promised.group(1)))
+        else:
+            exec(code, names)
+    return seen
+
+
+def run_command(line: str) -> subprocess.CompletedProcess[str]:
+    """Run one command of the README as a shell would; the comment behind it is for people."""
+    command, _, _ = line.partition("    #")
+    words = shlex.split(command)
+    assert words[0] == "tamis", line
+    source = None
+    if "<" in words:
+        place = words.index("<")
+        source = Path(words[place + 1]).read_text(encoding="utf-8")
+        del words[place : place + 2]
+    return subprocess.run(
+        [sys.executable, "-m", *words], input=source, capture_output=True, text=True, check=False, env=os.environ
+    )
+
+
+def exit_code_promised(line: str) -> int:
+    found = re.search(r"# exit (\d+)", line)
+    return int(found.group(1)) if found else 0
+
+
+@pytest.mark.parametrize("block", [block for block in PYTHON if "spark" not in block.info], ids=lambda b: b.text[:40])
+def test_python_of_the_readme_gives_what_it_says(block: Block, folder: Path) -> None:
+    for code, value, promised in run_python(block.text):
+        assert value == ast.literal_eval(promised), code
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if not line.startswith(PIPELINE_COMMANDS)])
+def test_a_command_of_the_readme_ends_as_it_says(line: str, folder: Path) -> None:
+    done = run_command(line)
+    assert done.returncode == exit_code_promised(line), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_queries_of_the_readme_can_be_read(folder: Path) -> None:
+    assert [spec.key for spec in tamis.load_queries("queries.txt")] == ["james", "dear", "frost"]
+
+
+@pytest.mark.spark
+def test_the_pipeline_of_the_readme_runs_command_by_command(folder: Path) -> None:
+    for line in COMMANDS:
+        if line.startswith(PIPELINE_COMMANDS):
+            done = run_command(line)
+            assert done.returncode == exit_code_promised(line), done.stderr
+            assert "Traceback" not in done.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("block", [block for block in PYTHON if "spark" in block.info], ids=lambda b: b.text[:40])
+def test_spark_of_the_readme_shows_subjects_and_matches(block: Block, folder: Path) -> None:
+    """In a process of its own: a session of another test may live in this one."""
+    done = subprocess.run([sys.executable, "-c", block.text], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "matched" in done.stdout
