@@ -53,7 +53,7 @@ $(STAMPS)/packages: constraints.txt constraints-java.txt $(STAMPS)/venv
 
 $(STAMPS)/core: $(STAMPS)/packages $(RUST_SOURCES) pyproject.toml | tools
 	@echo "building the core ..." >&2
-	@VIRTUAL_ENV=$(VENV) $(BIN)/maturin develop --release --locked --quiet
+	@PATH="$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 # ---- using ------------------------------------------------------------------------------------------------------
