@@ -34,13 +34,15 @@ impl Dialect {
 pub struct TopicPattern {
     text: Box<str>,
     dialect: Dialect,
+    is_literal: bool,
 }
 
 impl TopicPattern {
     /// Compile `text`; every text is a pattern.
     #[must_use]
     pub fn new(text: &str, dialect: Dialect) -> Self {
-        Self { text: text.into(), dialect }
+        let is_literal = !words(text).any(|word| matches!(word, "*" | "#"));
+        Self { text: text.into(), dialect, is_literal }
     }
 
     /// The pattern as written.
@@ -56,8 +58,134 @@ impl TopicPattern {
     }
 
     /// True when `topic` is one of the names that the pattern stands for.
+    ///
+    /// Cost: one comparison without wildcards, at most words of the pattern times words of `topic` with them.
     #[must_use]
     pub fn is_match(&self, topic: &str) -> bool {
-        todo!("{topic}")
+        if self.is_literal {
+            return *self.text == *topic;
+        }
+        let hash_least = usize::from(self.dialect != Dialect::Amqp);
+        fits(words(&self.text), words(topic), hash_least)
+            || self.without_optional_star().is_some_and(|shorter| fits(shorter, words(topic), hash_least))
+    }
+
+    /// The pattern without its final `*`, where that may match nothing.
+    fn without_optional_star(&self) -> Option<impl Iterator<Item = &str> + Clone> {
+        let has_star = self.dialect == Dialect::OpenAmq && self.text.ends_with(".*");
+        has_star.then(|| words(&self.text).take(words(&self.text).count() - 1))
+    }
+}
+
+/// The words of a topic or pattern; the empty one has none, while `.` has two that are empty.
+fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
+    text.split('.').filter(|_| !text.is_empty())
+}
+
+/// True when `topic` fits `pattern`, in which a `#` takes `hash_least` words or more.
+///
+/// Every `#` takes as few words as it can. When the words after it do not fit, the last `#` takes one more: an
+/// earlier one need not, since the last can take all that it would leave. So no more than one `#` is ever tried
+/// again, where trying all of them would take exponential time (`#.a.#.a.#.z`).
+fn fits<'a>(
+    mut pattern: impl Iterator<Item = &'a str> + Clone,
+    mut topic: impl Iterator<Item = &'a str> + Clone,
+    hash_least: usize,
+) -> bool {
+    let mut last_hash = None;
+    loop {
+        match pattern.next() {
+            Some("#") => {
+                if hash_least > 0 && topic.nth(hash_least - 1).is_none() {
+                    return false;
+                }
+                last_hash = Some((pattern.clone(), topic.clone()));
+                continue;
+            }
+            wanted => match (wanted, topic.next()) {
+                (None, None) => return true,
+                (Some(wanted), Some(word)) if wanted == "*" || wanted == word => continue,
+                (Some(_), None) => return false,
+                _ => {}
+            },
+        }
+        let Some((after, from)) = &mut last_hash else { return false };
+        if from.next().is_none() {
+            return false;
+        }
+        (pattern, topic) = (after.clone(), from.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition, by recursion: exponential, for short topics only.
+    fn by_definition(pattern: &[&str], topic: &[&str], dialect: Dialect, is_whole: bool) -> bool {
+        let Some((first, rest)) = pattern.split_first() else { return topic.is_empty() };
+        let least = usize::from(dialect != Dialect::Amqp);
+        match *first {
+            "#" => (least..=topic.len()).any(|taken| by_definition(rest, &topic[taken..], dialect, false)),
+            "*" if rest.is_empty() && !is_whole && dialect == Dialect::OpenAmq => topic.len() <= 1,
+            word => topic.split_first().is_some_and(|(head, tail)| {
+                (word == "*" || word == *head) && by_definition(rest, tail, dialect, false)
+            }),
+        }
+    }
+
+    fn every_text(alphabet: &[&'static str], words_max: usize) -> Vec<String> {
+        let mut all = vec![String::new()];
+        let mut longest: Vec<String> = alphabet.iter().map(|word| (*word).to_owned()).collect();
+        for _ in 0..words_max {
+            all.extend(longest.iter().filter(|text| !text.is_empty()).cloned());
+            longest = longest.iter().flat_map(|text| alphabet.iter().map(move |word| format!("{text}.{word}"))).collect();
+        }
+        all
+    }
+
+    #[test]
+    fn every_short_pattern_agrees_with_the_definition_on_every_short_topic() {
+        let split = |text: &'static str| -> Vec<&'static str> {
+            if text.is_empty() { Vec::new() } else { text.split('.').collect() }
+        };
+        let topics: Vec<&'static str> = every_text(&["a", "b", ""], 4).into_iter().map(|t| &*t.leak()).collect();
+        for pattern in every_text(&["a", "", "*", "#"], 4) {
+            let pattern: &'static str = pattern.leak();
+            for dialect in [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram] {
+                let compiled = TopicPattern::new(pattern, dialect);
+                for topic in &topics {
+                    let expected = by_definition(&split(pattern), &split(topic), dialect, true);
+                    assert_eq!(compiled.is_match(topic), expected, "{pattern} {topic} {dialect:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_of_the_paper_holds() {
+        let topics = ["forex", "forex.gbp", "forex.eur", "forex.usd", "trade", "trade.usd", "trade.jpy"];
+        let rows = [("forex.*", "1111000"), ("*.usd", "0001010"), ("*.eur", "0010000"), ("#", "1111111")];
+        for (pattern, row) in rows {
+            let pattern = TopicPattern::new(pattern, Dialect::OpenAmq);
+            let found: String = topics.iter().map(|topic| if pattern.is_match(topic) { '1' } else { '0' }).collect();
+            assert_eq!(found, row, "{}", pattern.text());
+        }
+    }
+
+    #[test]
+    fn wildcards_are_whole_words() {
+        for (pattern, topic) in [("##", "##"), ("a#b.#", "a#b.c"), ("**.#", "**")] {
+            assert!(TopicPattern::new(pattern, Dialect::Amqp).is_match(topic));
+        }
+        assert!(!TopicPattern::new("##", Dialect::Amqp).is_match("a"));
+        assert!(!TopicPattern::new("a#b.#", Dialect::Amqp).is_match("axb"));
+    }
+
+    #[test]
+    fn many_hashes_do_not_explode() {
+        let pattern = TopicPattern::new(&("#.a.".repeat(200) + "#.z"), Dialect::Amqp);
+        assert!(!pattern.is_match(&"a.".repeat(4_000)));
+        assert!(pattern.is_match(&("a.".repeat(4_000) + "z")));
     }
 }
