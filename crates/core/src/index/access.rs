@@ -5,7 +5,6 @@
 //! for `name = constant` and `name IN (...)` the values; for AND the keys of any operand; for OR those of all operands
 //! together; for NOT none. The tree is never expanded.
 
-use crate::error::EngineError;
 use crate::message::{Found, Message, Properties, Value, lookup};
 use crate::query::expr::{Comparison, Expr, Name, Operand, Predicate, Reference};
 use crate::topic::TopicPattern;
@@ -106,12 +105,12 @@ fn key_of_topic(pattern: &TopicPattern) -> Option<AccessKey<'static>> {
 ///
 /// # Errors
 /// What reading a name gives.
-pub fn probe<'n>(
+pub fn probe<'n, E>(
     message: &Message<'_>,
     name_count: usize,
-    names: impl Iterator<Item = Result<&'n str, EngineError>>,
+    names: impl Iterator<Item = Result<&'n str, E>>,
     probes: &mut Vec<u64>,
-) -> Result<(), EngineError> {
+) -> Result<(), E> {
     probes.clear();
     probes.push(AttributeHash::TOPIC.text(message.topic));
     if name_count > message.properties.len() && is_flat(message.properties) {

@@ -1,9 +1,9 @@
 //! The part of an engine that is in memory: everything that was added since it was made or opened.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::error::EngineError;
 use crate::message::Message;
 use crate::query::Query;
 
@@ -65,9 +65,9 @@ impl Delta {
         self.slots[slot as usize].as_ref().map(|(_, query)| query)
     }
 
-    /// Every subscription, by ascending id.
-    pub fn subscriptions(&self) -> impl Iterator<Item = (SubscriptionId, &Arc<Query>)> {
-        self.by_id.values().filter_map(|slot| self.subscription(*slot))
+    /// Every subscription, ascending.
+    pub fn ids(&self) -> impl Iterator<Item = SubscriptionId> {
+        self.by_id.keys().copied()
     }
 
     /// The queries that count hits, in no particular order.
@@ -80,19 +80,17 @@ impl Delta {
     }
 
     /// Append the ids of the subscriptions that `is_true` accepts, in no particular order, each once.
-    ///
-    /// # Errors
-    /// None today; the mapped part's twin of this has some.
     pub fn match_into(
         &self,
         message: &Message<'_>,
         scratch: &mut Scratch,
         matched: &mut Vec<SubscriptionId>,
         is_true: impl Fn(&Query) -> bool,
-    ) -> Result<(), EngineError> {
+    ) {
         scratch.begin(self.slots.len());
         let attributes = self.postings.attributes();
-        probe(message, attributes.len(), attributes.map(Ok), &mut scratch.probes)?;
+        let names = attributes.map(Ok::<_, Infallible>);
+        let Ok(()) = probe(message, names.len(), names, &mut scratch.probes);
         for index in 0..scratch.probes.len() {
             let list = self.postings.list(scratch.probes[index]);
             scratch.add_candidates(list.iter().copied());
@@ -100,6 +98,5 @@ impl Delta {
         let candidates = scratch.candidates.iter().chain(self.postings.common());
         let live = candidates.filter_map(|slot| self.subscription(*slot));
         matched.extend(live.filter(|(_, query)| is_true(query)).map(|(id, _)| id));
-        Ok(())
     }
 }
