@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import tamis
 
 PROJECT = Path(__file__).resolve().parent.parent

@@ -35,13 +35,12 @@ def _dialect(name: str) -> Callable[[SelectorCase], bool]:
     return lambda case: case.dialect == name
 
 
-def _selectors(file: str, *selectors: str) -> Callable[[SelectorCase], bool]:
-    return lambda case: case.file == file and case.selector in selectors
+def _has(case: SelectorCase, pattern: str) -> bool:
+    return re.search(pattern, _bare(case), re.IGNORECASE) is not None
 
 
 def _rabbitmq(pattern: str) -> Callable[[SelectorCase], bool]:
-    found = re.compile(pattern, re.IGNORECASE)
-    return lambda case: case.dialect == _AMQP_SQL and bool(found.search(_bare(case)))
+    return lambda case: case.dialect == _AMQP_SQL and _has(case, pattern)
 
 
 _AMQP_SQL = "amqp-sql(filtex-1.0)"
@@ -50,6 +49,8 @@ RULES = [
     Rule("ActiveMQ's own functions", _dialect("jms+activemq-functions")),
     Rule("XPath is no part of JMS selectors", _dialect("jms+xpath")),
     Rule("Artemis's own headers (AMQ...)", _dialect("jms+artemis-headers")),
+    Rule("the destination is no property of the captured message", lambda case: _has(case, r"\bJMSDestination\b")),
+    Rule("Qpid's own suffix of integers (9L)", lambda case: case.file.startswith("qpid_") and _has(case, r"\b\d+L\b")),
     Rule("the answer depends on the day", lambda case: case.time_dependent),
     # RabbitMQ's SQL filter comes last in the order of authority: only lines whose syntax is ours.
     Rule("RabbitMQ: its errors are its own", lambda case: case.dialect == _AMQP_SQL and case.expect == "error"),
@@ -57,8 +58,13 @@ RULES = [
     Rule("RabbitMQ: [identifiers in brackets]", _rabbitmq(r"\[")),
     Rule("RabbitMQ: 0x binary literals", _rabbitmq(r"\b0x")),
     Rule("RabbitMQ: % as the remainder", _rabbitmq("%")),
-    Rule("RabbitMQ: sections of an AMQP 1.0 message (p. h. a.)", _rabbitmq(r"\b(p|h|a|properties|header)\.")),
-    Rule("RabbitMQ: functions (UPPER, DATE, ...)", _rabbitmq(r"\b(?!(?:not|and|or|in|like|between|escape)\b)\w+\s*\(")),
+    Rule(
+        "RabbitMQ: sections of an AMQP 1.0 message (p. h. a.)",
+        _rabbitmq(r"\b(p|h|a|properties|header|application_properties)\."),
+    ),
+    Rule("RabbitMQ: names inside IN, or a literal before it", _rabbitmq(r"\bIN \((?:city|data)\b")),
+    Rule("RabbitMQ: arithmetic as a condition, refused here", _rabbitmq(r"^[+-]\w+$")),
+    Rule("RabbitMQ: TRUE with a number or in an order, refused here", _rabbitmq(r"^(?:country [<>]= TRUE|TRUE = 1)$")),
 ]
 """The rules, in the order in which they are tried."""
 
