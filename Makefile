@@ -10,6 +10,7 @@ PYTHON ?= python3
 CARGO ?= cargo
 UV ?= uv
 FUZZ_SECONDS ?= 20
+BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py, $(wildcard benchmarks/*.py))
 FUZZ_TARGETS := selector boolean topic snapshot
 
 VENV := $(CURDIR)/.venv
@@ -86,7 +87,7 @@ format: setup ## bring Python and Rust into form
 
 bench: setup ## measure: the engine beside brute force, the pipeline beside a constant UDF
 	$(CARGO) bench --locked --quiet -p tamis-core --bench engine
-	for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script"; done
+	for script in $(BENCHMARKS); do $(BIN)/python "$$script"; done
 
 faults: setup ## kill the pipeline at random points and compare its outbox with brute force
 	$(BIN)/python -m pytest tests/faults -s
