@@ -26,7 +26,7 @@ fn main() {
     println!("one core, {MESSAGES} messages, median of {RUNS} runs; microseconds a message");
     println!(
         "{:>13} {:>9} {:>9} {:>9} {:>12} {:>8} {:>9}",
-        "subscriptions", "mean", "p50", "p99", "brute force", "times", "build ms"
+        "subscriptions", "mean", "p50", "p99", "brute force", "times", "add ms"
     );
     for count in counts {
         println!("{}", measure(&queries(count, &mut Random(11)), &messages));
