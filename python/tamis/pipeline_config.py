@@ -1,0 +1,415 @@
+"""pipeline.toml: what a pipeline reads, which queries it matches, and where the matches go.
+
+A file with a mistake is refused as a whole, with every mistake: file, line, what was expected. Nothing is opened or
+made here; `tamis.pipeline_check` tries what a run would do."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from tamis.errors import ConfigError
+from tamis.toml_places import Place, line_numbers
+
+SIZE_BYTES_MAX = 1024 * 1024
+"""The largest pipeline.toml that is read."""
+
+
+def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
+    folder = (info.context or {}).get("folder", Path())
+    return Path(folder) / path.expanduser()
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+_NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
+_PATTERNS = {
+    _NAME: "letters, digits, '_', '.' and '-', beginning with a letter or digit",
+    _LINE: "text on one line",
+    _DOMAIN: "a domain's letters, digits, '.' and '-'",
+}
+
+Name = Annotated[str, Field(pattern=_NAME, max_length=100)]
+Count = Annotated[int, Field(strict=True, gt=0)]
+Milliseconds = Annotated[int, Field(strict=True, gt=0, le=86_400_000)]
+Seconds = Annotated[float, Field(strict=True, gt=0, le=31_536_000)]
+Port = Annotated[int, Field(strict=True, gt=0, le=65_535)]
+Line = Annotated[str, Field(pattern=_LINE)]
+PathBeside = Annotated[Path, AfterValidator(_beside_the_file)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class PipelineSection(_Section):
+    """``[pipeline]``: names and places. Paths are relative to the file.
+
+    Attributes:
+        name: the prefix of its streams' names.
+        store: the store's file.
+        checkpoints: the folder of Spark's checkpoints.
+        work: the folder of snapshots.
+        interval_ms: how often a batch begins, at most.
+    """
+
+    name: Name = "tamis"
+    store: PathBeside = Field(default=Path("tamis.sqlite"), validate_default=True)
+    checkpoints: PathBeside = Field(default=Path("checkpoints"), validate_default=True)
+    work: PathBeside = Field(default=Path("work"), validate_default=True)
+    interval_ms: Milliseconds = 200
+
+
+class QueriesSection(_Section):
+    """``[queries]``: a file that is imported at each start, and where matches go of queries that do not say."""
+
+    file: PathBeside | None = None
+    deliveries: tuple[Name, ...] = ()
+
+
+class AdapterConfig(_Section):
+    """An ``[[adapter]]``: a source of messages.
+
+    Attributes:
+        name: unique; the `source` of its notifications.
+        type: what the files are.
+        path: a file or a folder.
+        topic: the topic of its messages; empty: the adapter's name.
+        poll_interval_ms: how often it looks for new messages.
+        stop_words: ``english``, ``none``, or words separated by commas.
+        max_messages: the most in one batch.
+        body_field: ``jsonl`` only: which field is the body.
+    """
+
+    name: Name
+    type: Literal["mbox", "eml", "jsonl"]
+    path: PathBeside
+    topic: str = ""
+    poll_interval_ms: Milliseconds = 1000
+    stop_words: str = "english"
+    max_messages: Count = 10_000
+    body_field: str | None = None
+
+    @model_validator(mode="after")
+    def _body_field_is_for_jsonl(self) -> Self:
+        if self.body_field is not None and self.type != "jsonl":
+            raise ValueError(f"'body_field' is for adapters of type 'jsonl', not '{self.type}'")
+        return self
+
+
+class _Delivery(_Section):
+    name: Name
+    tries: Count = 5
+    back_off_s: Annotated[tuple[Seconds, ...], Field(min_length=1)] = (10.0, 60.0, 300.0, 1800.0)
+
+
+class _Mail(_Delivery):
+    sender: Line = Field(default="tamis@localhost", alias="from")
+    recipients: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(
+        default=("subscriber@localhost",), alias="to"
+    )
+    domain: Annotated[str, Field(pattern=_DOMAIN, max_length=200)] = "tamis.invalid"
+
+
+class StoreDelivery(_Delivery):
+    """A delivery of type ``store``: the row in the store is all there is to it."""
+
+    type: Literal["store"]
+
+
+class EmlDelivery(_Mail):
+    """A delivery of type ``eml``: an e-mail a notification, as a file in `folder`."""
+
+    type: Literal["eml"]
+    folder: PathBeside
+
+
+class JsonlDelivery(_Delivery):
+    """A delivery of type ``jsonl``: a line of JSON a notification, appended to `path`."""
+
+    type: Literal["jsonl"]
+    path: PathBeside
+
+
+class SmtpDelivery(_Mail):
+    """A delivery of type ``smtp``: an e-mail a notification, handed to a mail server.
+
+    Attributes:
+        host: the server.
+        port: default 465 with ``tls = "tls"``, 587 with ``starttls``, 25 with ``none``.
+        tls: ``starttls`` (refused when the server has none), ``tls`` from the first byte, or ``none``.
+        ca_file: certificates to trust instead of the machine's.
+        user: to log in as.
+        password_env: the environment variable that holds the password.
+        timeout_s: for each step.
+    """
+
+    type: Literal["smtp"]
+    host: Line
+    port: Port = 0
+    tls: Literal["none", "starttls", "tls"] = "starttls"
+    ca_file: PathBeside | None = None
+    user: Line | None = None
+    password_env: Line | None = None
+    timeout_s: Seconds = 30.0
+    sender: Line = Field(alias="from")
+    recipients: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)] = Field(alias="to")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _port_of_the_protocol(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "port" not in values:
+            port = {"none": 25, "tls": 465}.get(values.get("tls", "starttls"), 587)
+            return values | {"port": port}
+        return values
+
+    @model_validator(mode="after")
+    def _no_password_in_the_clear(self) -> Self:
+        if (self.user is None) != (self.password_env is None):
+            raise ValueError("'user' and 'password_env' belong together")
+        if self.user is not None and self.tls == "none" and self.host not in ("127.0.0.1", "::1", "localhost"):
+            raise ValueError(f'a password for {self.host} needs tls = "starttls" or "tls"')
+        return self
+
+
+DeliveryConfig = Annotated[StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery, Field(discriminator="type")]
+"""A ``[[delivery]]``: where matches go; `type` says which."""
+
+
+class TestBlock(_Section):
+    """A ``[[test]]``: a message and the keys of the queries that it must match, which `tamis check` tries."""
+
+    __test__ = False  # for pytest: not a test case
+
+    message: dict[str, Any] = {}
+    topic: str = ""
+    body: str | None = None
+    match: tuple[str, ...]
+
+
+class PipelineConfig(_Section):
+    """A pipeline.toml that holds together: every name is unique, and what refers to a name finds it."""
+
+    pipeline: PipelineSection
+    queries: QueriesSection
+    adapters: tuple[AdapterConfig, ...] = Field(default=(), alias="adapter")
+    deliveries: tuple[DeliveryConfig, ...] = Field(default=(), alias="delivery")
+    tests: tuple[TestBlock, ...] = Field(default=(), alias="test")
+    _path: Path = PrivateAttr(default=Path("pipeline.toml"))
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def store_path(self) -> Path:
+        """The store's file."""
+        return self.pipeline.store
+
+    @property
+    def default_deliveries(self) -> tuple[str, ...]:
+        """Where matches go of queries that name no delivery."""
+        return self.queries.deliveries
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a pipeline.toml.
+
+        Raises:
+            ConfigError: it is missing or cannot be read, is no TOML, or has mistakes: all of them, one a line, each
+                with file and line and what was expected.
+        """
+        path = Path(path)
+        text = _read(path)
+        document = _parse(path, text)
+        try:
+            config = cls.model_validate(_with_sections(document), context={"folder": path.parent})
+        except ValidationError as error:
+            lines = line_numbers(text)
+            problems = [_sentence(path, lines, details) for details in error.errors(include_url=False)]
+            raise ConfigError("\n".join(dict.fromkeys(problems))) from error
+        config._path = path
+        return config
+
+    @field_validator("adapters", "deliveries")
+    @classmethod
+    def _names_are_unique(cls, items: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
+        seen: dict[str, int] = {}
+        for index, item in enumerate(items):
+            if item.name in seen:
+                raise _MistakeError((index, "name"), f"the name '{item.name}' is taken already")
+            seen[item.name] = index
+        return items
+
+    @model_validator(mode="after")
+    def _deliveries_exist(self) -> Self:
+        known = [delivery.name for delivery in self.deliveries]
+        for index, name in enumerate(self.queries.deliveries):
+            if name not in known:
+                raise _MistakeError(
+                    ("queries", "deliveries", index), f"no [[delivery]] is named '{name}'{did_you_mean(name, known)}"
+                )
+        return self
+
+
+class _MistakeError(ValueError):
+    """A mistake at a place below the one that the validator stands at."""
+
+    def __init__(self, below: Place, message: str) -> None:
+        super().__init__(message)
+        self.below = below
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """``; did you mean 'x'?`` for the nearest of `known`, or nothing when none is near."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > SIZE_BYTES_MAX:
+            raise ConfigError(f"{path}: expected a file of at most {SIZE_BYTES_MAX} bytes")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: expected UTF-8 text ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: the configuration cannot be read: {error.strerror}") from error
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, place = str(error).partition(" (at ")
+        found = re.match(r"line (\d+), column (\d+)", place)
+        where = f"line {found[1]}, column {found[2]}" if found else "at its end"
+        raise ConfigError(f"{path}, {where}: not TOML: {what[:1].lower()}{what[1:]}") from error
+
+
+def _with_sections(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the sections that have a default for everything."""
+    return {"pipeline": {}, "queries": {}} | document
+
+
+_MODELS: dict[str, type[BaseModel]] = {
+    "pipeline": PipelineSection,
+    "queries": QueriesSection,
+    "adapter": AdapterConfig,
+    "test": TestBlock,
+}
+_DELIVERIES: dict[str, type[BaseModel]] = {
+    "store": StoreDelivery,
+    "eml": EmlDelivery,
+    "jsonl": JsonlDelivery,
+    "smtp": SmtpDelivery,
+}
+_ARRAYS = ("adapter", "delivery", "test")
+
+
+def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str:
+    """One mistake: file, line, what is wrong, what was expected, and the nearest name."""
+    location, model = _location(details["loc"])
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, _MistakeError):
+        location = (*location, *cause.below)
+    line = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), None)
+    where = f"{path}, line {line}" if line else f"{path}"
+    return f"{where}: {_mistake(details, location, model)}"
+
+
+def _location(loc: tuple[str | int, ...]) -> tuple[Place, type[BaseModel] | None]:
+    """The place in the file, without the tag of a union that pydantic puts in; and the model that it belongs to."""
+    section = {"adapters": "adapter", "deliveries": "delivery", "tests": "test"}.get(str(loc[0])) if loc else None
+    loc = (section, *loc[1:]) if section else loc
+    if len(loc) > 2 and loc[0] == "delivery" and loc[2] in _DELIVERIES:
+        return (*loc[:2], *loc[3:]), _DELIVERIES[str(loc[2])]
+    return loc, _MODELS.get(str(loc[0])) if loc else None
+
+
+def _mistake(details: ErrorDetails, location: Place, model: type[BaseModel] | None) -> str:
+    kind, name = details["type"], location[-1] if location else ""
+    within = _table(location[:1])
+    if kind == "extra_forbidden":
+        known = list(_keys(model)) if len(location) > 1 and model else ["pipeline", "queries", *_ARRAYS]
+        inside = f" in {within}" if len(location) > 1 else ""
+        return f"unknown key '{name}'{inside}{did_you_mean(str(name), known)}"
+    if kind == "missing":
+        return f"{within} needs '{name}'"
+    if kind == "union_tag_not_found":
+        return f"{within} needs 'type': one of {', '.join(_DELIVERIES)}"
+    if kind == "union_tag_invalid":
+        tag = str(details.get("ctx", {}).get("tag"))
+        return (
+            f"unknown type '{tag}' in {within}{did_you_mean(tag, list(_DELIVERIES))}; known: {', '.join(_DELIVERIES)}"
+        )
+    if kind == "value_error":
+        return str(details.get("ctx", {}).get("error"))
+    if kind == "tuple_type" and len(location) == 1:
+        return f"expected {within}, not [{name}]"
+    shown = ".".join(str(part) for part in location[1:] if isinstance(part, str)) or within
+    return f"{shown}: {_expected(details)}, not {_short(details['input'])}"
+
+
+def _keys(model: type[BaseModel]) -> Iterator[str]:
+    return (field.alias or name for name, field in model.model_fields.items())
+
+
+def _table(section: Place) -> str:
+    name = str(section[0]) if section else "the file"
+    return f"[[{name}]]" if name in _ARRAYS else f"[{name}]"
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "path_type": "a path as text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "greater_than": "a number above {gt}",
+    "less_than_equal": "a number of at most {le}",
+    "string_too_short": "some text",
+    "string_too_long": "at most {max_length} characters",
+    "too_short": "at least one value",
+    "literal_error": "{expected}",
+}
+
+
+def _expected(details: ErrorDetails) -> str:
+    """What should have been there, in the words used everywhere here: ``expected ...``."""
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "string_pattern_mismatch":
+        return f"expected {_PATTERNS[context['pattern']]}"
+    if kind in _EXPECTED:
+        return "expected " + _EXPECTED[kind].format(**context)
+    return details["msg"][:1].lower() + details["msg"][1:]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
