@@ -1,0 +1,50 @@
+"""tamis on Spark: data sources, the match operator, and the pipeline from mail to outbox.
+
+>>> import tamis.spark                                                  # doctest: +SKIP
+>>> spark = tamis.spark.session()                                       # doctest: +SKIP
+>>> mail = spark.readStream.format("tamis.mbox").load("mail/")          # doctest: +SKIP
+>>> hits = mail.transform(tamis.spark.match("queries.txt"))             # doctest: +SKIP
+
+Names are looked up when they are first used: a Python worker of Spark imports this package too, and needs none."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tamis.spark.java import JavaNotFoundError
+    from tamis.spark.match import match
+    from tamis.spark.pipeline import Pipeline, run_pipeline
+    from tamis.spark.progress import Progress, RunSummary
+    from tamis.spark.session import close_session, session
+
+__all__ = [
+    "JavaNotFoundError",
+    "Pipeline",
+    "Progress",
+    "RunSummary",
+    "close_session",
+    "match",
+    "run_pipeline",
+    "session",
+]
+
+_MODULES = {
+    "JavaNotFoundError": "java",
+    "Pipeline": "pipeline",
+    "Progress": "progress",
+    "RunSummary": "progress",
+    "close_session": "session",
+    "match": "match",
+    "run_pipeline": "pipeline",
+    "session": "session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value  # over the submodule of the same name, which the import has just put there
+    return value

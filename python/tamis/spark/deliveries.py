@@ -1,0 +1,69 @@
+"""Delivers what the outbox holds while the pipeline runs, in a thread of the driver."""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+from tamis.notify.engine import DeliveryCounts
+from tamis.spark.progress import Tally
+
+LIMIT = 500
+"""Deliveries a call: few enough to stop within a second or two."""
+
+_IDLE_S = 1.0
+
+
+class Notifier(Protocol):
+    """The part of the notification engine that is used here."""
+
+    def deliver_pending(self, limit: int) -> DeliveryCounts:
+        """Try up to `limit` deliveries that are due."""
+
+
+class DeliveryThread:
+    """Calls the notification engine whenever a batch has brought something, and once a second for what is retried.
+
+    Args:
+        notifier: the notification engine; used from this thread alone.
+        tally: where tries are counted.
+    """
+
+    def __init__(self, notifier: Notifier, tally: Tally) -> None:
+        self._notifier, self._tally = notifier, tally
+        self._wake, self._finish, self._abandon = threading.Event(), threading.Event(), threading.Event()
+        self.failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="tamis-deliveries", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to deliver."""
+        self._wake.set()
+
+    def close(self, *, drain: bool) -> None:
+        """End: after all that is due now when `drain` is true, else after the call in progress."""
+        (self._finish if drain else self._abandon).set()
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._abandon.is_set():
+                finishing = self._finish.is_set()  # before the last look: what came earlier is seen by it
+                self._drain()
+                if finishing:
+                    return
+                self._wake.wait(_IDLE_S)
+                self._wake.clear()
+        except Exception as error:  # noqa: BLE001 - handed over to the thread that runs the pipeline
+            self.failure = error
+
+    def _drain(self) -> None:
+        while not self._abandon.is_set():
+            counts = self._notifier.deliver_pending(LIMIT)
+            self._tally.add_deliveries(counts.delivered, counts.dead)
+            if counts.delivered + counts.dead + counts.retried == 0:
+                return

@@ -1,0 +1,159 @@
+"""One Spark session in this process, set up for tamis: loopback only, quiet, quick to start.
+
+Nothing listens off 127.0.0.1, the web page is off, tables go to a temporary folder that is removed at the end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tamis.errors import TamisError
+from tamis.spark.java import cache_folder, find_java, wrapped_home
+
+ARROW_BATCH_ROWS = 10_000
+"""Rows in one Arrow batch: measured best; below 1,000 the cost of a batch shows."""
+
+_STOP_S_MAX = 10
+
+_LOGGING = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.only.ref = only
+appender.only.name = only
+{appender}
+appender.only.layout.type = PatternLayout
+appender.only.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%xEx
+# What stops a stream reaches the caller as an exception; here it would be told twice, at length.
+logger.stream.name = org.apache.spark.sql.execution.streaming
+logger.stream.level = {stream_level}
+# Spark raises the root's level to this one, and says so, unless they are equal.
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = {level}
+"""
+_TO_STDERR = "appender.only.type = Console\nappender.only.target = SYSTEM_ERR"
+_TO_FILE = """\
+appender.only.type = RollingFile
+appender.only.fileName = {path}
+appender.only.filePattern = {path}.%i
+appender.only.policies.type = SizeBasedTriggeringPolicy
+appender.only.policies.size = 10MB
+appender.only.strategy.type = DefaultRolloverStrategy
+appender.only.strategy.max = 2"""
+
+_ALWAYS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",  # replanning costs more than it saves on micro-batches
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.sql.streaming.stopTimeout": "10s",
+    "spark.driver.memory": "2g",
+    "spark.driver.maxResultSize": "0",  # the rows of a batch are bounded by its adapter's max_messages
+}
+
+
+def session(
+    app: str = "tamis", *, cores: int | None = None, log_path: Path | None = None, options: dict[str, str] | None = None
+) -> SparkSession:
+    """The process's Spark session, started on the first call, with the data sources of tamis registered.
+
+    Args:
+        app: the name that Spark shows.
+        cores: threads that work at once (default: one a core of the machine).
+        log_path: Spark's warnings go to this file (at most 30 MB in three files); without it, errors go to stderr.
+        options: further settings, which win over those of tamis. The ones that Java is started with count in the
+            first call only.
+
+    Returns:
+        A session that already runs is returned as it is: it may be the notebook's own.
+
+    Raises:
+        JavaNotFoundError: no Java 17 or newer.
+        TamisError: Spark did not start, with where its reason is.
+
+    Cost: 3 to 10 s for the first call.
+    """
+    spark = SparkSession.getActiveSession() or _start(app, cores, log_path, options or {})
+    _register_sources(spark)
+    return spark
+
+
+def close_session(spark: SparkSession) -> None:
+    """Stop a session and the Java behind it, and wait until that has ended. A later `session` starts anew."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    process.stdin.close()  # what Java waits for
+    try:
+        process.wait(_STOP_S_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _start(app: str, cores: int | None, log_path: Path | None, options: dict[str, str]) -> SparkSession:
+    scratch = Path(tempfile.mkdtemp(prefix="tamis-spark-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    logging = scratch / "log4j2.properties"
+    logging.write_text(_logging(log_path), encoding="utf-8")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["JAVA_HOME"] = str(_java_home(scratch))
+    settings = {
+        **_ALWAYS,
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch),
+        # The serial collector and a quick compiler: the JVM only moves rows, and starts a second sooner.
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()} -XX:+UseSerialGC "
+        "-XX:TieredStopAtLevel=1 -Xshare:auto",
+        **options,
+    }
+    builder = SparkSession.builder.appName(app).master(f"local[{cores or '*'}]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # py4j and pyspark raise many kinds; a user can do the same about each
+        hint = f"; see {log_path}" if log_path else ""
+        raise TamisError(f"Spark did not start: {str(error).splitlines()[0]}{hint}") from error
+
+
+def _java_home(scratch: Path) -> Path:
+    """A wrapped Java in the cache folder, or in `scratch` where there is no home folder to write to."""
+    java = find_java()
+    try:
+        return wrapped_home(java, cache_folder())
+    except (OSError, RuntimeError):
+        return wrapped_home(java, scratch)
+
+
+def _logging(log_path: Path | None) -> str:
+    if log_path is None:
+        return _LOGGING.format(level="error", stream_level="off", appender=_TO_STDERR)
+    return _LOGGING.format(level="warn", stream_level="warn", appender=_TO_FILE.format(path=log_path))
+
+
+def _register_sources(spark: SparkSession) -> None:
+    from tamis import adapters
+
+    adapters.register(spark)

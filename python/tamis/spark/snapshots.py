@@ -1,0 +1,101 @@
+"""The snapshot file of each revision of the queries, made once and kept while a batch may need it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tamis.engine import Engine
+from tamis.query_file import compile_query
+from tamis.store import QueryRecord
+
+KEPT_MAX = 3
+"""Snapshots kept beside those in use: a few, since several adapters may be a revision or two apart."""
+
+
+class QuerySource(Protocol):
+    """The part of the store that snapshots are made from."""
+
+    def queries_at(self, revision: int) -> Sequence[QueryRecord]:
+        """The queries valid at `revision`, in the order in which they were added."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The queries of one revision, in a file that is mapped.
+
+    Attributes:
+        path: of the file.
+        records: key -> the version of the query that the revision holds.
+    """
+
+    path: Path
+    records: Mapping[str, QueryRecord]
+    _engine: Engine = field(repr=False)
+
+    def records_of(self, ids: Sequence[int]) -> list[QueryRecord]:
+        """The queries behind subscription ids, in the order given."""
+        return [self.records[str(key)] for key in self._engine.keys(ids)]
+
+
+class Snapshots:
+    """Snapshots by revision. Thread-safe: the adapters' batches run in threads of their own.
+
+    Files are written anew by each process: a revision's number says nothing about a store that was replaced.
+
+    Args:
+        source: the store.
+        folder: where the files go; made when it is absent. Old files of tamis in it are removed.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+
+    def __init__(self, source: QuerySource, folder: Path) -> None:
+        self._source, self._folder = source, folder
+        self._lock = threading.Lock()
+        self._snapshots: OrderedDict[int, Snapshot] = OrderedDict()  # the one used longest ago is first
+        self._users: dict[int, int] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("queries-*.tamis"):
+            old.unlink()
+
+    @contextmanager
+    def at(self, revision: int) -> Iterator[Snapshot]:
+        """The snapshot of `revision`; its file stays for as long as the block runs.
+
+        Raises:
+            OSError: the file cannot be written, such as on a full disk.
+
+        Cost: for a new revision, the compilation of its queries, about 10 µs each; else nothing.
+        """
+        with self._lock:
+            snapshot = self._snapshots.get(revision) or self._make(revision)
+            self._snapshots[revision] = snapshot
+            self._snapshots.move_to_end(revision)
+            self._users[revision] = self._users.get(revision, 0) + 1
+        try:
+            yield snapshot
+        finally:
+            with self._lock:
+                self._users[revision] -= 1
+                self._remove_old()
+
+    def _make(self, revision: int) -> Snapshot:
+        records = {record.key: record for record in self._source.queries_at(revision)}
+        engine = Engine()
+        engine.add_many((key, compile_query(record.text, record.language)) for key, record in records.items())
+        path = (self._folder / f"queries-{revision}.tamis").absolute()
+        engine.save(path)
+        return Snapshot(path, records, engine)
+
+    def _remove_old(self) -> None:
+        unused = [revision for revision in self._snapshots if not self._users[revision]]
+        for revision in unused[:-KEPT_MAX]:
+            del self._users[revision]
+            self._snapshots.pop(revision).path.unlink(missing_ok=True)

@@ -1,0 +1,127 @@
+"""One adapter as a streaming query: started, watched, stopped between two batches.
+
+The adapter's place (its offsets) is Spark's checkpoint; what a batch does is the pipeline's. Here is only the life of
+the query."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tamis.errors import AdapterError, TamisError
+
+STOP_S_MAX = 15.0
+"""How long a batch in progress may take to finish when its stream is stopped; then it is abandoned, and replayed."""
+
+OnBatch = Callable[[str, DataFrame, int], None]
+
+
+class StreamStoppedError(Exception):
+    """Ends a batch that has not begun, since its stream is being stopped. It never leaves this module."""
+
+
+class Stream:
+    """A streaming query from one data source to a function of batches.
+
+    Args:
+        spark: the session.
+        source: a format of `tamis.adapters`, such as ``tamis.mbox``.
+        options: of that format.
+        checkpoint: the folder of the stream's offsets.
+        on_batch: called with the id of the checkpoint, the rows and the batch's number. What it raises ends the
+            stream; the batch then comes again, with the same rows, when the stream is started again.
+        interval_ms: the least time between the starts of two batches; None ends the stream when it has read all that
+            there was at its start.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: str,
+        options: Mapping[str, str],
+        checkpoint: Path,
+        on_batch: OnBatch,
+        interval_ms: int | None,
+    ) -> None:
+        self._checkpoint, self._on_batch = checkpoint, on_batch
+        self._gate = threading.Lock()  # held while a batch is worked on
+        self._stopping = threading.Event()
+        self._raised: BaseException | None = None
+        frame = spark.readStream.format(source).options(**options).load()
+        writer = frame.writeStream.foreachBatch(self._process).option("checkpointLocation", str(checkpoint))
+        timed = (
+            writer.trigger(availableNow=True)
+            if interval_ms is None
+            else writer.trigger(processingTime=f"{interval_ms} milliseconds")
+        )
+        self._query: StreamingQuery = timed.start()
+
+    @property
+    def active(self) -> bool:
+        """Whether it still runs. Cost: a call to Java, 1 ms."""
+        return bool(self._query.isActive)
+
+    def failure(self) -> Exception | None:
+        """Why it ended by itself, or None: what `on_batch` raised, or an AdapterError with what Spark tells."""
+        if self._stopping.is_set():
+            return None
+        if isinstance(self._raised, TamisError | OSError):
+            return self._raised
+        error = self._query.exception()
+        return None if error is None else AdapterError(reason(error))
+
+    def stop(self) -> None:
+        """Stop after the batch in progress; one that takes over `STOP_S_MAX` is abandoned and will be replayed."""
+        self._stopping.set()
+        if self._gate.acquire(timeout=STOP_S_MAX):
+            self._gate.release()
+        try:
+            self._query.stop()
+        except PySparkException as error:
+            raise AdapterError(f"Spark did not stop the stream: {reason(error)}") from error
+
+    def _process(self, frame: DataFrame, batch_id: int) -> None:
+        """What Spark calls. Raising is the only way to say that a batch is not done."""
+        if self._stopping.is_set():
+            raise StreamStoppedError
+        with self._gate:
+            try:
+                self._on_batch(checkpoint_id(self._checkpoint), frame, batch_id)
+            except BaseException as error:
+                self._raised = error
+                raise
+
+
+def checkpoint_id(checkpoint: Path) -> str:
+    """What Spark named the checkpoint when it was new. One that is deleted and made again has another name.
+
+    Raises:
+        AdapterError: it cannot be read.
+    """
+    path = checkpoint / "metadata"
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["id"])
+    except (OSError, ValueError, KeyError) as error:
+        raise AdapterError(
+            f"{checkpoint}: the checkpoint is damaged: {error}; remove the folder to read everything again"
+        ) from error
+
+
+def reason(error: BaseException) -> str:
+    """One line for a user out of an error of Spark, which holds traces of Java and Python.
+
+    The innermost error of tamis, else of Python, else the first line.
+    """
+    text = str(error)
+    ours = re.findall(r"^tamis\.[\w.]+Error: (.+)$", text, re.MULTILINE)
+    python = re.findall(r"^\w*(?:Error|Exception): .+$", text, re.MULTILINE)
+    java = re.findall(r"^Caused by: (?:[\w.$]+: )?(.+)$", text, re.MULTILINE)
+    found = ours or python or java or text.strip().splitlines() or [type(error).__name__]
+    return found[-1 if found is not ours else 0].strip()
