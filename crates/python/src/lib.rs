@@ -1,1 +1,29 @@
+//! Python bindings of `tamis-core`: convert, detach, call, convert. No algorithm lives here.
 
+use pyo3::prelude::*;
+
+mod arrow;
+mod convert;
+mod engine;
+mod errors;
+mod query;
+mod text;
+
+/// The compiled core of tamis. Its public face is the package `tamis`.
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<query::Query>()?;
+    module.add_class::<engine::Engine>()?;
+    module.add_class::<arrow::IdLists>()?;
+    module.add_class::<text::Signature>()?;
+    module.add_function(wrap_pyfunction!(query::selector, module)?)?;
+    module.add_function(wrap_pyfunction!(query::boolean, module)?)?;
+    module.add_function(wrap_pyfunction!(query::topic, module)?)?;
+    module.add_function(wrap_pyfunction!(query::prefix, module)?)?;
+    module.add_function(wrap_pyfunction!(query::regex, module)?)?;
+    module.add_function(wrap_pyfunction!(query::fields, module)?)?;
+    module.add_function(wrap_pyfunction!(query::contains, module)?)?;
+    module.add_function(wrap_pyfunction!(query::near, module)?)?;
+    module.add_function(wrap_pyfunction!(text::words, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

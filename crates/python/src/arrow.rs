@@ -1,0 +1,107 @@
+//! The Arrow C data interface, in and out, through PyCapsules.
+//!
+//! Source: Arrow specification, "The Arrow PyCapsule Interface".
+#![expect(unsafe_code, reason = "the C data interface is a protocol of raw pointers")]
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
+use arrow_array::ffi_stream::{RecordBatchStreamReader, FFI_ArrowArrayStream};
+use arrow_array::types::UInt64Type;
+use arrow_array::{Array, ListArray, RecordBatch, StructArray};
+use arrow_schema::ArrowError;
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+/// The record batches of anything with an Arrow stream or array capsule.
+pub fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+    if table.hasattr("__arrow_c_stream__")? {
+        let capsule = table.call_method0("__arrow_c_stream__")?;
+        let pointer = capsule.cast::<PyCapsule>()?.pointer_checked(Some(c"arrow_array_stream"))?;
+        // SAFETY: the capsule's name says that it holds a stream; `from_raw` moves it out and leaves it released.
+        let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr().cast()) };
+        let reader = RecordBatchStreamReader::try_new(stream).map_err(unreadable)?;
+        return reader.collect::<Result<_, _>>().map_err(unreadable);
+    }
+    if table.hasattr("__arrow_c_array__")? {
+        let capsules: Bound<'_, PyTuple> = table.call_method0("__arrow_c_array__")?.cast_into()?;
+        let schema = capsules.get_item(0)?.cast::<PyCapsule>()?.pointer_checked(Some(c"arrow_schema"))?;
+        let array = capsules.get_item(1)?.cast::<PyCapsule>()?.pointer_checked(Some(c"arrow_array"))?;
+        // SAFETY: the capsules' names say what they hold; the array is moved out and left released, and the schema
+        // is only read while its capsule lives.
+        let data = unsafe {
+            let array = FFI_ArrowArray::from_raw(array.as_ptr().cast());
+            from_ffi(array, schema.cast::<FFI_ArrowSchema>().as_ref())
+        };
+        let rows = StructArray::from(data.map_err(unreadable)?);
+        return Ok(vec![RecordBatch::from(rows)]);
+    }
+    let name = table.get_type().name()?;
+    Err(PyTypeError::new_err(format!("expected an Arrow table (an object with __arrow_c_stream__), not {name}")))
+}
+
+fn unreadable(error: ArrowError) -> PyErr {
+    PyTypeError::new_err(format!("the Arrow table cannot be read: {error}"))
+}
+
+/// A list of subscription ids for every row: an Arrow array.
+#[pyclass(frozen, module = "tamis")]
+pub struct IdLists(pub ListArray);
+
+#[pymethods]
+impl IdLists {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        let _ = requested_schema; // the protocol lets a producer ignore it
+        let (array, schema) = to_ffi(&self.0.to_data()).map_err(unreadable)?;
+        let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
+        let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
+        Ok((schema, array))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    fn __getitem__(&self, row: usize) -> PyResult<Vec<u64>> {
+        if row >= self.0.len() {
+            return Err(PyIndexError::new_err(format!("row {row} of {}", self.0.len())));
+        }
+        Ok(self.ids(row))
+    }
+
+    fn to_pylist(&self) -> Vec<Vec<u64>> {
+        (0..self.0.len()).map(|row| self.ids(row)).collect()
+    }
+}
+
+impl IdLists {
+    fn ids(&self, row: usize) -> Vec<u64> {
+        self.0.value(row).as_primitive::<UInt64Type>().values().to_vec()
+    }
+}
+
+/// One list array from those of several batches.
+pub fn join(parts: Vec<ListArray>) -> IdLists {
+    use arrow_array::UInt64Array;
+    use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
+    if parts.len() == 1 {
+        return IdLists(parts.into_iter().next().unwrap_or_else(|| unreachable!()));
+    }
+    let mut builder = ListBuilder::new(PrimitiveBuilder::<UInt64Type>::new());
+    for part in &parts {
+        for row in 0..part.len() {
+            let ids: Arc<dyn Array> = part.value(row);
+            let ids: &UInt64Array = ids.as_primitive();
+            builder.values().append_slice(ids.values());
+            builder.append(true);
+        }
+    }
+    IdLists(builder.finish())
+}

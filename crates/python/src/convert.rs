@@ -1,0 +1,217 @@
+//! Python values into values of the core, and back.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
+use tamis_core::hierarchy::{Hierarchies, Hierarchy};
+use tamis_core::message::{Body, NESTING_MAX, Properties, Value};
+
+use crate::errors::engine_error;
+
+/// Objects of Python that conversion compares with or calls.
+struct Known {
+    present: Py<PyAny>,
+    datetime: Py<PyAny>,
+    decimal: Py<PyAny>,
+    to_micros: Py<PyAny>,
+    from_micros: Py<PyAny>,
+}
+
+fn known(py: Python<'_>) -> PyResult<&Known> {
+    static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
+    KNOWN.get_or_try_init(py, || {
+        let message = py.import("tamis.message")?;
+        Ok(Known {
+            present: message.getattr("PRESENT")?.unbind(),
+            datetime: py.import("datetime")?.getattr("datetime")?.unbind(),
+            decimal: py.import("decimal")?.getattr("Decimal")?.unbind(),
+            to_micros: message.getattr("to_micros")?.unbind(),
+            from_micros: message.getattr("from_micros")?.unbind(),
+        })
+    })
+}
+
+/// The properties of a message from a mapping with text keys; None is no properties.
+pub fn properties(mapping: Option<&Bound<'_, PyAny>>) -> PyResult<Properties> {
+    match mapping {
+        None => Ok(Properties::new()),
+        Some(object) => map(object, "", 0),
+    }
+}
+
+fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properties> {
+    let mut properties = Properties::new();
+    let mut put = |key: &Bound<'_, PyAny>, item: &Bound<'_, PyAny>| -> PyResult<()> {
+        let Ok(key) = key.cast::<PyString>() else {
+            return Err(PyTypeError::new_err(format!("{}: expected a text key, not {}", place(path), type_of(key))));
+        };
+        let key = key.to_cow()?;
+        // The path is only made when something nested or wrong needs it.
+        let value = value_at(item, depth, &|| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") })?;
+        properties.insert(key.into(), value);
+        Ok(())
+    };
+    if let Ok(dict) = object.cast::<PyDict>() {
+        for (key, item) in dict.iter() {
+            put(&key, &item)?;
+        }
+    } else if let Ok(mapping) = object.cast::<PyMapping>() {
+        for pair in mapping.items()?.iter() {
+            let (key, item): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+            put(&key, &item)?;
+        }
+    } else {
+        let what = type_of(object);
+        return Err(PyTypeError::new_err(format!("{}: expected a mapping, not {what}", place(path))));
+    }
+    Ok(properties)
+}
+
+/// A value of the property `name`.
+pub fn value(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
+    value_at(object, 0, &|| name.to_owned())
+}
+
+fn value_at(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String) -> PyResult<Value> {
+    if depth > NESTING_MAX {
+        let message = format!("property '{}': expected nesting of at most {NESTING_MAX}", name());
+        return Err(PyValueError::new_err(message));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(Value::Text((*text.to_cow()?).into()));
+    }
+    if let Ok(flag) = object.cast::<PyBool>() {
+        return Ok(Value::Bool(flag.is_true()));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return object.extract().map(Value::Int).map_err(|_| {
+            PyValueError::new_err(format!("property '{}': expected an integer of 64 bits", name()))
+        });
+    }
+    if let Ok(float) = object.cast::<PyFloat>() {
+        return Ok(Value::Float(float.value()));
+    }
+    if object.is_none() {
+        return Ok(Value::Null);
+    }
+    rare_value(object, depth, name)
+}
+
+/// Lists, mappings and the types that are looked up by name.
+fn rare_value(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String) -> PyResult<Value> {
+    let py = object.py();
+    let elements = |items: &mut dyn Iterator<Item = Bound<'_, PyAny>>| -> PyResult<Value> {
+        items.map(|item| value_at(&item, depth + 1, name)).collect::<PyResult<_>>().map(Value::List)
+    };
+    if let Ok(list) = object.cast::<PyList>() {
+        return elements(&mut list.iter());
+    }
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return elements(&mut tuple.iter());
+    }
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        let text = std::str::from_utf8(bytes.as_bytes());
+        return Ok(text.map_or(Value::Present, |text| Value::Text(text.into())));
+    }
+    let known = known(py)?;
+    if object.is(&known.present) {
+        return Ok(Value::Present);
+    }
+    if object.is_instance(known.datetime.bind(py))? {
+        return Ok(Value::Timestamp(known.to_micros.bind(py).call1((object,))?.extract()?));
+    }
+    if object.is_instance(known.decimal.bind(py))? {
+        return Ok(Value::Float(object.call_method0("__float__")?.extract()?));
+    }
+    if object.cast::<PyMapping>().is_ok() {
+        return map(object, &name(), depth + 1).map(Value::Map);
+    }
+    let expected = "expected bool, int, float, str, datetime, None, a list or a mapping";
+    Err(PyTypeError::new_err(format!("property '{}': {expected}, not {}", name(), type_of(object))))
+}
+
+fn place(path: &str) -> String {
+    if path.is_empty() { "properties".to_owned() } else { format!("property '{path}'") }
+}
+
+fn type_of(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
+
+/// A value of the core as Python shows it. Only what `explain` returns comes this way.
+pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Present => known(py)?.present.clone_ref(py).into_bound(py),
+        Value::Bool(flag) => PyBool::new(py, *flag).to_owned().into_any(),
+        Value::Int(number) => number.into_pyobject(py)?.into_any(),
+        Value::Float(number) => PyFloat::new(py, *number).into_any(),
+        Value::Text(text) => PyString::new(py, text).into_any(),
+        Value::Timestamp(micros) => known(py)?.from_micros.bind(py).call1((*micros,))?,
+        Value::List(values) => {
+            let items: Vec<_> = values.iter().map(|item| to_python(py, item)).collect::<PyResult<_>>()?;
+            PyList::new(py, items)?.into_any()
+        }
+        Value::Map(properties) => {
+            let dict = PyDict::new(py);
+            for (key, item) in properties {
+                dict.set_item(&**key, to_python(py, item)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}
+
+/// The body of a message, borrowed from a Python str or bytes for as long as the call lasts.
+pub enum PyBody<'py> {
+    /// There is none.
+    Absent,
+    /// A str.
+    Text(Bound<'py, PyString>),
+    /// Bytes.
+    Bytes(Bound<'py, PyBytes>),
+}
+
+impl<'py> PyBody<'py> {
+    /// A body from None, str or bytes (bytearray and memoryview are copied).
+    pub fn new(object: Option<Bound<'py, PyAny>>) -> PyResult<Self> {
+        let Some(object) = object else { return Ok(Self::Absent) };
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(Self::Text(text.clone()));
+        }
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Self::Bytes(bytes.clone()));
+        }
+        if let Ok(buffer) = object.py().get_type::<PyBytes>().call1((&object,)) {
+            if !object.is_instance_of::<PyInt>() {
+                return Ok(Self::Bytes(buffer.cast_into()?));
+            }
+        }
+        Err(PyTypeError::new_err(format!("body: expected str, bytes or None, not {}", type_of(&object))))
+    }
+
+    /// What the core looks at.
+    pub fn borrow(&self) -> PyResult<Body<'_>> {
+        Ok(match self {
+            Self::Absent => Body::Absent,
+            Self::Text(text) => Body::Text(text.to_str()?),
+            Self::Bytes(bytes) => Body::from_bytes(bytes.as_bytes()),
+        })
+    }
+}
+
+/// Attribute → {value: parent or None}.
+pub fn hierarchies(object: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Hierarchies>> {
+    let Some(dict) = object else { return Ok(None) };
+    let mut found = Hierarchies::new();
+    for (attribute, parents) in dict.iter() {
+        found.insert(attribute.extract()?, hierarchy(&parents)?);
+    }
+    Ok(Some(found))
+}
+
+/// One hierarchy from {value: parent or None}.
+pub fn hierarchy(parents: &Bound<'_, PyAny>) -> PyResult<Hierarchy> {
+    Hierarchy::new(parents.extract()?).map_err(|error| engine_error(parents.py(), error))
+}

@@ -1,0 +1,214 @@
+//! `tamis.Query`, and the functions that make one.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use tamis_core::error::QueryError;
+use tamis_core::message::{Message, Value};
+use tamis_core::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, Reference};
+use tamis_core::query::{self, boolean as boolean_language, selector as selector_language};
+use tamis_core::text::Phrase;
+use tamis_core::topic::{Dialect, TopicPattern};
+
+use crate::convert::{self, PyBody};
+use crate::errors::query_error;
+use crate::text::Signature;
+
+/// A standing question, compiled.
+#[pyclass(frozen, eq, module = "tamis", name = "Query")]
+#[derive(PartialEq)]
+pub struct Query(pub Arc<query::Query>);
+
+impl Query {
+    fn of(py: Python<'_>, made: Result<query::Query, QueryError>) -> PyResult<Self> {
+        made.map(|query| Self(Arc::new(query))).map_err(|error| query_error(py, error))
+    }
+
+    fn from_predicate(py: Python<'_>, predicate: Predicate) -> PyResult<Self> {
+        Self::of(py, query::Query::new(predicate.into()))
+    }
+
+    fn combine(&self, py: Python<'_>, other: &Self, join: fn(Vec<Expr>) -> Expr) -> PyResult<Self> {
+        Self::of(py, query::Query::new(join(vec![self.0.expr().clone(), other.0.expr().clone()])))
+    }
+}
+
+#[pymethods]
+impl Query {
+    #[pyo3(signature = (properties=None, topic="", body=None, *, hierarchies=None, signature=None))]
+    fn evaluate(
+        &self,
+        py: Python<'_>,
+        properties: Option<&Bound<'_, PyAny>>,
+        topic: &str,
+        body: Option<Bound<'_, PyAny>>,
+        hierarchies: Option<&Bound<'_, PyDict>>,
+        signature: Option<&Signature>,
+    ) -> PyResult<Option<bool>> {
+        let properties = convert::properties(properties)?;
+        let hierarchies = convert::hierarchies(hierarchies)?;
+        let body = PyBody::new(body)?;
+        let body = body.borrow()?;
+        let (query, signature) = (&self.0, signature.map(|signature| &signature.0));
+        Ok(py.detach(|| {
+            let mut message = Message::new(topic, &properties, body);
+            if let Some(signature) = signature {
+                message = message.with_signature(signature);
+            }
+            query.evaluate(&message, hierarchies.as_ref())
+        }))
+    }
+
+    #[pyo3(signature = (properties=None, topic="", body=None))]
+    fn highlight(
+        &self,
+        properties: Option<&Bound<'_, PyAny>>,
+        topic: &str,
+        body: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<(usize, usize)>> {
+        let properties = convert::properties(properties)?;
+        let body = PyBody::new(body)?;
+        let body = body.borrow()?;
+        Ok(self.0.highlight_characters(&Message::new(topic, &properties, body)))
+    }
+
+    fn __and__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        self.combine(py, other, Expr::and)
+    }
+
+    fn __or__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        self.combine(py, other, Expr::or)
+    }
+
+    fn __invert__(&self, py: Python<'_>) -> PyResult<Self> {
+        Self::of(py, query::Query::new(self.0.expr().clone().negate()))
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("tamis.selector({})", PyString::new(py, &self.0.to_string()).repr()?))
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.0.to_string().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, bool))> {
+        Ok((py.import("tamis.query")?.getattr("restore")?, (self.0.to_string(), self.0.is_fields())))
+    }
+}
+
+/// Selector text. `is_fields` restores the mark of field criteria when a query is unpickled.
+#[pyfunction]
+#[pyo3(signature = (text, dialect, is_fields=false))]
+pub fn selector(py: Python<'_>, text: &str, dialect: &str, is_fields: bool) -> PyResult<Query> {
+    let dialect = match dialect {
+        "jms" => selector_language::Dialect::Jms,
+        "cbm" => selector_language::Dialect::Cbm,
+        other => return Err(PyValueError::new_err(format!("dialect: expected 'jms' or 'cbm', not '{other}'"))),
+    };
+    let parsed = py.detach(|| selector_language::parse(text, dialect));
+    Query::of(py, parsed.map(|query| query.with_fields_mark(is_fields)))
+}
+
+/// The Boolean language.
+#[pyfunction]
+pub fn boolean(py: Python<'_>, text: &str) -> PyResult<Query> {
+    let parsed = py.detach(|| boolean_language::parse(text));
+    Query::of(py, parsed)
+}
+
+/// A topic pattern.
+#[pyfunction]
+pub fn topic(py: Python<'_>, pattern: &str, dialect: &str) -> PyResult<Query> {
+    let Some(dialect) = Dialect::from_name(dialect) else {
+        let expected = "expected 'amqp', 'openamq' or 'openamq-program'";
+        return Err(PyValueError::new_err(format!("dialect: {expected}, not '{dialect}'")));
+    };
+    Query::from_predicate(py, Predicate::Topic(TopicPattern::new(pattern, dialect)))
+}
+
+/// The part of a message that `on` names: `topic`, `body` or a property.
+fn reference(on: &str) -> Reference {
+    match on {
+        "topic" => Reference::Topic,
+        "body" => Reference::Body,
+        name => Reference::property(name),
+    }
+}
+
+/// The beginning of a text.
+#[pyfunction]
+pub fn prefix(py: Python<'_>, prefix: &str, on: &str) -> PyResult<Query> {
+    Query::from_predicate(py, Predicate::Prefix(reference(on), prefix.into()))
+}
+
+/// A search for a regular expression.
+#[pyfunction]
+pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<Query> {
+    let compiled = py.detach(|| Pattern::new(pattern)).map_err(|reason| {
+        query_error(py, QueryError::at_byte(pattern, 0, "a regular expression of linear time").with_hint(reason))
+    })?;
+    Query::from_predicate(py, Predicate::Regex(reference(on), compiled))
+}
+
+/// Field criteria: name -> value, or None for presence.
+#[pyfunction]
+pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, all: bool) -> PyResult<Query> {
+    let mut tests = Vec::with_capacity(criteria.len());
+    for (name, wanted) in criteria.iter() {
+        let Ok(name) = name.cast::<PyString>() else {
+            return Err(PyTypeError::new_err("fields: expected a text name"));
+        };
+        let name = name.to_cow()?;
+        let field = Reference::property(&name);
+        let predicate = if wanted.is_none() {
+            Predicate::Exists(field)
+        } else {
+            let literal = constant(convert::value(&wanted, &name)?, &name)?;
+            Predicate::Compare(Operand::Reference(field), Comparison::Equal, Operand::Literal(literal))
+        };
+        tests.push(predicate.into());
+    }
+    Query::of(py, query::Query::fields(tests, all))
+}
+
+fn constant(value: Value, name: &str) -> PyResult<Value> {
+    match value {
+        Value::Float(number) if number.is_nan() => {
+            Err(PyValueError::new_err(format!("field '{name}': expected a number, and NaN equals nothing")))
+        }
+        Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) | Value::Timestamp(_) => Ok(value),
+        _ => Err(PyTypeError::new_err(format!("field '{name}': expected bool, int, float, str, datetime or tamis.ANY"))),
+    }
+}
+
+/// A word or an exact phrase of the body.
+#[pyfunction]
+pub fn contains(py: Python<'_>, phrase: &str) -> PyResult<Query> {
+    let Some(found) = Phrase::new(phrase) else {
+        return Err(query_error(py, QueryError::at_byte(phrase, 0, "a word")));
+    };
+    Query::from_predicate(py, Predicate::Contains(Reference::Body, found))
+}
+
+/// Two words of the body with at most `distance` steps between them.
+#[pyfunction]
+pub fn near(py: Python<'_>, a: &str, b: &str, distance: u32) -> PyResult<Query> {
+    let word = |text: &str| match Phrase::new(text) {
+        Some(phrase) if phrase.words().len() == 1 => Ok(phrase),
+        _ => Err(query_error(py, QueryError::at_byte(text, 0, "one word"))),
+    };
+    if distance == 0 {
+        return Err(PyValueError::new_err("distance: expected at least 1"));
+    }
+    Query::from_predicate(py, Predicate::Near(Reference::Body, word(a)?, word(b)?, distance))
+}

@@ -1,0 +1,40 @@
+"""tamis: for every message in a stream, all the standing queries it satisfies.
+
+>>> import tamis
+>>> engine = tamis.Engine()
+>>> engine.add("james-cnn", tamis.selector("author = 'James' AND source = 'CNN'"))
+>>> engine.match({"author": "James", "source": "CNN"})
+['james-cnn']
+"""
+
+from __future__ import annotations
+
+from tamis._core import __version__
+from tamis.engine import Engine, Explanation
+from tamis.errors import QueryError, SnapshotError, TamisError
+from tamis.message import ANY, PRESENT
+from tamis.query import Query, boolean, fields, near, prefix, regex, selector, text, topic
+from tamis.query_file import QuerySpec, compile_query, load_queries
+
+__all__ = [
+    "ANY",
+    "PRESENT",
+    "Engine",
+    "Explanation",
+    "Query",
+    "QueryError",
+    "QuerySpec",
+    "SnapshotError",
+    "TamisError",
+    "__version__",
+    "boolean",
+    "compile_query",
+    "fields",
+    "load_queries",
+    "near",
+    "prefix",
+    "regex",
+    "selector",
+    "text",
+    "topic",
+]

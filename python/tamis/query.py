@@ -1,0 +1,144 @@
+"""Queries: one compiled type, made from text in any of the languages, or from values.
+
+Every function here returns a :class:`Query`. Queries combine with ``&``, ``|`` and ``~``, compare by meaning as
+written (``selector(str(q)) == q``), and are true, false or unknown (None) of a message. What each language means is
+in ``docs/queries.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+
+from tamis import _core
+from tamis._core import Query
+from tamis.message import ANY, Marker
+
+__all__ = ["Query", "boolean", "fields", "near", "prefix", "regex", "selector", "text", "topic"]
+
+FieldValue = bool | int | float | str | datetime | Literal[Marker.ANY]
+
+
+def selector(text: str, *, dialect: Literal["jms", "cbm"] = "jms") -> Query:
+    """A JMS message selector: an SQL-92 condition on properties, topic and body.
+
+    Args:
+        text: at most 64 KiB, nesting 100, 1,000 terms. The empty text is always true.
+        dialect: ``cbm`` reads the examples of the PNNL paper as printed: strings in double quotes, bare patterns
+            after LIKE, names without regard to case, ``From`` for author.
+
+    Raises:
+        QueryError: where it cannot be read, and what was expected there.
+
+    Source: JMS 1.1, section 3.8; paper 002.
+
+    >>> selector("price > 10 AND region IN ('EU', 'US')").evaluate({"price": 12, "region": "EU"})
+    True
+    """
+    return _core.selector(text, dialect)
+
+
+def boolean(text: str) -> Query:
+    """A filter in the Boolean language of the ITMO paper, as printed there.
+
+    Args:
+        text: ``&& || !`` or AND OR NOT over comparisons; on the right a bare word is a string.
+
+    Raises:
+        QueryError: where it cannot be read, and what was expected there.
+
+    Source: paper 004.
+
+    >>> str(boolean("deleted = false && CFI == (OXXXX || FXXXX)"))
+    "deleted = FALSE AND CFI IN ('OXXXX', 'FXXXX')"
+    """
+    return _core.boolean(text)
+
+
+def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"] = "amqp") -> Query:
+    """A pattern of topics: dotted words, ``*`` for one word, ``#`` for several.
+
+    Args:
+        pattern: every text is a pattern.
+        dialect: ``amqp`` (0-9-1: ``#`` is zero or more), ``openamq`` (the table of paper 000: a final ``*`` may match
+            nothing, ``#`` is one or more) or ``openamq-program`` (its program: ``*`` exactly one, ``#`` one or more).
+
+    Raises:
+        ValueError: an unknown dialect.
+
+    Source: AMQP 0-9-1, section 3.1.3.3; papers 000 and 001.
+    """
+    return _core.topic(pattern, dialect)
+
+
+def prefix(text: str, *, on: str = "topic") -> Query:
+    """True when `on` (``topic``, ``body`` or a property's name) begins with the characters of `text`."""
+    return _core.prefix(text, on)
+
+
+def regex(pattern: str, *, on: str = "topic") -> Query:
+    """True when the regular expression is found in `on` (``topic``, ``body`` or a property's name).
+
+    Rust ``regex`` syntax, Unicode, inline flags; linear time; at most 1 MiB when compiled.
+
+    Raises:
+        QueryError: bad syntax, look-around, a back-reference, or too large.
+    """
+    return _core.regex(pattern, on)
+
+
+def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"] = "all") -> Query:
+    """Field criteria: each field has a value, or is there at all (``tamis.ANY``). They have hit counts.
+
+    Args:
+        criteria: name -> value or ``tamis.ANY``; at least one.
+        require: ``all`` criteria, or ``any`` of them.
+
+    Raises:
+        ValueError: no criteria, NaN, an integer beyond 64 bits, or an unknown `require`.
+        TypeError: a value of another type, with the field's name.
+
+    Source: paper 000, "Field matching".
+
+    >>> str(fields({"currency": "USD", "urgent": ANY}))
+    "currency = 'USD' AND EXISTS(urgent)"
+    """
+    if not criteria:
+        raise ValueError("fields: expected at least one criterion")
+    if require not in ("all", "any"):
+        raise ValueError(f"require: expected 'all' or 'any', not {require!r}")
+    for name, value in criteria.items():
+        if value is None:
+            raise TypeError(f"field {name!r}: nothing equals None; to ask for presence use tamis.ANY")
+    wanted = {name: None if value is ANY else value for name, value in criteria.items()}
+    return _core.fields(wanted, require == "all")
+
+
+def text(phrase: str) -> Query:
+    """True when the body has the word, or the words of `phrase` one after another. Unknown without a body.
+
+    Raises:
+        QueryError: no word in `phrase`.
+
+    Source: paper 002, section 3.2 (signatures).
+    """
+    return _core.contains(phrase)
+
+
+def near(a: str, b: str, distance: int = 5) -> Query:
+    """True when the words `a` and `b` stand 1 to `distance` words apart in the body, in either order.
+
+    Raises:
+        QueryError: `a` or `b` is not one word.
+        ValueError: `distance` is below 1.
+
+    Source: paper 002, section 3.2 ("the proximity of two words").
+    """
+    if distance < 1:
+        raise ValueError(f"distance: expected at least 1, not {distance}")
+    return _core.near(a, b, min(distance, 2**32 - 1))
+
+
+def restore(canonical: str, is_fields: bool) -> Query:
+    """A query from its canonical text; how queries are unpickled."""
+    return _core.selector(canonical, "jms", is_fields)

@@ -1,0 +1,43 @@
+"""The naive algorithm: evaluate every subscription. Its cost is C x R (paper 000), and it is the oracle of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from tamis.message import Body, Properties
+from tamis.query import Query
+
+
+class BruteForce:
+    """Every subscription, one after another.
+
+    >>> from tamis import selector
+    >>> matcher = BruteForce()
+    >>> matcher.add("big", selector("price > 100"))
+    >>> matcher.match({"price": 120})
+    ['big']
+    """
+
+    def __init__(self) -> None:
+        self._queries: dict[Hashable, Query] = {}
+        self._hierarchies: dict[str, Mapping[str, str | None]] = {}
+
+    def add(self, key: Hashable, query: Query) -> None:
+        """Add a subscription; a key that is there gets the new query and keeps its place."""
+        self._queries[key] = query
+
+    def remove(self, key: Hashable) -> None:
+        """Remove a subscription; KeyError when there is none."""
+        del self._queries[key]
+
+    def hierarchy(self, attribute: str, parents: Mapping[str, str | None]) -> None:
+        """Replace the tree of an attribute's values."""
+        self._hierarchies[attribute] = parents
+
+    def match(self, properties: Properties | None = None, topic: str = "", body: Body = None) -> list[Hashable]:
+        """The keys of all that are true, in the order in which they were added. Cost: every query once."""
+        return [
+            key
+            for key, query in self._queries.items()
+            if query.evaluate(properties, topic, body, hierarchies=self._hierarchies)
+        ]

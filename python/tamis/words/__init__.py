@@ -1,0 +1,12 @@
+"""Words, stop words and signatures of text (paper 002, section 3.2).
+
+A word is a UAX #29 segment with a letter or a digit, in NFKC, with simple case folding; there is no stemming.
+Positions count every word from 0, stop words too. A stop list only shrinks what a signature stores: no answer of a
+query depends on it."""
+
+from __future__ import annotations
+
+from tamis._core import Signature, words
+from tamis.words.stop_words import stop_words
+
+__all__ = ["Signature", "stop_words", "words"]

@@ -1,0 +1,46 @@
+"""Stop words: a short list for each language we ship, and lists per source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tamis.errors import ConfigError
+
+# The 33 words of Lucene's EnglishAnalyzer. Longer lists drop words that people ask for ("new", "million", "help").
+ENGLISH = frozenset(
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with".split()
+)
+_NAMED = {"english": ENGLISH, "none": frozenset[str]()}
+
+
+def stop_words(wanted: str | Iterable[str]) -> frozenset[str]:
+    """The stop words that a source's configuration asks for.
+
+    Args:
+        wanted: ``english``, ``none``, words separated by commas, ``@path`` of a file with a word a line (``#``
+            begins a comment), or the words themselves.
+
+    Raises:
+        ConfigError: the file cannot be read.
+
+    >>> sorted(stop_words("the, a"))
+    ['a', 'the']
+    """
+    if not isinstance(wanted, str):
+        return frozenset(wanted)
+    name = wanted.strip()
+    if name.lower() in _NAMED:
+        return _NAMED[name.lower()]
+    if name.startswith("@"):
+        return _from_file(Path(name[1:]))
+    return frozenset(word for word in (part.strip() for part in name.split(",")) if word)
+
+
+def _from_file(path: Path) -> frozenset[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected a file of stop words, a word a line ({error})") from error
+    return frozenset(word for word in (line.partition("#")[0].strip() for line in lines) if word)

@@ -1,0 +1,227 @@
+"""The engine against brute force: fresh, changed, saved and opened, over batches and in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tamis
+from tamis.reference import BruteForce
+from tests import oracle
+
+TOPICS = ["", "a", "a.b", "a.b.c", "forex.usd"]
+BODIES = [None, "", "garlic and rhubarb", "the rhubarb", b"\xff"]
+
+queries = st.one_of(
+    oracle.trees.map(lambda tree: tamis.selector(oracle.render(tree))),
+    st.sampled_from(["#", "a.*", "a.#.c", "forex.usd", "*", ""]).map(tamis.topic),
+    st.sampled_from(["a.*", "#"]).map(lambda p: tamis.topic(p, dialect="openamq")),
+    st.dictionaries(
+        st.sampled_from(oracle.NAMES), st.one_of(oracle.scalars, st.just(tamis.ANY)), min_size=1, max_size=3
+    ).flatmap(lambda c: st.sampled_from(["all", "any"]).map(lambda require: tamis.fields(c, require=require))),
+    st.sampled_from(["garlic", "the rhubarb", "and"]).map(tamis.text),
+    st.just(tamis.near("garlic", "rhubarb", 2)),
+    st.just(tamis.selector('A = "x" OR C.D LIKE %a%', dialect="cbm")),
+    st.just(tamis.selector("a UNDER 'x' OR b = 1")),
+)
+queries = st.one_of(queries, st.tuples(queries, queries).map(lambda two: two[0] & two[1]), queries.map(lambda q: ~q))
+messages = st.tuples(oracle.messages, st.sampled_from(TOPICS), st.sampled_from(BODIES))
+keys = st.one_of(st.integers(0, 20), st.text(max_size=2), st.tuples(st.integers(0, 3), st.binary(max_size=2)))
+TREE = {"xy": "x", "x": None}
+
+
+def both(pairs: list[tuple[Hashable, tamis.Query]]) -> tuple[tamis.Engine, BruteForce]:
+    engine, brute = tamis.Engine(), BruteForce()
+    engine.hierarchy("a", TREE)
+    brute.hierarchy("a", TREE)
+    engine.add_many(pairs)
+    for key, query in pairs:
+        brute.add(key, query)
+    return engine, brute
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(keys, queries), max_size=25), st.lists(messages, max_size=6))
+def test_the_engine_agrees_with_brute_force(pairs: Any, sent: Any) -> None:
+    engine, brute = both(pairs)
+    assert len(engine) == len(dict(pairs))
+    for message in sent:
+        assert engine.match(*message) == brute.match(*message)
+
+
+changes = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), keys, queries), max_size=20)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(keys, queries), max_size=15), changes, messages)
+def test_changes_are_seen_by_the_next_match_also_in_an_opened_snapshot(
+    tmp_path_factory: pytest.TempPathFactory, pairs: Any, changed: Any, message: Any
+) -> None:
+    engine, brute = both(pairs)
+    path = tmp_path_factory.mktemp("snapshot") / "engine.tamis"
+    engine.save(path)
+    opened = tamis.Engine.open(path, verify=True)
+    assert opened.match(*message) == brute.match(*message)
+    for kind, key, query in changed:
+        if kind == "add":
+            for matcher in (engine, opened, brute):
+                matcher.add(key, query)
+        elif key in engine:
+            for matcher in (engine, opened, brute):
+                matcher.remove(key)
+        assert engine.match(*message) == opened.match(*message) == brute.match(*message)
+        assert len(engine) == len(opened)
+        assert (key in engine) == (key in opened)
+    opened.save(path)
+    assert tamis.Engine.open(path).match(*message) == brute.match(*message)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(keys, queries), max_size=15),
+    st.lists(messages, min_size=1, max_size=5),
+    st.sampled_from([1, 2, 3]),
+)
+def test_a_batch_gives_what_single_matches_give(pairs: Any, sent: Any, threads: int) -> None:
+    engine, _ = both(pairs)
+    sent = [(properties, topic, None if isinstance(body, bytes) else body) for properties, topic, body in sent]
+    import json
+
+    table = pa.table(
+        {
+            "topic": pa.array([topic for _, topic, _ in sent], pa.string()),
+            "properties": pa.array([json.dumps(properties) for properties, _, _ in sent], pa.string()),
+            "body": pa.array([body for _, _, body in sent], pa.string()),
+        }
+    )
+    matched = engine.match_batch(table, threads=threads)
+    assert isinstance(matched, pa.ListArray)
+    assert matched.type.value_type == pa.uint64()
+    assert [engine.keys(ids) for ids in matched.to_pylist()] == [engine.match(*message) for message in sent]
+
+
+def test_a_batch_takes_structs_maps_and_plain_columns() -> None:
+    engine = tamis.Engine()
+    engine.add("rich", tamis.selector("price > 100"))
+    engine.add("james", tamis.selector("author.name = 'James'"))
+    rows = [{"price": 120, "author": {"name": "James"}}, {"price": None, "author": {"name": "Jo"}}]
+    assert engine.match_batch(pa.Table.from_pylist(rows)).to_pylist() == [[0, 1], []]
+    nested = pa.table({"properties": pa.array(rows)})
+    assert engine.match_batch(nested).to_pylist() == [[0, 1], []]
+    mapped = pa.table({"properties": pa.array([[("price", 101.5)], []], pa.map_(pa.string(), pa.float64()))})
+    assert engine.match_batch(mapped).to_pylist() == [[0], []]
+    chunked = pa.concat_tables([mapped, mapped])
+    assert engine.match_batch(chunked, threads=2).to_pylist() == [[0], [], [0], []]
+    assert engine.match_batch(pa.record_batch(nested.to_batches()[0])).to_pylist() == [[0, 1], []]
+    with pytest.raises(TypeError, match="Arrow"):
+        engine.match_batch([1])
+    with pytest.raises(TypeError, match="row 1"):
+        engine.match_batch(pa.table({"properties": ["{}", "{"]}))
+    with pytest.raises(ValueError, match="threads"):
+        engine.match_batch(nested, threads=0)
+
+
+def test_hits_count_the_criteria_that_are_true() -> None:
+    engine = tamis.Engine()
+    engine.add("selector", tamis.selector("currency = 'EUR'"))
+    engine.add(0, tamis.fields({"currency": "USD", "urgent": tamis.ANY}))
+    engine.add(1, tamis.fields({"currency": "EUR"}))
+    engine.add(2, tamis.fields({"market": "forex", "currency": "EUR"}))
+    engine.add(3, tamis.fields({"urgent": tamis.ANY}))
+    assert engine.hits({"currency": "JPY", "urgent": tamis.PRESENT}) == [(0, 1, 2), (3, 1, 1)]
+    assert engine.hits({"market": "forex", "currency": "EUR"}) == [(1, 1, 1), (2, 2, 2)]
+
+
+def test_keys_compare_as_in_a_dict_and_keep_their_place(tmp_path: Path) -> None:
+    engine = tamis.Engine()
+    engine.add_many(
+        [(1, tamis.selector("a = 1")), ("b", tamis.selector("a = 1")), ((1, b"x", ("y",)), tamis.selector("a = 1"))]
+    )
+    engine.add(True, tamis.selector("a = 2"))  # True == 1: the query is replaced, the place kept
+    engine.add(True, tamis.selector("a = 1"))
+    assert engine.match({"a": 1}) == [1, "b", (1, b"x", ("y",))]
+    engine.save(tmp_path / "e")
+    opened = tamis.Engine.open(tmp_path / "e")
+    assert opened.match({"a": 1}) == [1, "b", (1, b"x", ("y",))]
+    assert 1.0 in opened
+    opened.remove(1.0)
+    assert opened.match({"a": 1}) == ["b", (1, b"x", ("y",))]
+    with pytest.raises(KeyError):
+        opened.remove(1)
+    engine.add(1.5, tamis.selector("TRUE"))
+    with pytest.raises(TypeError, match=r"1\.5"):
+        engine.save(tmp_path / "f")
+    assert not (tmp_path / "f").exists()
+
+
+def test_add_many_is_all_or_nothing() -> None:
+    engine = tamis.Engine()
+    with pytest.raises(TypeError, match="'b'"):
+        engine.add_many([("a", tamis.selector("TRUE")), ("b", "TRUE")])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="hash"):
+        engine.add_many([("a", tamis.selector("TRUE")), ([], tamis.selector("TRUE"))])  # type: ignore[list-item]
+    assert len(engine) == 0
+
+
+def test_a_foreign_or_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "engine"
+    with pytest.raises(FileNotFoundError):
+        tamis.Engine.open(path)
+    for content in (b"", b"hello", b"PK\x03\x04" * 100):
+        path.write_bytes(content)
+        with pytest.raises(tamis.SnapshotError):
+            tamis.Engine.open(path)
+    engine = tamis.Engine()
+    engine.add("a", tamis.selector("a = 1 AND b LIKE '%x%'"))
+    engine.save(path)
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 7):
+        path.with_suffix(".cut").write_bytes(whole[:size])
+        with pytest.raises(tamis.SnapshotError):
+            tamis.Engine.open(path.with_suffix(".cut"))
+
+
+def test_matching_and_changing_from_many_threads_sees_whole_states() -> None:
+    engine = tamis.Engine()
+    engine.add("always", tamis.selector("a = 1"))
+    failures: list[object] = []
+    stop = threading.Event()
+
+    def change() -> None:
+        for _ in range(300):
+            engine.add_many([("left", tamis.selector("a = 1")), ("right", tamis.selector("a = 1"))])
+            engine.remove("right")
+            engine.remove("left")
+        stop.set()
+
+    def match() -> None:
+        while not stop.is_set():
+            if engine.match({"a": 1}) not in (["always"], ["always", "left"], ["always", "left", "right"]):
+                failures.append(engine.match({"a": 1}))
+
+    threads = [threading.Thread(target=work) for work in (change, match, match)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_explain_tells_the_value_and_verdict_of_every_predicate() -> None:
+    engine = tamis.Engine()
+    engine.add("big-tick", tamis.selector("price > 100 AND symbol IN ('A', 'B') AND lot = 1"))
+    why = engine.explain("big-tick", {"price": 120, "symbol": "C"})
+    assert why.result is False
+    assert why.predicates == [("price > 100", 120, True), ("symbol IN ('A', 'B')", "C", False), ("lot = 1", None, None)]
+    assert why.missing == ["lot"]
+    assert str(why).startswith("no: price > 100 is true (120); symbol IN ('A', 'B') is FALSE ('C')")
+    assert why.to_dict()["predicates"][0] == {"text": "price > 100", "value": 120, "result": True}
+    with pytest.raises(KeyError):
+        engine.explain("other", {})
