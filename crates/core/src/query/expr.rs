@@ -72,7 +72,11 @@ impl Expr {
     pub fn nesting(&self) -> usize {
         match self {
             Self::Predicate(predicate) => predicate.nesting(),
-            Self::Not(inner) => 1 + usize::from(matches!(**inner, Self::And(_) | Self::Or(_))) + inner.nesting(),
+            Self::Not(inner) => match &**inner {
+                Self::Predicate(predicate) if predicate.takes_not_inside() => predicate.nesting(),
+                Self::And(_) | Self::Or(_) => 2 + inner.nesting(),
+                _ => 1 + inner.nesting(),
+            },
             Self::And(children) => {
                 children.iter().map(|c| usize::from(matches!(c, Self::Or(_))) + c.nesting()).max().unwrap_or(0)
             }
@@ -206,6 +210,11 @@ pub enum Predicate {
 }
 
 impl Predicate {
+    /// True where NOT stands inside: `NOT LIKE`, `IS NOT NULL`.
+    fn takes_not_inside(&self) -> bool {
+        matches!(self, Self::Between(..) | Self::In(..) | Self::Like(..) | Self::IsNull(_))
+    }
+
     fn nesting(&self) -> usize {
         match self {
             Self::Compare(left, _, right) => left.nesting().max(right.nesting()),
@@ -221,11 +230,10 @@ impl Operand {
     fn nesting(&self) -> usize {
         match self {
             Self::Literal(_) | Self::Reference(_) => 0,
-            Self::Negate(inner) => 2 + inner.nesting(),
+            Self::Negate(inner) => 1 + usize::from(matches!(**inner, Self::Arithmetic(..))) + inner.nesting(),
             Self::Arithmetic(left, op, right) => {
-                let inside = |o: &Self| usize::from(matches!(o, Self::Arithmetic(..))) + o.nesting();
-                // A chain a + b + c leans left and is written without parentheses.
-                (usize::from(left.needs_parentheses_left_of(*op)) + left.nesting()).max(inside(right))
+                let left = usize::from(left.needs_parentheses_left_of(*op)) + left.nesting();
+                left.max(usize::from(right.needs_parentheses_right_of(*op)) + right.nesting())
             }
         }
     }
@@ -280,9 +288,7 @@ impl ValueSet {
     #[must_use]
     pub fn contains(&self, value: &Value) -> bool {
         match value {
-            Value::Text(text) => {
-                self.texts.binary_search_by(|i| text_of(&self.values[*i as usize]).cmp(text)).is_ok()
-            }
+            Value::Text(text) => self.texts.binary_search_by(|i| text_of(&self.values[*i as usize]).cmp(text)).is_ok(),
             other => self.others.iter().any(|i| self.values[*i as usize].compare(other).is_some_and(|o| o.is_eq())),
         }
     }

@@ -73,7 +73,6 @@ fn mark_predicate(predicate: &Predicate, message: &Message<'_>, body: &str, foun
     }
 }
 
-
 fn mark_words(body: &str, spans: &[RangeInclusive<u32>], found: &mut Vec<Range<usize>>) {
     for (position, (place, _)) in (0u32..).zip(words(body)) {
         if spans.iter().any(|span| span.contains(&position)) {

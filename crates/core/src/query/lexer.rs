@@ -10,16 +10,14 @@ use crate::query::{DEPTH_MAX, TERMS_MAX, TEXT_BYTES_MAX};
 const OPERATORS_MAX: usize = 1_000;
 
 /// Words that are no names, in any case (JMS 2.0, section 3.8.1.1).
-const RESERVED: [&str; 11] =
-    ["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"];
+const RESERVED: [&str; 11] = ["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"];
 /// What a misspelt word may have been meant for.
 const KEYWORDS: [&str; 10] = ["AND", "OR", "NOT", "BETWEEN", "LIKE", "IN", "IS", "NULL", "ESCAPE", "UNDER"];
 /// What a misspelt word before a parenthesis may have been meant for.
 const FUNCTIONS: [&str; 7] = ["CONTAINS", "NEAR", "TOPIC", "PREFIX", "REGEX", "EXISTS", "ANYCASE"];
 /// The longest first, so that `<=` is not read as `<`.
-const SYMBOLS: [&str; 20] = [
-    "==", "<=", ">=", "<>", "!=", "&&", "||", "=", "<", ">", "!", "+", "-", "*", "/", "(", ")", ",", "{", "}",
-];
+const SYMBOLS: [&str; 20] =
+    ["==", "<=", ">=", "<>", "!=", "&&", "||", "=", "<", ">", "!", "+", "-", "*", "/", "(", ")", ",", "{", "}"];
 
 /// Which language the tokens belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -331,7 +329,9 @@ impl<'a> Cursor<'a> {
             (Kind::Word(word), _) => nearest(word, &KEYWORDS)?,
             (Kind::SingleQuoted(_) | Kind::DoubleQuoted(_), Some(Kind::Word(word))) => nearest(word, &KEYWORDS)?,
             (Kind::BadNumber(number), _) => return Some(bad_number(number)),
-            (Kind::Other('“' | '”' | '„' | '‘' | '’'), _) => return Some("quotes are straight: ' or \"".to_owned()),
+            (Kind::Other('“' | '”' | '„' | '‘' | '’'), _) => {
+                return Some("quotes are straight: ' or \"".to_owned());
+            }
             _ => return None,
         };
         Some(format!("did you mean `{meant}`?"))

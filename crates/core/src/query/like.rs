@@ -319,7 +319,9 @@ mod tests {
     fn random_patterns_agree_with_the_definition() {
         let mut matched = 0;
         for escape in [None, Some('!'), Some('%'), Some('_'), Some('é')] {
-            for (pattern, text) in texts("ab_%é!🥕%_", 9, 20_000).iter().zip(texts("abé!🥕_%\n", 9, 20_000).iter().rev()) {
+            for (pattern, text) in
+                texts("ab_%é!🥕%_", 9, 20_000).iter().zip(texts("abé!🥕_%\n", 9, 20_000).iter().rev())
+            {
                 let expected = by_definition(pattern, escape, text);
                 assert_eq!(LikePattern::new(pattern, escape).is_match(text), expected, "{pattern} {escape:?} {text:?}");
                 matched += usize::from(expected);

@@ -134,30 +134,43 @@ impl Display for Operand {
             Self::Literal(value) => Literal(value).fmt(f),
             Self::Reference(reference) => reference.fmt(f),
             Self::Negate(inner) => match &**inner {
+                Self::Arithmetic(..) => write!(f, "-({inner})"),
                 Self::Reference(_) => write!(f, "-{inner}"),
-                _ => write!(f, "-({inner})"),
+                _ => write!(f, "- {inner}"),
             },
             Self::Arithmetic(left, op, right) => {
-                if left.needs_parentheses_left_of(*op) { write!(f, "({left})")? } else { left.fmt(f)? }
+                if left.needs_parentheses_left_of(*op) {
+                    write!(f, "({left})")?
+                } else {
+                    left.fmt(f)?
+                }
                 f.write_str(match op {
                     Arithmetic::Add => " + ",
                     Arithmetic::Subtract => " - ",
                     Arithmetic::Multiply => " * ",
                     Arithmetic::Divide => " / ",
                 })?;
-                // Operators of one rank lean left, so whatever is computed on the right keeps its parentheses.
-                if matches!(**right, Self::Arithmetic(..)) { write!(f, "({right})") } else { right.fmt(f) }
+                if right.needs_parentheses_right_of(*op) { write!(f, "({right})") } else { right.fmt(f) }
             }
         }
     }
 }
 
+// No parentheses but those that the text needs: so the canonical text nests no deeper than what it was read from.
 impl Operand {
     /// True when this operand, to the left of `op`, is a sum below a product.
     pub(super) fn needs_parentheses_left_of(&self, op: Arithmetic) -> bool {
-        let sum = |op: Arithmetic| matches!(op, Arithmetic::Add | Arithmetic::Subtract);
-        matches!(self, Self::Arithmetic(_, inner, _) if sum(*inner) && !sum(op))
+        matches!(self, Self::Arithmetic(_, inner, _) if is_sum(*inner) && !is_sum(op))
     }
+
+    /// The same to the right of `op`; operators of one rank lean left, so there they need parentheses too.
+    pub(super) fn needs_parentheses_right_of(&self, op: Arithmetic) -> bool {
+        matches!(self, Self::Arithmetic(_, inner, _) if is_sum(*inner) || !is_sum(op))
+    }
+}
+
+fn is_sum(op: Arithmetic) -> bool {
+    matches!(op, Arithmetic::Add | Arithmetic::Subtract)
 }
 
 /// A constant as selector text.

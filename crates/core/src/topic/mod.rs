@@ -139,7 +139,8 @@ mod tests {
         let mut longest: Vec<String> = alphabet.iter().map(|word| (*word).to_owned()).collect();
         for _ in 0..words_max {
             all.extend(longest.iter().filter(|text| !text.is_empty()).cloned());
-            longest = longest.iter().flat_map(|text| alphabet.iter().map(move |word| format!("{text}.{word}"))).collect();
+            longest =
+                longest.iter().flat_map(|text| alphabet.iter().map(move |word| format!("{text}.{word}"))).collect();
         }
         all
     }
