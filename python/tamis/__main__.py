@@ -1,0 +1,21 @@
+"""``python -m tamis`` and the console script ``tamis``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code; without the extra, say how to get it and exit 2."""
+    try:
+        from tamis.cli import run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("typer", "rich"):
+            raise
+        print("error: the command line needs its extra\n  pip install 'tamis[cli]'", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""``tamis adapter``: the sources of a pipeline. A running pipeline obeys within seconds; else the next run does."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tamis.cli import output
+from tamis.cli.places import DEFAULT_CONFIG, ConfigOption, JsonOption
+from tamis.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tamis.pipeline_config import AdapterConfig, PipelineConfig
+    from tamis.store.records import AdapterDesire
+
+app = typer.Typer(help="List, start, stop, pause and test the adapters of a pipeline.", no_args_is_help=True)
+
+NamesArgument = Annotated[list[str], typer.Argument(help="The adapters' names.")]
+
+
+@app.command("list")
+def list_(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Say of each adapter what it reads, what was asked of it, and how it is."""
+    from tamis.store import Store
+
+    loaded = _load(config)
+    with Store.open(loaded.store_path) as store:
+        states = store.adapter_states([adapter.name for adapter in loaded.adapters])
+    if as_json:
+        for adapter, state in zip(loaded.adapters, states, strict=True):
+            output.data_json({"config": adapter.model_dump(mode="json"), **dataclasses.asdict(state)})
+        return
+    header = ("NAME", "TYPE", "TOPIC", "ASKED", "STATUS", "READ", "DEAD", "LAST READ", "LAST ERROR", "PATH")
+    rows = [
+        (
+            *(state.name, adapter.type, adapter.topic or adapter.name, state.desired, state.status, state.read_count),
+            *(state.dead_count, state.last_batch_at, state.last_error, adapter.path),
+        )
+        for adapter, state in zip(loaded.adapters, states, strict=True)
+    ]
+    output.table(header, rows, numbers=(5, 6))
+
+
+@app.command()
+def start(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Ask adapters to run."""
+    _ask(config, names, "running", as_json)
+
+
+@app.command()
+def stop(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Ask adapters to stop; they go on later where they ended."""
+    _ask(config, names, "stopped", as_json)
+
+
+@app.command()
+def pause(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Ask adapters to wait until they are started again."""
+    _ask(config, names, "paused", as_json)
+
+
+def _load(config: object) -> PipelineConfig:
+    from tamis.pipeline_config import PipelineConfig
+
+    return PipelineConfig.load(str(config))
+
+
+def _ask(config: object, names: list[str], desired: AdapterDesire, as_json: bool) -> None:
+    """Put on record what is asked of `names`; none is changed when one is unknown."""
+    from tamis.store import Store
+
+    loaded = _load(config)
+    for name in names:
+        _adapter(loaded, name)
+    with Store.open(loaded.store_path) as store:
+        for name in names:
+            store.set_adapter_desired(name, desired)
+            if as_json:
+                output.data_json({"name": name, "desired": desired})
+            output.well(f"{name} shall be {desired}")
+
+
+def _adapter(config: PipelineConfig, name: str) -> AdapterConfig:
+    for adapter in config.adapters:
+        if adapter.name == name:
+            return adapter
+    known = ", ".join(adapter.name for adapter in config.adapters) or "none"
+    raise ConfigError(f"{config.path}: no [[adapter]] is named '{name}'; there are: {known}")

@@ -1,0 +1,147 @@
+"""How far a run is, while it runs: a live panel on a terminal, a line now and then in a log, JSON for machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tamis.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from tamis.spark.progress import Progress
+
+LINE_INTERVAL_S = 2.0
+"""Time between two lines where there is no terminal."""
+
+OnProgress = Callable[["Progress"], None]
+
+_SIGNS = {"running": "●", "finished": "✓", "paused": "‖", "stopped": "■", "failed": "✗"}
+_STYLES = {"running": "cyan", "finished": "green", "paused": "yellow", "stopped": "yellow", "failed": "red"}
+
+
+def display(as_json: bool, total: int | None = None) -> AbstractContextManager[OnProgress]:
+    """What to call with each `Progress` while a run lasts.
+
+    Args:
+        as_json: JSON lines on stdout.
+        total: messages there are, where it is known: then there is a bar.
+    """
+    if as_json:
+        return _json_lines()
+    if output.has_colour(sys.stderr):
+        return _live(total)
+    return _lines(total)
+
+
+@contextmanager
+def _json_lines() -> Iterator[OnProgress]:
+    def show(progress: Progress) -> None:
+        output.data_json({"event": "progress", **asdict(progress)})
+        sys.stdout.flush()
+
+    yield show
+
+
+@contextmanager
+def _lines(total: int | None) -> Iterator[OnProgress]:
+    """A line at the start, every two seconds when something has changed, and at the end."""
+    shown_at, shown, last = monotonic(), None, None
+    output.note("starting Spark ...")
+
+    def show(progress: Progress) -> None:
+        nonlocal shown_at, shown, last
+        last = _sentence(progress, total)
+        if monotonic() - shown_at >= LINE_INTERVAL_S and last != shown:
+            shown_at, shown = monotonic(), last
+            output.note(last)
+
+    yield show
+    if last is not None and last != shown:
+        output.note(last)
+
+
+def _sentence(progress: Progress, total: int | None) -> str:
+    states = ", ".join(f"{name} {state}" for name, state in progress.states.items())
+    of = f" of {total:,}" if total else ""
+    return (
+        f"{progress.read:,}{of} read, {progress.matched:,} matched, {progress.notifications:,} notifications, "
+        f"{progress.dead:,} dead, {progress.delivered:,} delivered; {progress.rate:,.0f}/s, lag {progress.lag_s:.1f} s; "
+        f"{states}"
+    )
+
+
+@contextmanager
+def _live(total: int | None) -> Iterator[OnProgress]:
+    """A panel that redraws itself ten times a second, also while Spark starts."""
+    from rich.console import Console
+    from rich.live import Live
+
+    live = Live(_Panel(total), console=Console(stderr=True), refresh_per_second=10, transient=True)
+    with live:
+        panel: Any = live.renderable
+
+        def show(progress: Progress) -> None:
+            panel.progress = progress
+
+        yield show
+
+
+class _Panel:
+    """The live panel; `progress` is replaced from outside, rich asks for the picture."""
+
+    def __init__(self, total: int | None) -> None:
+        from rich.spinner import Spinner
+
+        self.progress: Progress | None = None
+        self._total = total
+        self._spinner = Spinner("dots", style="cyan")
+        self._began = monotonic()
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+
+        progress = self.progress
+        if progress is None:
+            self._spinner.update(text=f"starting Spark ... {monotonic() - self._began:.0f} s")
+            return self._spinner
+        going = "running" in progress.states.values()
+        self._spinner.update(text="matching" if going else "delivering what was found")
+        return Group(self._spinner, *self._bar(progress), _counts(progress), _adapters(progress))
+
+    def _bar(self, progress: Progress) -> list[RenderableType]:
+        from rich.progress_bar import ProgressBar
+
+        return [ProgressBar(total=self._total, completed=progress.read, width=60)] if self._total else []
+
+
+def _counts(progress: Progress) -> RenderableType:
+    """The counts as one row with their names below."""
+    from rich.table import Table
+
+    names = ("read", "matched", "notifications", "dead", "delivered", "messages/s", "lag")
+    values = (progress.read, progress.matched, progress.notifications, progress.dead, progress.delivered)
+    shown = [*(f"{value:,}" for value in values), f"{progress.rate:,.0f}", f"{progress.lag_s:.1f} s"]
+    table = Table.grid(padding=(0, 3))
+    for _ in names:
+        table.add_column(justify="right")
+    table.add_row(*shown, style="bold")
+    table.add_row(*names, style="dim")
+    return table
+
+
+def _adapters(progress: Progress) -> RenderableType:
+    from rich.text import Text
+
+    line = Text()
+    for name, state in progress.states.items():
+        line.append(f"{_SIGNS.get(state, '?')} ", _STYLES.get(state, ""))
+        line.append(f"{name} {state}   ")
+    return line

@@ -1,0 +1,70 @@
+"""``tamis explain``: why each query matches a message or does not, predicate by predicate."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tamis.cli import output
+from tamis.cli.messages import Message, MessageForm
+from tamis.errors import TamisError
+
+if TYPE_CHECKING:
+    from tamis.engine import Explanation
+
+_ANSWERS = {True: "yes", False: "no", None: "unknown"}
+_WORDS = {True: "true", False: "FALSE", None: "unknown"}
+
+
+def explain(
+    queries: Annotated[Path, typer.Argument(help="A file of queries: lines of `key: selector`, or TOML.")],
+    message: Annotated[str, typer.Option(help="The message: a JSON object, or `-` to read it from stdin.")],
+    key: Annotated[list[str] | None, typer.Option(help="Only this query; may be given again.")] = None,
+    topic: Annotated[str | None, typer.Option(help="The message's topic.")] = None,
+    topic_field: Annotated[str, typer.Option(help="The field with the topic.")] = "topic",
+    body_field: Annotated[str, typer.Option(help="The field with the text.")] = "body",
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout, for machines.")] = False,
+) -> int:
+    """Say of each query whether the message satisfies it, and why.
+
+    Exit code: 0 when one matches, 1 when none does, 2 on an error.
+    """
+    from tamis.cli.queries import load_engine
+
+    engine, good = load_engine(queries)
+    known = [spec.key for spec, _ in good]
+    if unknown := [name for name in key or () if name not in known]:
+        raise TamisError(f"{queries}: no query has the key '{unknown[0]}'")
+    read = _read(message, MessageForm(topic, topic_field, body_field))
+    matched = 0
+    for name in key or known:
+        explanation = engine.explain(name, read.properties, read.topic, read.body)
+        matched += explanation.result is True
+        _print(name, explanation, as_json)
+    return 0 if matched else 1
+
+
+def _read(text: str, form: MessageForm) -> Message:
+    try:
+        return form.read(sys.stdin.buffer.read() if text == "-" else text)
+    except ValueError as error:
+        raise TamisError(f"--message: no message: {error}") from error
+
+
+def _print(key: str, explanation: Explanation, as_json: bool) -> None:
+    if as_json:
+        output.data_json({"key": key, **explanation.to_dict()})
+        return
+    output.data(f"{key}: {_ANSWERS[explanation.result]}")
+    for text, value, result in explanation.predicates:
+        output.data(f"  {_WORDS[result]:<8}{text}  ({_short(value)})")
+    if explanation.missing:
+        output.data(f"  the message lacks: {', '.join(explanation.missing)}")
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 70 else shown[:69] + "…"

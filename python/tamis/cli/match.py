@@ -1,0 +1,108 @@
+"""``tamis match``: which standing queries each message of a JSON lines file satisfies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tamis.cli import output
+from tamis.cli.messages import MessageForm, open_lines
+
+if TYPE_CHECKING:
+    from tamis.engine import Engine
+
+BAD_LINES_SHOWN = 10
+"""Lines that cannot be read are explained one by one up to here, then only counted."""
+
+
+@dataclass
+class Tally:
+    """What one call saw.
+
+    Attributes:
+        read: lines with a message.
+        matched: messages that satisfy at least one query.
+        bad: lines that cannot be read.
+        by_key: how many messages satisfy each query.
+    """
+
+    read: int = 0
+    matched: int = 0
+    bad: int = 0
+    by_key: Counter[Any] = field(default_factory=Counter)
+
+
+def match(
+    queries: Annotated[Path, typer.Argument(help="A file of queries: lines of `key: selector`, or TOML.")],
+    messages: Annotated[str, typer.Argument(help="JSON lines, one object a message; `-` is stdin.")] = "-",
+    topic: Annotated[str | None, typer.Option(help="The topic of every message.")] = None,
+    topic_field: Annotated[str, typer.Option(help="The field with the topic.")] = "topic",
+    body_field: Annotated[str, typer.Option(help="The field with the text.")] = "body",
+    count: Annotated[bool, typer.Option("--count", "-c", help="Print how many messages match, not which.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-m", min=1, help="Stop after this many matches.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Count and summary as JSON too.")] = False,
+) -> int:
+    """Print the messages that satisfy a query, one JSON object a line.
+
+    A line is {"line": its number, "keys": the queries it satisfies, "message": the message}. Fields of the message are
+    its properties, but for its topic and its text. A summary goes to stderr.
+
+    Exit code: 0 when a message matches, 1 when none does, 2 on an error, also when only some lines cannot be read.
+    """
+    from tamis.cli.queries import load_engine
+
+    engine, _ = load_engine(queries)
+    began, tally = perf_counter(), Tally()
+    with open_lines(messages) as lines:
+        for found in _matches(engine, MessageForm(topic, topic_field, body_field), lines, messages, tally):
+            if not count:
+                output.data_json(found)
+            if tally.matched == limit:
+                break
+    if count:
+        output.data(output.to_json(_summary(tally)) if as_json else str(tally.matched))
+    _summarise(tally, len(engine), perf_counter() - began, as_json)
+    return 2 if tally.bad else 0 if tally.matched else 1
+
+
+def _matches(
+    engine: Engine, form: MessageForm, lines: Iterable[tuple[int, bytes]], name: str, tally: Tally
+) -> Iterable[dict[str, Any]]:
+    """What `match` prints, one after another; `tally` counts along."""
+    for number, line in lines:
+        try:
+            message = form.read(line)
+            keys = engine.match(message.properties, message.topic, message.body)
+        except (ValueError, TypeError) as error:
+            tally.bad += 1
+            if tally.bad <= BAD_LINES_SHOWN:
+                output.error(f"{'stdin' if name == '-' else name}, line {number}: no message: {error}")
+            continue
+        tally.read += 1
+        if keys:
+            tally.matched += 1
+            tally.by_key.update(keys)
+            yield {"line": number, "keys": keys, "message": message.whole}
+
+
+def _summary(tally: Tally) -> dict[str, Any]:
+    return {"read": tally.read, "matched": tally.matched, "bad": tally.bad, "keys": dict(tally.by_key.most_common())}
+
+
+def _summarise(tally: Tally, queries: int, seconds: float, as_json: bool) -> None:
+    """The last line for people, on stderr."""
+    if as_json:
+        output.note(output.to_json({**_summary(tally), "queries": queries, "seconds": round(seconds, 6)}))
+        return
+    bad = f", {tally.bad} lines could not be read" if tally.bad else ""
+    per_message = f" ({seconds / tally.read * 1e6:,.0f} us each)" if tally.read else ""
+    output.note(
+        f"{tally.matched} of {tally.read} messages matched {len(tally.by_key)} of {queries} queries{bad}"
+        f" in {seconds:.2f} s{per_message}"
+    )

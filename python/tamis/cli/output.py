@@ -1,0 +1,117 @@
+"""What is written where: data to stdout, everything for people to stderr. Colours only where a person looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import IO, Any
+
+_RED, _GREEN, _YELLOW, _DIM, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
+
+
+def has_colour(stream: IO[str]) -> bool:
+    """Whether `stream` is a terminal whose owner has not asked for plain text (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _painted(text: str, code: str, stream: IO[str]) -> str:
+    return f"{code}{text}{_END}" if has_colour(stream) else text
+
+
+def allow_any_text() -> None:
+    """Let stdout and stderr take text that their encoding lacks, and single surrogates: shown as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def abandon_stdout() -> None:
+    """Send what is still buffered nowhere, so that the interpreter's last flush does not fail once more."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # a test's stdout has no file number
+        return
+
+
+def data(line: str) -> None:
+    """One line of data to stdout."""
+    sys.stdout.write(line + "\n")
+
+
+def data_json(value: Any) -> None:
+    """One line of JSON to stdout; times are ISO 8601, tuples are lists."""
+    data(to_json(value))
+
+
+def to_json(value: Any) -> str:
+    """`value` as JSON on one line, in Unicode."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value)
+
+
+def note(text: str) -> None:
+    """A line for people."""
+    print(text, file=sys.stderr)
+
+
+def hint(text: str) -> None:
+    """What to do next, on a line of its own."""
+    print(_painted(f"  {text}", _DIM, sys.stderr), file=sys.stderr)
+
+
+def warning(text: str) -> None:
+    """Something that was left out or held back, with its reason."""
+    print(_painted("warning:", _YELLOW, sys.stderr), text, file=sys.stderr)
+
+
+def error(text: str, hint: str | None = None) -> None:
+    """What went wrong; the first line begins with ``error:``, a hint stands on its own line."""
+    print(_painted("error:", _RED, sys.stderr), text, file=sys.stderr)
+    if hint:
+        print(_painted(f"  {hint}", _DIM, sys.stderr), file=sys.stderr)
+
+
+def well(text: str) -> None:
+    """That something went well."""
+    print(_painted(text, _GREEN, sys.stderr), file=sys.stderr)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[int] = ()) -> None:
+    """Aligned columns to stdout; the last column is cut at the edge of a terminal, never in a pipe.
+
+    Args:
+        header: the columns' names.
+        rows: values; None is shown as a dash.
+        numbers: indices of the columns that are aligned to the right.
+    """
+    cells = [["-" if value is None else _one_line(value) for value in row] for row in rows]
+    widths = [max(len(row[index]) for row in [list(header), *cells]) for index in range(len(header))]
+    edge = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    for number, row in enumerate([list(header), *cells]):
+        padded = [
+            text.rjust(width) if index in numbers else text.ljust(width)
+            for index, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        line = "  ".join(padded).rstrip()
+        if edge is not None and len(line) > edge:
+            line = line[: edge - 1] + "…"
+        data(_painted(line, _BOLD, sys.stdout) if number == 0 else line)
+
+
+def _one_line(value: Any) -> str:
+    """`value` as text without line breaks or other control characters, which could move a terminal's cursor."""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, (tuple, list)):
+        value = ", ".join(map(str, value))
+    return "".join(character if character.isprintable() else " " for character in str(value))

@@ -1,0 +1,65 @@
+"""``tamis run``: the pipeline of a pipeline.toml, once or as a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tamis.cli import output
+from tamis.cli.places import DEFAULT_CONFIG
+
+if TYPE_CHECKING:
+    from tamis.spark.progress import RunSummary
+
+INTERRUPTED = 130
+
+
+def run(
+    config: Annotated[Path, typer.Argument(help="The pipeline's configuration.")] = DEFAULT_CONFIG,
+    once: Annotated[bool, typer.Option("--once", help="Everything there is now, then stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Progress and summary as JSON lines on stdout.")] = False,
+) -> int:
+    """Read, match and deliver until Ctrl-C; a run goes on where the last one ended.
+
+    Exit code: 0 when it ended well (a service that was asked to stop, too), 2 when an adapter failed, 130 when
+    `--once` was interrupted before its end.
+    """
+    from tamis.cli.display import display
+    from tamis.spark.pipeline import run_pipeline
+
+    with display(as_json) as show:
+        summary = run_pipeline(config, once=once, progress=show)
+    if as_json:
+        output.data_json({"event": "summary", **summary.to_dict()})
+    else:
+        print_summary(summary)
+    return exit_code(summary, once)
+
+
+def exit_code(summary: RunSummary, once: bool) -> int:
+    """What a run's end means to the shell."""
+    if summary.failed:
+        return 2
+    return INTERRUPTED if once and summary.stopped_by else 0
+
+
+def print_summary(summary: RunSummary) -> None:
+    """The run in a few lines, on stderr."""
+    ended = f"stopped by {summary.stopped_by}" if summary.stopped_by else "done"
+    unmatched = summary.read - summary.matched - summary.dead
+    output.note(
+        f"{ended}: {summary.read:,} read = {summary.matched:,} matched + {unmatched:,} not matched + "
+        f"{summary.dead:,} dead letters, in {summary.seconds:.1f} s ({summary.messages_per_s:,.0f} messages a second)"
+    )
+    output.note(f"{summary.notifications:,} new notifications, {summary.delivered:,} delivered{_undelivered(summary)}")
+    if summary.match_us_p50 is not None and summary.match_us_p99 is not None:
+        output.note(f"match time: p50 {summary.match_us_p50:,.0f} us, p99 {summary.match_us_p99:,.0f} us a message")
+    for name, reason in summary.failed.items():
+        output.error(f"adapter '{name}' failed: {reason}")
+
+
+def _undelivered(summary: RunSummary) -> str:
+    waiting = f", {summary.pending:,} waiting" if summary.pending else ""
+    return waiting + (f", {summary.given_up:,} given up" if summary.given_up else "")

@@ -1,0 +1,60 @@
+"""Runs the demo: the pipeline of its folder, once, and the report of everything in its store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tamis.demo.folder import DemoFolder
+from tamis.report import RunFigures, write_report
+
+if TYPE_CHECKING:
+    from tamis.spark.progress import Progress, RunSummary
+    from tamis.store import Counts, QueryMatches
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo came to.
+
+    Attributes:
+        summary: of this run alone; a second run reads nothing.
+        counts: of everything in the store.
+        queries: every query with all its matches.
+        report: the page; empty when the run was interrupted.
+    """
+
+    summary: RunSummary
+    counts: Counts
+    queries: list[QueryMatches]
+    report: Path
+
+
+def run_demo(folder: DemoFolder, progress: Callable[[Progress], None] | None = None) -> DemoResult:
+    """Run the pipeline of `folder` once and write its report.
+
+    Args:
+        folder: as `tamis.demo.lay_out` made it.
+        progress: called while it runs.
+
+    Raises:
+        TamisError: as ``tamis.spark.pipeline.run_pipeline``.
+        OSError: the report cannot be written.
+    """
+    from tamis.spark.pipeline import run_pipeline
+    from tamis.store import Store
+
+    summary = run_pipeline(folder.config, once=True, progress=progress)
+    with Store.open(folder.store, create=False) as store:
+        figures = _figures(summary)
+        if figures is not None or not folder.report.exists():  # a run that read nothing says nothing of speed
+            write_report(store, folder.report, figures)
+        return DemoResult(summary, store.counts(), store.query_matches(), folder.report)
+
+
+def _figures(summary: RunSummary) -> RunFigures | None:
+    if not summary.read:
+        return None
+    return RunFigures(summary.seconds, summary.messages_per_s, summary.match_us_p50, summary.match_us_p99)

@@ -1,0 +1,128 @@
+"""Charts as inline SVG and HTML, with a text for those who cannot see them. Numbers in, markup out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from html import escape
+
+from tamis.report.data import QueryRow, Timeline
+
+WIDTH, HEIGHT = 960, 260
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 6, 12, 28
+SERIES_COLOURS = 6
+"""Series have the colours ``--series-1`` to ``--series-6`` of the style sheet, in turn."""
+
+
+def bars(
+    rows: Sequence[QueryRow], values: Sequence[float], labels: Sequence[str], what: str, largest: float = 0
+) -> str:
+    """A horizontal bar for each query: its key, a bar in proportion, its value.
+
+    Args:
+        rows: the queries, in the order to show.
+        values: the lengths of the bars.
+        labels: what stands at the end of each.
+        what: the unit in words, for screen readers.
+        largest: the value of a whole bar; 0 takes the largest of `values`.
+    """
+    largest = largest or max(values, default=0) or 1
+    items = [
+        f'<li><span class="key" title="{escape(row.text)}">{escape(row.key)}</span>'
+        f'<span class="track" role="img" aria-label="{escape(label)} {escape(what)}">'
+        f'<span class="bar" style="width:{max(0.0, value) / largest * 100:.2f}%"></span></span>'
+        f'<span class="value">{escape(label)}</span></li>'
+        for row, value, label in zip(rows, values, labels, strict=True)
+    ]
+    return f'<ol class="bars">{"".join(items)}</ol>'
+
+
+def timeline(data: Timeline) -> str:
+    """Stacked columns, one a day, one colour a topic, with a legend."""
+    if not data.days:
+        return '<p class="quiet">No matched message has a date.</p>'
+    totals = [sum(column) for column in zip(*data.series.values(), strict=True)]
+    top = _round_up(max(totals))
+    parts = [_grid(top), _day_labels(data.days), *_columns(data, top)]
+    first, last = _long(data.days[0]), _long(data.days[-1])
+    busiest = data.days[totals.index(max(totals))]
+    told = (
+        f"{sum(totals)} notifications from {first} to {last}; the busiest day is {_long(busiest)} with {max(totals)}."
+    )
+    return (
+        f'{_legend(list(data.series))}<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(told)}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _legend(names: Sequence[str]) -> str:
+    items = [
+        f'<li><span class="swatch" style="background:{_colour(index)}"></span>{escape(name) or "(no topic)"}</li>'
+        for index, name in enumerate(names)
+    ]
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _columns(data: Timeline, top: int) -> list[str]:
+    """One rectangle for each day and topic that has something, from the bottom up."""
+    step = (WIDTH - _LEFT - _RIGHT) / len(data.days)
+    gap = 1.5 if step > 5 else 0.4 if step > 2 else 0
+    drawn = []
+    for day, when in enumerate(data.days):
+        below = 0
+        for index, (topic, counts) in enumerate(data.series.items()):
+            if count := counts[day]:
+                x, y, height = _LEFT + day * step, _y(below + count, top), _y(below, top) - _y(below + count, top)
+                told = f"{_long(when)}, {topic}: {count}"
+                drawn.append(
+                    f'<rect x="{x + gap / 2:.1f}" y="{y:.1f}" width="{step - gap:.1f}" height="{height:.1f}" '
+                    f'fill="{_colour(index)}"><title>{escape(told)}</title></rect>'
+                )
+                below += count
+    return drawn
+
+
+def _grid(top: int) -> str:
+    """Four horizontal lines with their numbers."""
+    lines = []
+    for quarter in range(5):
+        value = top * quarter / 4
+        y = _y(value, top)
+        lines.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        lines.append(f'<text class="axis" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
+    return "".join(lines)
+
+
+def _day_labels(days: Sequence[date]) -> str:
+    """A label for about every eighth of the time."""
+    step = (WIDTH - _LEFT - _RIGHT) / len(days)
+    every = max(1, -(-len(days) // 8))
+    return "".join(
+        f'<text class="axis" x="{_LEFT + (index + 0.5) * step:.1f}" y="{HEIGHT - 8}" text-anchor="middle">'
+        f"{days[index].day} {days[index]:%b}{f' {days[index]:%Y}' if index == every // 2 else ''}</text>"
+        for index in range(every // 2, len(days), every)
+    )
+
+
+def _y(value: float, top: int) -> float:
+    return HEIGHT - _BOTTOM - value / top * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _colour(index: int) -> str:
+    return f"var(--series-{index % SERIES_COLOURS + 1})"
+
+
+def _round_up(value: int) -> int:
+    """The smallest number of at least `value` whose quarters are round: 4, 8, 12, 16, 20, 40, 60, 80, 100, ..."""
+    size = 1
+    while True:
+        for quarter in (
+            (1, 2, 3, 4, 5) if size == 1 else (size, size * 3 // 2, size * 2, size * 5 // 2, size * 3, size * 5)
+        ):
+            if 4 * quarter >= value:
+                return 4 * quarter
+        size *= 10
+
+
+def _long(when: date) -> str:
+    return f"{when.day} {when:%B %Y}"
