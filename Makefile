@@ -54,7 +54,7 @@ $(STAMPS)/packages: constraints.txt constraints-java.txt $(STAMPS)/venv
 
 $(STAMPS)/core: $(STAMPS)/packages $(RUST_SOURCES) pyproject.toml | tools
 	@echo "building the core ..." >&2
-	@PATH="$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@PATH="$(BIN):$$PATH" MATURIN_PEP517_ARGS=--locked $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 # ---- using ------------------------------------------------------------------------------------------------------
