@@ -10,7 +10,7 @@ def notification_id(query_key: str, query_version: int, source: str, partition: 
     """The id of "this version of this query matched this message": 32 hexadecimal digits.
 
     A replay after a crash computes the same id, and the outbox holds each id once; so nothing is doubled.
-    128 bits of SHA-256: a chance of 1 in 10^18 that two of a hundred thousand million collide. About 3 µs.
+    128 bits of SHA-256: a chance of 1 in 10^16 that two of a hundred thousand million collide. About 3 µs.
 
     >>> notification_id("frost", 1, "inbox", "mail/1.mbox", 0)
     '5af2b942f9c4315259d3fa58eb105186'

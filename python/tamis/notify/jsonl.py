@@ -1,0 +1,122 @@
+"""The channel ``jsonl``: a line of JSON a notification, appended to a file, exactly once.
+
+How long the file is goes into the store in the transaction that marks its lines as delivered. What lies beyond, a
+crash left there: it is cut off when the file is opened, and delivered again. So the file is the pipeline's own: lines
+that somebody else appends to it are cut off too."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+from tamis.notify.channel import ChannelError, Sent
+from tamis.notify.content import why
+from tamis.notify.files import explain, sync_folder
+from tamis.pipeline_config import JsonlDelivery
+from tamis.store import DueDelivery, NotificationRecord, Store
+
+
+class JsonlChannel:
+    """Appends to a file, whose folder it makes."""
+
+    batch_count = 500
+
+    def __init__(self, config: JsonlDelivery, store: Store) -> None:
+        """Nothing is touched yet."""
+        self._name, self._path, self._store = config.name, config.path.absolute(), store
+        self._file: BinaryIO | None = None
+
+    def open(self) -> None:
+        """Open the file, alone, and cut off what is not known to be delivered.
+
+        Raises:
+            ChannelError: it cannot be written, or another process writes it.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("ab")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._cut(self._file)
+        except BlockingIOError as error:
+            self.close()
+            raise ChannelError(
+                f"{self._path}: another process writes this file; end it, or give another path"
+            ) from error
+        except OSError as error:
+            self.close()
+            raise ChannelError(explain(self._path, error)) from error
+
+    def deliver(self, due: Sequence[DueDelivery]) -> Sent:
+        """Append a line for each, and sync the file once.
+
+        Raises:
+            ChannelError: the file cannot be written; the next `open` cuts off what was.
+        """
+        assert self._file is not None, "open comes first"  # noqa: S101 - for the type checker
+        failures: dict[int, str] = {}
+        lines = [line for delivery in due if (line := _line(delivery, failures)) is not None]
+        try:
+            self._file.write(b"".join(lines))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            size_bytes = os.fstat(self._file.fileno()).st_size
+        except OSError as error:
+            raise ChannelError(explain(self._path, error)) from error
+        return Sent(failures, file_size=(self._name, self._path, size_bytes))
+
+    def close(self) -> None:
+        """Close the file, and let others have it."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            with suppress(OSError):  # what a full disk refused is cut off by the next `open`
+                file.close()
+
+    def _cut(self, file: BinaryIO) -> None:
+        size_bytes = os.fstat(file.fileno()).st_size
+        known_bytes = self._store.file_size(self._name, self._path)
+        if known_bytes is None:  # never written by us: what is there stays, and our lines begin behind it
+            if size_bytes and not self._ends_a_line(size_bytes):
+                file.write(b"\n")
+                file.flush()
+            self._store.record_outcomes([], (self._name, self._path, os.fstat(file.fileno()).st_size))
+            sync_folder(self._path.parent)
+        elif size_bytes > known_bytes:
+            file.truncate(known_bytes)
+
+    def _ends_a_line(self, size_bytes: int) -> bool:
+        with self._path.open("rb") as file:
+            file.seek(size_bytes - 1)
+            return file.read(1) == b"\n"
+
+
+def _line(delivery: DueDelivery, failures: dict[int, str]) -> bytes | None:
+    try:
+        return json.dumps(as_json(delivery.notification), ensure_ascii=False).encode() + b"\n"
+    except Exception as error:  # noqa: BLE001 - one message must not stop the others
+        failures[delivery.delivery_id] = f"cannot be made a line of JSON: {error}"
+        return None
+
+
+def as_json(record: NotificationRecord) -> dict[str, Any]:
+    """A notification as plain values: query, message, and why it matched."""
+    reasons = why(record)
+    return {
+        "id": record.id,
+        "query": record.query_key,
+        "version": record.query_version,
+        "text": record.query_text,
+        "language": record.query_language,
+        "created_at": record.created_at.isoformat(),
+        "source": record.source,
+        "partition": record.partition,
+        "offset": record.offset,
+        "topic": record.topic,
+        "properties": json.loads(record.properties),
+        "body": record.body,
+        "reasons": list(reasons.reasons),
+        "highlights": [list(found) for found in reasons.ranges],
+    }

@@ -1,0 +1,113 @@
+"""A notification as an e-mail: the query, why it matched, the message. Pure: a record in, bytes out, always the same.
+
+Source: RFC 5322 (headers, Message-ID)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from email import policy
+from email.message import EmailMessage
+from email.utils import format_datetime
+from typing import Any
+
+from tamis.notify.content import excerpts, properties, why
+from tamis.store import NotificationRecord
+
+BODY_CHARACTERS = 4000
+"""How much of the message's text goes into the e-mail."""
+
+_HEADER_CHARACTERS = 200
+_NOT_IN_A_LINE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+_NOT_IN_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_SHOWN = (
+    ("author", "Author"),
+    ("date", "Date"),
+    ("subject", "Subject"),
+    ("source", "Source"),
+    ("newsgroup", "Newsgroup"),
+    ("list", "List"),
+    ("message_id", "Message-ID"),
+)
+
+
+def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[str], domain: str) -> bytes:
+    """The e-mail for a notification: the same bytes each time, so that one sent twice can be recognised.
+
+    Args:
+        record: the notification.
+        sender: for From.
+        recipients: for To.
+        domain: of the Message-ID, whose other half is the notification's id.
+
+    Returns:
+        ASCII with CRLF: as a file, and for SMTP.
+
+    Raises:
+        ValueError: `sender` or `recipients` cannot stand in a header.
+    """
+    message = EmailMessage(policy=policy.SMTP)
+    message["From"] = sender
+    message["To"] = ", ".join(recipients)
+    message["Subject"] = _line(f"[tamis] {record.query_key}: {_subject(record)}")
+    message["Date"] = format_datetime(record.created_at)
+    message["Message-ID"] = f"<{record.id}@{domain}>"
+    message["X-Tamis-Query"] = _line(record.query_key)
+    message["X-Tamis-Notification"] = record.id
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday replies, please
+    text = _NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(_text(record)))
+    message.set_content(text, cte="quoted-printable")
+    return message.as_bytes()
+
+
+def _line(text: str) -> str:
+    """`text` on one line, whatever is in it: what a header can hold, and never another header."""
+    line = _NOT_IN_A_LINE.sub(" ", text).strip()
+    return line if len(line) <= _HEADER_CHARACTERS else line[: _HEADER_CHARACTERS - 3] + "..."
+
+
+def _subject(record: NotificationRecord) -> str:
+    try:
+        found = properties(record).get("subject")
+    except ValueError:
+        found = None
+    return str(found) if found else "(no subject)"
+
+
+def _text(record: NotificationRecord) -> Iterator[str]:
+    reasons = why(record)
+    body = record.body or ""
+    yield f"The query '{record.query_key}' matched a message."
+    yield ""
+    yield f"Query (version {record.query_version}, {record.query_language}):"
+    yield f"  {record.query_text}"
+    if reasons.reasons or reasons.ranges:
+        yield ""
+        yield "Why:"
+        yield from (f"  {reason}" for reason in reasons.reasons)
+        yield from (f"  > {excerpt}" for excerpt in excerpts(body, reasons.ranges))
+    yield ""
+    yield "Message:"
+    yield from _headers(record)
+    yield f"  Place: {record.source}, {record.partition}, byte {record.offset}"
+    yield ""
+    yield body if len(body) <= BODY_CHARACTERS else body[:BODY_CHARACTERS] + "\n[...]"
+
+
+def _headers(record: NotificationRecord) -> Iterator[str]:
+    if record.topic:
+        yield f"  Topic: {_line(record.topic)}"
+    try:
+        found = properties(record)
+    except ValueError:
+        return
+    for name, label in _SHOWN:
+        if (value := found.get(name)) not in (None, "", []):
+            yield f"  {label}: {_line(_shown(value))}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S %z").strip()
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,168 @@
+"""The channel ``smtp``: an e-mail a notification, handed to a mail server.
+
+SMTP cannot tell whether a server that hung up after the text has taken the message, so it is sent again, with the same
+Message-ID. One message at a time is on the way: a crash sends at most that one twice.
+
+Source: RFC 5321, section 4.5.4 (retrying), RFC 3207 (STARTTLS)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Sequence
+from email.utils import parseaddr
+
+import aiosmtplib
+
+from tamis.errors import ConfigError
+from tamis.notify.channel import ChannelError, Sent
+from tamis.notify.mail import render_mail
+from tamis.pipeline_config import SmtpDelivery
+from tamis.store import DueDelivery
+
+_SERVICE_NOT_AVAILABLE = 421  # said of the server, not of a message
+
+
+class SmtpChannel:
+    """Sends through one connection from `open` to `close`, connecting again when the server hung up.
+
+    Raises:
+        ConfigError: the password's variable is not set, or `ca_file` cannot be read.
+    """
+
+    batch_count = 1
+
+    def __init__(self, config: SmtpDelivery) -> None:
+        """Nothing is connected yet."""
+        self._config = config
+        self._sender = parseaddr(config.sender)[1] or config.sender
+        self._recipients = [parseaddr(recipient)[1] or recipient for recipient in config.recipients]
+        self._password = _password(config)
+        self._tls = _tls_context(config)
+        self._runner: asyncio.Runner | None = None
+        self._client: aiosmtplib.SMTP | None = None
+
+    def open(self) -> None:
+        """Connect and log in.
+
+        Raises:
+            ChannelError: no server, no TLS where it was asked for, or it refuses the login.
+        """
+        self._runner = asyncio.Runner()
+        try:
+            self._runner.run(self._connect())
+        except ChannelError:
+            self.close()
+            raise
+
+    def deliver(self, due: Sequence[DueDelivery]) -> Sent:
+        """Send one e-mail for each.
+
+        Raises:
+            ChannelError: the server cannot be reached, or says that it is closing.
+        """
+        assert self._runner is not None, "open comes first"  # noqa: S101 - for the type checker
+        failures: dict[int, str] = {}
+        notes: dict[int, str] = {}
+        for delivery in due:
+            self._runner.run(self._send(delivery, failures, notes))
+        return Sent(failures, notes)
+
+    def close(self) -> None:
+        """Say goodbye to the server, as far as it still listens."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.run(self._disconnect())
+            runner.close()
+
+    async def _connect(self) -> aiosmtplib.SMTP:
+        if self._client is not None and self._client.is_connected:
+            return self._client
+        config = self._config
+        client = aiosmtplib.SMTP(
+            hostname=config.host,
+            port=config.port,
+            use_tls=config.tls == "tls",
+            start_tls=config.tls == "starttls",  # true: refused when the server offers none
+            tls_context=self._tls,
+            username=config.user,
+            password=self._password,
+            timeout=config.timeout_s,
+        )
+        try:
+            await client.connect()
+        except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+            client.close()
+            raise ChannelError(f"{config.host}:{config.port}: no mail can be sent: {_one_line(error)}") from error
+        self._client = client
+        return client
+
+    async def _send(self, delivery: DueDelivery, failures: dict[int, str], notes: dict[int, str]) -> None:
+        config, number = self._config, delivery.delivery_id
+        try:
+            content = render_mail(delivery.notification, config.sender, config.recipients, config.domain)
+        except Exception as error:  # noqa: BLE001 - one message must not stop the others
+            failures[number] = f"cannot be made an e-mail: {error}"
+            return
+        client = await self._connect()
+        try:
+            refused, _ = await client.sendmail(self._sender, self._recipients, content)
+        except aiosmtplib.SMTPResponseException as error:
+            if error.code == _SERVICE_NOT_AVAILABLE:
+                await self._disconnect()
+                raise ChannelError(f"{config.host}:{config.port}: {_one_line(error)}") from error
+            failures[number] = _one_line(error)
+        except (aiosmtplib.SMTPException, OSError) as error:
+            failures[number] = _one_line(error)
+            if not isinstance(error, aiosmtplib.SMTPRecipientsRefused):  # hung up, or too slow to be trusted
+                await self._disconnect()
+        else:
+            if refused:
+                notes[number] = "; ".join(
+                    f"refused for {who}: {reply.code} {reply.message}" for who, reply in refused.items()
+                )
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is None:
+            return
+        try:
+            if client.is_connected:
+                await client.quit(timeout=1)
+        except (aiosmtplib.SMTPException, OSError):
+            pass  # it has hung up already
+        finally:
+            client.close()
+
+
+def _password(config: SmtpDelivery) -> str | None:
+    if config.password_env is None:
+        return None
+    if (password := os.environ.get(config.password_env)) is None:
+        raise ConfigError(f"delivery '{config.name}': the environment variable {config.password_env} is not set")
+    return password
+
+
+def _tls_context(config: SmtpDelivery) -> ssl.SSLContext | None:
+    if config.tls == "none":
+        return None
+    try:
+        return ssl.create_default_context(cafile=config.ca_file)
+    except OSError as error:
+        raise ConfigError(
+            f"delivery '{config.name}': {config.ca_file}: no certificates can be read: {error}"
+        ) from error
+
+
+def _one_line(error: Exception) -> str:
+    """The server's answer, or what happened to the connection, on one line."""
+    if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
+        return "; ".join(f"{one.recipient}: {one.code} {_flat(one.message)}" for one in error.recipients)
+    if isinstance(error, aiosmtplib.SMTPResponseException):
+        return f"{error.code} {_flat(error.message)}"
+    return _flat(str(error)) or type(error).__name__
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())[:300]
