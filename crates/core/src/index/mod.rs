@@ -9,6 +9,7 @@
 
 mod access;
 mod base;
+mod batch;
 mod codec;
 mod delta;
 mod format;

@@ -1,0 +1,219 @@
+//! Arrow columns as values of messages: a reader for each type, chosen once a batch.
+
+use std::ops::Range;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
+};
+use arrow_array::{Array, GenericListArray, GenericListViewArray, OffsetSizeTrait, StructArray};
+use arrow_schema::{DataType, TimeUnit};
+
+use crate::message::{NESTING_MAX, Properties, Value};
+
+/// Reads the value of a row, or says what is wrong with it.
+pub type Reader<'a> = Box<dyn Fn(usize) -> Result<Value, String> + Send + Sync + 'a>;
+/// Reads the bytes of a row; None where it is null.
+pub type Texts<'a> = Box<dyn Fn(usize) -> Option<&'a [u8]> + Send + Sync + 'a>;
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
+
+/// How to read `array`, `depth` levels below the message.
+///
+/// # Errors
+/// A type that no property can have, or nesting that is too deep.
+pub fn reader(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String> {
+    if depth > NESTING_MAX {
+        return Err(format!("expected nesting of at most {NESTING_MAX}"));
+    }
+    let read = present_reader(array, depth)?;
+    Ok(match array.null_count() {
+        0 => read,
+        _ => Box::new(move |row| if array.is_null(row) { Ok(Value::Null) } else { read(row) }),
+    })
+}
+
+/// How to read the fields of a struct, by name.
+///
+/// # Errors
+/// Those of [`reader`], with the field's name.
+pub fn fields(array: &StructArray, depth: usize) -> Result<Vec<(&str, Reader<'_>)>, String> {
+    let named = array.fields().iter().map(|field| field.name().as_str()).zip(array.columns());
+    named
+        .map(|(name, array)| reader(array, depth + 1).map(|r| (name, r)).map_err(|e| format!("field '{name}': {e}")))
+        .collect()
+}
+
+/// How to read text or bytes; None when `array` holds something else. A column of type null is as good as text.
+pub fn texts(array: &dyn Array) -> Option<Texts<'_>> {
+    macro_rules! bytes_of {
+        ($array:expr) => {{
+            let array = $array;
+            Some(Box::new(move |row| array.is_valid(row).then(|| array.value(row).as_ref())))
+        }};
+    }
+    match array.data_type() {
+        DataType::Null => Some(Box::new(|_| None)),
+        DataType::Utf8 => bytes_of!(array.as_string::<i32>()),
+        DataType::LargeUtf8 => bytes_of!(array.as_string::<i64>()),
+        DataType::Utf8View => bytes_of!(array.as_string_view()),
+        DataType::Binary => bytes_of!(array.as_binary::<i32>()),
+        DataType::LargeBinary => bytes_of!(array.as_binary::<i64>()),
+        DataType::BinaryView => bytes_of!(array.as_binary_view()),
+        DataType::FixedSizeBinary(_) => bytes_of!(array.as_fixed_size_binary()),
+        DataType::Dictionary(..) => {
+            let (keys, values) = dictionary(array);
+            let texts = texts(values)?;
+            Some(Box::new(move |row| keys.get(row).filter(|_| array.is_valid(row)).and_then(|key| texts(*key))))
+        }
+        _ => None,
+    }
+}
+
+/// The keys of a dictionary column, row by row (none at all when it has no values), and its values.
+fn dictionary(array: &dyn Array) -> (Vec<usize>, &dyn Array) {
+    let array = array.as_any_dictionary();
+    let keys = if array.values().is_empty() { Vec::new() } else { array.normalized_keys() };
+    (keys, array.values())
+}
+
+/// How to read rows that are not null.
+fn present_reader(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String> {
+    if let Some(texts) = texts(array) {
+        return Ok(Box::new(move |row| Ok(texts(row).map_or(Value::Null, text_value))));
+    }
+    Ok(match array.data_type() {
+        DataType::Boolean => {
+            let array = array.as_boolean();
+            Box::new(move |row| Ok(Value::Bool(array.value(row))))
+        }
+        DataType::Int8 => primitive::<Int8Type>(array, |value| Ok(Value::Int(value.into()))),
+        DataType::Int16 => primitive::<Int16Type>(array, |value| Ok(Value::Int(value.into()))),
+        DataType::Int32 => primitive::<Int32Type>(array, |value| Ok(Value::Int(value.into()))),
+        DataType::Int64 => primitive::<Int64Type>(array, |value| Ok(Value::Int(value))),
+        DataType::UInt8 => primitive::<UInt8Type>(array, |value| Ok(Value::Int(value.into()))),
+        DataType::UInt16 => primitive::<UInt16Type>(array, |value| Ok(Value::Int(value.into()))),
+        DataType::UInt32 => primitive::<UInt32Type>(array, |value| Ok(Value::Int(value.into()))),
+        DataType::UInt64 => primitive::<UInt64Type>(array, |value| {
+            i64::try_from(value).map(Value::Int).map_err(|_| format!("{value} is beyond a signed integer of 64 bits"))
+        }),
+        DataType::Float16 => primitive::<Float16Type>(array, |value| Ok(Value::Float(value.to_f64()))),
+        DataType::Float32 => primitive::<Float32Type>(array, |value| Ok(Value::Float(value.into()))),
+        DataType::Float64 => primitive::<Float64Type>(array, |value| Ok(Value::Float(value))),
+        DataType::Decimal32(_, scale) => decimal::<Decimal32Type>(array, *scale),
+        DataType::Decimal64(_, scale) => decimal::<Decimal64Type>(array, *scale),
+        DataType::Decimal128(_, scale) => decimal::<Decimal128Type>(array, *scale),
+        DataType::Decimal256(_, scale) => decimal::<Decimal256Type>(array, *scale),
+        DataType::Timestamp(TimeUnit::Second, _) => instants::<TimestampSecondType>(array, MICROS_PER_SECOND),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => instants::<TimestampMillisecondType>(array, 1_000),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => instants::<TimestampMicrosecondType>(array, 1),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            primitive::<TimestampNanosecondType>(array, |value| Ok(Value::Timestamp(value.div_euclid(1_000))))
+        }
+        DataType::Date32 => instants::<Date32Type>(array, MICROS_PER_DAY),
+        DataType::Date64 => instants::<Date64Type>(array, 1_000),
+        DataType::Dictionary(..) => {
+            let (keys, values) = dictionary(array);
+            let read = reader(values, depth)?;
+            Box::new(move |row| keys.get(row).map_or(Ok(Value::Null), |key| read(*key)))
+        }
+        DataType::Struct(_) => {
+            let fields = fields(array.as_struct(), depth)?;
+            Box::new(move |row| {
+                let read = |(name, reader): &(&str, Reader<'_>)| Ok(((*name).into(), reader(row)?));
+                fields.iter().map(read).collect::<Result<Properties, String>>().map(Value::Map)
+            })
+        }
+        DataType::Map(..) => map(array, depth)?,
+        _ => list(array, depth)?,
+    })
+}
+
+/// Text where the bytes are UTF-8; else a field without a value.
+pub fn text_value(bytes: &[u8]) -> Value {
+    std::str::from_utf8(bytes).map_or(Value::Present, |text| Value::Text(text.into()))
+}
+
+fn primitive<'a, T: ArrowPrimitiveType>(
+    array: &'a dyn Array,
+    convert: impl Fn(T::Native) -> Result<Value, String> + Send + Sync + 'a,
+) -> Reader<'a> {
+    let array = array.as_primitive::<T>();
+    Box::new(move |row| convert(array.value(row)))
+}
+
+/// Whole units since 1970-01-01, of `micros` microseconds each.
+fn instants<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &dyn Array, micros: i64) -> Reader<'_> {
+    primitive::<T>(array, move |value| {
+        let instant = value.into().checked_mul(micros).map(Value::Timestamp);
+        instant.ok_or_else(|| "an instant beyond 64 bits of microseconds".to_owned())
+    })
+}
+
+fn decimal<T: ArrowPrimitiveType<Native: ToString>>(array: &dyn Array, scale: i8) -> Reader<'_> {
+    primitive::<T>(array, move |value| Ok(Value::Float(decimal_value(&value.to_string(), scale))))
+}
+
+/// The float nearest to `unscaled` / 10^`scale`: through text, which rounds once.
+pub fn decimal_value(unscaled: &str, scale: i8) -> f64 {
+    format!("{unscaled}e{}", -i16::from(scale)).parse().unwrap_or(f64::NAN)
+}
+
+/// A mapping with text keys.
+fn map(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String> {
+    let array = array.as_map();
+    let keys = texts(array.keys()).ok_or_else(|| format!("expected keys of text, found {}", array.key_type()))?;
+    let values = reader(array.values(), depth + 1)?;
+    let offsets = array.value_offsets();
+    Ok(Box::new(move |row| {
+        let entry = |index: usize| {
+            let key = keys(index).and_then(|key| std::str::from_utf8(key).ok());
+            Ok((key.ok_or("expected keys of text in UTF-8")?.into(), values(index)?))
+        };
+        span(offsets, row).map(entry).collect::<Result<Properties, String>>().map(Value::Map)
+    }))
+}
+
+fn list(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String> {
+    match array.data_type() {
+        DataType::List(_) => offset_list(array.as_list::<i32>(), depth),
+        DataType::LargeList(_) => offset_list(array.as_list::<i64>(), depth),
+        DataType::ListView(_) => list_view(array.as_list_view::<i32>(), depth),
+        DataType::LargeListView(_) => list_view(array.as_list_view::<i64>(), depth),
+        DataType::FixedSizeList(..) => {
+            let array = array.as_fixed_size_list();
+            let length = usize::try_from(array.value_length()).unwrap_or(0);
+            elements(array.values(), depth, move |row| row * length..(row + 1) * length)
+        }
+        other => Err(format!("a column of type {other} cannot be a property")),
+    }
+}
+
+fn offset_list<O: OffsetSizeTrait>(array: &GenericListArray<O>, depth: usize) -> Result<Reader<'_>, String> {
+    elements(array.values(), depth, move |row| span(array.value_offsets(), row))
+}
+
+fn list_view<O: OffsetSizeTrait>(array: &GenericListViewArray<O>, depth: usize) -> Result<Reader<'_>, String> {
+    elements(array.values(), depth, move |row| {
+        let start = array.value_offsets()[row].as_usize();
+        start..start + array.value_sizes()[row].as_usize()
+    })
+}
+
+/// Lists whose elements of `row` are at `range(row)` of `values`.
+fn elements<'a>(
+    values: &'a dyn Array,
+    depth: usize,
+    range: impl Fn(usize) -> Range<usize> + Send + Sync + 'a,
+) -> Result<Reader<'a>, String> {
+    let read = reader(values, depth + 1)?;
+    Ok(Box::new(move |row| range(row).map(&read).collect::<Result<_, _>>().map(Value::List)))
+}
+
+fn span<O: OffsetSizeTrait>(offsets: &[O], row: usize) -> Range<usize> {
+    offsets[row].as_usize()..offsets[row + 1].as_usize()
+}

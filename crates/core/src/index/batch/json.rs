@@ -1,0 +1,156 @@
+//! JSON text as values of messages.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use crate::message::{NESTING_MAX, Properties, Value};
+
+/// Floats from here on may have been integers in the text.
+const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+
+/// The value of one JSON text. Linear in it.
+///
+/// # Errors
+/// What is no JSON, is not UTF-8, nests too deep, or has an integer beyond 64 bits, and where.
+pub fn parse(bytes: &[u8]) -> Result<Value, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "expected JSON text in UTF-8".to_owned())?;
+    let is_huge = Cell::new(false);
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = JsonValue { depth: 0, is_huge: &is_huge }.deserialize(&mut deserializer);
+    let value = value.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| error.to_string())?;
+    match is_huge.get().then(|| long_integer(text)).flatten() {
+        Some(integer) => Err(format!("{integer} is beyond a signed integer of 64 bits")),
+        None => Ok(value),
+    }
+}
+
+/// The first integer of a valid JSON text that does not fit; the parser hands it over as a float.
+fn long_integer(text: &str) -> Option<&str> {
+    let mut outside_strings = true;
+    let mut is_escaped = false;
+    let mut boundary = |character: char| {
+        match character {
+            '"' if !is_escaped => outside_strings = !outside_strings,
+            _ => {}
+        }
+        is_escaped = character == '\\' && !is_escaped;
+        !(outside_strings && matches!(character, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'))
+    };
+    text.split(&mut boundary)
+        .filter(|token| token.ends_with(|last: char| last.is_ascii_digit()) && !token.contains(['.', 'e', 'E']))
+        .find(|token| token.parse::<i64>().is_err())
+}
+
+/// Reads a value at `depth`; marks floats that are suspiciously large.
+#[derive(Clone, Copy)]
+struct JsonValue<'a> {
+    depth: usize,
+    is_huge: &'a Cell<bool>,
+}
+
+impl JsonValue<'_> {
+    fn below<E: Error>(self) -> Result<Self, E> {
+        if self.depth == NESTING_MAX {
+            return Err(E::custom(format!("expected nesting of at most {NESTING_MAX}")));
+        }
+        Ok(Self { depth: self.depth + 1, ..self })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for JsonValue<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for JsonValue<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Int(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        let beyond = |_| E::custom(format!("{value} is beyond a signed integer of 64 bits"));
+        i64::try_from(value).map(Value::Int).map_err(beyond)
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        self.is_huge.set(self.is_huge.get() || value.abs() >= TWO_63);
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Text(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let below = self.below()?;
+        let mut values = Vec::new();
+        while let Some(value) = elements.next_element_seed(below)? {
+            values.push(value);
+        }
+        Ok(Value::List(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        // The outermost object is the message itself: its values are at depth 0, as everywhere else.
+        let below = self.below()?;
+        let mut properties = Properties::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            properties.insert(name.into(), entries.next_value_seed(below)?);
+        }
+        Ok(Value::Map(properties))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_becomes_values() {
+        let expected: Properties = [
+            ("a".into(), Value::Int(-1)),
+            ("b".into(), Value::Float(1e30)),
+            (
+                "c".into(),
+                Value::List(vec![Value::Null, Value::Bool(true), Value::Text("\"12345678901234567890".into())]),
+            ),
+            ("d".into(), Value::Map([("e".into(), Value::Int(i64::MAX))].into())),
+        ]
+        .into();
+        let text =
+            r#" {"a": -1, "b": 1e30, "c": [null, true, "\"12345678901234567890"], "d": {"e": 9223372036854775807}} "#;
+        assert_eq!(parse(text.as_bytes()), Ok(Value::Map(expected)));
+    }
+
+    #[test]
+    fn what_is_no_json_or_beyond_64_bits_is_refused() {
+        let refusal = |text: &str| parse(text.as_bytes()).expect_err(text);
+        assert!(refusal(r#"{"a": 1"#).contains("EOF"));
+        assert!(refusal("{} x").contains("trailing"));
+        assert!(refusal(r#"{"a": 9223372036854775808}"#).contains("64 bits"));
+        assert!(refusal(r#"{"a": [1e30, 123456789012345678901234567890]}"#).contains("64 bits"));
+        assert!(refusal(r#"{"a": -123456789012345678901234567890, "b": 1}"#).contains("64 bits"));
+        assert!(refusal(&("[".repeat(101) + &"]".repeat(101))).contains("nesting"));
+        assert!(refusal(&"[".repeat(1_000_000)).contains("nesting"));
+        assert_eq!(parse(b"\xff"), Err("expected JSON text in UTF-8".to_owned()));
+    }
+}

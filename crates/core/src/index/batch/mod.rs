@@ -1,0 +1,206 @@
+//! Matching a table: Arrow in, the subscriptions of each row out.
+//!
+//! A row is a message: `topic` (text) and `body` (text or bytes) where there are such columns, and as properties the
+//! column `properties` (a struct, a map, JSON text or a variant), or else every other column. Each column's reader is
+//! chosen once a batch; rows are then read and matched one by one.
+//!
+//! Source: Arrow columnar format; `SEMANTICS.md`, "Engine".
+
+mod column;
+mod json;
+#[cfg(test)]
+mod tests;
+mod variant;
+
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::thread::{Builder, scope};
+
+use arrow_array::builder::{ListBuilder, UInt64Builder};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
+use arrow_schema::DataType;
+
+use super::{Engine, Scratch, SubscriptionId};
+use crate::error::EngineError;
+use crate::message::{Body, Message, Properties, Value};
+use column::{Reader, Texts};
+
+/// Fewer rows than this are not worth a thread.
+const ROWS_PER_THREAD_MIN: usize = 128;
+
+impl Engine {
+    /// The ids of the subscriptions that each row of `batch` satisfies, ascending.
+    ///
+    /// `threads` threads share the rows where there are enough of them. Bytes that are not UTF-8 are a property without
+    /// a value; timestamps and dates are instants, without a zone in UTC; decimals are floats.
+    ///
+    /// # Errors
+    /// A column of a type that no property can have, a value beyond 64 bits, JSON or a variant that cannot be read
+    /// (named by column and row); more than 2^31 matches; a damaged snapshot.
+    pub fn match_batch(&self, batch: &RecordBatch, threads: usize) -> Result<ListArray, EngineError> {
+        let rows = Rows::new(batch)?;
+        let share = batch.num_rows().div_ceil(threads.max(1)).max(ROWS_PER_THREAD_MIN);
+        let starts = (0..batch.num_rows()).step_by(share);
+        let ranges: Vec<_> = starts.map(|start| start..batch.num_rows().min(start + share)).collect();
+        let parts = match ranges.as_slice() {
+            [single] => vec![self.match_rows(&rows, single.clone())?],
+            several => self.match_in_threads(&rows, several)?,
+        };
+        join(&parts)
+    }
+
+    fn match_in_threads(&self, rows: &Rows<'_>, ranges: &[Range<usize>]) -> Result<Vec<Matched>, EngineError> {
+        scope(|scope| {
+            let start = |range: &Range<usize>| {
+                let range = range.clone();
+                Builder::new().spawn_scoped(scope, move || self.match_rows(rows, range))
+            };
+            let threads = ranges.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
+    }
+
+    fn match_rows(&self, rows: &Rows<'_>, range: Range<usize>) -> Result<Matched, EngineError> {
+        let (mut scratch, mut properties) = (Scratch::new(), Properties::new());
+        let mut matched = Matched { ids: Vec::new(), ends: Vec::with_capacity(range.len()) };
+        for row in range {
+            rows.properties.read(row, &mut properties)?;
+            let message = Message::new(rows.topic(row)?, &properties, rows.body(row));
+            self.match_into(&message, &mut scratch, &mut matched.ids)?;
+            matched.ends.push(matched.ids.len());
+        }
+        Ok(matched)
+    }
+}
+
+/// The ids of several rows, one after the other, and where those of each row end.
+struct Matched {
+    ids: Vec<SubscriptionId>,
+    ends: Vec<usize>,
+}
+
+fn join(parts: &[Matched]) -> Result<ListArray, EngineError> {
+    let count = parts.iter().map(|part| part.ids.len()).sum();
+    if i32::try_from(count).is_err() {
+        let reason = format!("{count} matches in one batch, more than a list array holds: send fewer rows at a time");
+        return Err(EngineError::Batch(reason));
+    }
+    let rows = parts.iter().map(|part| part.ends.len()).sum();
+    let mut builder = ListBuilder::with_capacity(UInt64Builder::with_capacity(count), rows);
+    for part in parts {
+        let mut start = 0;
+        for &end in &part.ends {
+            part.ids[start..end].iter().for_each(|id| builder.values().append_value(id.0));
+            builder.append(true);
+            start = end;
+        }
+    }
+    Ok(builder.finish())
+}
+
+/// The columns of a batch as parts of messages.
+struct Rows<'a> {
+    topic: Option<Texts<'a>>,
+    body: Option<Texts<'a>>,
+    properties: Source<'a>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(batch: &'a RecordBatch) -> Result<Self, EngineError> {
+        let texts = |name: &str| {
+            let Some(array) = batch.column_by_name(name) else { return Ok(None) };
+            let expected = || in_column(name, &format!("expected text, found {}", array.data_type()));
+            column::texts(array).map(Some).ok_or_else(expected)
+        };
+        let properties = match batch.column_by_name("properties") {
+            Some(array) => Source::of_column(array)?,
+            None => Source::of_other_columns(batch)?,
+        };
+        Ok(Self { topic: texts("topic")?, body: texts("body")?, properties })
+    }
+
+    /// The topic; empty where there is none.
+    fn topic(&self, row: usize) -> Result<&'a str, EngineError> {
+        let bytes = self.topic.as_ref().and_then(|texts| texts(row)).unwrap_or_default();
+        std::str::from_utf8(bytes).map_err(|_| in_row("topic", row, "expected text in UTF-8"))
+    }
+
+    fn body(&self, row: usize) -> Body<'a> {
+        self.body.as_ref().and_then(|texts| texts(row)).map_or(Body::Absent, Body::from_bytes)
+    }
+}
+
+/// Where the properties of a row come from.
+enum Source<'a> {
+    /// A column for each, with its name; of a struct, whose null row has none of them.
+    Columns { parent: Option<&'a StructArray>, columns: Vec<(&'a str, Reader<'a>)> },
+    /// The column `properties`, as a mapping or null.
+    Mapping(Reader<'a>),
+}
+
+impl<'a> Source<'a> {
+    fn of_other_columns(batch: &'a RecordBatch) -> Result<Self, EngineError> {
+        let fields = batch.schema_ref().fields().iter().map(|field| field.name().as_str());
+        let named = fields.zip(batch.columns()).filter(|(name, _)| !matches!(*name, "topic" | "body"));
+        let read = |(name, array): (&'a str, &'a ArrayRef)| match column::reader(array, 0) {
+            Ok(reader) => Ok((name, reader)),
+            Err(reason) => Err(in_column(name, &reason)),
+        };
+        Ok(Self::Columns { parent: None, columns: named.map(read).collect::<Result<_, _>>()? })
+    }
+
+    fn of_column(array: &'a dyn Array) -> Result<Self, EngineError> {
+        let failed = |reason: String| in_column("properties", &reason);
+        if let Some(texts) = column::texts(array) {
+            return Ok(Self::Mapping(Box::new(move |row| texts(row).map_or(Ok(Value::Null), json::parse))));
+        }
+        if let Some(reader) = variant::reader(array) {
+            return Ok(Self::Mapping(reader));
+        }
+        match array.data_type() {
+            DataType::Struct(_) => {
+                let parent = array.as_struct();
+                let columns = column::fields(parent, 0).map_err(failed)?;
+                Ok(Self::Columns { parent: Some(parent), columns })
+            }
+            DataType::Map(..) => column::reader(array, 0).map(Self::Mapping).map_err(failed),
+            other => Err(failed(format!("expected a struct, a map, JSON text or a variant, found {other}"))),
+        }
+    }
+
+    /// Make `properties` those of `row`. Names are kept from row to row, so that only values are made anew.
+    fn read(&self, row: usize, properties: &mut Properties) -> Result<(), EngineError> {
+        match self {
+            Self::Columns { parent: Some(parent), .. } if parent.is_null(row) => properties.clear(),
+            Self::Columns { parent, columns } => {
+                for (name, reader) in columns {
+                    let value = reader(row).map_err(|reason| match parent {
+                        None => in_row(name, row, &reason),
+                        Some(_) => in_row(&format!("properties.{name}"), row, &reason),
+                    })?;
+                    match properties.get_mut(*name) {
+                        Some(place) => *place = value,
+                        None => _ = properties.insert((*name).into(), value),
+                    }
+                }
+            }
+            Self::Mapping(reader) => {
+                *properties = match reader(row).map_err(|reason| in_row("properties", row, &reason))? {
+                    Value::Map(properties) => properties,
+                    Value::Null => Properties::new(),
+                    _ => return Err(in_row("properties", row, "expected an object: names and values")),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn in_column(name: &str, reason: &str) -> EngineError {
+    EngineError::Batch(format!("column '{name}': {reason}"))
+}
+
+fn in_row(name: &str, row: usize, reason: &str) -> EngineError {
+    EngineError::Batch(format!("column '{name}', row {row}: {reason}"))
+}
