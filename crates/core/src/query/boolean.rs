@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(refused("a => 1"), (3, "did you mean `>=`?".into()));
         assert_eq!(refused("a <> 1"), (2, "did you mean `!=`?".into()));
         assert_eq!(refused("city == New York"), (12, "a text with spaces stands in quotes".into()));
-        assert_eq!(refused("a == 'x"), (5, "a closing `'` for this one".into()));
+        assert_eq!(refused("a == 'x"), (5, "a closing `'` for the quote here".into()));
         assert_eq!(refused("a < (1 || 2)"), (4, "one value, for an order takes no set".into()));
         assert_eq!(refused("a < true").0, 2);
         assert_eq!(refused("a == 9223372036854775808"), (5, "in quotes it is a text".into()));

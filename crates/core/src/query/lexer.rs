@@ -303,7 +303,9 @@ impl<'a> Cursor<'a> {
     /// An error at the next token, which is not what was `expected`.
     pub fn unexpected(&self, expected: &str) -> QueryError {
         let error = match self.token.kind {
-            Kind::Unterminated(quote) => self.error_at(self.token.start, format!("a closing `{quote}` for this one")),
+            Kind::Unterminated(quote) => {
+                self.error_at(self.token.start, format!("a closing `{quote}` for the quote here"))
+            }
             Kind::BadNumber(_) => self.error_at(self.token.start, "a number"),
             _ => self.error_at(self.token.start, expected),
         };
