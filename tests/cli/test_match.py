@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tamis
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.usefixtures("files")
+def test_matches_come_as_json_lines_with_line_number_keys_and_message(tamis: Tamis) -> None:
+    done = tamis("match", "queries.txt", "messages.jsonl")
+    assert done.returncode == 0
+    assert lines(done.stdout) == [
+        {"line": 1, "keys": ["james", "dear"], "message": {"author": "James", "source": "CNN", "price": 120}},
+        {"line": 2, "keys": ["frost"], "message": {"author": "Jane", "body": "Cover the garlic: frost tonight."}},
+    ]
+    assert done.stderr.startswith("2 of 3 messages matched 3 of 3 queries")
+
+
+@pytest.mark.usefixtures("files")
+def test_stdin_is_read_when_no_file_is_named_and_for_a_dash(tamis: Tamis) -> None:
+    for arguments in (["match", "queries.txt"], ["match", "queries.txt", "-"]):
+        done = tamis(*arguments, stdin='{"price": 101}\n{"price": 99}\n')
+        assert done.returncode == 0
+        assert [found["line"] for found in lines(done.stdout)] == [1]
+
+
+@pytest.mark.usefixtures("files")
+def test_the_exit_code_is_that_of_grep(tamis: Tamis) -> None:
+    assert tamis("match", "queries.txt", stdin='{"price": 101}').returncode == 0
+    assert tamis("match", "queries.txt", stdin='{"price": 99}').returncode == 1
+    assert tamis("match", "queries.txt", stdin="").returncode == 1
+    assert tamis("match", "queries.txt", stdin='{"price": 101}\nno json\n').returncode == 2
+    assert tamis("match", "nowhere.txt", stdin="{}").returncode == 2
+    assert tamis("match", "queries.txt", "nowhere.jsonl").returncode == 2
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    "bad",
+    ["no json", "[1, 2]", "null", '{"price": 99999999999999999999}', '{"a":' * 2000 + "1" + "}" * 2000, "[" * 100_000],
+    ids=["text", "list", "null", "beyond 64 bits", "too deep", "brackets"],
+)
+def test_a_bad_line_is_named_and_the_others_are_matched(tamis: Tamis, bad: str) -> None:
+    done = tamis("match", "queries.txt", stdin=f'{bad}\n{{"price": 101}}\n')
+    assert done.returncode == 2
+    assert [found["line"] for found in lines(done.stdout)] == [2]
+    assert "error: stdin, line 1: no message: " in done.stderr
+    assert "1 lines could not be read" in done.stderr
+
+
+@pytest.mark.usefixtures("files")
+def test_only_the_first_bad_lines_are_explained(tamis: Tamis) -> None:
+    done = tamis("match", "queries.txt", stdin="x\n" * 500)
+    assert done.stderr.count("error:") == 10
+    assert "500 lines could not be read" in done.stderr
+
+
+@pytest.mark.usefixtures("files")
+def test_the_topic_and_the_text_come_from_fields_or_from_an_option(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "topics.toml").write_text('[[query]]\nkey = "t"\nlanguage = "topic"\ntext = "news.*"\n')
+    message = '{"topic": "news.world", "channel": "news.sport"}'
+    assert tamis("match", "topics.toml", stdin=message).returncode == 0
+    assert tamis("match", "topics.toml", "--topic-field", "channel", stdin=message).returncode == 0
+    assert tamis("match", "topics.toml", "--topic-field", "none", stdin=message).returncode == 1
+    assert tamis("match", "topics.toml", "--topic", "news.x", stdin="{}").returncode == 0
+    frost = '{"text": "garlic and frost"}'
+    assert tamis("match", "queries.txt", stdin=frost).returncode == 1
+    assert tamis("match", "queries.txt", "--body-field", "text", stdin=frost).returncode == 0
+
+
+@pytest.mark.usefixtures("files")
+def test_count_prints_a_number_and_json_every_query(tamis: Tamis) -> None:
+    assert tamis("match", "queries.txt", "messages.jsonl", "--count").stdout == "2\n"
+    done = tamis("match", "queries.txt", "messages.jsonl", "--count", "--json")
+    assert json.loads(done.stdout) == {"read": 3, "matched": 2, "bad": 0, "keys": {"james": 1, "dear": 1, "frost": 1}}
+    assert json.loads(done.stderr)["queries"] == 3
+
+
+@pytest.mark.usefixtures("files")
+def test_limit_stops_early(tamis: Tamis) -> None:
+    done = tamis("match", "queries.txt", "messages.jsonl", "--limit", "1")
+    assert [found["line"] for found in lines(done.stdout)] == [1]
+    assert "1 of 1 messages" in done.stderr
+
+
+def test_every_query_with_an_error_is_named_with_a_caret(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_text("one: price >> 3\ntwo: a = 1\nthree: (b = 2\n")
+    done = tamis("match", "bad.txt", stdin="{}")
+    assert done.returncode == 2
+    assert "bad.txt, line 1, query 'one': expected" in done.stderr
+    assert "bad.txt, line 3, query 'three': expected" in done.stderr
+    assert "  price >> 3\n         ^" in done.stderr
+    assert "two" not in done.stderr
+
+
+@pytest.mark.usefixtures("files")
+def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
+    script = """yes '{"price": 200}' | "$0" -m tamis match queries.txt | head -1; exit ${PIPESTATUS[1]}"""
+    done = subprocess.run(
+        ["bash", "-c", script, sys.executable], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 141
+    assert [found["keys"] for found in lines(done.stdout)] == [["dear"]]
+    assert done.stderr == ""
+
+
+@pytest.mark.usefixtures("files")
+def test_a_full_disk_under_stdout_is_one_message(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tamis", "match", "queries.txt", "messages.jsonl"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: No space left on device")
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.usefixtures("files")
+def test_it_starts_within_three_tenths_of_a_second_of_processor_time(tmp_path: Path) -> None:
+    program = (
+        "import resource, sys; from tamis.cli import run; code = run(sys.argv[1:])\n"
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "heavy = {'rich', 'pyspark', 'sqlalchemy', 'pyarrow', 'pandas', 'alembic'} & set(sys.modules)\n"
+        "print(code, used.ru_utime + used.ru_stime, sorted(heavy), file=sys.stderr)"
+    )
+    fastest = float("inf")
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", program, "match", "queries.txt", "messages.jsonl"],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=True,
+        )
+        code, seconds, heavy = done.stderr.splitlines()[-1].split(maxsplit=2)
+        assert code == "0"
+        assert heavy == "[]"
+        fastest = min(fastest, float(seconds))
+    assert fastest < 0.3
+
+
+@pytest.mark.usefixtures("files")
+def test_colours_are_for_terminals(tamis: Tamis) -> None:
+    assert "\x1b[" not in tamis("match", "nowhere.txt", NO_COLOR="").stderr
+
+
+def test_no_arguments_is_help_and_a_typo_is_answered_with_the_nearest_command(tamis: Tamis) -> None:
+    done = tamis("mtch")
+    assert done.returncode == 2
+    assert "Did you mean 'match'?" in done.stderr
+    done = tamis()
+    assert done.returncode == 2
+    assert "Commands" in done.stdout + done.stderr
+    assert tamis("--version").stdout.startswith("tamis ")
+    assert tamis("match", "--help").returncode == 0
