@@ -146,8 +146,7 @@ impl Parser<'_> {
         }
         let is_negated = self.cursor.eat_keyword("NOT");
         if self.cursor.eat_keyword("IN") {
-            let one_of = one_of(reference, self.set("`{`")?);
-            return Ok(if is_negated { one_of.negate() } else { one_of });
+            return Ok(one_of(reference, self.set("`{`")?, is_negated));
         }
         let operator = self.cursor.token;
         let Kind::Symbol(symbol) = operator.kind else { return Err(self.cursor.unexpected("IN")) };
@@ -181,8 +180,7 @@ impl Parser<'_> {
             return Err(self.cursor.unexpected("one value, for an order takes no set"));
         }
         if is_set {
-            let one_of = one_of(reference, self.set("`(`")?);
-            return Ok(if op == Comparison::NotEqual { one_of.negate() } else { one_of });
+            return Ok(one_of(reference, self.set("`(`")?, op == Comparison::NotEqual));
         }
         let value = self.value()?;
         if is_order && matches!(value, Value::Bool(_)) {
@@ -257,12 +255,15 @@ fn compare(reference: Reference, op: Comparison, value: Value) -> Expr {
     Predicate::Compare(Operand::Reference(reference), op, Operand::Literal(value)).into()
 }
 
-/// `reference` equal to one of `values`, which are one or more.
-fn one_of(reference: Reference, mut values: Vec<Value>) -> Expr {
-    if values.len() == 1 {
+/// `reference` equal to one of `values`, which are one or more, or to none of them.
+///
+/// `a NOT IN ('X')` says the same of a list as `NOT a = 'X'` and nests no deeper than what was written.
+fn one_of(reference: Reference, mut values: Vec<Value>, is_negated: bool) -> Expr {
+    if values.len() == 1 && !is_negated {
         return compare(reference, Comparison::Equal, values.remove(0));
     }
-    Predicate::In(Operand::Reference(reference), ValueSet::new(values)).into()
+    let one_of = Expr::from(Predicate::In(Operand::Reference(reference), ValueSet::new(values)));
+    if is_negated { one_of.negate() } else { one_of }
 }
 
 #[cfg(test)]
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!(canonical("a IN (X || Y) && b not in {X, Y}"), "a IN ('X', 'Y') AND b NOT IN ('X', 'Y')");
         assert_eq!(canonical("a == (X) && a in {X}"), "a = 'X' AND a = 'X'");
         assert_eq!(canonical("a != (X or Y)"), "a NOT IN ('X', 'Y')");
-        assert_eq!(canonical("a != (X)"), "NOT a = 'X'");
+        assert_eq!(canonical("a != (X)"), "a NOT IN ('X')");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::message::{Body, Message, Properties};
+use crate::query::boolean;
 
 fn read(text: &str, dialect: Dialect) -> Query {
     parse(text, dialect).unwrap_or_else(|error| panic!("{text}: {error} {:?}", error.hint))
@@ -203,7 +204,7 @@ fn limits_hold() {
 fn whatever_the_text_it_is_read_or_refused() {
     let words: Vec<&str> =
         "a b topic 'x' \"n\" 1 2.5 -1 ( ) ( ) , = <> < + - * / AND OR NOT IN LIKE BETWEEN IS NULL TRUE \
-         ESCAPE UNDER CONTAINS( NEAR( ANYCASE( DATE 'y % \u{301} é"
+         ESCAPE UNDER { } != == || && ! CONTAINS( NEAR( ANYCASE( DATE 'y % \u{301} é"
             .split(' ')
             .collect();
     let mut state = 7_u64;
@@ -224,8 +225,9 @@ fn whatever_the_text_it_is_read_or_refused() {
             }
             Err(error) => assert!(error.position <= text.chars().count(), "{text}"),
         }
-        let _ = parse(&text, Dialect::Cbm);
-        let _ = crate::query::boolean::parse(&text);
+        for query in [parse(&text, Dialect::Cbm), boolean::parse(&text)].into_iter().flatten() {
+            assert_eq!(parse(&query.to_string(), Dialect::Jms), Ok(query), "{text}");
+        }
     }
     assert!(read > 300, "too few were read to mean much: {read}");
 }
