@@ -29,15 +29,17 @@ class Database:
 
     Args:
         path: the file; made when it is absent and `create` is true.
+        create: see `path`.
+        migrate: bring an older schema up to date.
 
     Raises:
         StoreError: no such file or folder, not a store, a store of a newer version, or it cannot be written.
     """
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
+    def __init__(self, path: Path, *, create: bool = True, migrate: bool = True) -> None:
         """Open the file and bring its schema up to date."""
         self.path = path
-        _check_place(path, create)
+        check_place(path, create)
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}
         )
@@ -45,10 +47,20 @@ class Database:
         event.listen(self._engine, "connect", _prepare)
         event.listen(self._engine, "begin", _begin)
         try:
-            self._migrate()
+            if migrate:
+                self._migrate()
         except BaseException:
             self.close()
             raise
+
+    def is_current(self) -> bool:
+        """Whether the schema is of the newest version; false for an older one, and for an empty file.
+
+        Raises:
+            StoreError: another program's database, or a store of a newer version.
+        """
+        with self._read() as connection:
+            return _version(connection, self.path) == SCHEMA_VERSION
 
     def close(self) -> None:
         """Close every connection. Calling it again does nothing."""
@@ -85,9 +97,7 @@ class Database:
 
     def _migrate(self) -> None:
         """Bring the schema to the newest version, in one transaction; quick when it is there already."""
-        with self._read() as connection:
-            version = _version(connection, self.path)
-        if version == SCHEMA_VERSION:
+        if self.is_current():
             return
         with self._explained(), self._engine.connect() as connection:
             connection.connection.execute("PRAGMA journal_mode = WAL")  # it must not be in a transaction
@@ -96,7 +106,12 @@ class Database:
                 _upgrade(connection)
 
 
-def _check_place(path: Path, create: bool) -> None:
+def check_place(path: Path, create: bool) -> None:
+    """See whether a store is, or with `create` could be, at `path`.
+
+    Raises:
+        StoreError: why not.
+    """
     if path.is_dir():
         raise StoreError(f"{path}: a folder, where the file of a store was expected")
     if not path.parent.is_dir():
@@ -108,6 +123,8 @@ def _check_place(path: Path, create: bool) -> None:
             raise StoreError(f"{path}: no store here; `tamis query add` and `tamis run` make one")
         if not os.access(path.parent, os.W_OK):
             raise StoreError(f"{path}: the folder {path.parent} cannot be written; give another path for the store")
+    elif not os.access(path, os.R_OK):
+        raise StoreError(f"{path}: the store cannot be read; change its permissions, or give another path")
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:

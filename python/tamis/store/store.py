@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Self
 
+from tamis.errors import StoreError
 from tamis.store.adapters import Adapters
 from tamis.store.batches import Batches
-from tamis.store.database import database_path
+from tamis.store.database import check_place, database_path
 from tamis.store.outbox import Outbox
 from tamis.store.queries import Queries
+from tamis.store.records import QueryRecord
 from tamis.store.summaries import Summaries
 
 
@@ -33,3 +36,22 @@ class Store(Queries, Batches, Outbox, Adapters, Summaries):
             StoreError: no such file or folder, not a store, a store of a newer version, or it cannot be written.
         """
         return cls(database_path(path_or_url), create=create)
+
+    @classmethod
+    def peek(cls, path_or_url: str | Path) -> list[QueryRecord]:
+        """The valid queries of a store that may be absent, for a check that must change nothing.
+
+        Returns:
+            None of them when there is no store yet, or one of an older version, which `open` would bring up to date.
+
+        Raises:
+            StoreError: what would keep `open` from opening or making it.
+        """
+        path = database_path(path_or_url)
+        check_place(path, create=True)
+        if not path.exists() or path.stat().st_size == 0:
+            return []
+        if not os.access(path, os.W_OK):
+            raise StoreError(f"{path}: the store cannot be written; change its permissions, or give another path")
+        with cls(path, migrate=False) as store:
+            return store.list_queries() if store.is_current() else []
