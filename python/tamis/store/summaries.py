@@ -64,7 +64,7 @@ class Summaries(Database):
         with self._read() as connection:
             timelines = _timelines(connection, bucket, by)
             totals = {row.query_key: row for row in connection.execute(_TOTALS)}
-            subjects = dict(connection.execute(_FIRST_SUBJECTS).tuples().all())
+            subjects = {row[0]: row[1] for row in connection.execute(_FIRST_SUBJECTS)}
             rows = connection.execute(_VALID_QUERIES).all()
         return [
             QueryMatches(
@@ -132,7 +132,7 @@ def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
 
 def _delivery_states(connection: Connection) -> dict[str, int]:
     statement = select(deliveries.c.state, func.count()).group_by(deliveries.c.state)
-    return dict(connection.execute(statement).tuples().all())
+    return {row[0]: row[1] for row in connection.execute(statement)}
 
 
 _o = outbox.c
