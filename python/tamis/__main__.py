@@ -8,6 +8,8 @@ import sys
 def main() -> None:
     """Run the command line and end the process with its exit code; without the extra, say how to get it and exit 2."""
     try:
+        import typer  # noqa: F401 - that it is there
+
         from tamis.cli import run
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("typer", "rich"):

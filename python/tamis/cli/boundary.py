@@ -57,7 +57,9 @@ def _call(arguments: list[str]) -> int:
 
     command = typer.main.get_command(app)
     try:
-        with command.make_context("tamis", arguments) as context:  # not main(): it takes a broken pipe for an error
+        with command.make_context(
+            "tamis", list(arguments)
+        ) as context:  # not main(): it takes a broken pipe for an error
             result = command.invoke(context)
     except typer.Exit as ended:
         return ended.exit_code
@@ -66,12 +68,11 @@ def _call(arguments: list[str]) -> int:
 
 def _explain(error: Exception, arguments: list[str]) -> int:
     """Print what went wrong in the user's words."""
-    from typer._click.exceptions import ClickException, NoArgsIsHelpError
+    import typer
 
-    if isinstance(error, NoArgsIsHelpError):
-        error.show()
-        return ERROR
-    if isinstance(error, ClickException):
+    if isinstance(error, typer.TyperException):
+        if not error.format_message():  # no arguments where some were expected: the help is printed already
+            return ERROR
         output.error(
             error.format_message(), hint="`tamis --help` lists the commands, `tamis COMMAND --help` explains one"
         )

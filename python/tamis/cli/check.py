@@ -1,4 +1,4 @@
-"""``tamis check``: whether a query, a file of queries or a pipeline.toml holds together; it builds what a run builds."""
+"""``tamis check``: whether a query, a file of queries or a pipeline.toml holds together: builds what a run builds."""
 
 from __future__ import annotations
 
@@ -98,6 +98,12 @@ def _count(number: int, one: str, many: str) -> str:
 
 def _check_pipeline(path: Path) -> tuple[list[dict[str, Any]], str]:
     """The problems of a pipeline: configuration, queries, deliveries, adapters, and its ``[[test]]`` blocks."""
-    from tamis.pipeline_check import check as check_pipeline
+    from tamis import pipeline_check
+    from tamis.pipeline_config import PipelineConfig
 
-    return [], str(check_pipeline(path))
+    try:
+        config = PipelineConfig.load(path)
+    except TamisError as error:
+        return [{"message": line, "shown": line} for line in str(error).splitlines()], "no pipeline"
+    found = pipeline_check.check(config)
+    return [{**it.to_dict(), "shown": str(it)} for it in found], pipeline_check.describe(config)

@@ -73,8 +73,8 @@ def _sentence(progress: Progress, total: int | None) -> str:
     of = f" of {total:,}" if total else ""
     return (
         f"{progress.read:,}{of} read, {progress.matched:,} matched, {progress.notifications:,} notifications, "
-        f"{progress.dead:,} dead, {progress.delivered:,} delivered; {progress.rate:,.0f}/s, lag {progress.lag_s:.1f} s; "
-        f"{states}"
+        f"{progress.dead:,} dead, {progress.delivered:,} delivered; "
+        f"{progress.rate:,.0f}/s, lag {progress.lag_s:.1f} s; {states}"
     )
 
 

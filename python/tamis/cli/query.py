@@ -36,6 +36,8 @@ def add(
     """Add a query, or the next version of it when the key is there with other content."""
     from tamis.query_file import QuerySpec
 
+    if not key:
+        raise TamisError("expected a key that is not empty")
     spec = QuerySpec(key, text, language, owner, tuple(tag or ()), tuple(delivery or ()))
     with open_store(store, create=True) as opened:
         record = opened.add_query(spec)

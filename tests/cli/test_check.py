@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tamis
+
+
+def test_a_query_that_can_be_read_is_printed_as_selector_text(tamis: Tamis) -> None:
+    done = tamis("check", "author == James && source == CNN", "--language", "boolean")
+    assert done.returncode == 0
+    assert done.stdout == "author = 'James' AND source = 'CNN'\n"
+
+
+def test_a_mistake_has_a_caret_and_a_hint(tamis: Tamis) -> None:
+    done = tamis("check", "author = 'James' AND source == 'CNN'")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[1:] == [
+        "  author = 'James' AND source == 'CNN'",
+        "                               ^ did you mean `=`?",
+    ]
+
+
+def test_json_has_the_place(tamis: Tamis) -> None:
+    done = tamis("check", "price >> 3", "--json")
+    assert done.returncode == 2
+    found = json.loads(done.stdout)
+    assert not found["ok"]
+    assert (found["errors"][0]["text"], found["errors"][0]["position"]) == ("price >> 3", 7)
+
+
+@pytest.mark.usefixtures("files")
+def test_a_file_of_queries_is_well(tamis: Tamis) -> None:
+    done = tamis("check", "queries.txt")
+    assert (done.returncode, done.stderr) == (0, "queries.txt: well (3 queries)\n")
+
+
+def test_every_bad_query_of_a_file_is_reported(tamis: Tamis, tmp_path: Path) -> None:
+    queries = {"a": "x = ", "b": "y = 1", "c": "= 2"}
+    text = "".join(f'[[query]]\nkey = "{key}"\ntext = "{query}"\n\n' for key, query in queries.items())
+    (tmp_path / "q.toml").write_text(text)
+    done = tamis("check", "q.toml")
+    assert done.returncode == 2
+    assert "q.toml, line 1, query 'a': expected" in done.stderr
+    assert "q.toml, line 9, query 'c': expected" in done.stderr
+    errors = json.loads(tamis("check", "q.toml", "--json").stdout)["errors"]
+    assert [(it["line"], it["key"]) for it in errors] == [(1, "a"), (9, "c")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("q.toml", '[[query]]\nkey = "a"\ntxt = "x = 1"\n', "did you mean 'text'?"),
+        ("q.txt", "no colon here\n", "q.txt, line 1: expected `key: selector text`"),
+        ("q.txt", "a: x = 1\na: x = 2\n", "q.txt, line 2"),
+        ("pipeline.toml", '[pipeline]\nname = "x"\n[[adapter]]\nname = "a"\ntype = "mbox"\npth = "m"\n', "line 6"),
+        ("pipeline.toml", '[pipeline]\nname = "x\n', "pipeline.toml, line 2"),
+    ],
+)
+def test_a_mistake_in_a_file_has_its_line(tamis: Tamis, tmp_path: Path, name: str, text: str, expected: str) -> None:
+    (tmp_path / name).write_text(text)
+    done = tamis("check", name)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert expected in done.stderr
+
+
+def test_a_missing_file_is_not_taken_for_a_query(tamis: Tamis) -> None:
+    done = tamis("check", "nowhere.txt")
+    assert done.returncode == 2
+    assert "nowhere.txt" in done.stderr
+    assert "No such file" in done.stderr
+
+
+def test_a_query_longer_than_any_file_name_is_a_query(tamis: Tamis) -> None:
+    assert tamis("check", " OR ".join(f"a = {n}" for n in range(900))).returncode == 0
+
+
+def test_the_demo_s_own_pipeline_is_well(tamis: Tamis, tmp_path: Path) -> None:
+    from tamis.demo import lay_out
+
+    lay_out(tmp_path / "demo")
+    done = tamis("check", "demo/pipeline.toml")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_test_block_that_does_not_hold_is_an_error(tamis: Tamis, files: Path) -> None:
+    (files / "mail").mkdir()
+    (files / "pipeline.toml").write_text(
+        '[queries]\nfile = "queries.txt"\n[[adapter]]\nname = "inbox"\ntype = "mbox"\npath = "mail"\n'
+        '[[test]]\nmessage = { price = 7 }\nmatch = ["dear"]\n'
+    )
+    done = tamis("check", "pipeline.toml")
+    assert done.returncode == 2
+    assert "dear" in done.stderr

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tamis
+
+
+def test_a_query_is_added_listed_shown_changed_and_removed(tamis: Tamis) -> None:
+    added = tamis("query", "add", "dear", "price > 100", "--owner", "ann", "--delivery", "mail", "--delivery", "log")
+    assert added.returncode == 0, added.stderr
+    assert added.stderr == "dear is there, version 1\n"
+    (listed,) = [json.loads(line) for line in tamis("query", "list", "--json").stdout.splitlines()]
+    assert (listed["key"], listed["version"], listed["owner"], listed["deliveries"]) == (
+        "dear",
+        1,
+        "ann",
+        ["mail", "log"],
+    )
+    assert tamis("query", "add", "dear", "price > 200").stderr == "dear is there, version 2\n"
+    assert tamis("query", "add", "dear", "price > 200").stderr == "dear is there, version 2\n"
+    shown = tamis("query", "show", "dear")
+    assert "version:    1 (no longer valid)" in shown.stdout
+    assert "text:       price > 200" in shown.stdout
+    assert tamis("query", "remove", "dear").returncode == 0
+    assert tamis("query", "list", "--json").stdout == ""
+    versions = [json.loads(line) for line in tamis("query", "show", "dear", "--json").stdout.splitlines()]
+    assert [(it["version"], it["valid"]) for it in versions] == [(1, False), (2, False)]
+
+
+def test_a_query_in_another_language_is_shown_as_selector_text_too(tamis: Tamis) -> None:
+    tamis("query", "add", "paper", "currency=USD, urgent", "--language", "fields")
+    shown = json.loads(tamis("query", "show", "paper", "--json").stdout)
+    assert shown["canonical"] == "currency = 'USD' AND EXISTS(urgent)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["add", "bad", "price >> 3"], "         ^"),
+        (["add", "bad", "x", "--language", "selecter"], "did you mean 'selector'?"),
+        (["add", "", "price > 3"], "key"),
+        (["show", "nobody"], "no query has the key 'nobody'"),
+        (["remove", "nobody"], "no query has the key 'nobody'"),
+        (["import", "nowhere.txt"], "nowhere.txt"),
+        (["list", "--store", "no/such/folder/x.sqlite"], "no/such/folder"),
+    ],
+)
+def test_a_mistake_is_one_message_and_exit_2(tamis: Tamis, arguments: list[str], expected: str) -> None:
+    tamis("query", "add", "one", "a = 1")
+    done = tamis("query", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert expected in done.stderr
+    assert done.stdout == ""
+
+
+def test_import_is_all_or_nothing_and_says_what_changed(tamis: Tamis, files: Path) -> None:
+    assert "3 added, 0 changed, 0 as they were" in tamis("query", "import", "queries.txt").stderr
+    (files / "queries.txt").write_text("james: a = 1\nbad: b ==\n")
+    done = tamis("query", "import", "queries.txt")
+    assert done.returncode == 2
+    assert "queries.txt, line 2" in done.stderr
+    assert "author = 'James'" in tamis("query", "list").stdout
+    (files / "queries.txt").write_text("james: a = 1\n")
+    counts = json.loads(tamis("query", "import", "queries.txt", "--json").stdout)
+    assert counts == {"added": 0, "changed": 1, "unchanged": 0}
+
+
+def test_the_store_is_the_option_s_then_the_variable_s_then_the_pipeline_s(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_text('[pipeline]\nstore = "of-pipeline.sqlite"\n')
+    tamis("query", "add", "a", "x = 1")
+    assert (tmp_path / "of-pipeline.sqlite").is_file()
+    tamis("query", "add", "a", "x = 1", TAMIS_STORE="of-variable.sqlite")
+    assert (tmp_path / "of-variable.sqlite").is_file()
+    tamis("query", "add", "a", "x = 1", "--store", "of-option.sqlite", TAMIS_STORE="of-variable.sqlite")
+    assert (tmp_path / "of-option.sqlite").is_file()
+
+
+def test_listing_a_store_that_is_absent_makes_none(tamis: Tamis, tmp_path: Path) -> None:
+    done = tamis("query", "list")
+    assert done.returncode == 2
+    assert "tamis.sqlite: no store here" in done.stderr
+    assert not (tmp_path / "tamis.sqlite").exists()
+
+
+def test_a_store_from_a_newer_version_is_refused_in_words(tamis: Tamis, tmp_path: Path) -> None:
+    tamis("query", "add", "a", "x = 1")
+    with sqlite3.connect(tmp_path / "tamis.sqlite") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    for arguments in (["query", "list"], ["query", "add", "b", "x = 2"]):
+        done = tamis(*arguments)
+        assert done.returncode == 2
+        assert "the store is of version 9999, and this tamis knows up to" in done.stderr
+        assert "update tamis" in done.stderr
+
+
+def test_a_file_that_is_no_store_is_refused_in_words(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "tamis.sqlite").write_text("these are my notes, not a database\n" * 100)
+    done = tamis("query", "list")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def test_a_key_with_control_characters_cannot_move_the_cursor(tamis: Tamis) -> None:
+    tamis("query", "add", "evil\x1b[2J", "x = 1")
+    assert "\x1b" not in tamis("query", "list").stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_is_one_message(tamis: Tamis, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    try:
+        (tmp_path / "many.txt").write_text("".join(f"key-{n}: a = '{'x' * 200}{n}'\n" for n in range(5000)))
+        done = tamis("query", "import", "many.txt", "--store", str(small / "tamis.sqlite"))
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ")
+        assert "full" in done.stderr or "No space left" in done.stderr
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_without_the_extra_the_command_says_how_to_get_it() -> None:
+    program = (
+        "import sys; sys.modules['typer'] = None\n"  # what importing finds where typer is not installed
+        "from tamis.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'tamis[cli]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_command_whose_extra_is_absent_names_it(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['sqlalchemy'] = None; from tamis.cli import run; sys.exit(run(['query', 'list']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert "pip install 'tamis[store]'" in done.stderr
+
+
+def test_a_bug_is_one_line_unless_asked_for_more(tmp_path: Path) -> None:
+    program = (
+        "import sys, tamis.store; tamis.store.Store.open = lambda *a, **k: 1 / 0\n"
+        "from tamis.cli import run; sys.exit(run(sys.argv[1:]))"
+    )
+    call = [sys.executable, "-c", program]
+    done = subprocess.run([*call, "query", "list"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 70
+    assert "error: this is a bug in tamis: ZeroDivisionError: division by zero" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = subprocess.run(
+        [*call, "--debug", "query", "list"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 70
+    assert "Traceback" in done.stderr
