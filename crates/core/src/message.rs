@@ -151,7 +151,7 @@ pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
     }
     let mut end = name.len();
     while let Some(dot) = name[..end].rfind('.') {
-        if let Some(found) = properties.get(&name[..dot]).and_then(|value| descend(value, &name[dot + 1..])) {
+        if let Some(found) = properties.get(&name[..dot]).and_then(|value| descend(value, &name[dot + 1..], lookup)) {
             return Some(found);
         }
         end = dot;
@@ -159,15 +159,31 @@ pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
     None
 }
 
-/// Like [`lookup`], without regard to the case of the name's letters; an exact lower-case key wins.
+/// Like [`lookup`], without regard to the case of letters, in nested names too; the exact name wins.
+///
+/// Walks the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken.
 #[must_use]
 pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
-    if let Some(found) = lookup(properties, name) {
-        return Some(found);
+    lookup(properties, name).or_else(|| lookup_folded(properties, &name.to_lowercase()))
+}
+
+fn lookup_folded<'a>(properties: &'a Properties, folded: &str) -> Option<Found<'a>> {
+    let find = |wanted: &str| {
+        let key = properties.keys().filter(|key| key.to_lowercase() == wanted).min()?;
+        properties.get(key)
+    };
+    if let Some(value) = find(folded) {
+        return Found::one(value);
     }
-    let folded = name.to_lowercase();
-    let key = properties.keys().filter(|key| key.to_lowercase() == folded).min()?;
-    Found::one(&properties[key])
+    let mut end = folded.len();
+    while let Some(dot) = folded[..end].rfind('.') {
+        let found = find(&folded[..dot]).and_then(|value| descend(value, &folded[dot + 1..], lookup_folded));
+        if found.is_some() {
+            return found;
+        }
+        end = dot;
+    }
+    None
 }
 
 /// What a name reaches: one value of the message, or several collected through a list.
@@ -203,13 +219,16 @@ fn flatten<'a>(elements: &'a [Value], flat: &mut Vec<&'a Value>) {
     }
 }
 
-fn descend<'a>(value: &'a Value, rest: &str) -> Option<Found<'a>> {
+/// How a name is found in a mapping.
+type Lookup = for<'a> fn(&'a Properties, &str) -> Option<Found<'a>>;
+
+fn descend<'a>(value: &'a Value, rest: &str, find: Lookup) -> Option<Found<'a>> {
     match value {
-        Value::Map(inner) => lookup(inner, rest),
+        Value::Map(inner) => find(inner, rest),
         Value::List(elements) => {
             let mut flat = Vec::new();
             for element in elements {
-                match descend(element, rest) {
+                match descend(element, rest, find) {
                     Some(Found::One(value)) => flat.push(value),
                     Some(Found::Many(values)) => flat.extend(values),
                     None => {}
@@ -234,5 +253,19 @@ mod tests {
         assert_eq!(Value::Float(-1.5).compare(&Value::Int(-1)), Some(Ordering::Less));
         assert_eq!(Value::Int(1).compare(&Value::Float(f64::NAN)), None);
         assert_eq!(Value::Int(1).compare(&Value::Bool(true)), None);
+    }
+
+    #[test]
+    fn names_without_regard_to_case_reach_into_mappings() {
+        let inner: Properties = [("Name".into(), Value::Int(1))].into_iter().collect();
+        let message: Properties =
+            [("Author".into(), Value::List(vec![Value::Map(inner)])), ("x".into(), Value::Int(2))]
+                .into_iter()
+                .collect();
+        assert!(
+            matches!(lookup_any_case(&message, "author.name"), Some(Found::Many(found)) if found == [&Value::Int(1)])
+        );
+        assert!(matches!(lookup_any_case(&message, "x"), Some(Found::One(Value::Int(2)))));
+        assert!(lookup_any_case(&message, "author.other").is_none());
     }
 }

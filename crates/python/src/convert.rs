@@ -3,7 +3,9 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
+};
 use tamis_core::hierarchy::{Hierarchies, Hierarchy};
 use tamis_core::message::{Body, NESTING_MAX, Properties, Value};
 
@@ -85,9 +87,10 @@ fn value_at(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String) 
         return Ok(Value::Bool(flag.is_true()));
     }
     if object.is_instance_of::<PyInt>() {
-        return object.extract().map(Value::Int).map_err(|_| {
-            PyValueError::new_err(format!("property '{}': expected an integer of 64 bits", name()))
-        });
+        return object
+            .extract()
+            .map(Value::Int)
+            .map_err(|_| PyValueError::new_err(format!("property '{}': expected an integer of 64 bits", name())));
     }
     if let Ok(float) = object.cast::<PyFloat>() {
         return Ok(Value::Float(float.value()));
@@ -183,10 +186,8 @@ impl<'py> PyBody<'py> {
         if let Ok(bytes) = object.cast::<PyBytes>() {
             return Ok(Self::Bytes(bytes.clone()));
         }
-        if let Ok(buffer) = object.py().get_type::<PyBytes>().call1((&object,)) {
-            if !object.is_instance_of::<PyInt>() {
-                return Ok(Self::Bytes(buffer.cast_into()?));
-            }
+        if object.is_instance_of::<PyByteArray>() || object.is_instance_of::<PyMemoryView>() {
+            return Ok(Self::Bytes(object.py().get_type::<PyBytes>().call1((object,))?.cast_into()?));
         }
         Err(PyTypeError::new_err(format!("body: expected str, bytes or None, not {}", type_of(&object))))
     }

@@ -62,11 +62,7 @@ impl Engine {
     }
 
     /// Let go of the GIL for `work`. Never take the lock with the GIL held: its holder may be waiting for it.
-    fn call<R: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce() -> Result<R, EngineError> + Send,
-    ) -> PyResult<R> {
+    fn call<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> Result<R, EngineError> + Send) -> PyResult<R> {
         py.detach(work).map_err(|error| engine_error(py, error))
     }
 }
@@ -134,7 +130,6 @@ impl Engine {
         })
     }
 
-    #[cfg(any())]
     fn match_batch(&self, py: Python<'_>, table: &Bound<'_, PyAny>, threads: usize) -> PyResult<IdLists> {
         if threads == 0 {
             return Err(PyValueError::new_err("threads: expected at least 1"));
@@ -156,7 +151,7 @@ impl Engine {
     ) -> PyResult<Vec<(u64, usize, usize)>> {
         self.with_message(py, properties, topic, body, None, |engine, message| {
             let hits = engine.hits(message)?;
-            Ok(hits.into_iter().map(|hit| (hit.id.0, hit.hits as usize, hit.criteria as usize)).collect())
+            Ok(hits.into_iter().map(|hit| (hit.id.0, hit.hits, hit.criteria)).collect())
         })
     }
 

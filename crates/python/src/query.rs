@@ -187,7 +187,9 @@ fn constant(value: Value, name: &str) -> PyResult<Value> {
             Err(PyValueError::new_err(format!("field '{name}': expected a number, and NaN equals nothing")))
         }
         Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) | Value::Timestamp(_) => Ok(value),
-        _ => Err(PyTypeError::new_err(format!("field '{name}': expected bool, int, float, str, datetime or tamis.ANY"))),
+        _ => {
+            Err(PyTypeError::new_err(format!("field '{name}': expected bool, int, float, str, datetime or tamis.ANY")))
+        }
     }
 }
 

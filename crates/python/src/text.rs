@@ -25,7 +25,9 @@ impl Signature {
         let mut stop = StopWords::new();
         if let Some(words) = stop_words {
             if words.is_instance_of::<PyString>() {
-                return Err(PyTypeError::new_err("stop_words: expected words, not one text; see tamis.words.stop_words"));
+                return Err(PyTypeError::new_err(
+                    "stop_words: expected words, not one text; see tamis.words.stop_words",
+                ));
             }
             for word in words.try_iter()? {
                 stop.insert(text::normalise(&word?.extract::<String>()?));
