@@ -7,7 +7,22 @@ from typing import Any, final
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
-__all__: list[str]
+__all__ = [
+    "Engine",
+    "IdLists",
+    "Query",
+    "Signature",
+    "__version__",
+    "boolean",
+    "contains",
+    "fields",
+    "near",
+    "prefix",
+    "regex",
+    "selector",
+    "topic",
+    "words",
+]
 __version__: str
 
 @final
