@@ -207,3 +207,24 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_behind_and_the_old_file_as_it_was() {
+        let folder = std::env::temp_dir().join(format!("tamis-full-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a writable temporary folder");
+        let path = folder.join("queries.tamis");
+        replace_file(&path, |mut file| file.write_all(b"old")).expect("a writable folder");
+        let full = |mut file: &File| file.write_all(b"ne").and(Err(io::Error::from(io::ErrorKind::StorageFull)));
+        let error = replace_file(&path, full).expect_err("a full disk");
+        let told = in_snapshot("write", &path, &error);
+        assert!(matches!(&told, EngineError::Io(error) if error.kind() == io::ErrorKind::StorageFull));
+        assert!(told.to_string().starts_with("cannot write the snapshot"));
+        assert_eq!(std::fs::read(&path).expect("the old file"), b"old");
+        assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 1);
+        std::fs::remove_dir_all(&folder).expect("a folder of our own");
+    }
+}
