@@ -16,7 +16,7 @@ LAYERS = [
     {"query", "engine", "keys", "query_file", "words", "reference", "toml_places"},
     {"store", "pipeline_config"},
     {"adapters", "notify", "spark", "report"},
-    {"demo"},
+    {"demo", "pipeline_check"},
     {"cli", "__main__"},
 ]
 """From the bottom to the top: a module imports from its own layer and those below."""
