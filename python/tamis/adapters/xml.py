@@ -183,7 +183,7 @@ def _open(tag: str, attributes: Mapping[str, str | None], end: str = "\n") -> st
         if value is None:
             continue
         if _FORBIDDEN.search(value):
-            name, value = f"{name}-escaped", _ESCAPE_NEEDED.sub(_escape, value)  # noqa: PLW2901
+            name, value = f"{name}-escaped", _ESCAPE_NEEDED.sub(_escape, value)
         written.append(f' {name}="{_ATTRIBUTE_MARKUP.sub(_entity, value)}"')
     return "".join([*written, ">", end])
 

@@ -1,0 +1,187 @@
+"""The sources as Spark's Python data sources, batch and streaming. All that they do is in the sources themselves.
+
+Source: PySpark's `DataSource`, `DataSourceStreamReader` and `SupportsTriggerAvailableNow`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tamis.adapters.eml import EmlSource
+from tamis.adapters.files import Offset, Slice, Source, offset_of
+from tamis.adapters.jsonl import JsonlSource
+from tamis.adapters.mbox import MboxSource
+from tamis.adapters.options import SourceOptions
+from tamis.adapters.rows import arrow_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAIL_PROPERTIES = StructType(
+    [
+        StructField("author", StringType()),
+        StructField("date", TimestampType()),
+        StructField("subject", StringType()),
+        StructField("source", StringType()),
+        StructField("newsgroup", ArrayType(StringType())),
+        StructField("list", StringType()),
+        StructField("message_id", StringType()),
+        StructField("header", MapType(StringType(), ArrayType(StringType()))),
+    ]
+)
+
+
+def row_schema(properties: DataType) -> StructType:
+    """The columns that every adapter gives, with its own type of `properties`."""
+    return StructType(
+        [
+            StructField("partition", StringType()),
+            StructField("offset", LongType()),
+            StructField("topic", StringType()),
+            StructField("properties", properties),
+            StructField("body", StringType()),
+            StructField("xml", StringType()),
+            StructField("signature", MapType(StringType(), ArrayType(IntegerType()))),
+            StructField("error", StringType()),
+            StructField("raw", BinaryType()),
+        ]
+    )
+
+
+class SlicePartition(InputPartition):
+    """A slice on its way to a task."""
+
+    def __init__(self, value: Slice) -> None:
+        super().__init__(value)
+        self.value: Slice = value
+
+
+class TamisDataSource(DataSource):
+    """A source as Spark sees it. Subclasses name the source and its type of properties."""
+
+    source_type: ClassVar[type[Source]]
+    properties: ClassVar[DataType] = MAIL_PROPERTIES
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return cls.source_type.format
+
+    def schema(self) -> StructType:
+        """The columns.
+
+        Raises:
+            AdapterError: an option is wrong, or there is nothing to read from.
+        """
+        self.source().check()
+        return row_schema(self.properties)
+
+    def source(self) -> Source:
+        """The source that the options describe.
+
+        Raises:
+            AdapterError: an option is wrong.
+        """
+        options = SourceOptions.of(self.options, self.source_type.has_option)
+        return self.source_type(options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads all there is."""
+        return BatchReader(self.source(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Reads what is new."""
+        return StreamReader(self.source(), schema)
+
+
+class MboxDataSource(TamisDataSource):
+    """``spark.read.format("tamis.mbox")``."""
+
+    source_type = MboxSource
+
+
+class EmlDataSource(TamisDataSource):
+    """``spark.read.format("tamis.eml")``."""
+
+    source_type = EmlSource
+
+
+class JsonlDataSource(TamisDataSource):
+    """``spark.read.format("tamis.jsonl")``."""
+
+    source_type = JsonlSource
+    properties = StringType()
+
+
+DATA_SOURCES: tuple[type[TamisDataSource], ...] = (MboxDataSource, EmlDataSource, JsonlDataSource)
+
+
+class BatchReader(DataSourceReader):
+    """One read of everything; the end of a file is the end of its last message."""
+
+    def __init__(self, source: Source, schema: StructType) -> None:
+        self._source, self._schema = source, schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One a slice."""
+        start = offset_of({})
+        slices = self._source.plan(start, self._source.latest(start, None, settled=True))
+        return [SlicePartition(part) for part in slices or [Slice(())]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice."""
+        return _read(self._source, self._schema, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches of at most `max_messages`. A process beside the driver asks it how far; tasks read."""
+
+    def __init__(self, source: Source, schema: StructType) -> None:
+        self._source, self._schema = source, schema
+        self._ceiling: Offset | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """The beginning: everything that is there is read first."""
+        return offset_of({})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The option `max_messages`."""
+        return ReadMaxRows(self._source.options.max_messages)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """How far the next batch goes."""
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._source.latest(start, rows, ceiling=self._ceiling)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take what there is now as the end. A file that was written just now is given the time to settle."""
+        self._source.wait_until_settled()
+        self._ceiling = self._source.latest(offset_of({}), None)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """One a slice."""
+        return [SlicePartition(part) for part in self._source.plan(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice."""
+        return _read(self._source, self._schema, partition)
+
+
+def _read(source: Source, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    return arrow_batches(source.read(partition.value), to_arrow_schema(schema, timezone="UTC"))
