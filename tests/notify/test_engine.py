@@ -1,0 +1,194 @@
+"""The notification engine: what is tried when, what is given up, and what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tamis.notify import engine as engine_module
+from tamis.notify.channel import ChannelError, Sent
+from tamis.notify.engine import DeliveryCounts, NotificationEngine
+from tamis.pipeline_config import EmlDelivery, JsonlDelivery, StoreDelivery
+from tamis.store import DueDelivery, Store
+from tests.notify.conftest import Clock
+from tests.store.rows import fill
+
+
+class FakeChannel:
+    """A channel that fails as it is told, and remembers what it delivered."""
+
+    batch_count = 2
+
+    def __init__(self) -> None:
+        self.fails: dict[int, str] = {}  # offset of the message -> why
+        self.down: str | None = None
+        self.delivered: list[int] = []
+        self.opened = self.closed = 0
+
+    def open(self) -> None:
+        if self.down:
+            raise ChannelError(self.down)
+        self.opened += 1
+
+    def deliver(self, due: Sequence[DueDelivery]) -> Sent:
+        assert len(due) <= self.batch_count
+        self.delivered += [delivery.notification.offset for delivery in due]
+        return Sent(
+            {d.delivery_id: self.fails[d.notification.offset] for d in due if d.notification.offset in self.fails}
+        )
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def channel(monkeypatch: pytest.MonkeyPatch) -> FakeChannel:
+    """The channel of every delivery."""
+    channel = FakeChannel()
+    monkeypatch.setattr(engine_module, "make_channel", lambda config, store: channel)
+    return channel
+
+
+def _engine(store: Store, clock: Clock, **options: object) -> NotificationEngine:
+    return NotificationEngine(store, [StoreDelivery(name="outbox", type="store", **options)], now=clock)
+
+
+def test_what_is_due_is_delivered_once_and_in_order(store: Store, clock: Clock, channel: FakeChannel) -> None:
+    fill(store, 5)
+    engine = _engine(store, clock)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=5)
+    assert engine.deliver_pending() == DeliveryCounts()
+    assert channel.delivered == [0, 1, 2, 3, 4]
+    assert (channel.opened, channel.closed) == (1, 1)
+    assert {record.state for record in store.deliveries()} == {"delivered"}
+
+
+def test_a_call_tries_no_more_than_its_limit(store: Store, clock: Clock, channel: FakeChannel) -> None:
+    fill(store, 5)
+    engine = _engine(store, clock)
+    assert [engine.deliver_pending(2).delivered for _ in range(4)] == [2, 2, 1, 0]
+    assert channel.delivered == [0, 1, 2, 3, 4]
+
+
+def test_a_failure_is_tried_again_after_longer_and_longer_then_given_up(
+    store: Store, clock: Clock, channel: FakeChannel
+) -> None:
+    fill(store, 3)
+    channel.fails[1] = "550 no such user"
+    engine = _engine(store, clock, back_off_s=[10, 60])
+    assert engine.deliver_pending() == DeliveryCounts(delivered=2, retried=1)
+    for wait in (10, 60, 60):
+        clock.move(wait - 1)
+        assert engine.deliver_pending() == DeliveryCounts()
+        clock.move(1)
+        assert engine.deliver_pending() == DeliveryCounts(retried=1)
+    clock.move(60)
+    assert engine.deliver_pending() == DeliveryCounts(dead=1)
+    clock.move(1e6)
+    assert engine.deliver_pending() == DeliveryCounts()
+    (dead,) = store.deliveries(state="dead")
+    assert (dead.attempts, dead.reason) == (5, "550 no such user (try 5 of 5)")
+    assert channel.delivered.count(1) == 5
+    assert store.counts().deliveries_dead == 1
+
+
+def test_the_dead_can_be_tried_again(store: Store, clock: Clock, channel: FakeChannel) -> None:
+    fill(store, 1)
+    channel.fails[0] = "poison"
+    engine = _engine(store, clock, tries=1)
+    assert engine.deliver_pending().dead == 1
+    channel.fails.clear()
+    assert store.retry_dead("elsewhere") == 0
+    assert store.retry_dead("outbox") == 1
+    assert engine.deliver_pending().delivered == 1
+
+
+def test_a_retry_outlives_the_process(store: Store, clock: Clock, channel: FakeChannel) -> None:
+    fill(store, 1)
+    channel.fails[0] = "451 later"
+    assert _engine(store, clock).deliver_pending().retried == 1
+    channel.fails.clear()
+    assert _engine(store, clock).deliver_pending() == DeliveryCounts()
+    clock.move(10)
+    assert _engine(store, clock).deliver_pending().delivered == 1
+    assert store.deliveries()[0].reason == "delivered at try 2"
+
+
+def test_a_channel_that_is_down_costs_no_notification_a_try(store: Store, clock: Clock, channel: FakeChannel) -> None:
+    fill(store, 3)
+    channel.down = "no route to host"
+    engine = _engine(store, clock, back_off_s=[10, 60])
+    for _ in range(20):
+        assert engine.deliver_pending() == DeliveryCounts(troubles={"outbox": "no route to host"})
+        assert {(record.attempts, record.reason) for record in store.deliveries()} == {(0, "no route to host")}
+        clock.move(30)
+    channel.down = None
+    clock.move(60)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=3)
+
+
+def test_what_no_channel_is_configured_for_waits_and_says_so(store: Store, clock: Clock, channel: FakeChannel) -> None:
+    fill(store, 1, deliveries=("outbox", "elsewhere"))
+    counts = _engine(store, clock).deliver_pending()
+    assert counts == DeliveryCounts(delivered=1, troubles={"elsewhere": "no [[delivery]] is named 'elsewhere'"})
+    (waiting,) = store.deliveries(state="pending")
+    assert (waiting.delivery, waiting.attempts, waiting.reason) == (
+        "elsewhere",
+        0,
+        "no [[delivery]] is named 'elsewhere'",
+    )
+
+
+def test_one_channel_in_trouble_does_not_hold_up_another(store: Store, clock: Clock, tmp_path: Path) -> None:
+    fill(store, 2, deliveries=("files", "rows"))
+    (tmp_path / "file").write_text("in the way")
+    files = EmlDelivery(name="files", type="eml", folder=tmp_path / "file" / "outbox")
+    counts = NotificationEngine(store, [files, StoreDelivery(name="rows", type="store")], clock).deliver_pending()
+    assert counts.delivered == 2
+    assert "cannot be written" in counts.troubles["files"]
+
+
+def test_files_are_made_where_they_were_asked_for(store: Store, clock: Clock, tmp_path: Path) -> None:
+    import json
+
+    fill(store, 3, deliveries=("mail", "lines"))
+    mail = EmlDelivery(name="mail", type="eml", folder=tmp_path / "a" / "outbox")
+    lines = JsonlDelivery(name="lines", type="jsonl", path=tmp_path / "b" / "lines.jsonl")
+    assert NotificationEngine(store, [mail, lines], clock).deliver_pending().delivered == 6
+    ids = {record.id for record in store.notifications()}
+    assert {path.name for path in (tmp_path / "a" / "outbox").iterdir()} == {f"{name}.eml" for name in ids}
+    found = [json.loads(line) for line in (tmp_path / "b" / "lines.jsonl").read_text().splitlines()]
+    assert [line["offset"] for line in found] == [0, 1, 2]
+    assert {line["id"] for line in found} == ids
+    assert found[0]["properties"]["subject"] == "message 0"
+
+
+def test_lines_are_appended_to_what_was_there_and_a_torn_one_is_cut_off(
+    store: Store, clock: Clock, tmp_path: Path
+) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text("before us, without an end")
+    fill(store, 2, deliveries=("lines",))
+    config = [JsonlDelivery(name="lines", type="jsonl", path=path)]
+    assert NotificationEngine(store, config, clock).deliver_pending(1).delivered == 1
+    good = path.read_bytes()
+    assert good.startswith(b"before us, without an end\n{")
+    path.write_bytes(good + b'{"torn": ')
+    assert NotificationEngine(store, config, clock).deliver_pending().delivered == 1
+    lines = path.read_bytes().removeprefix(good).splitlines()
+    assert len(lines) == 1
+    assert b'"offset": 1' in lines[0]
+
+
+def test_a_file_that_another_process_writes_is_left_alone(store: Store, clock: Clock, tmp_path: Path) -> None:
+    import fcntl
+
+    path = tmp_path / "lines.jsonl"
+    fill(store, 1, deliveries=("lines",))
+    with path.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        engine = NotificationEngine(store, [JsonlDelivery(name="lines", type="jsonl", path=path)], clock)
+        assert "another process writes this file" in engine.deliver_pending().troubles["lines"]
+    assert path.read_bytes() == b""
