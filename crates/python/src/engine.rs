@@ -98,8 +98,8 @@ impl Engine {
         })
     }
 
-    fn remove(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
-        self.call(py, || self.write().remove(SubscriptionId(id)))
+    fn remove(&self, py: Python<'_>, subscription_id: u64) -> PyResult<bool> {
+        self.call(py, || self.write().remove(SubscriptionId(subscription_id)))
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
@@ -110,9 +110,10 @@ impl Engine {
         self.call(py, || Ok(self.read().ids()?.into_iter().map(|id| id.0).collect()))
     }
 
-    fn key_bytes<'py>(&self, py: Python<'py>, id: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let found = self.call(py, || Ok(self.read().key_bytes(SubscriptionId(id))?.map(<[u8]>::to_vec)))?;
-        found.map(|key| PyBytes::new(py, &key)).ok_or_else(|| PyKeyError::new_err(id))
+    fn key_bytes<'py>(&self, py: Python<'py>, subscription_id: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let found =
+            self.call(py, || Ok(self.read().key_bytes(SubscriptionId(subscription_id))?.map(<[u8]>::to_vec)))?;
+        found.map(|key| PyBytes::new(py, &key)).ok_or_else(|| PyKeyError::new_err(subscription_id))
     }
 
     fn r#match(
@@ -158,16 +159,16 @@ impl Engine {
     fn explain<'py>(
         &self,
         py: Python<'py>,
-        id: u64,
+        subscription_id: u64,
         properties: Option<&Bound<'py, PyAny>>,
         topic: &str,
         body: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Option<bool>, Vec<Verdict<'py>>, Vec<String>)> {
         let found = self.with_message(py, properties, topic, body, None, |engine, message| {
-            let query = engine.query(SubscriptionId(id))?;
+            let query = engine.query(SubscriptionId(subscription_id))?;
             Ok(query.map(|query| query.explain(message, Some(engine.hierarchies()))))
         })?;
-        let Some(explanation) = found else { return Err(PyKeyError::new_err(id)) };
+        let Some(explanation) = found else { return Err(PyKeyError::new_err(subscription_id)) };
         let verdict = |v: tamis_core::query::explain::Verdict| -> PyResult<Verdict<'py>> {
             Ok((v.text, convert::to_python(py, &v.value)?, v.result))
         };

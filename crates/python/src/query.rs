@@ -162,7 +162,7 @@ pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<Query> {
 
 /// Field criteria: name -> value, or None for presence.
 #[pyfunction]
-pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, all: bool) -> PyResult<Query> {
+pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -> PyResult<Query> {
     let mut tests = Vec::with_capacity(criteria.len());
     for (name, wanted) in criteria.iter() {
         let Ok(name) = name.cast::<PyString>() else {
@@ -178,7 +178,7 @@ pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, all: bool) -> PyResu
         };
         tests.push(predicate.into());
     }
-    Query::of(py, query::Query::fields(tests, all))
+    Query::of(py, query::Query::fields(tests, require_all))
 }
 
 fn constant(value: Value, name: &str) -> PyResult<Value> {
