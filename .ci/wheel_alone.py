@@ -18,9 +18,10 @@ def main() -> None:
 
 def check_imports() -> None:
     """`import tamis` reaches nothing outside the standard library."""
+    before = set(sys.modules)  # what the environment itself has loaded
     import tamis
 
-    outside = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names - {"tamis", "__main__"}
+    outside = {name.partition(".")[0] for name in set(sys.modules) - before} - sys.stdlib_module_names - {"tamis"}
     assert not outside, f"import tamis reached {sorted(outside)}"
     assert Path(tamis.__file__).is_relative_to(sys.prefix), f"not the installed wheel: {tamis.__file__}"
 
