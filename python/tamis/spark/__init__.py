@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tamis.spark.java import JavaNotFoundError
-    from tamis.spark.match import match
+    from tamis.spark.match_operator import match
     from tamis.spark.pipeline import Pipeline, run_pipeline
     from tamis.spark.progress import Progress, RunSummary
-    from tamis.spark.session import close_session, session
+    from tamis.spark.sessions import close_session, session
 
 __all__ = [
     "JavaNotFoundError",
@@ -35,10 +35,10 @@ _MODULES = {
     "Pipeline": "pipeline",
     "Progress": "progress",
     "RunSummary": "progress",
-    "close_session": "session",
-    "match": "match",
+    "close_session": "sessions",
+    "match": "match_operator",
     "run_pipeline": "pipeline",
-    "session": "session",
+    "session": "sessions",
 }
 
 
@@ -46,5 +46,5 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value  # over the submodule of the same name, which the import has just put there
+    globals()[name] = value  # so that it is looked up once
     return value

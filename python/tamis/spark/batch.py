@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType
 
 from tamis.notify.outbox import notification_id
 from tamis.spark import worker
-from tamis.spark.match import match_column
+from tamis.spark.match_operator import match_column
 from tamis.spark.progress import BatchReport
 from tamis.spark.snapshots import Snapshot, Snapshots
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store

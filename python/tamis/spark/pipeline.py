@@ -20,7 +20,7 @@ from tamis.notify.engine import NotificationEngine
 from tamis.spark.batch import process_batch
 from tamis.spark.deliveries import DeliveryThread
 from tamis.spark.progress import Progress, RunSummary, Tally
-from tamis.spark.session import close_session, session
+from tamis.spark.sessions import close_session, session
 from tamis.spark.snapshots import Snapshots
 from tamis.spark.streams import Stream
 from tamis.store import Store
