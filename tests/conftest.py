@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -17,3 +22,17 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip(f"no real data: {folder} is absent (set TAMIS_SHARED)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for the whole run: it takes seconds to start. Tests that use it carry the mark `spark`."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'tamis[spark]'")
+    from tamis.spark import JavaNotFoundError, close_session, session
+
+    try:
+        started = session("tamis tests", cores=2)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    yield started
+    close_session(started)

@@ -1,0 +1,64 @@
+"""Snapshot files of revisions. Needs no Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tamis.engine import Engine
+from tamis.spark.snapshots import KEPT_MAX, Snapshots
+from tamis.store import QueryRecord
+
+
+class Revisions:
+    """Revision n holds one query, n < x; counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def queries_at(self, revision: int) -> list[QueryRecord]:
+        self.asked.append(revision)
+        return [QueryRecord("q", revision, f"x > {revision}", "selector", "", (), (), datetime.now(UTC))]
+
+
+def test_a_revision_is_made_once(tmp_path: Path) -> None:
+    source = Revisions()
+    snapshots = Snapshots(source, tmp_path / "work")
+    for _ in range(3):
+        with snapshots.at(7) as snapshot:
+            assert Engine.open(snapshot.path).match({"x": 8}) == ["q"]
+            assert [record.version for record in snapshot.records_of([0])] == [7]
+    assert source.asked == [7]
+
+
+def test_old_files_go_and_those_in_use_stay(tmp_path: Path) -> None:
+    snapshots = Snapshots(Revisions(), tmp_path)
+    with snapshots.at(1) as used:
+        for revision in range(2, 12):
+            with snapshots.at(revision):
+                pass
+        assert used.path.exists()
+        assert len(list(tmp_path.iterdir())) == KEPT_MAX + 1
+    with snapshots.at(12):
+        pass
+    assert not used.path.exists()
+    assert len(list(tmp_path.iterdir())) == KEPT_MAX
+
+
+def test_files_of_an_earlier_run_are_not_trusted(tmp_path: Path) -> None:
+    old = tmp_path / "queries-3.tamis"
+    old.write_bytes(b"of another store")
+    with Snapshots(Revisions(), tmp_path).at(3) as snapshot:
+        assert Engine.open(snapshot.path).match({"x": 4}) == ["q"]
+
+
+def test_a_revision_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
+    snapshots = Snapshots(Revisions(), tmp_path / "work")
+    (tmp_path / "work").rmdir()
+    with pytest.raises(OSError, match="No such file"), snapshots.at(1):
+        pass
+    (tmp_path / "work").mkdir()
+    with snapshots.at(1) as snapshot:
+        assert snapshot.path.exists()
