@@ -14,6 +14,6 @@ def signature_of(body: str | None, stop_words: frozenset[str]) -> list[tuple[str
         body: the text.
         stop_words: left out, but counted in positions.
 
-    Cost: linear; 50 µs for a usual mail.
+    Cost: linear; 250 µs for a usual mail, most of it for the lists of positions.
     """
     return None if body is None else list(Signature(body, stop_words).terms().items())

@@ -58,7 +58,7 @@ def to_xml(properties: Mapping[str, Any], body: str | None) -> str:
         ValueError: nesting over 100.
         TypeError: a value of another type, with its name.
 
-    Cost: linear; 30 µs for a usual mail.
+    Cost: linear; 100 µs for a usual mail with its 25 headers.
     """
     pieces = [f'<message xmlns="{NAMESPACE}">\n']
     for name, value in properties.items():

@@ -1,0 +1,246 @@
+"""The adapter manager (paper 002, section 3.2): starts, stops, pauses and tests adapters, one streaming query each.
+
+What each adapter shall do is in the store, where the command line puts it; the manager looks there every second and
+follows. An adapter that fails stops nobody else: its reason is reported, and it is started again after a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from tamis.adapters.adapter import Adapter, AdapterHealth
+from tamis.errors import AdapterError, TamisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Desire = Literal["running", "paused", "stopped"]
+
+LOOK_INTERVAL_S: Final = 0.5
+RETRY_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0)
+"""After how long a failed adapter is started again: the first time, the second ..., and the last from then on."""
+HEALTHY_S: Final = 60.0
+"""An adapter that has run for so long begins again at the first of `RETRY_S` when it fails."""
+
+
+class RunningQuery(Protocol):
+    """What the manager asks of a streaming query: Spark's `StreamingQuery` does it all."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether it runs."""
+
+    def exception(self) -> Exception | None:
+        """Why it ended, if that was an error."""
+
+    def stop(self) -> None:
+        """End it; its place is kept in the checkpoint."""
+
+
+class DesiredState(Protocol):
+    """An adapter in the store."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def desired(self) -> Desire: ...  # noqa: D102
+
+
+class AdapterStore(Protocol):
+    """What the manager asks of the store: `tamis.store.Store` does it all."""
+
+    def adapter_states(self, names: Sequence[str] = ()) -> Iterable[DesiredState]:
+        """What each adapter shall do."""
+
+    def set_adapter_desired(self, name: str, desired: Desire) -> None:
+        """Ask an adapter to run, pause or stop."""
+
+    def report_adapter(
+        self, name: str, status: str, *, error: str | None = None, read_count: int = 0, dead_count: int = 0
+    ) -> None:
+        """Put on record how an adapter is; the counts are added to those on record."""
+
+
+StartQuery = Callable[[Adapter, "DataFrame"], RunningQuery]
+
+
+@dataclass(slots=True)
+class _Managed:
+    """An adapter and what has become of it."""
+
+    adapter: Adapter
+    query: RunningQuery | None = None
+    status: str = "stopped"
+    error: str | None = None
+    failures: int = 0
+    started_at: float = 0.0
+    retry_at: float = 0.0
+
+
+class AdapterManager:
+    """Keeps each adapter as the store desires it. Thread-safe.
+
+    Args:
+        spark: the session that reads.
+        adapters: with names of their own.
+        start_query: starts the streaming query of an adapter on its DataFrame.
+        store: where desires and reports are.
+        clock: seconds, for tests.
+
+    Raises:
+        AdapterError: two adapters of one name.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        adapters: Iterable[Adapter],
+        start_query: StartQuery,
+        store: AdapterStore,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spark, self._start_query, self._store, self._clock = spark, start_query, store, clock
+        self._lock = threading.RLock()
+        self._managed: dict[str, _Managed] = {}
+        for adapter in adapters:
+            if adapter.name in self._managed:
+                raise AdapterError(f"two adapters are named '{adapter.name}'; expected names of their own")
+            self._managed[adapter.name] = _Managed(adapter)
+
+    def list(self) -> dict[str, str]:
+        """How each adapter is: running, failed, finished, paused or stopped."""
+        with self._lock:
+            return {name: managed.status for name, managed in self._managed.items()}
+
+    def error(self, name: str) -> str | None:
+        """Why an adapter failed; None when it did not.
+
+        Raises:
+            AdapterError: there is none of that name.
+        """
+        with self._lock:
+            return self._find(name).error
+
+    def start(self, name: str) -> None:
+        """Ask an adapter to run, from where it ended."""
+        self._desire(name, "running")
+
+    def stop(self, name: str) -> None:
+        """Ask an adapter to stop; it keeps its place."""
+        self._desire(name, "stopped")
+
+    def pause(self, name: str) -> None:
+        """Ask an adapter to wait until it is started again; it keeps its place."""
+        self._desire(name, "paused")
+
+    def test(self, name: str) -> AdapterHealth:
+        """Read a few messages of an adapter, beside its query.
+
+        Raises:
+            AdapterError: there is none of that name.
+        """
+        return self._find(name).adapter.test()
+
+    def look(self) -> None:
+        """One look: see which queries have ended, and start and stop as the store desires."""
+        desires = {state.name: state.desired for state in self._store.adapter_states(list(self._managed))}
+        with self._lock:
+            for name, managed in self._managed.items():
+                self._see_whether_ended(managed)
+                self._follow(managed, desires[name])
+
+    def run(self, stop: threading.Event) -> None:
+        """Look twice a second until `stop` is set; then stop all queries."""
+        try:
+            while not stop.is_set():
+                self.look()
+                stop.wait(LOOK_INTERVAL_S)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop all queries. What was desired stays on record, for the next run."""
+        with self._lock:
+            for managed in self._managed.values():
+                if managed.query is not None:
+                    self._end(managed, "stopped")
+
+    def _desire(self, name: str, desired: Desire) -> None:
+        self._find(name)
+        self._store.set_adapter_desired(name, desired)
+
+    def _find(self, name: str) -> _Managed:
+        if name not in self._managed:
+            known = ", ".join(self._managed) or "none"
+            raise AdapterError(f"no adapter is named '{name}'; there are: {known}")
+        return self._managed[name]
+
+    def _see_whether_ended(self, managed: _Managed) -> None:
+        query = managed.query
+        if query is None or query.isActive:
+            return
+        managed.query = None
+        error = query.exception()
+        if error is None:
+            self._become(managed, "finished")
+        else:
+            self._fail(managed, reason(error))
+
+    def _follow(self, managed: _Managed, desired: Desire) -> None:
+        if desired != "running":
+            if managed.query is not None:
+                self._end(managed, desired)
+            elif managed.status != desired:
+                self._become(managed, desired)
+        elif managed.status in ("stopped", "paused") or (
+            managed.status == "failed" and self._clock() >= managed.retry_at
+        ):
+            self._begin(managed)
+
+    def _begin(self, managed: _Managed) -> None:
+        try:
+            managed.query = self._start_query(managed.adapter, managed.adapter.dataframe(self._spark))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other adapters go on, and it is reported
+            self._fail(managed, reason(error))
+        else:
+            managed.started_at = self._clock()
+            self._become(managed, "running")
+
+    def _end(self, managed: _Managed, status: str) -> None:
+        query, managed.query = managed.query, None
+        try:
+            if query is not None:
+                query.stop()
+        except Exception as error:  # noqa: BLE001 - it has ended or will with the session; the others shall end too
+            self._become(managed, status, reason(error))
+        else:
+            self._become(managed, status)
+        managed.failures = 0
+
+    def _fail(self, managed: _Managed, error: str) -> None:
+        if self._clock() - managed.started_at >= HEALTHY_S and managed.started_at:
+            managed.failures = 0
+        managed.retry_at = self._clock() + RETRY_S[min(managed.failures, len(RETRY_S) - 1)]
+        managed.failures += 1
+        self._become(managed, "failed", error)
+
+    def _become(self, managed: _Managed, status: str, error: str | None = None) -> None:
+        if (status, error) != (managed.status, managed.error):
+            managed.status, managed.error = status, error
+            self._store.report_adapter(managed.adapter.name, status, error=error)
+
+
+def reason(error: BaseException) -> str:
+    """One sentence out of an error; those of Spark hold traces of Java and Python around ours."""
+    if isinstance(error, TamisError):
+        return str(error)
+    lines = str(error).splitlines()
+    for line in lines:
+        name, separator, said = line.strip().partition("Error: ")
+        if separator and name.startswith("tamis."):
+            return said
+    return next((line.strip() for line in lines if line.strip()), type(error).__name__)
