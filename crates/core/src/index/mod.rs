@@ -1,8 +1,7 @@
 //! The engine: which of many standing queries are true of a message, without evaluating them all.
 //!
-//! A first index (issue: one hash access predicate a query, verify the rest), behind the final interface. The naive
-//! loop evaluates every query; here a query is filed under necessary equalities ([`access`]), a message looks up those
-//! of its values, and only what it finds is evaluated, beside the queries that have no such equality.
+//! The naive loop evaluates every query. Here a query is filed under necessary equalities (`access.rs`), a message looks
+//! up those of its values, and only what it finds is evaluated, beside the queries that have no such equality.
 //! Subscriptions live in two parts: a delta in memory, and a base that is mapped from a snapshot and never changes.
 //!
 //! Sources: paper 004 (ITMO), the hash baseline; `DESIGN.md`, "The matching engine".
@@ -29,6 +28,7 @@ use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::message::Message;
 use crate::query::Query;
+use crate::query::expr::Expr;
 
 use base::Base;
 use delta::Delta;
@@ -193,7 +193,7 @@ impl Engine {
 
     fn count_hits(&self, id: SubscriptionId, query: &Query, message: &Message<'_>) -> Option<Hit> {
         let criteria = query.criteria();
-        let is_true = |expr: &&crate::query::expr::Expr| expr.evaluate(message, Some(&self.hierarchies)) == Some(true);
+        let is_true = |expr: &&Expr| expr.evaluate(message, Some(&self.hierarchies)) == Some(true);
         let hits = criteria.iter().filter(is_true).count();
         (hits > 0).then_some(Hit { id, hits, criteria: criteria.len() })
     }

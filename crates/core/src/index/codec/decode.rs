@@ -1,0 +1,194 @@
+//! Records into queries.
+
+use super::*;
+use crate::message::Value;
+use crate::query::Query;
+use crate::query::expr::{Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
+use crate::query::like::LikePattern;
+use crate::text::Phrase;
+use crate::topic::TopicPattern;
+
+/// Trees that are deeper are refused. A query of the languages stays below: nesting is at most 100 there (an AND in an
+/// OR counts once for both), and a chain of arithmetic has at most 1,000 operators.
+const DEPTH_MAX: usize = 1_500;
+
+/// The query of one whole record.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn decode(record: &[u8]) -> Result<Query, String> {
+    let mut reader = Reader { rest: record };
+    let is_fields = reader.flag()?;
+    let expr = reader.expr(DEPTH_MAX)?;
+    if !reader.rest.is_empty() {
+        return Err(format!("{} bytes follow the query", reader.rest.len()));
+    }
+    let query = Query::new(expr).map_err(|error| format!("a query over the limits: expected {}", error.expected))?;
+    Ok(query.with_fields_mark(is_fields))
+}
+
+/// Reads what `encode` writes, and believes none of it.
+pub struct Reader<'a> {
+    /// What has not been read yet.
+    pub rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or("the record ends too early")?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> Result<u8, String> {
+        Ok(self.take(1)?[0])
+    }
+
+    /// A Boolean.
+    pub fn flag(&mut self) -> Result<bool, String> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(unknown("flag", other)),
+        }
+    }
+
+    fn word(&mut self) -> Result<u64, String> {
+        let mut word = [0; 8];
+        word.copy_from_slice(self.take(8)?);
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// What [`encode_count`] wrote.
+    pub fn count(&mut self) -> Result<usize, String> {
+        let mut count = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = self.byte()?;
+            count |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return usize::try_from(count).map_err(|_| "a count beyond this machine".to_owned());
+            }
+        }
+        Err("a count without an end".to_owned())
+    }
+
+    /// What [`encode_text`] wrote.
+    pub fn text(&mut self) -> Result<&'a str, String> {
+        let length = self.count()?;
+        std::str::from_utf8(self.take(length)?).map_err(|_| "a text that is not UTF-8".to_owned())
+    }
+
+    /// `count` things, each of which takes at least one byte.
+    fn many<T>(&mut self, read: impl Fn(&mut Self) -> Result<T, String>) -> Result<Vec<T>, String> {
+        let count = self.count()?;
+        if count > self.rest.len() {
+            return Err(format!("{count} things in {} bytes", self.rest.len()));
+        }
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    fn one_of<T: Copy>(&mut self, table: &[T], what: &str) -> Result<T, String> {
+        let place = self.byte()?;
+        table.get(usize::from(place)).copied().ok_or_else(|| unknown(what, place))
+    }
+
+    fn expr(&mut self, depth: usize) -> Result<Expr, String> {
+        let depth = deeper(depth)?;
+        Ok(match self.byte()? {
+            NOT => Expr::Not(Box::new(self.expr(depth)?)),
+            AND => Expr::And(self.many(|reader| reader.expr(depth))?),
+            OR => Expr::Or(self.many(|reader| reader.expr(depth))?),
+            tag => Expr::Predicate(self.predicate(tag, depth)?),
+        })
+    }
+
+    fn predicate(&mut self, tag: u8, depth: usize) -> Result<Predicate, String> {
+        Ok(match tag {
+            CONSTANT => Predicate::Constant(self.flag()?),
+            TRUTH => Predicate::Truth(self.reference()?),
+            COMPARE => {
+                let op = self.one_of(&COMPARISONS, "comparison")?;
+                Predicate::Compare(self.operand(depth)?, op, self.operand(depth)?)
+            }
+            BETWEEN => Predicate::Between(self.operand(depth)?, self.operand(depth)?, self.operand(depth)?),
+            IN => Predicate::In(self.operand(depth)?, ValueSet::new(self.many(Self::value)?)),
+            LIKE => Predicate::Like(self.operand(depth)?, self.like()?),
+            IS_NULL => Predicate::IsNull(self.operand(depth)?),
+            EXISTS => Predicate::Exists(self.reference()?),
+            CONTAINS => Predicate::Contains(self.reference()?, self.phrase()?),
+            NEAR => Predicate::Near(self.reference()?, self.phrase()?, self.phrase()?, self.distance()?),
+            TOPIC_PATTERN => {
+                let dialect = self.one_of(&DIALECTS, "topic dialect")?;
+                Predicate::Topic(TopicPattern::new(self.text()?, dialect))
+            }
+            PREFIX => Predicate::Prefix(self.reference()?, self.text()?.into()),
+            REGEX => Predicate::Regex(self.reference()?, Pattern::new(self.text()?)?),
+            UNDER => Predicate::Under(self.reference()?, self.text()?.into()),
+            other => return Err(unknown("predicate", other)),
+        })
+    }
+
+    fn reference(&mut self) -> Result<Reference, String> {
+        Ok(match self.byte()? {
+            TOPIC => Reference::Topic,
+            BODY => Reference::Body,
+            tag @ (PROPERTY | PROPERTY_ANY_CASE) => {
+                Reference::Property(Name { text: self.text()?.into(), any_case: tag == PROPERTY_ANY_CASE })
+            }
+            other => return Err(unknown("reference", other)),
+        })
+    }
+
+    fn operand(&mut self, depth: usize) -> Result<Operand, String> {
+        let depth = deeper(depth)?;
+        Ok(match self.byte()? {
+            LITERAL => Operand::Literal(self.value()?),
+            REFERENCE => Operand::Reference(self.reference()?),
+            NEGATE => Operand::Negate(Box::new(self.operand(depth)?)),
+            ARITHMETIC => {
+                let op = self.one_of(&ARITHMETICS, "arithmetic operator")?;
+                Operand::Arithmetic(Box::new(self.operand(depth)?), op, Box::new(self.operand(depth)?))
+            }
+            other => return Err(unknown("operand", other)),
+        })
+    }
+
+    fn value(&mut self) -> Result<Value, String> {
+        Ok(match self.byte()? {
+            FALSE => Value::Bool(false),
+            TRUE => Value::Bool(true),
+            INT => Value::Int(self.word()?.cast_signed()),
+            FLOAT => Value::Float(f64::from_bits(self.word()?)),
+            TEXT => Value::Text(self.text()?.into()),
+            TIMESTAMP => Value::Timestamp(self.word()?.cast_signed()),
+            NULL => Value::Null,
+            PRESENT => Value::Present,
+            other => return Err(unknown("value", other)),
+        })
+    }
+
+    fn like(&mut self) -> Result<LikePattern, String> {
+        let (pattern, escape) = (self.text()?, self.text()?);
+        let mut characters = escape.chars();
+        match (characters.next(), characters.next()) {
+            (escape, None) => Ok(LikePattern::new(pattern, escape)),
+            _ => Err("an escape of several characters".to_owned()),
+        }
+    }
+
+    fn phrase(&mut self) -> Result<Phrase, String> {
+        Phrase::new(self.text()?).ok_or_else(|| "a phrase without words".to_owned())
+    }
+
+    fn distance(&mut self) -> Result<u32, String> {
+        u32::try_from(self.count()?).map_err(|_| "a distance beyond 32 bits".to_owned())
+    }
+}
+
+fn deeper(depth: usize) -> Result<usize, String> {
+    depth.checked_sub(1).ok_or_else(|| format!("a tree deeper than {DEPTH_MAX}"))
+}
+
+fn unknown(what: &str, tag: u8) -> String {
+    format!("an unknown {what} ({tag})")
+}

@@ -1,0 +1,296 @@
+//! The engine against brute force, on random queries and messages; what is filed under which key.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+mod snapshots;
+
+use super::*;
+use crate::message::{Body, Properties, Value};
+use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
+use crate::query::like::LikePattern;
+use crate::text::Phrase;
+use crate::topic::{Dialect, TopicPattern};
+
+/// xorshift64*; a failing test prints its seed.
+pub(super) struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
+    }
+}
+
+const NAMES: [&str; 10] = ["a", "b", "c", "a.b", "a.b.c", "b.a", "c.a", "topic", "A", "a.c"];
+const TOPICS: [&str; 6] = ["", "x", "x.y", "y", "x.y.z", "x.*"];
+
+fn scalar(random: &mut Random) -> Value {
+    match random.below(8) {
+        0 => Value::Bool(random.below(2) == 0),
+        1 | 2 => Value::Int(random.below(4) as i64 - 1),
+        3 => Value::Float(random.pick(&[-0.0, 0.0, 1.0, 1.5, 2.0, 9_007_199_254_740_992.0, f64::INFINITY])),
+        4 => Value::Timestamp(random.below(3) as i64),
+        5 => Value::Int(random.pick(&[9_007_199_254_740_992, 9_007_199_254_740_993, i64::MAX, i64::MIN])),
+        _ => Value::Text(random.pick(&["", "x", "y", "x y", "x.y", "1"]).into()),
+    }
+}
+
+fn message_value(random: &mut Random, depth: usize) -> Value {
+    match random.below(if depth == 0 { 6 } else { 10 }) {
+        0 => random.pick(&[Value::Null, Value::Present, Value::Float(f64::NAN)]),
+        1..=5 => scalar(random),
+        6 | 7 => Value::List((0..random.below(4)).map(|_| message_value(random, depth - 1)).collect()),
+        _ => Value::Map(properties(random, depth - 1)),
+    }
+}
+
+fn properties(random: &mut Random, depth: usize) -> Properties {
+    (0..random.below(6)).map(|_| (random.pick(&NAMES).into(), message_value(random, depth))).collect()
+}
+
+fn reference(random: &mut Random) -> Reference {
+    match random.below(12) {
+        0 => Reference::Topic,
+        1 => Reference::Body,
+        2 => Reference::Property(Name { text: "a".into(), any_case: true }),
+        _ => Reference::property(random.pick(&NAMES)),
+    }
+}
+
+fn predicate(random: &mut Random) -> Predicate {
+    let (left, right) = (Operand::Reference(reference(random)), Operand::Literal(scalar(random)));
+    let text = random.pick(&["x", "y", "x y"]);
+    match random.below(24) {
+        0 => Predicate::Constant(random.below(2) == 0),
+        1 => Predicate::Truth(reference(random)),
+        2 => Predicate::Compare(right, Comparison::Equal, left),
+        3 => Predicate::Compare(left, random.pick(&[Comparison::NotEqual, Comparison::Less]), right),
+        4 => Predicate::Compare(left, Comparison::Equal, Operand::Reference(reference(random))),
+        5 => Predicate::Compare(Operand::Negate(Box::new(left)), Comparison::Equal, right),
+        6 => Predicate::Between(left, Operand::Literal(Value::Int(0)), right),
+        7..=9 => Predicate::In(left, ValueSet::new((0..random.below(4)).map(|_| scalar(random)).collect())),
+        10 => Predicate::Like(left, LikePattern::new("x%", Some('!'))),
+        11 => Predicate::IsNull(left),
+        12 => Predicate::Exists(reference(random)),
+        13 => {
+            Predicate::Topic(TopicPattern::new(random.pick(&TOPICS), random.pick(&[Dialect::Amqp, Dialect::OpenAmq])))
+        }
+        14 => Predicate::Prefix(reference(random), text.into()),
+        15 => Predicate::Regex(reference(random), Pattern::new("^x").expect("a pattern")),
+        16 => Predicate::Under(Reference::property("a"), text.into()),
+        17 => Predicate::Contains(Reference::Body, Phrase::new(text).expect("words")),
+        18 => {
+            let phrase = |text| Phrase::new(text).expect("words");
+            Predicate::Near(Reference::Body, phrase("x"), phrase("y"), 3)
+        }
+        _ => Predicate::Compare(left, Comparison::Equal, right),
+    }
+}
+
+fn expr(random: &mut Random, depth: usize) -> Expr {
+    let children = |random: &mut Random| (0..2 + random.below(2)).map(|_| expr(random, depth - 1)).collect();
+    match random.below(if depth == 0 { 4 } else { 9 }) {
+        0..=3 => predicate(random).into(),
+        4 => expr(random, depth - 1).negate(),
+        5 | 6 => Expr::and(children(random)),
+        _ => Expr::or(children(random)),
+    }
+}
+
+fn query(random: &mut Random) -> Arc<Query> {
+    let query = if random.below(4) == 0 {
+        let criteria = (0..1 + random.below(3)).map(|_| predicate(random).into()).collect();
+        Query::fields(criteria, random.below(2) == 0)
+    } else {
+        Query::new(expr(random, 3))
+    };
+    Arc::new(query.expect("within the limits"))
+}
+
+fn hierarchy() -> Hierarchy {
+    let parents = [("x", Some("y")), ("y", None), ("x y", None)];
+    Hierarchy::new(parents.map(|(v, p)| (v.to_owned(), p.map(str::to_owned))).into()).expect("a tree")
+}
+
+/// An engine and the subscriptions that it should have.
+#[derive(Default)]
+struct Pair {
+    engine: Engine,
+    expected: BTreeMap<SubscriptionId, Arc<Query>>,
+}
+
+impl Pair {
+    fn change(&mut self, random: &mut Random, steps: usize) {
+        for _ in 0..steps {
+            let known = self.expected.keys().copied().nth(random.below(self.expected.len().max(1)));
+            match (random.below(5), known) {
+                (0, Some(id)) => {
+                    assert!(self.engine.remove(id).expect("whole"));
+                    assert!(!self.engine.remove(id).expect("whole"));
+                    self.expected.remove(&id);
+                }
+                (1, Some(id)) => {
+                    let query = query(random);
+                    assert!(self.engine.replace(id, query.clone()).expect("whole"));
+                    self.expected.insert(id, query);
+                }
+                _ => {
+                    let query = query(random);
+                    let id = self.engine.add(query.clone());
+                    assert!(self.expected.insert(id, query).is_none());
+                }
+            }
+        }
+    }
+
+    fn check(&self, random: &mut Random, messages: usize) {
+        assert_eq!(self.engine.len(), self.expected.len());
+        assert!(self.engine.ids().expect("whole").iter().eq(self.expected.keys()));
+        let mut scratch = Scratch::new();
+        for _ in 0..messages {
+            let properties = properties(random, 3);
+            let topic = random.pick(&TOPICS);
+            let body = random.pick(&[Body::Absent, Body::Binary, Body::Text("x y"), Body::Text("y 1 x")]);
+            let message = Message::new(topic, &properties, body);
+            let mut matched = Vec::new();
+            self.engine.match_into(&message, &mut scratch, &mut matched).expect("whole");
+            assert_eq!(matched, self.brute_force(&message), "{message:?}");
+            assert_eq!(self.engine.hits(&message).expect("whole"), self.brute_force_hits(&message), "{message:?}");
+        }
+    }
+
+    fn brute_force(&self, message: &Message<'_>) -> Vec<SubscriptionId> {
+        let hierarchies = Some(self.engine.hierarchies());
+        let is_true = |query: &Query| query.evaluate(message, hierarchies) == Some(true);
+        self.expected.iter().filter(|(_, query)| is_true(query)).map(|(id, _)| *id).collect()
+    }
+
+    fn brute_force_hits(&self, message: &Message<'_>) -> Vec<Hit> {
+        let hierarchies = Some(self.engine.hierarchies());
+        let fields = self.expected.iter().filter(|(_, query)| query.is_fields());
+        let hits = fields.map(|(id, query)| {
+            let hits = query.criteria().iter().filter(|c| c.evaluate(message, hierarchies) == Some(true)).count();
+            Hit { id: *id, hits, criteria: query.criteria().len() }
+        });
+        hits.filter(|hit| hit.hits > 0).collect()
+    }
+
+    fn reopen(self, path: &Path) -> Self {
+        self.engine.save(path, &key).expect("a writable folder");
+        let engine = Engine::open(path, true).expect("whole");
+        for (id, query) in &self.expected {
+            assert_eq!(engine.query(*id).expect("whole").as_deref(), Some(&**query));
+            assert_eq!(engine.query(*id).expect("whole").expect("there").is_fields(), query.is_fields());
+            assert_eq!(engine.key_bytes(*id).expect("whole"), Some(&*key(*id)));
+        }
+        Self { engine, expected: self.expected }
+    }
+}
+
+fn key(id: SubscriptionId) -> Vec<u8> {
+    format!("key {}", id.0).into_bytes()
+}
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tamis-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a writable temporary folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).expect("a folder");
+        let mut names: Vec<_> =
+            entries.map(|e| e.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_engine_agrees_with_brute_force_in_memory_reopened_and_changed() {
+    let folder = Folder::new("random");
+    for seed in 1..=40 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let mut pair = Pair::default();
+        pair.engine.set_hierarchy("a", hierarchy());
+        pair.change(&mut random, 150);
+        pair.check(&mut random, 100);
+        for _ in 0..3 {
+            pair = pair.reopen(&folder.file("queries.tamis")); // in the place of the file that is mapped
+            pair.check(&mut random, 60);
+            pair.change(&mut random, 60);
+            pair.check(&mut random, 60);
+        }
+    }
+}
+
+#[test]
+fn dead_slots_are_swept_and_leave_no_trace() {
+    let mut random = Random(5);
+    let mut pair = Pair::default();
+    pair.change(&mut random, 50);
+    for _ in 0..5_000 {
+        let id = pair.engine.add(query(&mut random));
+        assert!(pair.engine.remove(id).expect("in memory"));
+    }
+    pair.check(&mut random, 50);
+}
+
+#[test]
+fn an_engine_may_be_shared_by_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Engine>();
+}
+
+#[test]
+fn keys_are_necessary_and_the_rarest_are_taken() {
+    let rare = |text: &str| {
+        let query = crate::query::selector::parse(text, crate::query::selector::Dialect::Jms).expect("a selector");
+        let keys = access::necessary_keys(query.expr(), &|key| if key.is_bool { 0.5 } else { 0.01 });
+        keys.map(|keys| keys.len())
+    };
+    let expected: HashMap<&str, Option<usize>> = [
+        ("a = 1", Some(1)),
+        ("1 = a", Some(1)),
+        ("a IN (1, 1.0, 2)", Some(2)),
+        ("urgent AND a IN ('x', 'y')", Some(2)),
+        ("a = 1 OR b = 2", Some(2)),
+        ("a = 1 OR b > 2", None),
+        ("(a = 1 OR b > 2) AND c = 3", Some(1)),
+        ("NOT a = 1", None),
+        ("TOPIC('x.y')", Some(1)),
+        ("TOPIC('x.*')", None),
+        ("topic = 'x'", Some(1)),
+        ("body = 'x'", None),
+        ("FALSE OR a = 1", Some(1)),
+        ("FALSE", Some(0)),
+        ("a = b", None),
+    ]
+    .into();
+    for (text, count) in expected {
+        assert_eq!(rare(text), count, "{text}");
+    }
+}

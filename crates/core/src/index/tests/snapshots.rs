@@ -1,0 +1,253 @@
+//! What a snapshot keeps, and snapshots against every kind of damage.
+
+use super::*;
+
+#[test]
+fn ids_are_never_used_again_also_after_a_save() {
+    let folder = Folder::new("ids");
+    let path = folder.file("queries.tamis");
+    let mut random = Random(1);
+    let mut engine = Engine::new();
+    let first = engine.add(query(&mut random));
+    let last = engine.add(query(&mut random));
+    assert!(engine.remove(last).expect("in memory"));
+    engine.save(&path, &key).expect("a writable folder");
+    let mut opened = Engine::open(&path, false).expect("whole");
+    assert!(opened.add(query(&mut random)) > last);
+    assert_eq!(opened.key_bytes(last).expect("whole"), None);
+    assert!(opened.replace(first, query(&mut random)).expect("whole"));
+    assert_eq!(opened.key_bytes(first).expect("whole"), Some(&*key(first)));
+    assert!(opened.remove(first).expect("whole"));
+    assert_eq!(opened.key_bytes(first).expect("whole"), None);
+    assert!(!opened.replace(first, query(&mut random)).expect("whole"));
+}
+
+#[test]
+fn a_snapshot_of_nothing_opens_and_equal_engines_give_equal_files() {
+    let folder = Folder::new("equal");
+    let (a, b) = (folder.file("a"), folder.file("b"));
+    Engine::new().save(&a, &key).expect("a writable folder");
+    assert!(Engine::open(&a, true).expect("whole").is_empty());
+    for path in [&a, &b] {
+        let mut pair = Pair::default();
+        pair.change(&mut Random(3), 300);
+        pair.engine.save(path, &key).expect("a writable folder");
+    }
+    assert_eq!(std::fs::read(&a).expect("a file"), std::fs::read(&b).expect("a file"));
+    assert_eq!(folder.names(), ["a", "b"], "no temporary file is left");
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused_with_what_was_found_and_expected() {
+    let folder = Folder::new("foreign");
+    let path = folder.file("file");
+    let refusal = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("a writable folder");
+        Engine::open(&path, false).expect_err("no snapshot").to_string()
+    };
+    assert!(refusal(b"").contains("is empty"));
+    assert!(refusal(b"SQLite format 3\0").contains("is no snapshot of tamis"));
+    Engine::new().save(&path, &key).expect("a writable folder");
+    let mut newer = std::fs::read(&path).expect("a file");
+    newer[8] = 2;
+    assert!(refusal(&newer).contains("has format version 2, and this tamis reads version 1"));
+    assert!(Engine::open(&folder.0, false).expect_err("a folder").to_string().contains("no file"));
+    let missing = Engine::open(&folder.file("missing"), false).expect_err("nothing there");
+    assert!(matches!(&missing, EngineError::Io(error) if error.kind() == std::io::ErrorKind::NotFound));
+    assert!(missing.to_string().contains("cannot open the snapshot"));
+    let nowhere = Engine::new().save(&folder.file("no/such/folder"), &key).expect_err("no folder");
+    assert!(nowhere.to_string().contains("cannot write the snapshot"));
+}
+
+/// A small engine, its file, and the answers that it gives.
+fn small_snapshot(path: &Path) -> (Vec<u8>, Vec<Properties>, Vec<Option<Vec<SubscriptionId>>>) {
+    let mut random = Random(9);
+    let mut pair = Pair::default();
+    pair.engine.set_hierarchy("a", hierarchy());
+    pair.change(&mut random, 40);
+    pair.engine.save(path, &key).expect("a writable folder");
+    let messages: Vec<_> = (0..12).map(|_| properties(&mut random, 2)).collect();
+    let engine = Engine::open(path, true).expect("whole");
+    let answers = messages.iter().map(|m| answer(&engine, m)).collect();
+    (std::fs::read(path).expect("a file"), messages, answers)
+}
+
+fn answer(engine: &Engine, properties: &Properties) -> Option<Vec<SubscriptionId>> {
+    let mut matched = Vec::new();
+    let message = Message::new("x.y", properties, Body::Text("x y"));
+    engine.match_into(&message, &mut Scratch::new(), &mut matched).ok().map(|()| matched)
+}
+
+#[test]
+fn a_damaged_byte_gives_an_error_or_the_right_answer() {
+    let folder = Folder::new("damage");
+    let path = folder.file("file");
+    let (bytes, messages, answers) = small_snapshot(&path);
+    let mut random = Random(11);
+    for place in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 1 + random.below(255) as u8;
+        std::fs::write(&path, &damaged).expect("a writable folder");
+        let Ok(engine) = Engine::open(&path, false) else { continue };
+        for (message, expected) in messages.iter().zip(&answers) {
+            let found = answer(&engine, message);
+            assert!(found.is_none() || found == *expected, "byte {place}");
+        }
+        assert!(Engine::open(&path, true).is_err(), "byte {place}");
+    }
+}
+
+#[test]
+fn a_truncated_file_is_refused() {
+    let folder = Folder::new("cut");
+    let path = folder.file("file");
+    let (bytes, ..) = small_snapshot(&path);
+    for length in 0..bytes.len() {
+        std::fs::write(&path, &bytes[..length]).expect("a writable folder");
+        assert!(matches!(Engine::open(&path, false), Err(EngineError::Snapshot(_))), "{length} bytes");
+    }
+}
+
+/// Checksums find accidents, not forgery: behind fitting ones anything may stand, and must not crash either.
+#[test]
+fn damage_behind_fitting_checksums_never_crashes() {
+    let folder = Folder::new("forged");
+    let path = folder.file("file");
+    let (bytes, messages, _) = small_snapshot(&path);
+    let header = format::Header::decode(&bytes).expect("whole");
+    let mut random = Random(13);
+    for place in (12..64 + 16 * format::SECTION_COUNT).chain(format::HEADER_BYTES..header.body_end()) {
+        let mut forged = bytes.clone();
+        forged[place] = random.below(256) as u8;
+        seal(&mut forged, header.body_end());
+        std::fs::write(&path, &forged).expect("a writable folder");
+        let Ok(mut engine) = Engine::open(&path, false) else { continue };
+        messages.iter().for_each(|message| drop(answer(&engine, message)));
+        for id in engine.ids().unwrap_or_default() {
+            _ = engine.query(id);
+            _ = engine.key_bytes(id);
+            _ = engine.remove(id);
+        }
+        _ = Engine::open(&path, true);
+    }
+}
+
+/// Make every checksum fit again.
+fn seal(bytes: &mut [u8], body_end: usize) {
+    let header = crc32c::crc32c(&bytes[..format::HEADER_BYTES - 4]);
+    bytes[format::HEADER_BYTES - 4..format::HEADER_BYTES].copy_from_slice(&header.to_le_bytes());
+    let (body, checksums) = bytes.split_at_mut(body_end);
+    for (page, place) in body[format::HEADER_BYTES..].chunks(pages::PAGE_BYTES).zip(checksums.chunks_mut(4)) {
+        place.copy_from_slice(&crc32c::crc32c(page).to_le_bytes());
+    }
+}
+
+#[test]
+fn random_records_are_refused_or_read_and_never_crash() {
+    let mut random = Random(17);
+    for _ in 0..20_000 {
+        let mut record = Vec::new();
+        codec::encode(&query(&mut random), &mut record);
+        for _ in 0..random.below(3) {
+            let place = random.below(record.len());
+            record[place] = random.below(256) as u8;
+        }
+        _ = codec::decode(&record);
+    }
+    let deep = [vec![0], vec![1; 1_000_000]].concat();
+    assert!(codec::decode(&deep).expect_err("too deep").contains("deeper"));
+}
+
+#[test]
+fn the_deepest_queries_that_the_languages_allow_are_kept() {
+    let deep = |begin: &str, middle: &str, end: &str, depth: usize| {
+        let text = [&begin.repeat(depth), middle, &end.repeat(depth)].concat();
+        crate::query::selector::parse(&text, crate::query::selector::Dialect::Jms).expect(&text)
+    };
+    for query in [
+        deep("NOT ", "a", "", 100),
+        deep("(a OR b AND ", "c", ")", 99),
+        deep("NOT (a OR ", "b AND c", ")", 50),
+        deep("", "a = b", " + 1", 1_000),
+    ] {
+        let mut record = Vec::new();
+        codec::encode(&query, &mut record);
+        assert_eq!(codec::decode(&record).as_ref(), Ok(&query));
+    }
+}
+
+/// One query of every kind of predicate, operand and value.
+const EVERY_KIND: [&str; 8] = [
+    "symbol = 'ABC' AND price BETWEEN 1 AND 2.5 OR NOT (urgent AND FALSE)",
+    "-a + 2 * b / c - 1 <> 4 AND at >= TIMESTAMP '2002-08-22T18:26:25Z' AND ok = TRUE",
+    "region IN ('EU', 'US') AND region NOT LIKE 'x!%%' ESCAPE '!' AND region IS NOT NULL",
+    "EXISTS(\"topic\") AND CONTAINS(body, 'two words') AND NEAR(body, 'a', 'b', 7)",
+    "TOPIC('a.*.#') OR TOPIC('a.*', 'openamq') OR TOPIC('a.*', 'openamq-program')",
+    "PREFIX(topic, 'news.') AND REGEX(header.Subject, '^(?i)re:')",
+    "symbol UNDER 'Metals' AND topic = 'x'",
+    "ANYCASE(author) = 'James' AND a < 1 AND a <= 2 AND a > 3",
+];
+
+/// Made by version 0.1.0 of tamis: `EVERY_KIND`, the keys "key 0" to "key 7", and a hierarchy.
+const VERSION_1: &[u8] = include_bytes!("../../../tests/data/snapshot-1.tamis");
+
+fn every_kind() -> Vec<Query> {
+    EVERY_KIND.map(|text| crate::query::selector::parse(text, crate::query::selector::Dialect::Jms).expect(text)).into()
+}
+
+fn metals() -> Hierarchy {
+    Hierarchy::new([("Gold", Some("Metals")), ("Metals", None)].map(|(v, p)| (v.into(), p.map(Into::into))).into())
+        .expect("a tree")
+}
+
+/// When the format changes, the version goes up and another file is kept; this writes it.
+#[test]
+#[ignore = "writes into the source tree"]
+fn keep_a_snapshot_of_this_version() {
+    let mut engine = Engine::new();
+    for query in every_kind() {
+        engine.add(Arc::new(query));
+    }
+    engine.set_hierarchy("symbol", metals());
+    let path = format!("{}/tests/data/snapshot-{}.tamis", env!("CARGO_MANIFEST_DIR"), format::VERSION);
+    engine.save(Path::new(&path), &key).expect("a writable folder");
+}
+
+#[test]
+fn snapshots_of_every_version_are_read() {
+    let folder = Folder::new("versions");
+    let path = folder.file("queries.tamis");
+    std::fs::write(&path, VERSION_1).expect("a writable folder");
+    let engine = Engine::open(&path, true).expect("whole");
+    assert_eq!(engine.hierarchies().get("symbol"), Some(&metals()));
+    for (id, query) in (0..).map(SubscriptionId).zip(every_kind()) {
+        assert_eq!(engine.query(id).expect("whole").as_deref(), Some(&query));
+        assert_eq!(engine.key_bytes(id).expect("whole"), Some(&*key(id)));
+    }
+    let message = [("symbol".into(), Value::Text("Gold".into())), ("urgent".into(), Value::Bool(true))].into();
+    let mut matched = Vec::new();
+    let message = Message::new("x", &message, Body::Absent);
+    engine.match_into(&message, &mut Scratch::new(), &mut matched).expect("whole");
+    assert_eq!(matched, [0, 6].map(SubscriptionId));
+}
+
+#[test]
+fn opening_half_a_million_queries_takes_no_longer_than_opening_one() {
+    let folder = Folder::new("large");
+    let path = folder.file("file");
+    let mut contents = Contents::default();
+    for id in 0..500_000 {
+        let name = Operand::Reference(Reference::property("symbol"));
+        let value = Operand::Literal(Value::Text(format!("symbol {}", id % 50_000).into()));
+        let query = Query::new(Predicate::Compare(name, Comparison::Equal, value).into()).expect("a query");
+        contents.push(SubscriptionId(id), &query, b"");
+    }
+    contents.write(&path, 500_000, &Hierarchies::new()).expect("a writable folder");
+    let start = std::time::Instant::now();
+    let engine = Engine::open(&path, false).expect("whole");
+    let opened = start.elapsed();
+    let message: Properties = [("symbol".into(), Value::Text("symbol 7".into()))].into();
+    assert_eq!(answer(&engine, &message).map(|matched| matched.len()), Some(10));
+    println!("opened in {opened:?}, first match after {:?}", start.elapsed());
+    assert!(opened.as_millis() < 100, "{opened:?}"); // 10 ms is the promise; a busy machine gets some slack
+}
