@@ -83,11 +83,15 @@ class _Check:
         except OSError as error:
             raise ConfigError(f"{config.path}: the configuration cannot be read: {error.strerror}") from error
         self._queries: dict[str, QuerySpec] = {}
+        self._in_file: set[str] = set()
 
     def problems(self) -> Iterator[Problem]:
         """One after another; what builds on something broken is left out."""
-        broken = [*self._places(), *self._store(), *self._query_file()]
+        yield from self._places()
+        yield from self._store()
+        broken = list(self._query_file())
         yield from broken
+        yield from self._query_deliveries()
         yield from self._adapters()
         yield from self._deliveries()
         if not broken:
@@ -117,7 +121,6 @@ class _Check:
         from tamis.errors import QueryError
 
         file, place = self._config.queries.file, ("queries", "file")
-        known = [delivery.name for delivery in self._config.deliveries]
         try:
             specs = _specs(self._config)
         except TamisError as error:
@@ -127,16 +130,21 @@ class _Check:
             yield self._at(place if file else ("queries",), "no queries: expected some in a file or in the store")
         for spec in specs:
             self._queries[spec.key] = spec
+            self._in_file.add(spec.key)
             try:
                 spec.compile()
             except (QueryError, ConfigError) as error:
                 yield Problem(str(file), spec.line, f"query '{spec.key}': {error}")
+
+    def _query_deliveries(self) -> Iterator[Problem]:
+        known = [delivery.name for delivery in self._config.deliveries]
         for spec in self._queries.values():
-            where = str(file) if spec in specs else str(self._config.store_path)
+            where = self._config.queries.file if spec.key in self._in_file else self._config.store_path
             for name in spec.deliveries:
                 if name not in known:
                     hint = did_you_mean(name, known)
-                    yield Problem(where, spec.line, f"query '{spec.key}': no [[delivery]] is named '{name}'{hint}")
+                    text = f"query '{spec.key}': no [[delivery]] is named '{name}'{hint}"
+                    yield Problem(str(where), spec.line, text)
 
     def _adapters(self) -> Iterator[Problem]:
         from tamis.words import stop_words

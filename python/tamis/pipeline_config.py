@@ -247,7 +247,8 @@ class PipelineConfig(_Section):
             config = cls.model_validate(_with_sections(document), context={"folder": path.parent})
         except ValidationError as error:
             lines = line_numbers(text)
-            problems = [_sentence(path, lines, details) for details in error.errors(include_url=False)]
+            found = [details for details in error.errors(include_url=False) if not _is_echo(details)]
+            problems = [_sentence(path, lines, details) for details in found]
             raise ConfigError("\n".join(dict.fromkeys(problems))) from error
         config._path = path
         return config
@@ -339,6 +340,11 @@ def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str
     return f"{where}: {_mistake(details, location, model)}"
 
 
+def _is_echo(details: ErrorDetails) -> bool:
+    """Whether pydantic only tells again of a bad value: that the list is too short without it."""
+    return details["type"] == "too_short" and bool(details["input"])
+
+
 def _location(loc: tuple[str | int, ...]) -> tuple[Place, type[BaseModel] | None]:
     """The place in the file, without the tag of a union that pydantic puts in; and the model that it belongs to."""
     section = {"adapters": "adapter", "deliveries": "delivery", "tests": "test"}.get(str(loc[0])) if loc else None
@@ -402,12 +408,17 @@ _EXPECTED = {
 
 def _expected(details: ErrorDetails) -> str:
     """What should have been there, in the words used everywhere here: ``expected ...``."""
-    kind, context = details["type"], details.get("ctx", {})
+    kind, context = details["type"], {name: _plain(value) for name, value in details.get("ctx", {}).items()}
     if kind == "string_pattern_mismatch":
         return f"expected {_PATTERNS[context['pattern']]}"
     if kind in _EXPECTED:
         return "expected " + _EXPECTED[kind].format(**context)
     return details["msg"][:1].lower() + details["msg"][1:]
+
+
+def _plain(value: Any) -> Any:
+    """2.0 as 2."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _short(value: Any) -> str:

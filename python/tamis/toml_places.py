@@ -69,7 +69,9 @@ def _enter(found: dict[Place, int], names: tuple[str, ...], is_array: bool, line
     """Note a table's header; the place of the table, with the index of the newest element of each array on the way."""
     place: Place = ()
     for name in names[:-1]:
-        place = _newest(found, (*place, name))
+        place = (*place, name)
+        found.setdefault(place, line)
+        place = _newest(found, place)
     place = (*place, names[-1])
     found.setdefault(place, line)
     if is_array:

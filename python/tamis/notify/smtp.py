@@ -84,16 +84,18 @@ class SmtpChannel:
             hostname=config.host,
             port=config.port,
             use_tls=config.tls == "tls",
-            start_tls=config.tls == "starttls",  # true: refused when the server offers none
+            start_tls=False,  # asked for below, where it is refused when the server offers none
             tls_context=self._tls,
-            username=config.user,
-            password=self._password,
             timeout=config.timeout_s,
         )
         try:
             await client.connect()
+            if config.tls == "starttls":
+                await client.starttls()
+            if config.user is not None and self._password is not None:
+                await client.login(config.user, self._password)
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
-            client.close()
+            await _hang_up(client)
             raise ChannelError(f"{config.host}:{config.port}: no mail can be sent: {_one_line(error)}") from error
         self._client = client
         return client
@@ -125,15 +127,23 @@ class SmtpChannel:
 
     async def _disconnect(self) -> None:
         client, self._client = self._client, None
-        if client is None:
-            return
-        try:
-            if client.is_connected:
-                await client.quit(timeout=1)
-        except (aiosmtplib.SMTPException, OSError):
-            pass  # it has hung up already
-        finally:
-            client.close()
+        if client is not None:
+            await _hang_up(client)
+
+
+async def _hang_up(client: aiosmtplib.SMTP) -> None:
+    """Say goodbye as far as the server still listens, and close the connection at once."""
+    transport = client.transport
+    try:
+        if client.is_connected:
+            await client.quit(timeout=1)
+    except (aiosmtplib.SMTPException, OSError):
+        pass  # it has hung up already
+    finally:
+        client.close()
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()  # TLS would wait for the server's own goodbye, and the loop ends before that
+            await asyncio.sleep(0)
 
 
 def _password(config: SmtpDelivery) -> str | None:

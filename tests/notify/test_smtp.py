@@ -1,0 +1,312 @@
+"""The channel `smtp` against a real mail server on this machine."""
+
+from __future__ import annotations
+
+import random
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from email import message_from_bytes, policy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+from tamis.errors import ConfigError
+from tamis.notify.engine import DeliveryCounts, NotificationEngine
+from tamis.pipeline_config import SmtpDelivery
+from tamis.store import Store
+from tests.notify.conftest import Clock
+from tests.store.rows import fill
+
+DROP = "drop"
+
+
+class Inbox:
+    """What a server received, and what it answers: a reply to the text, or `DROP` to take it and hang up."""
+
+    def __init__(self) -> None:
+        self.received: list[bytes] = []
+        self.answer: Callable[[int], str] = lambda number: "250 OK"
+        self.refused: set[str] = set()
+        self.tried = 0
+
+    async def handle_RCPT(  # noqa: N802 - the server's name for it
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if address in self.refused:
+            return "550 5.1.1 no such user"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        answer = self.answer(self.tried)
+        self.tried += 1
+        if answer.startswith("250") or answer == DROP:
+            assert isinstance(envelope.content, bytes)
+            self.received.append(envelope.content)
+        if answer == DROP:
+            assert server.transport is not None
+            server.transport.abort()
+        return answer
+
+    @property
+    def ids(self) -> Counter[str]:
+        """Message-ID -> how often it came."""
+        return Counter(message_from_bytes(content)["Message-ID"] for content in self.received)
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+Serve = Callable[..., int]
+
+
+@pytest.fixture
+def serve(inbox: Inbox) -> Iterator[Serve]:
+    """Start a server; gives its port."""
+    started = []
+
+    def start(port: int = 0, **options: Any) -> int:
+        controller = Controller(inbox, hostname="127.0.0.1", port=port or _free_port(), ready_timeout=20, **options)
+        controller.start()
+        started.append(controller)
+        return int(controller.port)
+
+    yield start
+    for controller in started:
+        controller.stop()
+
+
+def _config(port: int, **options: Any) -> SmtpDelivery:
+    told = {"name": "mail", "type": "smtp", "host": "127.0.0.1", "port": port, "tls": "none", "back_off_s": [1.0]}
+    addresses = {"from": "Tamis <tamis@example.org>", "to": ["ann@example.org"]}
+    return SmtpDelivery.model_validate(told | addresses | options)
+
+
+def _engine(store: Store, clock: Clock, port: int, **options: Any) -> NotificationEngine:
+    return NotificationEngine(store, [_config(port, **options)], clock)
+
+
+def _wanted(store: Store) -> set[str]:
+    return {f"<{name}@tamis.invalid>" for name in store.notification_ids()}
+
+
+def test_each_notification_is_one_mail(store: Store, clock: Clock, inbox: Inbox, serve: Serve) -> None:
+    fill(store, 5, deliveries=("mail",))
+    assert _engine(store, clock, serve()).deliver_pending() == DeliveryCounts(delivered=5)
+    assert inbox.ids == Counter(_wanted(store))
+    mail = message_from_bytes(inbox.received[0], policy=policy.default)
+    assert mail["Subject"] == "[tamis] frost: message 0"
+    assert mail["From"] == "Tamis <tamis@example.org>"
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
+    """A file with an authority's certificate, and a context of a server that it vouches for."""
+    authority = trustme.CA()
+    path = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(path))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return path, context
+
+
+def _authenticate(server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: Any) -> AuthResult:
+    assert isinstance(data, LoginPassword)
+    return AuthResult(success=(data.login, data.password) == (b"ann", b"secret"), handled=False)
+
+
+def test_it_logs_in_over_starttls(
+    store: Store,
+    clock: Clock,
+    inbox: Inbox,
+    serve: Serve,
+    certificates: tuple[Path, ssl.SSLContext],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ca_file, context = certificates
+    port = serve(tls_context=context, require_starttls=True, auth_required=True, authenticator=_authenticate)
+    fill(store, 2, deliveries=("mail",))
+    login = {"tls": "starttls", "ca_file": ca_file, "user": "ann", "password_env": "TAMIS_TEST_PASSWORD"}
+    with pytest.raises(ConfigError, match="environment variable TAMIS_TEST_PASSWORD is not set"):
+        _engine(store, clock, port, **login)
+    monkeypatch.setenv("TAMIS_TEST_PASSWORD", "wrong")
+    assert "535" in _engine(store, clock, port, **login).deliver_pending().troubles["mail"]
+    monkeypatch.setenv("TAMIS_TEST_PASSWORD", "secret")
+    assert _engine(store, clock, port, **login).deliver_pending().delivered == 2
+    assert inbox.ids == Counter(_wanted(store))
+
+
+def test_it_speaks_tls_from_the_first_byte(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve, certificates: tuple[Path, ssl.SSLContext]
+) -> None:
+    ca_file, context = certificates
+    fill(store, 2, deliveries=("mail",))
+    port = serve(ssl_context=context)
+    assert _engine(store, clock, port, tls="tls", ca_file=ca_file).deliver_pending() == DeliveryCounts(delivered=2)
+    assert inbox.ids == Counter(_wanted(store))
+
+
+def test_a_server_without_the_tls_that_was_asked_for_gets_no_mail(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    counts = _engine(store, clock, serve(), tls="starttls").deliver_pending()
+    assert "mail" in counts.troubles
+    assert inbox.received == []
+
+
+def test_a_server_that_nobody_vouches_for_gets_no_mail(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve, certificates: tuple[Path, ssl.SSLContext]
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    port = serve(tls_context=certificates[1], require_starttls=True)
+    assert "certificate" in _engine(store, clock, port, tls="starttls").deliver_pending().troubles["mail"].lower()
+    assert inbox.received == []
+
+
+def test_certificates_that_cannot_be_read_are_a_config_error(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere.pem: no certificates can be read"):
+        NotificationEngine(store, [_config(25, tls="tls", ca_file=tmp_path / "nowhere.pem")])
+
+
+def test_a_temporary_refusal_is_tried_again(store: Store, clock: Clock, inbox: Inbox, serve: Serve) -> None:
+    fill(store, 3, deliveries=("mail",))
+    inbox.answer = lambda number: "451 4.7.1 greylisted" if number == 1 else "250 OK"
+    engine = _engine(store, clock, serve())
+    assert engine.deliver_pending() == DeliveryCounts(delivered=2, retried=1)
+    (waiting,) = store.deliveries(state="pending")
+    assert (waiting.attempts, waiting.reason) == (1, "451 4.7.1 greylisted")
+    assert engine.deliver_pending() == DeliveryCounts()
+    clock.move(1)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=1)
+    assert inbox.ids == Counter(_wanted(store))
+
+
+def test_poison_is_dead_after_five_tries_with_the_servers_words(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    inbox.answer = lambda number: "554 5.6.0 I will not take this"
+    engine = _engine(store, clock, serve())
+    for _ in range(9):
+        engine.deliver_pending()
+        clock.move(1)
+    assert inbox.tried == 5
+    (dead,) = store.deliveries(state="dead")
+    assert (dead.attempts, dead.reason) == (5, "554 5.6.0 I will not take this (try 5 of 5)")
+
+
+def test_recipients_that_are_refused_are_named(store: Store, clock: Clock, inbox: Inbox, serve: Serve) -> None:
+    fill(store, 1, deliveries=("mail",))
+    inbox.refused = {"nobody@example.org"}
+    port = serve()
+    engine = _engine(store, clock, port, to=["nobody@example.org"])
+    assert engine.deliver_pending().retried == 1
+    assert store.deliveries()[0].reason == "nobody@example.org: 550 5.1.1 no such user"
+    clock.move(1)
+    both = _engine(store, clock, port, to=["nobody@example.org", "ann@example.org"])
+    assert both.deliver_pending().delivered == 1
+    assert store.deliveries()[0].reason == "refused for nobody@example.org: 550 5.1.1 no such user"
+
+
+def test_a_server_that_hangs_up_after_the_text_gets_it_again_under_the_same_id(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 3, deliveries=("mail",))
+    inbox.answer = lambda number: DROP if number == 0 else "250 OK"
+    engine = _engine(store, clock, serve())
+    assert engine.deliver_pending() == DeliveryCounts(delivered=2, retried=1)
+    clock.move(1)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=1)
+    assert set(inbox.ids) == _wanted(store)
+    assert sorted(inbox.ids.values()) == [1, 1, 2]
+
+
+def test_a_server_that_is_closing_costs_no_notification_a_try(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 2, deliveries=("mail",))
+    inbox.answer = lambda number: "421 4.3.2 shutting down" if number == 0 else "250 OK"
+    engine = _engine(store, clock, serve())
+    assert "421 4.3.2 shutting down" in engine.deliver_pending().troubles["mail"]
+    assert [record.attempts for record in store.deliveries()] == [0, 0]
+    clock.move(1)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=2)
+
+
+def test_mail_waits_for_a_server_that_is_not_there(store: Store, clock: Clock, inbox: Inbox, serve: Serve) -> None:
+    fill(store, 2, deliveries=("mail",))
+    port = _free_port()
+    engine = _engine(store, clock, port)
+    for _ in range(7):
+        assert f"127.0.0.1:{port}: no mail can be sent" in engine.deliver_pending().troubles["mail"]
+        clock.move(1)
+    serve(port)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=2)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+SENDER = """
+import sys
+from pathlib import Path
+from tamis.notify.engine import NotificationEngine
+from tamis.pipeline_config import SmtpDelivery
+from tamis.store import Store
+
+config = SmtpDelivery.model_validate({"name": "mail", "type": "smtp", "host": "127.0.0.1", "port": int(sys.argv[2]),
+    "tls": "none", "from": "tamis@example.org", "to": "ann@example.org", "tries": 20, "back_off_s": [0.001]})
+with Store.open(sys.argv[1]) as store:
+    engine = NotificationEngine(store, [config])
+    print("ready", flush=True)
+    while store.counts().deliveries_pending:
+        engine.deliver_pending()
+print("done", flush=True)
+"""
+
+
+def test_a_bad_server_and_a_killed_sender_lose_nothing(store: Store, inbox: Inbox, serve: Serve) -> None:
+    """The short form of promise 21: drops after the text, 5xx, and kill -9."""
+    count, kills, chance = 400, 10, random.Random(seed := random.randrange(2**32))
+    print(f"seed {seed}")
+    drops = set()
+
+    def answer(number: int) -> str:
+        luck = chance.random()
+        if luck < 0.10:
+            drops.add(number)
+            return DROP
+        return "554 5.0.0 not now" if luck < 0.15 else "250 OK"
+
+    inbox.answer = answer
+    fill(store, count, deliveries=("mail",))
+    command = [sys.executable, "-c", SENDER, str(store.path), str(serve())]
+    for _ in range(kills):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(chance.uniform(0.02, 0.1))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert store.counts().deliveries_pending > 0, "every kill came too late to prove anything"
+    subprocess.run(command, check=True, capture_output=True)
+    assert set(inbox.ids) == _wanted(store)
+    assert len(inbox.received) - count <= len(drops) + kills
+    assert store.counts().deliveries_delivered == count
