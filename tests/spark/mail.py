@@ -22,7 +22,7 @@ QUERIES = [
     QuerySpec("no-list", "NOT EXISTS(list)"),
     QuerySpec("near", "mailing list 2", "near"),
     QuerySpec("both", "TOPIC('mail.#') AND CONTAINS(body, 'free')"),
-    QuerySpec("header", "header.\"X-Mailer\" LIKE '%Outlook%'"),
+    QuerySpec("header", "\"header.X-Mailer\" LIKE '%Outlook%'"),
     QuerySpec("topic", "mail.*", "topic"),
     QuerySpec("never", "price > 100"),
 ]

@@ -20,6 +20,9 @@ from tamis.errors import TamisError
 VERSION_MIN = 17
 """The oldest Java that Spark 4 runs on."""
 
+STDERR_VARIABLE = "TAMIS_SPARK_STDERR"
+"""The environment variable with the file that Java's, and Spark's workers', stderr is appended to; unset: nowhere."""
+
 _START_S_MAX = 30
 _DROPPED_OPTION = "--add-modules=jdk.incubator.vector"
 
@@ -123,5 +126,6 @@ for argument do
     shift
     [ "$argument" = "{_DROPPED_OPTION}" ] || set -- "$@" "$argument"
 done
+[ -z "${{{STDERR_VARIABLE}}}" ] || exec 2>>"${STDERR_VARIABLE}"
 exec {quoted} "$@"
 """

@@ -95,7 +95,8 @@ def match_column(frame: DataFrame, place: Callable[[], str], function: MatchRows
     def matched(*columns: pa.Array) -> pa.Array:
         return function(place(), names, list(columns))
 
-    udf = arrow_udf(matched, returned).asNondeterministic()
+    # The types ask for a function type, and giving one is warned about: it is read from the annotations.
+    udf = arrow_udf(matched, returned).asNondeterministic()  # type: ignore[call-overload]
     column: Column = udf(*inputs.values())
     return column
 

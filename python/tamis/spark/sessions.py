@@ -16,7 +16,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tamis.errors import TamisError
-from tamis.spark.java import cache_folder, find_java, wrapped_home
+from tamis.spark.java import STDERR_VARIABLE, cache_folder, find_java, wrapped_home
 
 ARROW_BATCH_ROWS = 10_000
 """Rows in one Arrow batch: measured best; below 1,000 the cost of a batch shows."""
@@ -119,6 +119,8 @@ def _start(app: str, cores: int | None, log_path: Path | None, options: dict[str
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["JAVA_HOME"] = str(_java_home(scratch))
+    if log_path is not None:
+        os.environ[STDERR_VARIABLE] = str(log_path)
     settings = {
         **_ALWAYS,
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -1,0 +1,250 @@
+"""The whole pipeline on real mail, beside brute force."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tamis
+from tamis.adapters.mbox import unescape
+from tamis.errors import StoreError, TamisError
+from tamis.spark import Pipeline, Progress
+from tamis.store import BatchCounts, BatchResult, Store
+
+from .conftest import Workshop
+from .mail import QUERIES, brute_force, outbox, real_messages, without_from_line, write_mbox
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+UNREADABLE = b"not json\n"
+
+
+@pytest.fixture(scope="module")
+def mail(shared: Path) -> list[bytes]:
+    return real_messages(shared, 120)
+
+
+def write_lines(path: Path, numbers: range) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps({"n": number}) + "\n" for number in numbers)
+
+
+def matched_numbers(store: Store, key: str) -> list[int]:
+    """The messages (by their n) that `key` matched, in the order of the outbox."""
+    statement = """SELECT json_extract(m.properties, '$.n') FROM outbox o JOIN messages m
+        ON m.source = o.source AND m.partition = o.partition AND m."offset" = o."offset"
+        WHERE o.query_key = ? ORDER BY o.seq"""
+    with store._read() as connection:
+        return [row[0] for row in connection.exec_driver_sql(statement, (key,))]
+
+
+def test_the_outbox_equals_brute_force_and_a_second_run_adds_nothing(workshop: Workshop, mail: list[bytes]) -> None:
+    workshop.store.add_queries(QUERIES)
+    box, folder = workshop.folder / "inbox", workshop.folder / "eml"
+    placed = list(zip(write_mbox(box, mail[:80]), map(unescape, mail), strict=False))
+    folder.mkdir()
+    for index, message in enumerate(mail[80:]):
+        (folder / f"{index:03}.eml").write_bytes(without_from_line(message))
+    workshop.adapter("inbox", "mbox", box, max_messages=30)
+    workshop.adapter("files", "eml", folder)
+
+    summary = workshop.run()
+
+    wanted = brute_force("inbox", str(box), placed)
+    for file in folder.iterdir():
+        wanted |= brute_force("files", str(file), [(0, file.read_bytes())])
+    found = outbox(workshop.store)
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
+    assert len(wanted) > 100
+    assert (summary.read, summary.dead, summary.failed, summary.stopped_by) == (120, 0, {}, None)
+    assert summary.notifications == len(wanted) == summary.delivered
+    assert summary.matched == len({match[2:] for match in wanted})
+    assert summary.batches == 4
+    assert summary.by_query == Counter(match[0] for match in wanted)
+    assert summary.match_us_p50 is not None
+    assert summary.match_us_p99 is not None
+    assert 0 <= summary.match_us_p50 <= summary.match_us_p99
+
+    again = workshop.run()
+    assert (again.read, again.notifications, outbox(workshop.store)) == (0, 0, found)
+
+
+def test_a_checkpoint_that_was_removed_is_read_again_and_adds_nothing(workshop: Workshop, mail: list[bytes]) -> None:
+    workshop.store.add_queries(QUERIES)
+    write_mbox(workshop.folder / "inbox", mail[:10])
+    workshop.adapter("inbox", "mbox", workshop.folder / "inbox")
+    workshop.run()
+    found = outbox(workshop.store)
+    shutil.rmtree(workshop.folder / "checkpoints")
+    again = workshop.run()
+    assert (again.read, again.notifications) == (10, 0)
+    assert outbox(workshop.store) == found != []
+
+
+def test_what_cannot_be_read_becomes_a_dead_letter_and_matches_nothing(workshop: Workshop) -> None:
+    workshop.store.add_query(tamis.QuerySpec("all", "NOT EXISTS(price)"))
+    path = workshop.folder / "in.jsonl"
+    write_lines(path, range(3))
+    with path.open("ab") as file:
+        offset = file.tell()
+        file.write(UNREADABLE)
+    write_lines(path, range(3, 5))
+    workshop.adapter("lines", "jsonl", path)
+    summary = workshop.run()
+    assert (summary.read, summary.matched, summary.dead) == (5 + 1, 5, 1)
+    (letter,) = workshop.store.dead_letters()
+    assert (letter.source, letter.partition, letter.offset) == ("lines", str(path), offset)
+    assert letter.raw.strip() == UNREADABLE.strip()
+    assert letter.reason
+    assert matched_numbers(workshop.store, "all") == [0, 1, 2, 3, 4]
+
+
+def test_a_query_counts_from_the_next_batch_on(workshop: Workshop) -> None:
+    path = workshop.folder / "in.jsonl"
+    write_lines(path, range(10))
+    workshop.adapter("lines", "jsonl", path, max_messages=5)
+    workshop.store.add_query(tamis.QuerySpec("early", "n >= 0"))
+
+    class AddsAQuery(Store):
+        """Adds one while the first batch is being committed."""
+
+        def commit_batch(
+            self, stream: str, batch_id: int, result: BatchResult, default_deliveries: object = ()
+        ) -> BatchCounts:
+            self.add_query(tamis.QuerySpec("late", "n >= 0"))
+            return super().commit_batch(stream, batch_id, result, ("outbox",))
+
+    with AddsAQuery.open(workshop.store.path) as store:
+        workshop.run(store)
+    assert matched_numbers(workshop.store, "early") == list(range(10))
+    assert matched_numbers(workshop.store, "late") == list(range(5, 10))
+
+
+def test_a_service_goes_on_reading_and_stops_when_told(workshop: Workshop) -> None:
+    path = workshop.folder / "in.jsonl"
+    write_lines(path, range(3))
+    workshop.adapter("lines", "jsonl", path)
+    workshop.store.add_query(tamis.QuerySpec("first", "n >= 0"))
+    pipeline = Pipeline(workshop.config, workshop.store, workshop.spark)
+    seen: list[Progress] = []
+
+    def on_progress(progress: Progress) -> None:
+        """Three messages; a new query, three more; the adapter paused, then stopped in the end."""
+        seen.append(progress)
+        if progress.read == 3 and len(workshop.store.list_queries()) == 1:
+            workshop.store.add_query(tamis.QuerySpec("second", "n >= 0"))
+            write_lines(path, range(3, 6))
+        if progress.read == 6:
+            if progress.states["lines"] == "running":
+                workshop.store.set_adapter_desired("lines", "paused")
+            else:
+                pipeline.stop("test")
+
+    summary = pipeline.run(once=False, progress=on_progress)
+
+    assert summary.stopped_by == "test"
+    assert matched_numbers(workshop.store, "first") == [0, 1, 2, 3, 4, 5]
+    assert matched_numbers(workshop.store, "second") == [3, 4, 5]
+    assert seen[-1].delivered == 9
+    assert {state for progress in seen for state in progress.states.values()} >= {"running", "paused"}
+    assert 0 < seen[-1].lag_s < 60
+    (state,) = workshop.store.adapter_states(["lines"])
+    assert (state.read_count, state.dead_count) == (6, 0)
+
+
+def test_progress_comes_at_most_five_times_a_second(workshop: Workshop) -> None:
+    write_lines(workshop.folder / "in.jsonl", range(3))
+    workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
+    times: list[float] = []
+    Pipeline(workshop.config, workshop.store, workshop.spark).run(True, lambda _: times.append(time.monotonic()))
+    assert len(times) >= 2
+    assert all(after - before > 0.15 for before, after in itertools.pairwise(times[:-1]))
+
+
+def test_an_adapter_that_cannot_start_is_told_and_the_others_go_on(workshop: Workshop) -> None:
+    write_lines(workshop.folder / "in.jsonl", range(3))
+    workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
+    workshop.adapter("gone", "jsonl", workshop.folder / "gone.jsonl")
+    summary = workshop.run()
+    assert summary.read == 3
+    assert list(summary.failed) == ["gone"]
+    assert "gone.jsonl" in summary.failed["gone"]
+    assert "\n" not in summary.failed["gone"]
+    (state,) = workshop.store.adapter_states(["gone"])
+    assert (state.status, state.last_error) == ("failed", summary.failed["gone"])
+
+
+def test_a_store_that_cannot_be_written_ends_the_run_and_the_next_one_goes_on(workshop: Workshop) -> None:
+    class FullDisk(Store):
+        def commit_batch(self, *_: object, **__: object) -> BatchCounts:
+            raise StoreError("the disk is full")
+
+    write_lines(workshop.folder / "in.jsonl", range(3))
+    workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
+    workshop.store.add_query(tamis.QuerySpec("all", "n >= 0"))
+    with FullDisk.open(workshop.store.path) as store, pytest.raises(StoreError, match="^the disk is full$"):
+        workshop.run(store)
+    assert workshop.run().notifications == 3
+
+
+def test_a_snapshot_that_cannot_be_written_is_told(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(_engine: object, path: Path) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(tamis.Engine, "save", no_space)
+    write_lines(workshop.folder / "in.jsonl", range(3))
+    workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
+    with pytest.raises(TamisError, match=r"queries-0\.tamis: cannot be written or read: No space left on device"):
+        workshop.run()
+
+
+def test_two_runs_of_one_pipeline_do_not_meet(workshop: Workshop) -> None:
+    write_lines(workshop.folder / "in.jsonl", range(3))
+    workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
+    first = Pipeline(workshop.config, workshop.store, workshop.spark)
+    refused: list[str] = []
+
+    def second() -> None:
+        try:
+            workshop.run()
+        except TamisError as error:
+            refused.append(str(error))
+        finally:
+            first.stop()
+
+    thread = threading.Thread(target=second)
+    first.run(once=False, progress=lambda _: thread.start() if thread.ident is None else None)
+    thread.join()
+    assert len(refused) == 1
+    assert "another run of this pipeline" in refused[0]
+
+
+def test_run_pipeline_imports_the_queries_of_the_file(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tamis.spark import pipeline
+
+    def given_session(*_: object, **__: object) -> SparkSession:
+        return workshop.spark
+
+    closed: list[Callable[..., None]] = []
+    monkeypatch.setattr(pipeline, "session", given_session)
+    monkeypatch.setattr(pipeline, "close_session", closed.append)
+    (workshop.folder / "queries.txt").write_text("even: n IN (0, 2, 4)\n")
+    workshop.toml = workshop.toml.replace("[queries]", '[queries]\nfile = "queries.txt"')
+    write_lines(workshop.folder / "in.jsonl", range(5))
+    workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
+    summary = pipeline.run_pipeline(workshop.config.path, once=True)
+    assert summary.by_query == {"even": 3}
+    assert closed == [workshop.spark]
