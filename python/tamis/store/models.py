@@ -140,15 +140,8 @@ deliveries = Table(
     Column("updated_at", UtcDateTime, nullable=False),
     UniqueConstraint("notification_id", "name", name="deliveries_once"),
     CheckConstraint("state IN ('pending', 'delivered', 'dead')", name="deliveries_state"),
+    Index("deliveries_due", "state", "name", "next_attempt_at", "id"),  # counts of states, too
 )
-Index(
-    "deliveries_due",
-    deliveries.c.name,
-    deliveries.c.next_attempt_at,
-    deliveries.c.id,
-    sqlite_where=deliveries.c.state == "pending",
-)
-Index("deliveries_state_count", deliveries.c.state)
 
 delivery_files = Table(
     "delivery_files",  # how much of an appended file is known to be delivered; what lies beyond is cut off

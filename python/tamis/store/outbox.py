@@ -62,11 +62,8 @@ class Outbox(Database):
 
     def pending_delivery_names(self) -> list[str]:
         """The channels that something is pending for. One look-up in an index for each, whatever the backlog."""
-        names: list[str] = []
         with self._read() as connection:
-            while (name := _next_pending_name(connection, names[-1] if names else "")) is not None:
-                names.append(name)
-        return names
+            return _pending_names(connection)
 
     def note_pending(self, name: str, reason: str) -> None:
         """Say why the channel `name`'s pending deliveries wait; no try is counted, and they stay due."""
@@ -85,8 +82,11 @@ class Outbox(Database):
     def next_attempt_at(self) -> datetime | None:
         """When the next pending delivery of any channel is due; None when nothing is pending."""
         with self._read() as connection:
-            due: datetime | None = connection.execute(select(func.min(_d.next_attempt_at)).where(_PENDING)).scalar_one()
-            return due
+            first = select(func.min(_d.next_attempt_at)).where(_PENDING)
+            times = [
+                connection.execute(first.where(_d.name == name)).scalar_one() for name in _pending_names(connection)
+            ]
+        return min(times, default=None)
 
     def deliveries(
         self,
@@ -191,6 +191,13 @@ def _outcome_row(outcome: Outcome, now: datetime) -> dict[str, Any]:
 def _set_file_size(connection: Connection, name: str, path: Path, size_bytes: int) -> None:
     statement = sqlite.insert(delivery_files).values(name=name, path=str(path), size_bytes=size_bytes)
     connection.execute(statement.on_conflict_do_update(set_={"size_bytes": size_bytes}))
+
+
+def _pending_names(connection: Connection) -> list[str]:
+    names: list[str] = []
+    while (name := _next_pending_name(connection, names[-1] if names else "")) is not None:
+        names.append(name)
+    return names
 
 
 def _next_pending_name(connection: Connection, after: str) -> str | None:

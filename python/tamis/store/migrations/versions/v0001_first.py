@@ -128,13 +128,7 @@ def _deliveries() -> None:
         sa.UniqueConstraint("notification_id", "name", name="deliveries_once"),
         sa.CheckConstraint("state IN ('pending', 'delivered', 'dead')", name="deliveries_state"),
     )
-    op.create_index(
-        "deliveries_due",
-        "deliveries",
-        ["name", "next_attempt_at", "id"],
-        sqlite_where=sa.text("state = 'pending'"),
-    )
-    op.create_index("deliveries_state_count", "deliveries", ["state"])
+    op.create_index("deliveries_due", "deliveries", ["state", "name", "next_attempt_at", "id"])
     op.create_table(
         "delivery_files",
         sa.Column("name", sa.String, primary_key=True),
