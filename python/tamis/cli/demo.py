@@ -53,10 +53,11 @@ def _print(folder: DemoFolder, result: DemoResult) -> None:
     rows = [(query.key, query.language, query.matches, query.first_subject) for query in found]
     output.table(("QUERY", "LANGUAGE", "MATCHES", "FIRST SUBJECT MATCHED"), rows, numbers=(2,))
     output.note("")
-    print_summary(result.summary)
     counts = result.counts
-    if not result.summary.read:
-        output.note(f"nothing new: all {counts.read:,} messages had been read before, and nothing was added")
+    if result.summary.read:
+        print_summary(result.summary)
+    else:
+        output.note(f"nothing new: all {counts.read:,} messages were read before, and nothing was added")
     output.note("")
     output.well(f"{counts.notifications:,} notifications in all. What to do next:")
     here = folder.path

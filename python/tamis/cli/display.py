@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tamis.cli import output
 
@@ -84,9 +84,8 @@ def _live(total: int | None) -> Iterator[OnProgress]:
     from rich.console import Console
     from rich.live import Live
 
-    live = Live(_Panel(total), console=Console(stderr=True), refresh_per_second=10, transient=True)
-    with live:
-        panel: Any = live.renderable
+    panel = _Panel(total)
+    with Live(panel, console=Console(stderr=True), refresh_per_second=10, transient=True):
 
         def show(progress: Progress) -> None:
             panel.progress = progress
@@ -113,13 +112,19 @@ class _Panel:
             self._spinner.update(text=f"starting Spark ... {monotonic() - self._began:.0f} s")
             return self._spinner
         going = "running" in progress.states.values()
-        self._spinner.update(text="matching" if going else "delivering what was found")
+        self._spinner.update(text="reading and matching" if going else "finishing: deliveries, then the end of Spark")
         return Group(self._spinner, *self._bar(progress), _counts(progress), _adapters(progress))
 
     def _bar(self, progress: Progress) -> list[RenderableType]:
+        """How much of all has been read, where that is known."""
         from rich.progress_bar import ProgressBar
+        from rich.table import Table
 
-        return [ProgressBar(total=self._total, completed=progress.read, width=60)] if self._total else []
+        if not self._total:
+            return []
+        row = Table.grid()  # alone, a bar does not end its line
+        row.add_row(ProgressBar(total=self._total, completed=progress.read, width=72))
+        return [row]
 
 
 def _counts(progress: Progress) -> RenderableType:

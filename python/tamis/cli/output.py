@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -114,4 +115,5 @@ def _one_line(value: Any) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, (tuple, list)):
         value = ", ".join(map(str, value))
-    return "".join(character if character.isprintable() else " " for character in str(value))
+    text = "".join(character if character.isprintable() else " " for character in str(value))
+    return re.sub(" {3,}", "  ", text)

@@ -53,7 +53,9 @@ def print_summary(summary: RunSummary) -> None:
         f"{ended}: {summary.read:,} read = {summary.matched:,} matched + {unmatched:,} not matched + "
         f"{summary.dead:,} dead letters, in {summary.seconds:.1f} s ({summary.messages_per_s:,.0f} messages a second)"
     )
-    output.note(f"{summary.notifications:,} new notifications, {summary.delivered:,} delivered{_undelivered(summary)}")
+    output.note(
+        f"{summary.notifications:,} new notifications, {summary.delivered:,} deliveries made{_undelivered(summary)}"
+    )
     if summary.match_us_p50 is not None and summary.match_us_p99 is not None:
         output.note(f"match time: p50 {summary.match_us_p50:,.0f} us, p99 {summary.match_us_p99:,.0f} us a message")
     for name, reason in summary.failed.items():

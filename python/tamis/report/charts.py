@@ -9,7 +9,7 @@ from html import escape
 from tamis.report.data import QueryRow, Timeline
 
 WIDTH, HEIGHT = 960, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 6, 12, 28
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 24, 12, 28
 SERIES_COLOURS = 6
 """Series have the colours ``--series-1`` to ``--series-6`` of the style sheet, in turn."""
 
@@ -38,17 +38,16 @@ def bars(
 
 
 def timeline(data: Timeline) -> str:
-    """Stacked columns, one a day, one colour a topic, with a legend."""
-    if not data.days:
+    """Stacked columns, one a step of time, one colour a topic, with a legend."""
+    if not data.starts:
         return '<p class="quiet">No matched message has a date.</p>'
     totals = [sum(column) for column in zip(*data.series.values(), strict=True)]
     top = _round_up(max(totals))
-    parts = [_grid(top), _day_labels(data.days), *_columns(data, top)]
-    first, last = _long(data.days[0]), _long(data.days[-1])
-    busiest = data.days[totals.index(max(totals))]
-    told = (
-        f"{sum(totals)} notifications from {first} to {last}; the busiest day is {_long(busiest)} with {max(totals)}."
-    )
+    parts = [_grid(top), _day_labels(data.starts), *_columns(data, top)]
+    first, last = _long(data.starts[0]), _long(data.starts[-1])
+    busiest = data.starts[totals.index(max(totals))]
+    most = f"the most, {max(totals)}, {_when(busiest, data.step_days)}"
+    told = f"{sum(totals)} notifications from {first} to {last}; {most}."
     return (
         f'{_legend(list(data.series))}<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(told)}">'
         f"{''.join(parts)}</svg>"
@@ -64,16 +63,16 @@ def _legend(names: Sequence[str]) -> str:
 
 
 def _columns(data: Timeline, top: int) -> list[str]:
-    """One rectangle for each day and topic that has something, from the bottom up."""
-    step = (WIDTH - _LEFT - _RIGHT) / len(data.days)
+    """One rectangle for each step and topic that has something, from the bottom up."""
+    step = (WIDTH - _LEFT - _RIGHT) / len(data.starts)
     gap = 1.5 if step > 5 else 0.4 if step > 2 else 0
     drawn = []
-    for day, when in enumerate(data.days):
+    for column, when in enumerate(data.starts):
         below = 0
         for index, (topic, counts) in enumerate(data.series.items()):
-            if count := counts[day]:
-                x, y, height = _LEFT + day * step, _y(below + count, top), _y(below, top) - _y(below + count, top)
-                told = f"{_long(when)}, {topic}: {count}"
+            if count := counts[column]:
+                x, y, height = _LEFT + column * step, _y(below + count, top), _y(below, top) - _y(below + count, top)
+                told = f"{_when(when, data.step_days)}, {topic}: {count}"
                 drawn.append(
                     f'<rect x="{x + gap / 2:.1f}" y="{y:.1f}" width="{step - gap:.1f}" height="{height:.1f}" '
                     f'fill="{_colour(index)}"><title>{escape(told)}</title></rect>'
@@ -94,14 +93,17 @@ def _grid(top: int) -> str:
 
 
 def _day_labels(days: Sequence[date]) -> str:
-    """A label for about every eighth of the time."""
+    """A label for about every eighth of the time; the first, and each of another year, has the year."""
     step = (WIDTH - _LEFT - _RIGHT) / len(days)
     every = max(1, -(-len(days) // 8))
-    return "".join(
-        f'<text class="axis" x="{_LEFT + (index + 0.5) * step:.1f}" y="{HEIGHT - 8}" text-anchor="middle">'
-        f"{days[index].day} {days[index]:%b}{f' {days[index]:%Y}' if index == every // 2 else ''}</text>"
-        for index in range(every // 2, len(days), every)
-    )
+    labels, year = [], None
+    for index in range(every // 2, len(days), every):
+        day = days[index]
+        shown = f"{day.day} {day:%b}" + ("" if day.year == year else f" {day.year}")
+        x = _LEFT + (index + 0.5) * step
+        labels.append(f'<text class="axis" x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{shown}</text>')
+        year = day.year
+    return "".join(labels)
 
 
 def _y(value: float, top: int) -> float:
@@ -122,6 +124,10 @@ def _round_up(value: int) -> int:
             if 4 * quarter >= value:
                 return 4 * quarter
         size *= 10
+
+
+def _when(start: date, step_days: int) -> str:
+    return f"on {_long(start)}" if step_days == 1 else f"in the {step_days} days from {_long(start)}"
 
 
 def _long(when: date) -> str:
