@@ -1,0 +1,278 @@
+"""The pipeline neither loses nor doubles, however it is killed (RELIABILITY.md, row 20).
+
+The short form runs in CI; `TAMIS_KILLS=30 pytest tests/faults` is the long one. Every run prints its seed; give it back
+with TAMIS_SEED. Two planted faults show that the check can fail."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tamis.adapters.mbox import unescape
+from tamis.errors import StoreError
+from tamis.pipeline_config import PipelineConfig
+from tamis.store import BatchCounts, BatchResult, Store
+from tests.spark.mail import QUERIES, Match, brute_force, outbox, real_messages, write_mbox
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+KILLS = int(os.environ.get("TAMIS_KILLS", "3"))
+SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
+MESSAGES = 400
+BATCH_MESSAGES = 20
+CHILD = Path(__file__).with_name("pipeline_child.py")
+
+PIPELINE = f"""\
+[pipeline]
+name = "kill"
+[queries]
+deliveries = ["mails"]
+[[adapter]]
+name = "inbox"
+type = "mbox"
+path = "inbox"
+topic = "mail.inbox"
+max_messages = {BATCH_MESSAGES}
+[[delivery]]
+name = "mails"
+type = "eml"
+folder = "outbox"
+"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the outbox has too little and too much of."""
+
+    lost: set[Match]
+    doubled: set[Match]
+    phantom: set[Match]
+
+
+def judge(found: Sequence[Match], wanted: set[Match]) -> Verdict:
+    counts = Counter(found)
+    return Verdict(wanted - set(found), {match for match in counts if counts[match] > 1}, set(found) - wanted)
+
+
+CLEAN = Verdict(set(), set(), set())
+
+
+class Case:
+    """A folder with mail, queries and a pipeline.toml, and the outbox that brute force gives."""
+
+    def __init__(self, folder: Path, messages: list[bytes]) -> None:
+        self.folder = folder
+        self.toml = folder / "pipeline.toml"
+        self.toml.write_text(PIPELINE)
+        box = folder / "inbox"
+        offsets = write_mbox(box, messages)
+        self.wanted = brute_force("inbox", str(box), list(zip(offsets, map(unescape, messages), strict=True)))
+        with self.store() as store:
+            store.add_queries(QUERIES)
+
+    def store(self) -> Store:
+        return Store.open(self.folder / "tamis.sqlite")
+
+    def verdict(self) -> Verdict:
+        with self.store() as store:
+            return judge(outbox(store), self.wanted)
+
+
+# --- killed for real ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(120 + 60 * KILLS)
+def test_killed_at_random_points_the_outbox_is_that_of_brute_force(tmp_path: Path, shared: Path) -> None:
+    print(f"TAMIS_SEED={SEED} TAMIS_KILLS={KILLS}")
+    chance = random.Random(SEED)
+    case = Case(tmp_path, real_messages(shared, MESSAGES))
+    for kill in range(KILLS):
+        share = (kill + chance.random()) / KILLS
+        run_and_kill(case, read_count=int(share * MESSAGES), after_s=chance.uniform(0.0, 0.5))
+        verdict = case.verdict()
+        print(f"kill {kill + 1}: {len(case.wanted) - len(verdict.lost)} of {len(case.wanted)} notifications")
+        assert not verdict.doubled
+        assert not verdict.phantom
+    answer = run_to_the_end(case)
+    assert answer.startswith("done")
+    assert case.verdict() == CLEAN
+    assert run_to_the_end(case) == "done 0"
+    assert case.verdict() == CLEAN
+    assert_all_delivered_once(case)
+
+
+def start(case: Case) -> subprocess.Popen[str]:
+    """The pipeline in a session of its own, so that it can be killed with all that it started, and nothing else."""
+    return subprocess.Popen(
+        [sys.executable, CHILD, case.toml], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def kill_group(child: subprocess.Popen[str]) -> None:
+    """SIGKILL to the child and what it started: Java, and Spark's workers, which lead a group of their own."""
+    for pid in session_members(child.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    child.wait()
+
+
+def session_members(session_id: int) -> list[int]:
+    """The processes of a session, the leader first: it is the one that writes."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--sid", str(session_id)], capture_output=True, text=True, check=False)
+    return sorted(map(int, listed.stdout.split()), key=lambda pid: pid != session_id)
+
+
+def run_and_kill(case: Case, read_count: int, after_s: float) -> None:
+    """Start it, and kill it `after_s` after the store holds so many messages; or at its end, if that comes first."""
+    with case.store() as store:
+        before = store.counts().read
+    child = start(case)
+    assert child.stdout is not None
+    for line in child.stdout:
+        if line.startswith("done") or before + int(line) >= read_count:
+            break
+    time.sleep(after_s)
+    kill_group(child)
+    child.stdout.close()
+
+
+def run_to_the_end(case: Case) -> str:
+    child = start(case)
+    answer, _ = child.communicate(timeout=200)
+    assert child.returncode == 0
+    return answer.splitlines()[-1]
+
+
+def assert_all_delivered_once(case: Case) -> None:
+    """One e-mail a notification in the folder, whatever was killed between sending and remembering it."""
+    with case.store() as store:
+        counts = store.counts()
+    assert (counts.deliveries_delivered, counts.deliveries_pending) == (len(case.wanted), 0)
+    assert len(list((case.folder / "outbox").glob("*.eml"))) == len(case.wanted)
+
+
+# --- killed at the worst points, and the two controls ---------------------------------------------------------------
+#
+# A commit that raises leaves the store and the checkpoint as a kill at that place does, and costs no new Java.
+
+
+class CrashError(StoreError):
+    """The planted crash."""
+
+
+class CrashingStore(Store):
+    """Crashes once, in the third batch, before or after its commit."""
+
+    crash_before = crash_after = False
+    _commits = 0
+
+    def commit_batch(
+        self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str] = ()
+    ) -> BatchCounts:
+        self._commits += 1
+        if self.crash_before and self._commits == 3:
+            raise CrashError("planted")
+        counts = self.commit(stream, batch_id, result, default_deliveries)
+        if self.crash_after and self._commits == 3:
+            raise CrashError("planted")
+        return counts
+
+    def commit(self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str]) -> BatchCounts:
+        return super().commit_batch(stream, batch_id, result, default_deliveries)
+
+
+class RandomIds(CrashingStore):
+    """The first control: random notification ids, and no batch id in the transaction."""
+
+    def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
+        return None
+
+    def commit(self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str]) -> BatchCounts:
+        named = [notification._replace(id=uuid.uuid4().hex) for notification in result.notifications]
+        stream = f"{stream}-{uuid.uuid4().hex}"  # a batch that was never heard of
+        self.pin_batch(stream, batch_id)
+        renamed = BatchResult(result.messages, named, (), result.read_count, result.matched_count)
+        return super().commit(stream, batch_id, renamed, default_deliveries)
+
+
+class LedgerFirst(CrashingStore):
+    """The second control: the batch is noted as done before its notifications are written."""
+
+    def commit_batch(
+        self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str] = ()
+    ) -> BatchCounts:
+        self.commit(stream, batch_id, BatchResult(read_count=result.read_count), default_deliveries)
+        self.pin_batch(f"{stream}-late", batch_id)
+        return super().commit_batch(f"{stream}-late", batch_id, result, default_deliveries)
+
+
+@pytest.fixture
+def case(tmp_path: Path, shared: Path) -> Case:
+    return Case(tmp_path, real_messages(shared, 5 * BATCH_MESSAGES))
+
+
+def crash_and_restart(case: Case, spark: SparkSession, kind: type[CrashingStore], place: str) -> Verdict:
+    from tamis.spark import Pipeline
+
+    config = PipelineConfig.load(case.toml)
+    with kind.open(case.folder / "tamis.sqlite") as store:
+        setattr(store, place, True)
+        with pytest.raises(CrashError):
+            Pipeline(config, store, spark).run(once=True)
+    with kind.open(case.folder / "tamis.sqlite") as store:
+        Pipeline(config, store, spark).run(once=True)
+    return case.verdict()
+
+
+@pytest.mark.parametrize("place", ["crash_before", "crash_after"])
+def test_killed_around_the_commit_nothing_is_lost_or_doubled(case: Case, spark: SparkSession, place: str) -> None:
+    assert crash_and_restart(case, spark, CrashingStore, place) == CLEAN
+
+
+def test_control_random_ids_without_the_batch_id_double(case: Case, spark: SparkSession) -> None:
+    verdict = crash_and_restart(case, spark, RandomIds, "crash_after")
+    assert verdict.doubled
+    assert not verdict.lost
+
+
+def test_control_a_batch_noted_before_its_notifications_loses(case: Case, spark: SparkSession) -> None:
+    verdict = crash_and_restart(case, spark, LedgerFirst, "crash_before")
+    assert verdict.lost
+    assert not verdict.doubled
+
+
+def test_a_replay_sees_the_queries_of_the_first_try(case: Case, spark: SparkSession) -> None:
+    from tamis import QuerySpec
+    from tamis.spark import Pipeline
+
+    config = PipelineConfig.load(case.toml)
+    with CrashingStore.open(case.folder / "tamis.sqlite") as store:
+        store.crash_before = True
+        with pytest.raises(CrashError):
+            Pipeline(config, store, spark).run(once=True)
+        store.add_query(QuerySpec("late", "TRUE"))
+    with case.store() as store:
+        Pipeline(config, store, spark).run(once=True)
+        late = {match[4] for match in outbox(store) if match[0] == "late"}
+        with store._read() as connection:
+            batches = "SELECT batch_id, revision FROM batches ORDER BY batch_id"
+            revisions = [row.revision for row in connection.exec_driver_sql(batches)]
+    assert revisions == [1, 1, 1, 2, 2]
+    assert len(late) == 2 * BATCH_MESSAGES
