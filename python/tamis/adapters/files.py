@@ -334,7 +334,9 @@ def last_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int
 
 def next_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int:
     """The first place from `start` on where a message begins; `end` when none does before."""
-    low = max(0, start - 1)
+    if start == 0:
+        return 0
+    low = start - 1
     while low < end:
         file.seek(low)
         found = file.read(READ_BYTES).find(separator)

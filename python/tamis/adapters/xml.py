@@ -194,7 +194,10 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)) if found.group(1) else "\\", text)
+    try:
+        return _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)) if found.group(1) else "\\", text)
+    except ValueError as error:
+        raise XmlError("expected the number of a character in \\u{...}; it is too large") from error
 
 
 def _entity(found: re.Match[str]) -> str:

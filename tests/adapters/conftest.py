@@ -1,0 +1,52 @@
+"""Real mail and news, unpacked once; and a source read as Spark would read it, without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+
+def unpacked(path: Path) -> bytes:
+    with path.open("rb") as packed, zstandard.ZstdDecompressor().stream_reader(packed) as stream:
+        return stream.read()
+
+
+def untarred(path: Path, folder: Path) -> Path:
+    with tarfile.open(fileobj=io.BytesIO(unpacked(path))) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in unpacked(path).splitlines()]
+
+
+@pytest.fixture(scope="session")
+def real(shared: Path) -> Path:
+    return shared / "data"
+
+
+@pytest.fixture(scope="session")
+def spamassassin(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """3,000 messages in one mbox."""
+    path = tmp_path_factory.mktemp("spamassassin") / "spamassassin.mbox"
+    path.write_bytes(unpacked(real / "email-spamassassin" / "spamassassin-dev.mbox.zst"))
+    return path
+
+
+@pytest.fixture(scope="session")
+def odd_mail(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """212 files of a mail parser's tests, malformed on purpose; nine are no message at all."""
+    return untarred(real / "email-eml" / "mail-parser-crate-messages.tar.zst", tmp_path_factory.mktemp("odd"))
+
+
+@pytest.fixture(scope="session")
+def usenet(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,300 posts, one a file, in a folder for each of 13 groups."""
+    return untarred(real / "usenet-20news-mini" / "mini20news-dev-raw.tar.zst", tmp_path_factory.mktemp("usenet"))

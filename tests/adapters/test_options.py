@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tamis.adapters.jsonl import JsonlSource
+from tamis.adapters.mbox import MboxSource
+from tamis.adapters.options import SourceOptions
+from tamis.errors import AdapterError
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "no path"),
+        ({"path": "x", "stop_word": "a"}, "unknown option 'stop_word'; did you mean 'stop_words'?"),
+        ({"path": "x", "zzz": "a"}, "expected one of path, topic"),
+        ({"path": "x", "body_field": "a"}, "unknown option 'body_field'"),
+        ({"path": "x", "max_messages": "0"}, "at least 1, not '0'"),
+        ({"path": "x", "max_messages": "many"}, "not 'many'"),
+        ({"path": "x", "settle_ms": "-1"}, "at least 0"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_what_was_expected(given: dict[str, str], said: str) -> None:
+    with pytest.raises(AdapterError, match=".*") as error:
+        SourceOptions.of(given, MboxSource.has_option)
+    assert said in str(error.value)
+
+
+def test_names_count_without_regard_to_case_and_paths_are_absolute() -> None:
+    options = SourceOptions.of({"Path": "mail/", "MAX_MESSAGES": "5", "Body_Field": "b"}, JsonlSource.has_option)
+    assert options == SourceOptions(path=str(Path.cwd() / "mail"), max_messages=5, body_field="b")
+    assert SourceOptions.of({"path": "file:///mail"}).path == "/mail"
