@@ -122,7 +122,7 @@ def test_a_batch_takes_structs_maps_and_plain_columns() -> None:
     assert engine.match_batch(pa.record_batch(nested.to_batches()[0])).to_pylist() == [[0, 1], []]
     with pytest.raises(TypeError, match="Arrow"):
         engine.match_batch([1])
-    with pytest.raises(TypeError, match="row 1"):
+    with pytest.raises(ValueError, match="row 1"):
         engine.match_batch(pa.table({"properties": ["{}", "{"]}))
     with pytest.raises(ValueError, match="threads"):
         engine.match_batch(nested, threads=0)

@@ -151,8 +151,8 @@ class Engine:
             installed, else an object with the Arrow array capsule, ``len`` and ``to_pylist``.
 
         Raises:
-            TypeError: a column that cannot be read, with its name.
-            ValueError: `threads` is below 1.
+            TypeError: a column of a type that no property can have, with its name.
+            ValueError: a value that no property can have, with column and row; `threads` is below 1.
         """
         lists = self._core.match_batch(table, threads)
         try:

@@ -48,6 +48,8 @@ pub enum EngineError {
     Io(std::io::Error),
     /// A table handed to `match_batch` has a column of a type that cannot be read.
     Batch(String),
+    /// A row of it holds a value that no property can have, or the rows match more than one answer holds.
+    Row(String),
     /// A hierarchy with a cycle or a parent that is not declared.
     Hierarchy(String),
 }
@@ -55,7 +57,9 @@ pub enum EngineError {
 impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Snapshot(reason) | Self::Batch(reason) | Self::Hierarchy(reason) => f.write_str(reason),
+            Self::Snapshot(reason) | Self::Batch(reason) | Self::Row(reason) | Self::Hierarchy(reason) => {
+                f.write_str(reason)
+            }
             Self::Io(error) => write!(f, "{error}"),
         }
     }

@@ -35,6 +35,6 @@ pub fn engine_error(py: Python<'_>, error: EngineError) -> PyErr {
             None => error.into(),
         },
         EngineError::Batch(reason) => PyTypeError::new_err(reason),
-        EngineError::Hierarchy(reason) => PyValueError::new_err(reason),
+        EngineError::Row(reason) | EngineError::Hierarchy(reason) => PyValueError::new_err(reason),
     }
 }

@@ -178,7 +178,9 @@ fn compare(left: &Value, op: Comparison, right: &Value) -> Truth {
 
 fn compare_operands(left: &Operand, op: Comparison, right: &Operand, message: &Message<'_>) -> Truth {
     // A list is compared element by element with a constant; with anything from the message it is unknown.
-    if right.is_constant() {
+    if let Operand::Literal(right) = right {
+        left.each(message, |value| compare(value, op, right)) // the usual case, without a copy of the literal
+    } else if right.is_constant() {
         let right = right.scalar(message);
         left.each(message, |value| compare(value, op, &right))
     } else if left.is_constant() {

@@ -84,7 +84,7 @@ fn join(parts: &[Matched]) -> Result<ListArray, EngineError> {
     let count = parts.iter().map(|part| part.ids.len()).sum();
     if i32::try_from(count).is_err() {
         let reason = format!("{count} matches in one batch, more than a list array holds: send fewer rows at a time");
-        return Err(EngineError::Batch(reason));
+        return Err(EngineError::Row(reason));
     }
     let rows = parts.iter().map(|part| part.ends.len()).sum();
     let mut builder = ListBuilder::with_capacity(UInt64Builder::with_capacity(count), rows);
@@ -202,5 +202,5 @@ fn in_column(name: &str, reason: &str) -> EngineError {
 }
 
 fn in_row(name: &str, row: usize, reason: &str) -> EngineError {
-    EngineError::Batch(format!("column '{name}', row {row}: {reason}"))
+    EngineError::Row(format!("column '{name}', row {row}: {reason}"))
 }
