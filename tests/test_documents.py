@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import tamis
+from tamis.query_file import LANGUAGES
+
 PROJECT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
 ARCHITECTURE = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -39,3 +42,54 @@ def test_decisions_are_numbered_one_after_another_and_have_three_parts() -> None
         text = path.read_text(encoding="utf-8")
         assert text.startswith(f"# {path.name[:4]}: ")
         assert [part for part in ("Context", "Decision", "Consequence") if f"**{part}.**" not in text] == []
+
+
+QUERIES = (PROJECT / "docs/queries.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    """The text below one heading of docs/queries.md."""
+    return QUERIES.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def fenced(text: str) -> list[str]:
+    return re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("selector", fenced(section("Selectors"))[0].splitlines())
+def test_every_selector_that_is_shown_can_be_read(selector: str) -> None:
+    assert tamis.selector(str(tamis.selector(selector))) == tamis.selector(selector)
+
+
+@pytest.mark.parametrize("function", re.findall(r"^\| (`.*`) \|", section("Selectors"), re.MULTILINE))
+def test_every_function_that_is_shown_can_be_read(function: str) -> None:
+    for example in re.findall(r"`([^`]+)`", function):
+        assert tamis.selector(example)
+
+
+@pytest.mark.parametrize("filter_text", fenced(section("Boolean"))[0].splitlines())
+def test_every_boolean_filter_that_is_shown_can_be_read(filter_text: str) -> None:
+    assert tamis.boolean(filter_text)
+
+
+def test_every_call_that_is_shown_makes_a_query() -> None:
+    calls = re.findall(r"`(tamis\.\w+\([^`]*\)(?: & [^`]*)?)`", QUERIES.replace("\\|", "|"))
+    assert len(calls) >= 8
+    for call in calls:
+        assert isinstance(eval(call, {"tamis": tamis}), (tamis.Query, tamis.Engine)), call
+
+
+@pytest.mark.parametrize(("suffix", "number", "keys"), [(".txt", 0, ["james", "frost"]), (".toml", 1, ["forex"])])
+def test_both_files_of_queries_that_are_shown_can_be_read(
+    tmp_path: Path, suffix: str, number: int, keys: list[str]
+) -> None:
+    path = tmp_path / f"queries{suffix}"
+    path.write_text(fenced(section("Files of queries"))[number], encoding="utf-8")
+    specs = tamis.load_queries(path)
+    assert [spec.key for spec in specs] == keys
+    assert all(spec.compile() for spec in specs)
+
+
+def test_every_language_of_query_files_is_in_the_table() -> None:
+    table = QUERIES.split("## What a message is")[0]
+    assert [name for name in LANGUAGES if f"`{name}`" not in table] == []
