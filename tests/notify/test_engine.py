@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from tamis.notify import engine as engine_module
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
 from tamis.pipeline_config import EmlDelivery, JsonlDelivery, StoreDelivery
+from tamis.query_file import QuerySpec
 from tamis.store import DueDelivery, Store
 from tests.notify.conftest import Clock
-from tests.store.rows import fill
+from tests.store.rows import fill, message, result
 
 
 class FakeChannel:
@@ -151,8 +153,6 @@ def test_one_channel_in_trouble_does_not_hold_up_another(store: Store, clock: Cl
 
 
 def test_files_are_made_where_they_were_asked_for(store: Store, clock: Clock, tmp_path: Path) -> None:
-    import json
-
     fill(store, 3, deliveries=("mail", "lines"))
     mail = EmlDelivery(name="mail", type="eml", folder=tmp_path / "a" / "outbox")
     lines = JsonlDelivery(name="lines", type="jsonl", path=tmp_path / "b" / "lines.jsonl")
@@ -192,3 +192,15 @@ def test_a_file_that_another_process_writes_is_left_alone(store: Store, clock: C
         engine = NotificationEngine(store, [JsonlDelivery(name="lines", type="jsonl", path=path)], clock)
         assert "another process writes this file" in engine.deliver_pending().troubles["lines"]
     assert path.read_bytes() == b""
+
+
+def test_half_a_surrogate_pair_is_no_poison(store: Store, clock: Clock, tmp_path: Path) -> None:
+    store.add_query(QuerySpec("frost", "a = 1", deliveries=("lines", "mail")))
+    store.pin_batch("s", 0)
+    odd = message(0)._replace(properties='{"subject": "half \\ud83e a pair"}')
+    store.commit_batch("s", 0, result([odd]))
+    lines = JsonlDelivery(name="lines", type="jsonl", path=tmp_path / "lines.jsonl")
+    mail = EmlDelivery(name="mail", type="eml", folder=tmp_path / "outbox")
+    assert NotificationEngine(store, [lines, mail], clock).deliver_pending().delivered == 2
+    line = json.loads(lines.path.read_bytes().decode())
+    assert line["properties"]["subject"] == "half \ud83e a pair"

@@ -95,7 +95,8 @@ class JsonlChannel:
 
 def _line(delivery: DueDelivery, failures: dict[int, str]) -> bytes | None:
     try:
-        return json.dumps(as_json(delivery.notification), ensure_ascii=False).encode() + b"\n"
+        line = json.dumps(as_json(delivery.notification), ensure_ascii=False)
+        return line.encode(errors="backslashreplace") + b"\n"  # half a surrogate pair becomes JSON's own escape
     except Exception as error:  # noqa: BLE001 - one message must not stop the others
         failures[delivery.delivery_id] = f"cannot be made a line of JSON: {error}"
         return None
