@@ -87,10 +87,10 @@ format: setup ## bring Python and Rust into form
 
 bench: setup ## measure: the engine beside brute force, the pipeline beside a constant UDF
 	$(CARGO) bench --locked --quiet -p tamis-core --bench engine
-	for script in $(BENCHMARKS); do $(BIN)/python "$$script"; done
+	status=0; for script in $(BENCHMARKS); do $(BIN)/python "$$script" || status=1; done; exit $$status
 
-faults: setup ## kill the pipeline at random points and compare its outbox with brute force
-	$(BIN)/python -m pytest tests/faults -s
+faults: setup ## kill the pipeline at ten random points (TAMIS_KILLS=30: at thirty) and compare its outbox with brute force
+	TAMIS_KILLS=$${TAMIS_KILLS:-10} $(BIN)/python -m pytest tests/faults tests/notify/test_killed.py -s
 
 fuzz: ## try random input on every parser, FUZZ_SECONDS each (default 20); needs cargo-fuzz and nightly Rust
 	@if ! $(CARGO) fuzz --version >/dev/null 2>&1; then \
