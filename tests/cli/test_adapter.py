@@ -58,6 +58,20 @@ def test_an_unknown_name_changes_nothing(tamis: Tamis) -> None:
     assert [it["desired"] for it in states] == ["running", "running"]
 
 
+@pytest.mark.usefixtures("pipeline")
+def test_a_test_reads_a_few_messages_and_says_what_is_wrong(tamis: Tamis, tmp_path: Path) -> None:
+    done = tamis("adapter", "test", "--json")
+    assert done.returncode == 0
+    inbox, events = (json.loads(line) for line in done.stdout.splitlines())
+    assert (inbox["readable"], inbox["files"], inbox["sampled"], inbox["dead"]) == (True, 1, 1, 0)
+    assert (events["readable"], events["sampled"], events["dead"]) == (True, 2, 1)
+    (tmp_path / "inbox.mbox").unlink()
+    done = tamis("adapter", "test", "inbox")
+    assert done.returncode == 2
+    assert "inbox.mbox" in done.stdout
+    assert tamis("adapter", "test", "nobody").returncode == 2
+
+
 def test_a_missing_configuration_is_one_message(tamis: Tamis) -> None:
     done = tamis("adapter", "list")
     assert done.returncode == 2

@@ -61,6 +61,37 @@ def pause(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: 
     _ask(config, names, "paused", as_json)
 
 
+@app.command("test")
+def try_(
+    names: Annotated[list[str] | None, typer.Argument(help="The adapters' names; none: all.")] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> int:
+    """Open each source and read a few messages, without Spark; nothing is matched, and no place is moved.
+
+    Exit code: 0 when all can be read, 2 when one cannot.
+    """
+    from tamis.adapters.adapter import Adapter
+
+    loaded = _load(config)
+    chosen = [_adapter(loaded, name) for name in names] if names else loaded.adapters
+    tested = [Adapter.from_config(adapter).test() for adapter in chosen]
+    if as_json:
+        for health in tested:
+            output.data_json(dataclasses.asdict(health))
+    else:
+        header = ("NAME", "READABLE", "FILES", "BYTES", "SAMPLED", "DEAD", "NEWEST", "REASON")
+        rows = [
+            (
+                *(it.name, "yes" if it.readable else "NO", it.files, it.bytes, it.sampled, it.dead, it.newest_at),
+                it.reason or it.first_dead,
+            )
+            for it in tested
+        ]
+        output.table(header, rows, numbers=(2, 3, 4, 5))
+    return 0 if all(health.readable for health in tested) else 2
+
+
 def _load(config: object) -> PipelineConfig:
     from tamis.pipeline_config import PipelineConfig
 

@@ -1,0 +1,39 @@
+"""What the demo's outbox must hold, by brute force: its mail read without Spark, each query asked of each message."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+from tamis.adapters.adapter import Adapter
+from tamis.demo import DemoFolder
+from tamis.notify.outbox import notification_id
+from tamis.pipeline_config import PipelineConfig
+from tamis.query_file import load_queries
+from tamis.reference.brute_force import BruteForce
+from tests.adapters.reading import read_all
+
+
+def properties_of(properties: dict[str, Any] | str) -> dict[str, Any]:
+    if isinstance(properties, str):
+        found: dict[str, Any] = json.loads(properties)
+        return found
+    return {**properties, "header": dict(properties["header"])}
+
+
+def expected_matches(folder: DemoFolder) -> tuple[dict[str, set[str]], int]:
+    """Key of a query -> ids of its notifications; and how many messages cannot be read."""
+    matcher = BruteForce()
+    for spec in load_queries(folder.queries):
+        matcher.add(spec.key, spec.compile())
+    found: dict[str, set[str]] = defaultdict(set)
+    dead = 0
+    for config in PipelineConfig.load(folder.config).adapters:
+        for row in read_all(Adapter.from_config(config).source()):
+            if row.properties is None:
+                dead += 1
+                continue
+            for key in matcher.match(properties_of(row.properties), row.topic, row.body):
+                found[str(key)].add(notification_id(str(key), 1, config.name, row.partition, row.offset))
+    return found, dead
