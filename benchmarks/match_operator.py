@@ -1,0 +1,171 @@
+"""The match operator on Spark beside an Arrow UDF that returns a constant, and the engine beside brute force.
+
+    python benchmarks/match_operator.py [--rows N] [--queries N] [--runs N] [--json]
+
+Messages are made inside the JVM (256-byte body, six properties) and results go nowhere, so that the UDF is what is
+measured. The two operators take turns in one process; the median of the runs counts. The bar is 1.3.
+
+A share of every query is of each kind below. Queries on the body's words cost a pass over the text whatever their
+number, which a constant UDF does not make; ``--text`` adds them and says what they cost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.functions import arrow_udf
+
+import tamis
+import tamis.spark
+from tamis.reference.brute_force import BruteForce
+
+BAR = 1.3
+SEED = 1
+SYMBOLS, REGIONS, WORDS = 5_000, 40, 2_000
+BRUTE_FORCE_MESSAGES = 200
+
+
+def make_queries(count: int, text: bool) -> list[tuple[str, tamis.Query]]:
+    """Standing queries as people write them: mostly an equality and a limit."""
+    chance = random.Random(SEED)
+    kinds: list[Callable[[], tamis.Query]] = [
+        lambda: tamis.selector(f"symbol = 'S{chance.randrange(SYMBOLS)}' AND price > {chance.randrange(100)}"),
+        lambda: tamis.selector(f"symbol = 'S{chance.randrange(SYMBOLS)}' AND region IN ('R1', 'R2') AND urgent"),
+        lambda: tamis.fields({"symbol": f"S{chance.randrange(SYMBOLS)}", "region": f"R{chance.randrange(REGIONS)}"}),
+        lambda: tamis.topic(f"market.r{chance.randrange(REGIONS)}.s{chance.randrange(SYMBOLS)}.#"),
+    ]
+    if text:
+        kinds.append(lambda: tamis.near(f"w{chance.randrange(WORDS)}", f"w{chance.randrange(WORDS)}", 5))
+    return [(f"q{number}", kinds[number % len(kinds)]()) for number in range(count)]
+
+
+def make_messages(spark: SparkSession, count: int) -> DataFrame:
+    """Messages out of their number, by arithmetic that costs next to nothing."""
+    number = F.col("id")
+    symbol, region = F.pmod(F.hash(number), F.lit(SYMBOLS)), F.pmod(F.hash(number + 1), F.lit(REGIONS))
+    words = [F.concat(F.lit("w"), F.pmod(F.hash(number + place), F.lit(WORDS)).cast("string")) for place in range(8)]
+    return spark.range(count, numPartitions=2).select(
+        F.concat_ws(".", F.lit("market"), F.concat(F.lit("r"), region), F.concat(F.lit("s"), symbol)).alias("topic"),
+        F.struct(
+            F.concat(F.lit("S"), symbol).alias("symbol"),
+            F.concat(F.lit("R"), region).alias("region"),
+            (F.pmod(F.hash(number + 2), F.lit(10_000)) / 100).alias("price"),
+            (number % 10 == 0).alias("urgent"),
+            number.alias("volume"),
+            F.lit(None).cast("timestamp").alias("sent"),
+        ).alias("properties"),
+        F.rpad(F.concat_ws(" ", *words), 256, " lorem ipsum").alias("body"),
+    )
+
+
+def with_constant(frame: DataFrame) -> DataFrame:
+    """The same signature as the match operator's, and nothing done."""
+
+    def constant(topic: pa.Array, properties: pa.Array, body: pa.Array) -> pa.Array:
+        offsets = pa.array(range(len(topic) + 1), pa.int32())
+        return pa.ListArray.from_arrays(offsets, pa.array([1] * len(topic), pa.int64()))
+
+    return frame.withColumn("matched", arrow_udf(constant, "array<bigint>")("topic", "properties", "body"))
+
+
+def seconds(frame: DataFrame) -> float:
+    """How long it takes to compute the column `matched` of all rows."""
+    started = time.perf_counter()
+    frame.select("matched").write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - started
+
+
+def measure_spark(spark: SparkSession, engine: tamis.Engine, rows: int, runs: int) -> dict[str, Any]:
+    """Medians of alternating runs, after one of each that is not counted."""
+    messages = make_messages(spark, rows)
+    contenders = {
+        "constant": with_constant(messages),
+        "ids": messages.transform(tamis.spark.match(engine, ids=True)),
+        "keys": messages.transform(tamis.spark.match(engine)),
+    }
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for run in range(runs + 1):
+        for name, frame in contenders.items():
+            taken = seconds(frame)
+            if run:
+                times[name].append(taken)
+    medians = {name: statistics.median(taken) for name, taken in times.items()}
+    return {
+        "rows": rows,
+        "runs": runs,
+        "messages_per_s": {name: rows / median for name, median in medians.items()},
+        "times_constant": {name: medians[name] / medians["constant"] for name in ("ids", "keys")},
+    }
+
+
+def measure_engine(spark: SparkSession, queries: list[tuple[str, tamis.Query]], engine: tamis.Engine) -> dict[str, Any]:
+    """The engine and brute force on the same messages, in this process, answers compared."""
+    table = make_messages(spark, 20_000).toArrow()
+    started = time.perf_counter()
+    ids = engine.match_batch(table)
+    batch_s = time.perf_counter() - started
+    messages = table.slice(0, BRUTE_FORCE_MESSAGES).to_pylist()
+    brute_force = BruteForce()
+    for key, query in queries:
+        brute_force.add(key, query)
+    started = time.perf_counter()
+    wanted = [brute_force.match(message["properties"], message["topic"], message["body"]) for message in messages]
+    brute_s = time.perf_counter() - started
+    if [engine.keys(row) for row in ids.slice(0, BRUTE_FORCE_MESSAGES).to_pylist()] != wanted:
+        sys.exit("error: the engine and brute force differ")
+    engine_us, brute_us = batch_s / table.num_rows * 1e6, brute_s / len(messages) * 1e6
+    return {"engine_us": engine_us, "brute_force_us": brute_us, "times_faster": brute_us / engine_us}
+
+
+def show(result: dict[str, Any]) -> None:
+    """The result for people."""
+    spark, engine = result["spark"], result["engine"]
+    print(f"{result['queries']:,} queries, {spark['rows']:,} messages of 256 bytes, median of {spark['runs']} runs")
+    print(f"{'Arrow UDF on Spark':34}{'messages/s':>12}{'x constant':>12}")
+    for name, label in (("constant", "returns a constant"), ("ids", "match, ids"), ("keys", "match, keys")):
+        times = f"{spark['times_constant'][name]:.2f}" if name != "constant" else "1.00"
+        print(f"  {label:32}{spark['messages_per_s'][name]:>12,.0f}{times:>12}")
+    verdict = "met" if spark["times_constant"]["ids"] <= BAR else "MISSED"
+    print(f"  bar: at most {BAR} x a UDF of the same signature that returns a constant: {verdict}")
+    print(f"{'library, one thread':34}{'µs/message':>12}")
+    print(f"  {'engine, match_batch':32}{engine['engine_us']:>12,.2f}")
+    print(f"  {'brute force':32}{engine['brute_force_us']:>12,.2f}   {engine['times_faster']:,.0f} times as long")
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--queries", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--text", action="store_true", help="a fifth of the queries looks at the body's words")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    queries = make_queries(arguments.queries, arguments.text)
+    engine = tamis.Engine()
+    engine.add_many(queries)
+    spark = tamis.spark.session("tamis benchmark", cores=2)
+    try:
+        result = {
+            "queries": arguments.queries,
+            "text": arguments.text,
+            "bar": BAR,
+            "spark": measure_spark(spark, engine, arguments.rows, arguments.runs),
+            "engine": measure_engine(spark, queries, engine),
+        }
+    finally:
+        tamis.spark.close_session(spark)
+    print(json.dumps(result)) if arguments.json else show(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""How long a message takes from its arrival to the outbox, at a steady rate.
+
+    python benchmarks/pipeline_latency.py [--rate N] [--seconds N] [--queries N] [--interval-ms N] [--json]
+
+A process of its own appends JSON lines to a file, each with the time at which it was written; the pipeline reads the
+file, matches the queries, and commits notifications. The latency of a message is from that time to the notification's
+``created_at``. Bars: p50 at most 1 s, p99 at most 3 s, and no growing lag. Ends by itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import statistics
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import tamis
+from tamis.pipeline_config import PipelineConfig
+from tamis.spark import Pipeline, Progress, RunSummary
+from tamis.store import Store
+
+P50_S_MAX, P99_S_MAX = 1.0, 3.0
+LAG_S_A_MINUTE_MAX = 0.25
+SEED = 1
+TICK_S = 0.01
+WARM_UP_MESSAGES = 2_000
+DRAIN_S_MAX = 60.0
+
+PIPELINE = """\
+[pipeline]
+name = "latency"
+interval_ms = {interval_ms}
+[queries]
+deliveries = ["rows"]
+[[adapter]]
+name = "lines"
+type = "jsonl"
+path = "messages.jsonl"
+body_field = "text"
+poll_interval_ms = {interval_ms}
+[[delivery]]
+name = "rows"
+type = "store"
+"""
+
+
+def line(chance: random.Random, number: int, symbols: int) -> str:
+    """One message, with the time now in µs."""
+    return json.dumps(
+        {
+            "number": number,
+            "created_us": time.time_ns() // 1000,
+            "symbol": f"S{chance.randrange(symbols)}",
+            "price": round(chance.uniform(0, 100), 2),
+            "region": chance.choice(["EU", "US", "ASIA"]),
+            "text": "frost is expected in the hills tonight; growers cover the young garlic " * 2,
+        }
+    )
+
+
+def write_steadily(path: Path, rate: int, duration_s: float, symbols: int) -> None:
+    """Append `rate` messages a second for so long; what is late is caught up with, and counts from its own time."""
+    chance = random.Random(SEED)
+    started, written = time.monotonic(), 0
+    with path.open("a", encoding="utf-8", buffering=1 << 20) as file:
+        while written < rate * duration_s:
+            due = int(min(time.monotonic() - started + TICK_S, duration_s) * rate)
+            for number in range(written, due):
+                file.write(line(chance, number, symbols) + "\n")
+            file.flush()
+            written = due
+            time.sleep(TICK_S)
+
+
+class Run:
+    """Follows the pipeline: warms it up, starts the writer, waits for the last message, stops it."""
+
+    def __init__(self, pipeline: Pipeline, path: Path, rate: int, duration_s: float, symbols: int) -> None:
+        self.total = int(rate * duration_s)
+        self._pipeline = pipeline
+        self._writer = multiprocessing.get_context("spawn").Process(
+            target=write_steadily, args=(path, rate, duration_s, symbols), daemon=True
+        )
+        self._deadline: float | None = None
+        self._duration_s = duration_s
+        self.complete = False
+
+    def on_progress(self, progress: Progress) -> None:
+        """Called by the pipeline, five times a second."""
+        if progress.states["lines"] == "failed":
+            self._pipeline.stop("failed")
+        elif self._deadline is None:
+            if progress.read >= WARM_UP_MESSAGES:
+                self._deadline = time.monotonic() + self._duration_s + DRAIN_S_MAX
+                self._writer.start()
+        else:
+            self.complete = progress.read >= WARM_UP_MESSAGES + self.total
+            if self.complete or time.monotonic() > self._deadline:
+                self._pipeline.stop("done")
+        if sys.stderr.isatty():
+            print(
+                f"\r{progress.read:,} read, {progress.rate:,.0f}/s, lag {progress.lag_s:.2f} s ",
+                end="",
+                file=sys.stderr,
+            )
+
+
+def latencies(store: Store) -> list[tuple[float, float]]:
+    """(when the message was written, s since the first; its latency, s), for each notification but the warm-up's."""
+    statement = """SELECT json_extract(m.properties, '$.created_us'), o.created_at FROM outbox o JOIN messages m
+        ON m.source = o.source AND m.partition = o.partition AND m."offset" = o."offset"
+        WHERE json_extract(m.properties, '$.number') >= 0 ORDER BY 1"""
+    with store._read() as connection:
+        rows = connection.exec_driver_sql(statement).all()
+    found = []
+    for created_us, committed in rows:
+        at = datetime.fromisoformat(committed).replace(tzinfo=UTC).timestamp()
+        found.append(((created_us - rows[0][0]) / 1e6, at - created_us / 1e6))
+    return found
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """One run in `folder`."""
+    chance = random.Random(SEED)
+    (folder / "pipeline.toml").write_text(PIPELINE.format(interval_ms=arguments.interval_ms))
+    messages = folder / "messages.jsonl"
+    with messages.open("w", encoding="utf-8") as file:
+        file.writelines(line(chance, -1 - number, arguments.queries) + "\n" for number in range(WARM_UP_MESSAGES))
+    config = PipelineConfig.load(folder / "pipeline.toml")
+    with Store.open(config.store_path) as store:
+        store.add_queries(
+            tamis.QuerySpec(f"q{number}", f"symbol = 'S{number}' AND price > {chance.randrange(100)}")
+            for number in range(arguments.queries)
+        )
+        pipeline = Pipeline(config, store)
+        run = Run(pipeline, messages, arguments.rate, arguments.seconds, arguments.queries)
+        summary = pipeline.run(progress=run.on_progress)
+        points = latencies(store)
+    return result(arguments, run, summary, points)
+
+
+def result(
+    arguments: argparse.Namespace, run: Run, summary: RunSummary, points: list[tuple[float, float]]
+) -> dict[str, Any]:
+    """The figures, and whether they meet the bars."""
+    if len(points) < 100:
+        sys.exit(f"error: too few notifications to tell: {len(points)}; {summary.failed or 'raise --seconds'}")
+    values = [latency for _, latency in points]
+    percentiles = statistics.quantiles(values, n=100, method="inclusive")
+    slope, _ = statistics.linear_regression([at for at, _ in points], values)
+    figures = {
+        "rate": arguments.rate,
+        "seconds": arguments.seconds,
+        "queries": arguments.queries,
+        "read": summary.read - WARM_UP_MESSAGES,
+        "expected": run.total,
+        "notifications": len(points),
+        "batches": summary.batches,
+        "p50_s": percentiles[49],
+        "p99_s": percentiles[98],
+        "max_s": max(values),
+        "lag_growth_s_a_minute": slope * 60,
+        "match_us_p50": summary.match_us_p50,
+        "match_us_p99": summary.match_us_p99,
+        "points": by_second(points),
+    }
+    figures["met"] = bool(
+        run.complete
+        and figures["p50_s"] <= P50_S_MAX
+        and figures["p99_s"] <= P99_S_MAX
+        and figures["lag_growth_s_a_minute"] <= LAG_S_A_MINUTE_MAX
+    )
+    return figures
+
+
+def by_second(points: list[tuple[float, float]]) -> list[tuple[int, float, float]]:
+    """(second, median, greatest) of the latencies of the messages written in each second."""
+    seconds: dict[int, list[float]] = {}
+    for at, latency in points:
+        seconds.setdefault(int(at), []).append(latency)
+    return [(second, statistics.median(values), max(values)) for second, values in sorted(seconds.items())]
+
+
+def show(figures: dict[str, Any]) -> None:
+    """The figures for people."""
+    print(f"{figures['rate']:,} messages/s for {figures['seconds']:g} s, {figures['queries']:,} queries")
+    print(f"  read            {figures['read']:>10,} of {figures['expected']:,}, in {figures['batches']:,} batches")
+    print(f"  notifications   {figures['notifications']:>10,}")
+    print(f"  arrival to outbox p50 {figures['p50_s']:>8.2f} s   (bar {P50_S_MAX:g} s)")
+    print(f"                    p99 {figures['p99_s']:>8.2f} s   (bar {P99_S_MAX:g} s)")
+    print(f"                    max {figures['max_s']:>8.2f} s")
+    growth = figures["lag_growth_s_a_minute"]
+    print(f"  lag grows by    {growth:>10.2f} s a minute   (bar {LAG_S_A_MINUTE_MAX:g} s)")
+    print(f"  bars: {'met' if figures['met'] else 'MISSED'}")
+
+
+def plot(points: list[tuple[int, float, float]]) -> str:
+    """The latencies over time as an SVG picture: the median and the greatest of each second."""
+    width, height, left, bottom = 800, 300, 50, 30
+    across = (width - left) / max(1, points[-1][0])
+    up = (height - bottom) / max(P99_S_MAX, *(greatest for _, _, greatest in points))
+
+    def line_of(index: int) -> str:
+        return " ".join(f"{left + p[0] * across:.1f},{height - bottom - p[index] * up:.1f}" for p in points)
+
+    bars = "".join(
+        f'<line x1="{left}" x2="{width}" y1="{height - bottom - bar * up:.1f}" y2="{height - bottom - bar * up:.1f}" '
+        f'stroke="#bbb" stroke-dasharray="4"/><text x="4" y="{height - bottom - bar * up + 4:.1f}">{bar:g} s</text>'
+        for bar in (P50_S_MAX, P99_S_MAX)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-size="12">'
+        f'{bars}<polyline points="{line_of(2)}" fill="none" stroke="#d95f02"/>'
+        f'<polyline points="{line_of(1)}" fill="none" stroke="#1b6ca8" stroke-width="2"/>'
+        f'<text x="{left}" y="{height - 8}">from arrival to outbox, by the second a message was written '
+        f"({points[-1][0]} s): median (blue) and greatest (orange)</text></svg>\n"
+    )
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=int, default=1_000, help="messages a second")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--queries", type=int, default=1_000)
+    parser.add_argument("--interval-ms", type=int, default=200)
+    parser.add_argument("--plot", type=Path, default=Path("benchmarks/out/pipeline_latency.svg"))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tamis-latency-") as folder:
+        figures = measure(arguments, Path(folder))
+    arguments.plot.parent.mkdir(parents=True, exist_ok=True)
+    arguments.plot.write_text(plot(figures["points"]), encoding="utf-8")
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        show(figures)
+        print(f"  picture: {arguments.plot}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Ctrl-C and SIGTERM end a service cleanly: no trace, no process left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .test_pipeline import write_lines
+
+pytestmark = pytest.mark.spark
+
+SERVICE = """
+import sys
+from tamis.spark import run_pipeline
+
+def say(progress):
+    print(progress.read, flush=True)
+
+print(run_pipeline(sys.argv[1], progress=say).stopped_by)
+"""
+
+PIPELINE = """\
+[[adapter]]
+name = "lines"
+type = "jsonl"
+path = "in.jsonl"
+"""
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    write_lines(folder / "in.jsonl", range(10))
+    toml = folder / "pipeline.toml"
+    toml.write_text(PIPELINE)
+    return subprocess.Popen(
+        [sys.executable, "-c", SERVICE, str(toml)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def members(session_id: int) -> list[str]:
+    """The processes of a session that still run; one that ended and was not asked for yet is none."""
+    listed = subprocess.run(
+        ["ps", "-o", "stat=,args=", "--sid", str(session_id)], capture_output=True, text=True, check=False
+    )
+    return [line for line in listed.stdout.splitlines() if not line.startswith("Z")]
+
+
+@pytest.mark.parametrize(("number", "after_messages"), [(signal.SIGINT, 10), (signal.SIGTERM, 0)])
+def test_a_signal_ends_a_service_cleanly(tmp_path: Path, number: signal.Signals, after_messages: int) -> None:
+    """After the first batch, and while Spark is still at it."""
+    service = start(tmp_path)
+    assert service.stdout is not None
+    try:
+        for line in service.stdout:
+            if int(line) >= after_messages:
+                break
+        service.send_signal(number)
+        output, errors = service.communicate(timeout=60)
+    finally:
+        service.kill()
+    assert (service.returncode, errors) == (0, "")
+    assert output.splitlines()[-1] == number.name
+    deadline = time.monotonic() + 5
+    while (left := members(service.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
