@@ -11,6 +11,7 @@ from tamis.adapters import eml as eml_module
 from tamis.adapters.eml import EmlSource
 from tamis.adapters.files import Offset
 from tamis.adapters.options import SourceOptions
+from tamis.errors import AdapterError
 from tests.adapters.reading import BEGINNING, between, mail, read_all, subjects
 
 
@@ -158,3 +159,21 @@ def test_folders_that_are_gone_leave_the_offset(tmp_path: Path) -> None:
     assert source.latest(end, None) == end, "nothing new, no batch"
     put(tmp_path / "new", 2)
     assert [os.path.basename(place) for place in settled(source, end)["places"]] == ["new"]  # noqa: PTH119
+
+
+def test_a_name_that_is_no_text_and_a_pipe_do_no_harm(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.eml")
+    (tmp_path / os.fsdecode(b"caf\xe9.eml")).write_bytes(mail(1))
+    (row,) = read_all(source_of(tmp_path))
+    assert row.partition == f"{tmp_path}/caf\\xe9.eml"
+    with pytest.raises(AdapterError, match="a pipe or a device"):
+        source_of(tmp_path / "pipe.eml").check()
+
+
+def test_files_that_were_just_moved_here_are_part_of_what_there_is_now(tmp_path: Path) -> None:
+    put(tmp_path / "elsewhere", 1)
+    os.utime(tmp_path / "elsewhere" / "001.eml", (1_000, 1_000))
+    (tmp_path / "mail").mkdir()
+    (tmp_path / "elsewhere" / "001.eml").rename(tmp_path / "mail" / "001.eml")
+    source = source_of(tmp_path / "mail")
+    assert len(between(source, BEGINNING, settled(source, BEGINNING))) == 1

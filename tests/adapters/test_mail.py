@@ -185,6 +185,11 @@ def test_what_is_no_message_is_refused_with_a_reason(raw: bytes, reason: str) ->
         read_mail(raw)
 
 
+def test_a_byte_order_mark_and_empty_lines_before_the_header_are_passed_over() -> None:
+    assert read_mail(b"\xef\xbb\xbf\r\n\nSubject: x\n\n").properties["subject"] == "x"
+    assert read_mail(b"From someone Thu Aug 22 12:36:23 2002\nSubject: x\n\n").properties["subject"] == "x"
+
+
 def test_a_message_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mail, "MESSAGE_BYTES_MAX", 100)
     with pytest.raises(MailError, match="101 bytes"):

@@ -16,6 +16,7 @@ import glob
 import hashlib
 import os
 import re
+import stat
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -114,6 +115,8 @@ class Source(ABC):
         folder = _fixed_part(path) if _GLOB.search(path) else path
         if not os.path.exists(folder):  # noqa: PTH110 - one system call, in a loop of polls
             raise AdapterError(f"{folder}: no such file or folder; expected mail or data to read there")
+        if not os.path.isdir(folder) and not os.path.isfile(folder):  # noqa: PTH112, PTH113
+            raise AdapterError(f"{folder}: expected a file or a folder; it is a pipe or a device")
         if not os.access(folder, os.R_OK | (os.X_OK if os.path.isdir(folder) else 0)):  # noqa: PTH112
             raise AdapterError(f"{folder}: may not be read by this user; change its permissions, or the user")
 
@@ -156,7 +159,7 @@ class Source(ABC):
     def wait_until_settled(self) -> None:
         """Wait until the youngest file has been left alone for long enough, at most for that long."""
         statuses = (status_of(path) for path in self._walk())
-        youngest = max((status.st_mtime for status in statuses if status), default=0.0)
+        youngest = max((max(status.st_mtime, status.st_ctime) for status in statuses if status), default=0.0)
         time.sleep(min(self.settle_s, max(0.0, youngest + self.settle_s - time.time())))
 
     def _walk(self) -> Iterator[str]:
@@ -172,7 +175,7 @@ class Source(ABC):
     def _walk_folder(self, folder: str) -> Iterator[str]:
         """Files below `folder` with names that are wanted; links to folders are not followed, for they may go round."""
         pattern = self.options.pattern or self.pattern
-        for place, folders, names in os.walk(folder):
+        for place, folders, names in os.walk(folder, onerror=_refuse_folder):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in names:
                 wanted = not name.startswith(".") and not name.endswith(_IGNORED_SUFFIXES)
@@ -182,7 +185,8 @@ class Source(ABC):
     def _mail_row(self, raw: bytes, path: str, offset: int, source: str) -> Row:
         source = self.options.source if self.options.source is not None else source
         topic = self.options.topic
-        return mail_row(raw, path, offset, topic=topic, source=source, stop_words=self.stop_words)
+        place = place_name(path)
+        return mail_row(raw, place, offset, topic=topic, source=place_name(source), stop_words=self.stop_words)
 
 
 def places_of(offset: Offset) -> dict[str, Any]:
@@ -423,17 +427,35 @@ def _check_mark(file: BinaryIO, path: str, position: int, mark: str) -> None:
 
 def _changed(path: str, what: str) -> str:
     return (
-        f"{path}: the file was replaced, cut or edited while it was read: {what}. Expected it only to grow. "
-        "To read it as a new file, give it another name, or remove the adapter's checkpoint"
+        f"{place_name(path)}: the file was replaced, cut or edited while it was read: {what}. "
+        "Expected it only to grow. To read it as a new file, give it another name, or remove the adapter's checkpoint"
     )
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """What the system knows of a file; None when it has gone since it was listed."""
+    """What the system knows of a file; None when it has gone since it was listed, or is a pipe or a device.
+
+    Raises:
+        AdapterError: the system does not tell.
+    """
     try:
-        return os.stat(path)  # noqa: PTH116 - once a file a poll
+        status = os.stat(path)  # noqa: PTH116 - once a file a poll
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise AdapterError(f"{place_name(path)}: cannot be read: {error.strerror}") from error
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def place_name(path: str) -> str:
+    r"""A path as text: bytes in it that are no UTF-8 are written ``\xff``."""
+    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _refuse_folder(error: OSError) -> None:
+    """What `os.walk` would pass over in silence; only a folder that has just been removed is none."""
+    if not isinstance(error, FileNotFoundError):
+        raise AdapterError(f"{place_name(str(error.filename))}: cannot be read: {error.strerror}") from error
 
 
 def open_file(path: str) -> BinaryIO:
@@ -445,7 +467,7 @@ def open_file(path: str) -> BinaryIO:
     try:
         return Path(path).open("rb")
     except OSError as error:
-        raise AdapterError(f"{path}: cannot be read: {error.strerror}") from error
+        raise AdapterError(f"{place_name(path)}: cannot be read: {error.strerror}") from error
 
 
 def _fixed_part(path: str) -> str:

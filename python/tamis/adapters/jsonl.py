@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, ClassVar, Final, NoReturn
 
-from tamis.adapters.files import Piece, RecordSource
+from tamis.adapters.files import Piece, RecordSource, place_name
 from tamis.adapters.mail import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import Row, too_large
 from tamis.adapters.signature import signature_of
@@ -39,19 +39,19 @@ class JsonlSource(RecordSource):
         """The row of one line; None for an empty one."""
         if not piece.content.strip():
             return None
-        topic = self.options.topic
+        topic, place = self.options.topic, place_name(path)
         try:
             if not piece.is_whole:
                 raise LineError(too_large(piece.size_bytes, MESSAGE_BYTES_MAX))
             properties = read_line(piece.content)
         except LineError as error:
-            return Row(path, piece.offset, topic, error=str(error), raw=piece.content)
+            return Row(place, piece.offset, topic, error=str(error), raw=piece.content)
         if isinstance(named := properties.get(self.options.topic_field or ""), str):
             topic = named
         body = _text(properties.pop(self.options.body_field, None)) if self.options.body_field else None
         xml = to_xml(properties, body)
         text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
-        return Row(path, piece.offset, topic, text, body, xml, signature_of(body, self.stop_words))
+        return Row(place, piece.offset, topic, text, body, xml, signature_of(body, self.stop_words))
 
 
 def read_line(line: bytes) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import email.policy
 import email.utils
 import itertools
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -86,7 +87,7 @@ def read_mail(raw: bytes, *, source: str | None = None) -> MailMessage:
     """
     if len(raw) > MESSAGE_BYTES_MAX:
         raise MailError(f"the message has {len(raw):,} bytes; at most {MESSAGE_BYTES_MAX:,} are read")
-    raw = raw.lstrip(b"\r\n")
+    raw = raw.removeprefix(BOM_UTF8).lstrip(b"\r\n")
     if not raw.strip():
         raise MailError("the message is empty")
     headers, content = _split(raw)

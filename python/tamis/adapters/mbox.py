@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import re
+from codecs import BOM_UTF8
 from typing import ClassVar, Final
 
-from tamis.adapters.files import Piece, RecordSource
+from tamis.adapters.files import Piece, RecordSource, place_name
 from tamis.adapters.mail import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import Row, too_large
 
@@ -32,15 +33,16 @@ class MboxSource(RecordSource):
         """The row of one message with its ``From `` line; a dead letter for text that has none."""
         if not piece.is_whole:
             return self._dead(piece, path, too_large(piece.size_bytes, MESSAGE_BYTES_MAX))
-        if piece.content.startswith(_FROM):
+        content = piece.content.removeprefix(BOM_UTF8)
+        if content.startswith(_FROM):
             source = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - once a message
-            return self._mail_row(unescape(piece.content), path, piece.offset, source)
+            return self._mail_row(unescape(content), path, piece.offset, source)
         if not piece.content.strip():
             return None
         return self._dead(piece, path, "no 'From ' line before the text: it is no mbox, or goes on an earlier message")
 
     def _dead(self, piece: Piece, path: str, reason: str) -> Row:
-        return Row(path, piece.offset, self.options.topic, error=reason, raw=piece.content)
+        return Row(place_name(path), piece.offset, self.options.topic, error=reason, raw=piece.content)
 
 
 def unescape(content: bytes) -> bytes:
