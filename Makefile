@@ -34,7 +34,7 @@ tools:
 	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON) found: install Python 3.11 or newer, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "error: $$($(PYTHON) --version) is too old: tamis needs Python 3.11 or newer (make PYTHON=/path/to/python3.11)" >&2; exit 1; }
-	@command -v $(CARGO) >/dev/null || { echo "error: no cargo found: install Rust 1.88 or newer from https://rustup.rs" >&2; exit 1; }
+	@command -v $(CARGO) >/dev/null || { echo "error: no cargo found: install Rust 1.90 or newer from https://rustup.rs" >&2; exit 1; }
 
 $(STAMPS)/venv: | tools
 	@$(PYTHON) -m venv $(VENV)

@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Machines are shared: how long an example takes says nothing about the code.
+hypothesis.settings.register_profile("tamis", deadline=None)
+hypothesis.settings.load_profile("tamis")
 
 PROJECT = Path(__file__).resolve().parent.parent
 

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from tamis._core import __version__
+from tamis._core import Bitmap, __version__
 from tamis.engine import Engine, Explanation
 from tamis.errors import QueryError, SnapshotError, TamisError
 from tamis.message import ANY, PRESENT
@@ -19,6 +19,7 @@ from tamis.query_file import QuerySpec, compile_query, load_queries
 __all__ = [
     "ANY",
     "PRESENT",
+    "Bitmap",
     "Engine",
     "Explanation",
     "Query",

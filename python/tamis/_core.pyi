@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
 __all__ = [
+    "Bitmap",
     "Engine",
     "IdLists",
     "Query",
@@ -24,6 +25,15 @@ __all__ = [
     "words",
 ]
 __version__: str
+
+_Scalar: TypeAlias = bool | int | float | str | datetime
+_Tree: TypeAlias = (
+    tuple[Literal["and", "or"], list[_Tree]]
+    | tuple[Literal["not"], _Tree]
+    | tuple[Literal["="], str, list[_Scalar], Query]
+    | tuple[Literal["range"], str, _Scalar | None, _Scalar | None, Query]
+    | tuple[Literal["predicate"], Query]
+)
 
 @final
 class Query:
@@ -58,6 +68,19 @@ class Query:
     ) -> list[tuple[int, int]]:
         """Ranges of characters of `body` that made text predicates true, ascending, for showing what matched."""
 
+    def tree(self) -> _Tree:
+        """The query's structure, for algorithms that are written outside the core.
+
+        Returns:
+            Nested tuples, each with its kind first: ``("and", [trees])``, ``("or", [trees])``, ``("not", tree)``; for
+            ``name = value`` and ``name IN (...)`` ``("=", name, [values], query)``; for comparisons and BETWEEN with
+            literals ``("range", name, low, high, query)``, true only within the bounds, where None is no bound; for
+            any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are properties;
+            operands stand in the order written.
+
+        Raises:
+            OverflowError: an instant that `datetime` cannot hold."""
+
     def __and__(self, other: Query, /) -> Query: ...
     def __rand__(self, other: Query, /) -> Query: ...
     def __or__(self, other: Query, /) -> Query: ...
@@ -91,6 +114,66 @@ class Engine:
     ) -> tuple[bool | None, list[tuple[str, Any, bool | None]], list[str]]: ...
     def hierarchy(self, attribute: str, parents: Mapping[str, str | None]) -> None: ...
     def save(self, path: str | PathLike[str], keys: list[tuple[int, bytes]]) -> None: ...
+    def __len__(self) -> int: ...
+
+@final
+class Bitmap:
+    """The bitmap engine of papers 000 and 003: a row of bits, compressed, with every operation they list.
+
+    Safe in any thread. `index` counts from 0; outside the size it is an IndexError."""
+
+    def __new__(cls, size: int) -> Bitmap:
+        """A bitmap of `size` zeroes, at most 2^32; ValueError beyond."""
+
+    def set(self, index: int) -> None:
+        """Set a bit."""
+
+    def clear(self, index: int) -> None:
+        """Clear a bit."""
+
+    def test(self, index: int) -> bool:
+        """Whether a bit is set."""
+
+    def reset(self) -> None:
+        """Clear every bit."""
+
+    def count(self) -> int:
+        """How many bits are set."""
+
+    def first_set(self) -> int | None:
+        """The lowest set bit, or None; so for `last_set`, and the two for zeroes."""
+
+    def last_set(self) -> int | None: ...
+    def next_set(self, index: int) -> int | None:
+        """The lowest set bit after `index`, or None; so for `next_clear`."""
+
+    def previous_set(self, index: int) -> int | None:
+        """The highest set bit before `index`, or None; so for `previous_clear`."""
+
+    def first_clear(self) -> int | None: ...
+    def last_clear(self) -> int | None: ...
+    def next_clear(self, index: int) -> int | None: ...
+    def previous_clear(self, index: int) -> int | None: ...
+    def write(self, file: BinaryIO) -> None:
+        """Write it to a binary file: its length, a mark, the size, and the portable format of Roaring bitmaps."""
+
+    @staticmethod
+    def read(file: BinaryIO) -> Bitmap:
+        """Read what `write` wrote, and not a byte more. ValueError: no bitmap, or a damaged one."""
+
+    def __and__(self, other: Bitmap, /) -> Bitmap:
+        """Bits set in both. ValueError when the sizes differ; so for ``|`` and ``^``."""
+
+    def __rand__(self, other: Bitmap, /) -> Bitmap: ...
+    def __or__(self, other: Bitmap, /) -> Bitmap: ...
+    def __ror__(self, other: Bitmap, /) -> Bitmap: ...
+    def __xor__(self, other: Bitmap, /) -> Bitmap: ...
+    def __rxor__(self, other: Bitmap, /) -> Bitmap: ...
+    def __invert__(self) -> Bitmap:
+        """Every bit turned over, within the size."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
     def __len__(self) -> int: ...
 
 @final

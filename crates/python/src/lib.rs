@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 mod arrow;
+mod bitmap;
 mod convert;
 mod engine;
 mod errors;
@@ -15,6 +16,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<query::Query>()?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<arrow::IdLists>()?;
+    module.add_class::<bitmap::Bitmap>()?;
     module.add_class::<text::Signature>()?;
     module.add_function(wrap_pyfunction!(query::selector, module)?)?;
     module.add_function(wrap_pyfunction!(query::boolean, module)?)?;

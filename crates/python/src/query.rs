@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use tamis_core::error::QueryError;
 use tamis_core::message::{Message, Value};
 use tamis_core::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, Reference};
+use tamis_core::query::structure::Structure;
 use tamis_core::query::{self, boolean as boolean_language, selector as selector_language};
 use tamis_core::text::Phrase;
 use tamis_core::topic::{Dialect, TopicPattern};
@@ -75,6 +76,10 @@ impl Query {
         Ok(self.0.highlight_characters(&Message::new(topic, &properties, body)))
     }
 
+    fn tree<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        tree(py, self.0.expr())
+    }
+
     fn __and__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         self.combine(py, other, Expr::and)
     }
@@ -103,6 +108,25 @@ impl Query {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, bool))> {
         Ok((py.import("tamis.query")?.getattr("restore")?, (self.0.to_string(), self.0.is_fields())))
+    }
+}
+
+/// A tree as nested tuples, each with its kind first; a predicate ends with the query that has nothing else.
+fn tree<'py>(py: Python<'py>, expr: &Expr) -> PyResult<Bound<'py, PyTuple>> {
+    let operands =
+        |children: &[Expr]| children.iter().map(|child| tree(py, child)).collect::<PyResult<Vec<Bound<'_, PyTuple>>>>();
+    let bound = |value: Option<&Value>| value.map(|value| convert::to_python(py, value)).transpose();
+    let predicate = || Query::of(py, query::Query::new(expr.clone()));
+    match expr.structure() {
+        Structure::And(children) => ("and", operands(children)?).into_pyobject(py),
+        Structure::Or(children) => ("or", operands(children)?).into_pyobject(py),
+        Structure::Not(inner) => ("not", tree(py, inner)?).into_pyobject(py),
+        Structure::Equality(name, values) => {
+            let values: Vec<_> = values.iter().map(|value| convert::to_python(py, value)).collect::<PyResult<_>>()?;
+            ("=", name, values, predicate()?).into_pyobject(py)
+        }
+        Structure::Range(name, low, high) => ("range", name, bound(low)?, bound(high)?, predicate()?).into_pyobject(py),
+        Structure::Opaque => ("predicate", predicate()?).into_pyobject(py),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Queries: the expression tree ([`expr`]), its languages ([`selector`], [`boolean`]), its meaning ([`evaluate`])
-//! and its canonical text ([`render`]).
+//! Queries: the expression tree ([`expr`]), its languages ([`selector`], [`boolean`]), its meaning ([`evaluate`]),
+//! its canonical text ([`render`]) and its shape for algorithms outside ([`structure`]).
 
 pub mod boolean;
 pub mod evaluate;
@@ -10,6 +10,7 @@ mod lexer;
 pub mod like;
 pub mod render;
 pub mod selector;
+pub mod structure;
 
 use crate::error::QueryError;
 use crate::hierarchy::Hierarchies;
