@@ -1,33 +1,27 @@
-"""Standing queries as a column of a Spark job of your own: here over JSON lines, one message each.
-
-Run it with: python examples/spark_column.py (needs tamis[spark] and Java 17; a session takes some seconds to start)."""
+"""The engine as a column of a Spark DataFrame; a stream (`readStream`) takes the same `transform`."""
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import tamis.spark
-
-QUERIES = """
-dear: price > 100
-james: author = 'James'
-"""
-MESSAGES = """{"author": "James", "price": 120}
-{"author": "Jane", "price": 7}
-"""
+from tamis.demo import lay_out
 
 
 def main() -> None:
-    """Read, match, show."""
-    with tempfile.TemporaryDirectory() as folder:
-        queries, messages = Path(folder, "queries.txt"), Path(folder, "messages.jsonl")
-        queries.write_text(QUERIES, encoding="utf-8")
-        messages.write_text(MESSAGES, encoding="utf-8")
-        spark = tamis.spark.session()
-        rows = spark.read.format("tamis.jsonl").load(str(messages))
-        rows.transform(tamis.spark.match(str(queries))).select("properties", "matched").show(truncate=False)
-        spark.stop()
+    """Count the matches of the demo's queries in the demo's mailing lists."""
+    spark = tamis.spark.session("example")
+    with TemporaryDirectory() as scratch:
+        folder = lay_out(Path(scratch))
+        mail = (
+            spark.read.format("tamis.mbox").option("topic", "mail.lists").load(str(folder.path / "mail" / "lists.mbox"))
+        )
+        hits = mail.transform(tamis.spark.match(folder.queries))
+        hits.selectExpr("explode(matched) AS query").groupBy("query").count().orderBy("count", ascending=False).show(
+            10, truncate=False
+        )
+    tamis.spark.close_session(spark)
 
 
 if __name__ == "__main__":

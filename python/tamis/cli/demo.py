@@ -56,6 +56,7 @@ def _print(folder: DemoFolder, result: DemoResult) -> None:
     counts = result.counts
     if result.summary.read:
         print_summary(result.summary)
+        output.hint("most of that time is Spark's, which starts four streams; `make bench` measures throughput")
     else:
         output.note(f"nothing new: all {counts.read:,} messages were read before, and nothing was added")
     output.note("")

@@ -71,7 +71,11 @@ def _tiles(data: ReportData) -> str:
     ]
     if figures := data.figures:
         tiles.append(
-            _tile("speed", f"{figures.messages_per_second:,.0f}", f"messages a second, over {figures.seconds:.1f} s")
+            _tile(
+                "speed",
+                f"{figures.messages_per_second:,.0f}",
+                f"messages a second, over {figures.seconds:.1f} s with Spark's start of each stream",
+            )
         )
         if figures.match_us_p50 is not None and figures.match_us_p99 is not None:
             low, high = f"{figures.match_us_p50:,.0f}", f"{figures.match_us_p99:,.0f}"
