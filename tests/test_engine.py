@@ -225,3 +225,17 @@ def test_explain_tells_the_value_and_verdict_of_every_predicate() -> None:
     assert why.to_dict()["predicates"][0] == {"text": "price > 100", "value": 120, "result": True}
     with pytest.raises(KeyError):
         engine.explain("other", {})
+
+
+def test_near_misses_are_off_by_so_many_predicates() -> None:
+    engine = tamis.Engine()
+    engine.add("true", tamis.selector("a = 1"))
+    engine.add("one", tamis.selector("a = 1 AND b = 2"))
+    engine.add("least", tamis.selector("(a = 2 AND b = 2) OR c = 3"))
+    engine.add("pushed", tamis.selector("NOT (a = 1 OR b IS NULL)"))
+    engine.add("unknown", tamis.selector("b > 1"))
+    assert engine.near_misses({"a": 1}) == ["one", "least", "unknown"]
+    assert engine.near_misses({"a": 1}, off_by=2) == ["pushed"]
+    assert engine.near_misses({"a": 1}, limit=2) == ["one", "least"]
+    with pytest.raises(ValueError, match="at least 1"):
+        engine.near_misses({}, off_by=0)

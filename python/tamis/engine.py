@@ -191,6 +191,36 @@ class Engine:
             subscription_id = self._known_ids()[key]
         return Explanation(*self._core.explain(subscription_id, properties, topic, body))
 
+    def near_misses(
+        self,
+        properties: Properties | None = None,
+        topic: str = "",
+        body: Body = None,
+        *,
+        off_by: int = 1,
+        limit: int = 100,
+    ) -> list[Hashable]:
+        """The keys of queries that failed by exactly `off_by` predicates, in the order in which they were added.
+
+        A predicate that is false or unknown counts one; AND sums, OR takes the least, NOT is pushed to the predicates
+        first.
+
+        Args:
+            properties: name -> value.
+            topic: dotted words.
+            body: text or bytes.
+            off_by: at least 1.
+            limit: the most keys returned.
+
+        Raises:
+            ValueError: `off_by` or `limit` is below 1.
+
+        Cost: every query, all of its predicates.
+        """
+        if off_by < 1 or limit < 1:
+            raise ValueError(f"off_by and limit: expected at least 1, not {off_by} and {limit}")
+        return self._keys_of(self._core.near_misses(properties, topic, body, off_by, limit))
+
     def hierarchy(self, attribute: str, parents: Mapping[str, str | None]) -> None:
         """Replace the tree of an attribute's values, which ``attribute UNDER 'value'`` follows from the next match on.
 

@@ -156,6 +156,21 @@ impl Engine {
         })
     }
 
+    #[pyo3(signature = (properties, topic, body, off_by, limit))]
+    fn near_misses(
+        &self,
+        py: Python<'_>,
+        properties: Option<&Bound<'_, PyAny>>,
+        topic: &str,
+        body: Option<Bound<'_, PyAny>>,
+        off_by: usize,
+        limit: usize,
+    ) -> PyResult<Vec<u64>> {
+        self.with_message(py, properties, topic, body, None, |engine, message| {
+            Ok(engine.near_misses(message, off_by, limit)?.into_iter().map(|id| id.0).collect())
+        })
+    }
+
     fn explain<'py>(
         &self,
         py: Python<'py>,

@@ -198,6 +198,31 @@ impl Engine {
         (hits > 0).then_some(Hit { id, hits, criteria: criteria.len() })
     }
 
+    /// The first `limit` subscriptions that `message` fails by exactly `off_by` predicates, ascending.
+    ///
+    /// # Errors
+    /// A damaged snapshot.
+    ///
+    /// Cost: every query, all of its predicates.
+    pub fn near_misses(
+        &self,
+        message: &Message<'_>,
+        off_by: usize,
+        limit: usize,
+    ) -> Result<Vec<SubscriptionId>, EngineError> {
+        let mut found = Vec::new();
+        for id in self.ids()? {
+            if found.len() == limit {
+                break;
+            }
+            let query = self.query(id)?;
+            if query.is_some_and(|query| query.distance(message, Some(&self.hierarchies)) == off_by) {
+                found.push(id);
+            }
+        }
+        Ok(found)
+    }
+
     /// Replace the hierarchy of `attribute`; `UNDER` follows it from the next match on.
     pub fn set_hierarchy(&mut self, attribute: &str, hierarchy: Hierarchy) {
         self.hierarchies.insert(attribute.to_owned(), hierarchy);

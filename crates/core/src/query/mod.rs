@@ -2,6 +2,7 @@
 //! its canonical text ([`render`]) and its shape for algorithms outside ([`structure`]).
 
 pub mod boolean;
+pub mod distance;
 pub mod evaluate;
 pub mod explain;
 pub mod expr;
