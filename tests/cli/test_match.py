@@ -155,6 +155,15 @@ def test_it_starts_within_three_tenths_of_a_second_of_processor_time(tmp_path: P
 
 
 @pytest.mark.usefixtures("files")
+def test_data_is_utf_8_and_valid_json_whatever_the_terminal_speaks(tamis: Tamis) -> None:
+    done = tamis(
+        "match", "queries.txt", stdin='{"price": 101, "a": "\u20ac\\u20ac"}', PYTHONIOENCODING="latin-1:strict"
+    )
+    assert done.returncode == 0
+    assert lines(done.stdout)[0]["message"] == {"price": 101, "a": "\u20ac\u20ac"}
+
+
+@pytest.mark.usefixtures("files")
 def test_colours_are_for_terminals(tamis: Tamis) -> None:
     assert "\x1b[" not in tamis("match", "nowhere.txt", NO_COLOR="").stderr
 

@@ -23,10 +23,11 @@ def _painted(text: str, code: str, stream: IO[str]) -> str:
 
 
 def allow_any_text() -> None:
-    """Let stdout and stderr take text that their encoding lacks, and single surrogates: shown as escapes."""
+    """Let stdout and stderr take any text: what their encoding lacks is shown as escapes; data is always UTF-8."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            encoding = "utf-8" if stream is sys.stdout and not stream.isatty() else None  # JSON is nothing else
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def abandon_stdout() -> None:

@@ -12,7 +12,7 @@ from tamis.report import RunFigures, write_report
 
 if TYPE_CHECKING:
     from tamis.spark.progress import Progress, RunSummary
-    from tamis.store import Counts, QueryMatches
+    from tamis.store import Counts, QueryMatches, Store
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,18 @@ def run_demo(folder: DemoFolder, progress: Callable[[Progress], None] | None = N
     summary = run_pipeline(folder.config, once=True, progress=progress)
     with Store.open(folder.store, create=False) as store:
         figures = _figures(summary)
-        if figures is not None or not folder.report.exists():  # a run that read nothing says nothing of speed
+        if figures is not None or not _is_current(folder.report, store):
             write_report(store, folder.report, figures)
         return DemoResult(summary, store.counts(), store.query_matches(), folder.report)
+
+
+def _is_current(report: Path, store: Store) -> bool:
+    """Whether the page was written after the newest notification: then a run that read nothing leaves it, and its
+    figures of speed, as they are."""
+    if not report.exists():
+        return False
+    newest = store.notifications(limit=1)
+    return not newest or newest[0].created_at.timestamp() <= report.stat().st_mtime
 
 
 def _figures(summary: RunSummary) -> RunFigures | None:
