@@ -1,12 +1,12 @@
 """The match operator on Spark beside an Arrow UDF that returns a constant, and the engine beside brute force.
 
-    python benchmarks/match_operator.py [--rows N] [--queries N] [--runs N] [--json]
+    python benchmarks/match_operator.py [--rows N] [--queries N] [--runs N] [--kinds A,B] [--json]
 
 Messages are made inside the JVM (256-byte body, six properties) and results go nowhere, so that the UDF is what is
 measured. The two operators take turns in one process; the median of the runs counts. The bar is 1.3.
 
-A share of every query is of each kind below. Queries on the body's words cost a pass over the text whatever their
-number, which a constant UDF does not make; ``--text`` adds them and says what they cost."""
+``--kinds`` says which kinds of queries there are, in equal shares: ``limit``, ``regions`` and ``fields`` have an
+equality that the engine files them under; ``topic`` and ``near`` have none, and show what that costs."""
 
 from __future__ import annotations
 
@@ -34,18 +34,23 @@ SYMBOLS, REGIONS, WORDS = 5_000, 40, 2_000
 BRUTE_FORCE_MESSAGES = 200
 
 
-def make_queries(count: int, text: bool) -> list[tuple[str, tamis.Query]]:
-    """Standing queries as people write them: mostly an equality and a limit."""
+def _symbol(chance: random.Random) -> str:
+    return f"S{chance.randrange(SYMBOLS)}"
+
+
+KINDS: dict[str, Callable[[random.Random], tamis.Query]] = {
+    "limit": lambda chance: tamis.selector(f"symbol = '{_symbol(chance)}' AND price > {chance.randrange(100)}"),
+    "regions": lambda chance: tamis.selector(f"symbol = '{_symbol(chance)}' AND region IN ('R1', 'R2') AND urgent"),
+    "fields": lambda chance: tamis.fields({"symbol": _symbol(chance), "region": f"R{chance.randrange(REGIONS)}"}),
+    "topic": lambda chance: tamis.topic(f"market.r{chance.randrange(REGIONS)}.{_symbol(chance).lower()}.#"),
+    "near": lambda chance: tamis.near(f"w{chance.randrange(WORDS)}", f"w{chance.randrange(WORDS)}", 5),
+}
+
+
+def make_queries(count: int, kinds: list[str]) -> list[tuple[str, tamis.Query]]:
+    """Standing queries of `kinds` in turn."""
     chance = random.Random(SEED)
-    kinds: list[Callable[[], tamis.Query]] = [
-        lambda: tamis.selector(f"symbol = 'S{chance.randrange(SYMBOLS)}' AND price > {chance.randrange(100)}"),
-        lambda: tamis.selector(f"symbol = 'S{chance.randrange(SYMBOLS)}' AND region IN ('R1', 'R2') AND urgent"),
-        lambda: tamis.fields({"symbol": f"S{chance.randrange(SYMBOLS)}", "region": f"R{chance.randrange(REGIONS)}"}),
-        lambda: tamis.topic(f"market.r{chance.randrange(REGIONS)}.s{chance.randrange(SYMBOLS)}.#"),
-    ]
-    if text:
-        kinds.append(lambda: tamis.near(f"w{chance.randrange(WORDS)}", f"w{chance.randrange(WORDS)}", 5))
-    return [(f"q{number}", kinds[number % len(kinds)]()) for number in range(count)]
+    return [(f"q{number}", KINDS[kinds[number % len(kinds)]](chance)) for number in range(count)]
 
 
 def make_messages(spark: SparkSession, count: int) -> DataFrame:
@@ -129,7 +134,10 @@ def measure_engine(spark: SparkSession, queries: list[tuple[str, tamis.Query]], 
 def show(result: dict[str, Any]) -> None:
     """The result for people."""
     spark, engine = result["spark"], result["engine"]
-    print(f"{result['queries']:,} queries, {spark['rows']:,} messages of 256 bytes, median of {spark['runs']} runs")
+    kinds = ", ".join(result["kinds"])
+    print(
+        f"{result['queries']:,} queries ({kinds}), {spark['rows']:,} messages of 256 bytes, {spark['runs']} runs, medians"
+    )
     print(f"{'Arrow UDF on Spark':34}{'messages/s':>12}{'x constant':>12}")
     for name, label in (("constant", "returns a constant"), ("ids", "match, ids"), ("keys", "match, keys")):
         times = f"{spark['times_constant'][name]:.2f}" if name != "constant" else "1.00"
@@ -147,17 +155,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--text", action="store_true", help="a fifth of the queries looks at the body's words")
+    parser.add_argument("--kinds", default="limit,regions,fields", help=f"of {','.join(KINDS)}")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    queries = make_queries(arguments.queries, arguments.text)
+    kinds = arguments.kinds.split(",")
+    if unknown := set(kinds) - set(KINDS):
+        parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; known: {', '.join(KINDS)}")
+    queries = make_queries(arguments.queries, kinds)
     engine = tamis.Engine()
     engine.add_many(queries)
     spark = tamis.spark.session("tamis benchmark", cores=2)
     try:
         result = {
             "queries": arguments.queries,
-            "text": arguments.text,
+            "kinds": kinds,
             "bar": BAR,
             "spark": measure_spark(spark, engine, arguments.rows, arguments.runs),
             "engine": measure_engine(spark, queries, engine),
