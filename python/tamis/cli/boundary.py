@@ -53,9 +53,9 @@ def _call(arguments: list[str]) -> int:
     """The command's own exit code; a command that returns nothing went well."""
     import typer
 
-    from tamis.cli.app import app
+    from tamis.cli.app import build
 
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(build(arguments))
     try:
         with command.make_context(
             "tamis", list(arguments)
