@@ -136,7 +136,7 @@ def show(result: dict[str, Any]) -> None:
     spark, engine = result["spark"], result["engine"]
     kinds = ", ".join(result["kinds"])
     print(
-        f"{result['queries']:,} queries ({kinds}), {spark['rows']:,} messages of 256 bytes, {spark['runs']} runs, medians"
+        f"{result['queries']:,} queries ({kinds}), {spark['rows']:,} messages of 256 bytes, medians of {spark['runs']}"
     )
     print(f"{'Arrow UDF on Spark':34}{'messages/s':>12}{'x constant':>12}")
     for name, label in (("constant", "returns a constant"), ("ids", "match, ids"), ("keys", "match, keys")):

@@ -93,7 +93,7 @@ class Run:
 
     def on_progress(self, progress: Progress) -> None:
         """Called by the pipeline, five times a second."""
-        if progress.states["lines"] == "failed":
+        if progress.states.get("lines") == "failed":
             self._pipeline.stop("failed")
         elif self._deadline is None:
             if progress.read >= WARM_UP_MESSAGES:

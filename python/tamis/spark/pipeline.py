@@ -1,11 +1,13 @@
 """The pipeline: adapters, matched on Spark, into the outbox, and from there to whoever asked.
 
-One streaming query an adapter; each micro-batch is `tamis.spark.batch`. This file starts them, watches them, and stops
-them so that nothing is lost: a batch is in the store as a whole or comes again, the same."""
+One streaming query an adapter, kept by the adapter manager; each micro-batch is `tamis.spark.batch`. Here is how the
+parts of a run come together, and how it ends so that nothing is lost: a batch is in the store as a whole, or it comes
+again, the same."""
 
 from __future__ import annotations
 
 import fcntl
+import functools
 import signal
 import threading
 import time
@@ -15,7 +17,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from tamis.errors import AdapterError, TamisError
+from tamis.adapters.adapter import Adapter
+from tamis.adapters.manager import LOOK_INTERVAL_S, AdapterManager
+from tamis.errors import TamisError
 from tamis.notify.engine import NotificationEngine
 from tamis.spark.batch import process_batch
 from tamis.spark.deliveries import DeliveryThread
@@ -28,13 +32,10 @@ from tamis.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tamis.pipeline_config import AdapterConfig, PipelineConfig
+    from tamis.pipeline_config import PipelineConfig
 
 PROGRESS_INTERVAL_S = 0.2
 """The least time between two reports of progress."""
-
-_CONTROL_INTERVAL_S = 1.0  # how soon `tamis adapter stop` is followed
-_RETRY_S = (5.0, 15.0, 60.0, 300.0)  # after how long a failed adapter is started again; the last one from then on
 
 OnProgress = Callable[[Progress], None]
 
@@ -110,50 +111,16 @@ class Pipeline:
             raise TamisError(f"{place}cannot be written or read: {error.strerror or error}") from error
 
     def _run(self, spark: SparkSession, once: bool, progress: OnProgress | None) -> RunSummary:
-        tally = Tally()
-        deliveries = DeliveryThread(NotificationEngine(self._store, self._config.deliveries), tally)
-        snapshots = Snapshots(self._store, self._config.pipeline.work)
-        adapters = [
-            _RunningAdapter(spark, self._config, adapter, self._store, snapshots, tally, deliveries, once)
-            for adapter in self._config.adapters
-        ]
-        deliveries.start()
+        run = _Run(self._config, self._store, spark, once)
         try:
-            self._watch(adapters, tally, deliveries, once, progress)
+            run.start()
+            while not self._stop.is_set() and run.look():
+                run.report(progress)
+                self._stop.wait(PROGRESS_INTERVAL_S)
         finally:
-            for adapter in adapters:
-                adapter.stop()
-            deliveries.close(drain=once and not self._stop.is_set())
-        if deliveries.failure is not None:
-            raise deliveries.failure
-        if progress is not None:
-            progress(tally.progress({adapter.name: adapter.state for adapter in adapters}))
-        failed = {adapter.name: adapter.error for adapter in adapters if adapter.error is not None}
-        return tally.summary(failed, self._store.counts().deliveries_pending, self._stopped_by)
-
-    def _watch(
-        self,
-        adapters: list[_RunningAdapter],
-        tally: Tally,
-        deliveries: DeliveryThread,
-        once: bool,
-        progress: OnProgress | None,
-    ) -> None:
-        """Until the end of the run: follow what is asked of the adapters, and tell how far all is."""
-        control_at = 0.0
-        while not self._stop.is_set() and deliveries.failure is None:
-            if (now := time.monotonic()) >= control_at:
-                control_at = now + _CONTROL_INTERVAL_S
-                wanted = {state.name: state.desired for state in self._store.adapter_states(_names(adapters))}
-                for adapter in adapters:
-                    adapter.follow(wanted[adapter.name])
-            for adapter in adapters:
-                adapter.check()
-            if progress is not None:
-                progress(tally.progress({adapter.name: adapter.state for adapter in adapters}))
-            if once and not any(adapter.state == "running" for adapter in adapters):
-                return
-            self._stop.wait(PROGRESS_INTERVAL_S)
+            run.close(drain=once and not self._stop.is_set())
+        run.report(progress)
+        return run.summary(self._stopped_by)
 
     @contextmanager
     def _signals(self) -> Iterator[Callable[[], None]]:
@@ -180,120 +147,81 @@ class Pipeline:
         self.stop(signal.Signals(number).name)
 
 
-class _RunningAdapter:
-    """An adapter of a run: its stream, or why there is none."""
+class _Run:
+    """The parts of one run, and what they share."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        config: PipelineConfig,
-        adapter: AdapterConfig,
-        store: Store,
-        snapshots: Snapshots,
-        tally: Tally,
-        deliveries: DeliveryThread,
-        once: bool,
-    ) -> None:
-        self.name = adapter.name
-        self.state = "stopped"
-        self.error: str | None = None
-        self._spark, self._config, self._adapter = spark, config, adapter
-        self._store, self._snapshots, self._tally, self._deliveries = store, snapshots, tally, deliveries
-        self._once = once
-        self._stream: Stream | None = None
-        self._failures = 0
-        self._retry_at = 0.0
+    def __init__(self, config: PipelineConfig, store: Store, spark: SparkSession, once: bool) -> None:
+        self._config, self._store, self._once = config, store, once
+        self._tally = Tally()
+        self._snapshots = Snapshots(store, config.pipeline.work)
+        self._deliveries = DeliveryThread(NotificationEngine(store, config.deliveries), self._tally)
+        adapters = [Adapter.from_config(adapter) for adapter in config.adapters]
+        self._manager = AdapterManager(spark, adapters, self._stream, store)
+        self._fatal: Exception | None = None
+        self._look_at = 0.0
 
-    def follow(self, desired: str) -> None:
-        """Start or stop the stream as the store's `desired` state asks, and start a failed one again after a while."""
-        if desired != "running":
-            if self.state in ("running", "failed") or self._stream is not None:
-                self.stop()
-            self._become("paused" if desired == "paused" else "stopped")
-        elif self.state in ("stopped", "paused") or (self._may_retry() and time.monotonic() >= self._retry_at):
-            self._start()
+    def start(self) -> None:
+        """Begin to deliver; the adapters begin with the first look."""
+        self._deliveries.start()
 
-    def check(self) -> None:
-        """See whether the stream has ended by itself, and why.
+    def look(self) -> bool:
+        """Let the manager follow what is asked of the adapters; whether the run goes on.
 
         Raises:
             TamisError, OSError: what makes going on useless, such as a store that cannot be written.
         """
-        if self._stream is None or self._stream.active:
-            return
-        failure, self._stream = self._stream.failure(), None
-        if failure is None:
-            self._become("finished")
-        elif isinstance(failure, AdapterError):
-            self._fail(str(failure))
-        else:
+        if failure := self._fatal or self._deliveries.failure:
             raise failure
+        if time.monotonic() >= self._look_at:
+            self._manager.look()
+            self._look_at = time.monotonic() + LOOK_INTERVAL_S
+        return not self._once or "running" in self._manager.list().values()
 
-    def stop(self) -> None:
-        """Stop the stream, if there is one, between two batches."""
-        if self._stream is not None:
-            stream, self._stream = self._stream, None
-            stream.stop()
-            self._become("stopped")
-
-    def _start(self) -> None:
-        from pyspark.errors import PySparkException
-
-        from tamis.spark.streams import reason
-
-        interval_ms = max(self._adapter.poll_interval_ms, self._config.pipeline.interval_ms)
+    def close(self, *, drain: bool) -> None:
+        """Stop the adapters, each between two batches, then the deliveries; with `drain` after all that is due."""
         try:
-            self._stream = Stream(
-                self._spark,
-                f"tamis.{self._adapter.type}",
-                source_options(self._adapter),
-                self._config.pipeline.checkpoints / self.name,
-                self._process,
-                None if self._once else interval_ms,
+            self._manager.close()
+        finally:
+            self._deliveries.close(drain=drain and self._fatal is None)
+
+    def report(self, progress: OnProgress | None) -> None:
+        """Say how far the run is."""
+        if progress is not None:
+            progress(self._tally.progress(self._manager.list()))
+
+    def summary(self, stopped_by: str | None) -> RunSummary:
+        """What was done.
+
+        Raises:
+            TamisError, OSError: what went wrong at the very end.
+        """
+        if failure := self._fatal or self._deliveries.failure:
+            raise failure
+        errors = {name: self._manager.error(name) for name in self._manager.list()}
+        failed = {name: error for name, error in errors.items() if error is not None}
+        return self._tally.summary(failed, self._store.counts().deliveries_pending, stopped_by)
+
+    def _stream(self, adapter: Adapter, frame: DataFrame) -> Stream:
+        """The streaming query of an adapter, for the manager."""
+        interval_ms = max(adapter.poll_interval_ms, self._config.pipeline.interval_ms)
+        checkpoint = self._config.pipeline.checkpoints / adapter.name
+        process = functools.partial(self._process, adapter.name)
+        return Stream(frame, checkpoint, process, None if self._once else interval_ms)
+
+    def _process(self, adapter: str, checkpoint_id: str, frame: DataFrame, batch_id: int) -> None:
+        stream = f"{self._config.pipeline.name}/{adapter}@{checkpoint_id}"
+        try:
+            report = process_batch(
+                self._store, self._snapshots, stream, adapter, self._config.default_deliveries, frame, batch_id
             )
-        except PySparkException as error:
-            self._fail(reason(error))
-        else:
-            self._become("running")
-
-    def _process(self, checkpoint_id: str, frame: DataFrame, batch_id: int) -> None:
-        stream = f"{self._config.pipeline.name}/{self.name}@{checkpoint_id}"
-        report = process_batch(
-            self._store, self._snapshots, stream, self.name, self._config.default_deliveries, frame, batch_id
-        )
-        if report is not None:
-            self._tally.add_batch(report)
-            self._deliveries.wake()
-            self._store.report_adapter(self.name, "running", read_count=report.read, dead_count=report.dead)
-        self._failures = 0
-
-    def _may_retry(self) -> bool:
-        return self.state == "failed" and not self._once
-
-    def _fail(self, error: str) -> None:
-        self._retry_at = time.monotonic() + _RETRY_S[min(self._failures, len(_RETRY_S) - 1)]
-        self._failures += 1
-        self._become("failed", error)
-
-    def _become(self, state: str, error: str | None = None) -> None:
-        if (state, error) != (self.state, self.error):
-            self.state, self.error = state, error
-            self._store.report_adapter(self.name, state, error=error)
-
-
-def source_options(adapter: AdapterConfig) -> dict[str, str]:
-    """The options of the adapter's Spark format."""
-    options = {
-        "path": str(adapter.path),
-        "topic": adapter.topic or adapter.name,
-        "stop_words": adapter.stop_words,
-        "max_messages": str(adapter.max_messages),
-    }
-    return options if adapter.body_field is None else options | {"body_field": adapter.body_field}
-
-
-def _names(adapters: list[_RunningAdapter]) -> list[str]:
-    return [adapter.name for adapter in adapters]
+            if report is None:
+                return
+            self._store.report_adapter(adapter, "running", read_count=report.read, dead_count=report.dead)
+        except (TamisError, OSError) as error:
+            self._fatal = error  # the adapter is not at fault, and would only fail again
+            raise
+        self._tally.add_batch(report)
+        self._deliveries.wake()
 
 
 @contextmanager

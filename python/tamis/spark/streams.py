@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tamis.errors import AdapterError, TamisError
+from tamis.errors import AdapterError
 
 STOP_S_MAX = 15.0
 """How long a batch in progress may take to finish when its stream is stopped; then it is abandoned, and replayed."""
@@ -28,12 +28,10 @@ class StreamStoppedError(Exception):
 
 
 class Stream:
-    """A streaming query from one data source to a function of batches.
+    """A streaming query from a DataFrame to a function of batches; the adapter manager starts and stops it.
 
     Args:
-        spark: the session.
-        source: a format of `tamis.adapters`, such as ``tamis.mbox``.
-        options: of that format.
+        frame: streaming.
         checkpoint: the folder of the stream's offsets.
         on_batch: called with the id of the checkpoint, the rows and the batch's number. What it raises ends the
             stream; the batch then comes again, with the same rows, when the stream is started again.
@@ -41,20 +39,10 @@ class Stream:
             there was at its start.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        source: str,
-        options: Mapping[str, str],
-        checkpoint: Path,
-        on_batch: OnBatch,
-        interval_ms: int | None,
-    ) -> None:
+    def __init__(self, frame: DataFrame, checkpoint: Path, on_batch: OnBatch, interval_ms: int | None) -> None:
         self._checkpoint, self._on_batch = checkpoint, on_batch
         self._gate = threading.Lock()  # held while a batch is worked on
         self._stopping = threading.Event()
-        self._raised: BaseException | None = None
-        frame = spark.readStream.format(source).options(**options).load()
         writer = frame.writeStream.foreachBatch(self._process).option("checkpointLocation", str(checkpoint))
         timed = (
             writer.trigger(availableNow=True)
@@ -64,21 +52,21 @@ class Stream:
         self._query: StreamingQuery = timed.start()
 
     @property
-    def active(self) -> bool:
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name, which the manager asks for
         """Whether it still runs. Cost: a call to Java, 1 ms."""
         return bool(self._query.isActive)
 
-    def failure(self) -> Exception | None:
-        """Why it ended by itself, or None: what `on_batch` raised, or an AdapterError with what Spark tells."""
-        if self._stopping.is_set():
-            return None
-        if isinstance(self._raised, TamisError | OSError):
-            return self._raised
-        error = self._query.exception()
+    def exception(self) -> AdapterError | None:
+        """Why it ended by itself, in one line; None when it did not fail."""
+        error = None if self._stopping.is_set() else self._query.exception()
         return None if error is None else AdapterError(reason(error))
 
     def stop(self) -> None:
-        """Stop after the batch in progress; one that takes over `STOP_S_MAX` is abandoned and will be replayed."""
+        """Stop after the batch in progress; one that takes over `STOP_S_MAX` is abandoned and will be replayed.
+
+        Raises:
+            AdapterError: Spark did not stop it.
+        """
         self._stopping.set()
         if self._gate.acquire(timeout=STOP_S_MAX):
             self._gate.release()
@@ -92,11 +80,7 @@ class Stream:
         if self._stopping.is_set():
             raise StreamStoppedError
         with self._gate:
-            try:
-                self._on_batch(checkpoint_id(self._checkpoint), frame, batch_id)
-            except BaseException as error:
-                self._raised = error
-                raise
+            self._on_batch(checkpoint_id(self._checkpoint), frame, batch_id)
 
 
 def checkpoint_id(checkpoint: Path) -> str:
