@@ -216,7 +216,12 @@ impl Parser<'_> {
 
     fn compared(&mut self, left: Placed, op: Comparison, operator: usize) -> Parsed<Part> {
         let is_order = !matches!(op, Comparison::Equal | Comparison::NotEqual);
-        let right = self.arithmetic(Rank::Sum, if is_order { "a number" } else { "a value" })?;
+        let expected = match op {
+            Comparison::Equal => "a value after `=`",
+            Comparison::NotEqual => "a value after `<>`",
+            _ => "a number",
+        };
+        let right = self.arithmetic(Rank::Sum, expected)?;
         let right = self.as_operand(right)?;
         if is_order && (left.is_bool() || right.is_bool()) {
             return Err(self.cursor.error_at(operator, "`=` or `<>`: TRUE and FALSE have no order"));
