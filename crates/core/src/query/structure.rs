@@ -1,0 +1,132 @@
+//! The structure of a tree, for algorithms outside the core: what stands above its predicates, and what an index can
+//! know of a predicate without evaluating it.
+
+use crate::message::Value;
+use crate::query::expr::{Comparison, Expr, Name, Operand, Predicate, Reference};
+
+/// One node of a tree, seen from above.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Structure<'q> {
+    /// All of the operands.
+    And(&'q [Expr]),
+    /// Any of the operands.
+    Or(&'q [Expr]),
+    /// Kleene negation.
+    Not(&'q Expr),
+    /// `name = value` or `name IN (values)`: true exactly when the property has one of the values.
+    Equality(&'q str, &'q [Value]),
+    /// A comparison or BETWEEN with literals: true only of a value within these bounds, themselves included; without
+    /// a bound, of any value that is like the other one. The predicate itself tells whether a bound belongs to it.
+    Range(&'q str, Option<&'q Value>, Option<&'q Value>),
+    /// Any other test.
+    Opaque,
+}
+
+impl Expr {
+    /// What this node is. Cost: constant.
+    ///
+    /// Only properties are seen: predicates on topic or body, and on names without regard to case, are opaque.
+    #[must_use]
+    pub fn structure(&self) -> Structure<'_> {
+        match self {
+            Self::And(operands) => Structure::And(operands),
+            Self::Or(operands) => Structure::Or(operands),
+            Self::Not(inner) => Structure::Not(inner),
+            Self::Predicate(predicate) => predicate.structure().unwrap_or(Structure::Opaque),
+        }
+    }
+}
+
+impl Predicate {
+    fn structure(&self) -> Option<Structure<'_>> {
+        match self {
+            Self::Compare(operand, op, Operand::Literal(value)) => compared(property(operand)?, *op, value),
+            Self::Compare(Operand::Literal(value), op, operand) => compared(property(operand)?, mirrored(*op), value),
+            Self::In(operand, values) => Some(Structure::Equality(property(operand)?, values.values())),
+            Self::Between(operand, Operand::Literal(low), Operand::Literal(high)) => {
+                Some(Structure::Range(property(operand)?, Some(low), Some(high)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn compared<'q>(name: &'q str, op: Comparison, value: &'q Value) -> Option<Structure<'q>> {
+    match op {
+        Comparison::Equal => Some(Structure::Equality(name, std::slice::from_ref(value))),
+        Comparison::NotEqual => None,
+        Comparison::Less | Comparison::LessOrEqual => Some(Structure::Range(name, None, Some(value))),
+        Comparison::Greater | Comparison::GreaterOrEqual => Some(Structure::Range(name, Some(value), None)),
+    }
+}
+
+/// `100 < price` is `price > 100`.
+fn mirrored(op: Comparison) -> Comparison {
+    match op {
+        Comparison::Less => Comparison::Greater,
+        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+        Comparison::Greater => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        same => same,
+    }
+}
+
+fn property(operand: &Operand) -> Option<&str> {
+    match operand {
+        Operand::Reference(Reference::Property(Name { text, any_case: false })) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::selector::{Dialect, parse};
+
+    fn shown(text: &str) -> String {
+        let query = parse(text, Dialect::Jms).expect("a selector");
+        match query.expr().structure() {
+            Structure::Equality(name, values) => format!("{name} in {values:?}"),
+            Structure::Range(name, low, high) => format!("{name} from {low:?} to {high:?}"),
+            Structure::Opaque => "opaque".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn equalities_and_ranges_of_a_property_with_literals_are_seen() {
+        assert_eq!(shown("a.b = 1"), "a.b in [Int(1)]");
+        assert_eq!(shown("1 = a"), "a in [Int(1)]");
+        assert_eq!(shown("a IN ('x', 2)"), "a in [Text(\"x\"), Int(2)]");
+        assert_eq!(shown("a > 1"), "a from Some(Int(1)) to None");
+        assert_eq!(shown("1 > a"), "a from None to Some(Int(1))");
+        assert_eq!(shown("1 <= a"), "a from Some(Int(1)) to None");
+        assert_eq!(shown("a BETWEEN 1 AND 2"), "a from Some(Int(1)) to Some(Int(2))");
+    }
+
+    #[test]
+    fn whatever_an_index_cannot_know_is_opaque() {
+        for text in [
+            "a <> 1",
+            "a = b",
+            "a + 1 = 2",
+            "a BETWEEN b AND 2",
+            "topic = 'x'",
+            "ANYCASE(a) = 1",
+            "a LIKE 'x%'",
+            "a",
+            "TRUE",
+        ] {
+            assert_eq!(shown(text), "opaque", "{text}");
+        }
+    }
+
+    #[test]
+    fn operands_stand_below_and_or_and_not() {
+        let query = parse("NOT (a = 1 OR b = 2) AND c = 3", Dialect::Jms).expect("a selector");
+        let Structure::And([first, second]) = query.expr().structure() else { panic!("an AND of two") };
+        assert!(matches!(second.structure(), Structure::Equality("c", [Value::Int(3)])));
+        let Structure::Not(inner) = first.structure() else { panic!("a NOT") };
+        assert!(matches!(inner.structure(), Structure::Or([_, _])));
+    }
+}
