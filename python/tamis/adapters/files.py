@@ -310,7 +310,7 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
         if not left:
             break
         buffer, cursor = buffer[cursor:], 0
-        if len(buffer) > limit_bytes:
+        if len(buffer) > limit_bytes + len(separator):  # the end may be half a separator, and no part of the message
             kept = kept or buffer[:RAW_KEPT_BYTES]
             dropped, buffer = dropped + len(buffer) - len(separator), buffer[-len(separator) :]
         searched = max(0, len(buffer) - len(separator) + 1)
