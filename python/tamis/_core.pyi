@@ -1,8 +1,9 @@
 """The compiled core. Its public face is the package `tamis`; docstrings stand there."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from os import PathLike
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, Literal, TypeAlias, final
 
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
