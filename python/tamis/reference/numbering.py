@@ -1,0 +1,55 @@
+"""Numbers for keys, which every algorithm here needs. "We number each match request from 0 upwards" (paper 000)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+
+
+class Numbering:
+    """Keys and their numbers, given in the order in which keys come; a number is never given twice.
+
+    So the order of numbers is the order of adding, at the price that a bitmap of numbers grows with every key that
+    there ever was.
+
+    >>> numbering = Numbering()
+    >>> [numbering.give(key) for key in ("a", "b", "a")]
+    [0, 1, 0]
+    >>> numbering.keys({1, 0})
+    ['a', 'b']
+    """
+
+    def __init__(self) -> None:
+        self._number_of: dict[Hashable, int] = {}
+        self._key_of: dict[int, Hashable] = {}
+        self._next = 0
+
+    def give(self, key: Hashable) -> int:
+        """The number of `key`: the one it has, else the next."""
+        number = self._number_of.get(key)
+        if number is None:
+            number = self._next
+            self._next += 1
+            self._number_of[key], self._key_of[number] = number, key
+        return number
+
+    def take(self, key: Hashable) -> int:
+        """Forget `key`; the number that it had. KeyError when it has none."""
+        number = self._number_of.pop(key)
+        del self._key_of[number]
+        return number
+
+    def keys(self, numbers: Iterable[int]) -> list[Hashable]:
+        """The keys of distinct `numbers`, in the order in which they came."""
+        return [self._key_of[number] for number in sorted(numbers)]
+
+
+def bits(bitmap: int) -> Iterator[int]:
+    """The positions of the ones in `bitmap`, ascending. Cost: the ones, each times the length.
+
+    >>> list(bits(0b1101))
+    [0, 2, 3]
+    """
+    while bitmap:
+        lowest = bitmap & -bitmap
+        yield lowest.bit_length() - 1
+        bitmap ^= lowest

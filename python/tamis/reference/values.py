@@ -1,0 +1,96 @@
+"""Properties as an index sees them: what a name reaches, and values in a form that hashes and orders as they compare.
+
+A second implementation of SEMANTICS.md ("Messages", "Values"), beside the core's: the tests hold one against the
+other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from tamis.message import Properties, Value, to_micros
+
+Point: TypeAlias = tuple[int, Any]
+"""A value's kind and the value: points are equal when the values are, and ordered when the values compare."""
+
+_BOOL, _NUMBER, _TEXT, _INSTANT = range(4)
+
+
+def point(value: Value) -> Point | None:
+    """Where `value` lies; None for what equals nothing: None, PRESENT, NaN, lists, mappings, bytes that are no text.
+
+    >>> point(1) == point(1.0) == point(True)
+    False
+    >>> point(1) == point(1.0)
+    True
+    """
+    if isinstance(value, bytes):
+        try:
+            return _TEXT, value.decode()
+        except UnicodeDecodeError:
+            return None
+    if isinstance(value, bool):
+        return _BOOL, value
+    if isinstance(value, str):
+        return _TEXT, value
+    if isinstance(value, datetime):
+        return _INSTANT, to_micros(value)
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, int | float):  # Python compares the two by exact value and hashes them alike
+        return (_NUMBER, value) if value == value else None
+    return None
+
+
+def interval(low: Value, high: Value) -> tuple[Point, Point] | None:
+    """Where values from `low` to `high` lie; None is no bound. None when neither bound lies anywhere.
+
+    Without a bound the other one's kind has no end: a shorter tuple comes before all that begin like it.
+    """
+    first, last = point(low), point(high)
+    if first is not None:
+        return first, last if last is not None else _beginning(first[0] + 1)
+    return (_beginning(last[0]), last) if last is not None else None
+
+
+def _beginning(kind: int) -> Point:
+    return (kind,)  # type: ignore[return-value]  # only ever compared
+
+
+def reached(properties: Properties | None, name: str) -> list[Value] | None:
+    """The values that a dotted name reaches, the elements where it is a list; None when it is absent.
+
+    A literal dotted key wins over nesting, the longest first; through a list of mappings a name collects what it
+    reaches in each. An empty list is absent.
+
+    >>> reached({"c": [{"d": 1}, {"d": [2, 3]}]}, "c.d")
+    [1, 2, 3]
+    """
+    if not properties:
+        return None
+    if name in properties:
+        return _elements(properties[name]) or None
+    end = name.rfind(".")
+    while end >= 0:
+        if name[:end] in properties:
+            found = _descend(properties[name[:end]], name[end + 1 :])
+            if found is not None:
+                return found
+        end = name.rfind(".", 0, end)
+    return None
+
+
+def _elements(value: Value) -> list[Value]:
+    if isinstance(value, list | tuple):
+        return [inner for element in value for inner in _elements(element)]
+    return [value]
+
+
+def _descend(value: Value, rest: str) -> list[Value] | None:
+    if isinstance(value, Mapping):
+        return reached(value, rest)
+    if isinstance(value, list | tuple):
+        return [found for element in value for found in _descend(element, rest) or ()] or None
+    return None
