@@ -1,0 +1,106 @@
+"""Disjunctive normal form, for the algorithms that know conjunctions only; and what an index knows of a conjunction.
+
+A query is true exactly when all literals of one of its conjunctions are, in three-valued logic too: a literal wants
+its predicate true, or wants it false, and unknown is neither. The form may be exponentially larger than the query
+(paper 004 holds that against it), so it is made up to a bound only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tamis.query import Query
+from tamis.reference.query_matcher import predicate_of
+from tamis.reference.values import Point, interval, point
+
+if TYPE_CHECKING:
+    from tamis._core import _Tree as Tree
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A predicate and what it has to be. The rest follows from these two.
+
+    Attributes:
+        predicate: one predicate.
+        wanted: True, or False for one below a NOT.
+        name: the property that it looks at, of an equality or a range.
+        points: of an equality, the values one of which the property must have; else empty.
+        bounds: where such a value must lie, both ends included.
+    """
+
+    predicate: Query
+    wanted: bool
+    name: str = field(default="", compare=False)
+    points: frozenset[Point] = field(default=frozenset(), compare=False)
+    bounds: tuple[Point, Point] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Conjunction:
+    """One conjunction of the query of a number."""
+
+    number: int
+    literals: tuple[Literal, ...]
+
+    @cached_property
+    def bounds(self) -> dict[str, tuple[Point, Point]]:
+        """Where properties must have a value. Of two tests of one property the first counts: in a list, another
+        element may be what makes the second true."""
+        found: dict[str, tuple[Point, Point]] = {}
+        for literal in self.literals:
+            if literal.bounds is not None:
+                found.setdefault(literal.name, literal.bounds)
+        return found
+
+
+def conjunctions(tree: Tree, at_most: int, *, wanted: bool = True) -> list[tuple[Literal, ...]] | None:
+    """The conjunctions of which one is true exactly when `tree` is `wanted`; None when there are more than `at_most`.
+
+    >>> from tamis import selector
+    >>> for conjunction in conjunctions(selector("NOT (a = 1 AND b = 2) AND c = 3").tree(), 10):
+    ...     print(*(f"{literal.predicate} is {literal.wanted}" for literal in conjunction), sep=", ")
+    a = 1 is False, c = 3 is True
+    b = 2 is False, c = 3 is True
+    """
+    match tree:
+        case ("not", child):
+            return conjunctions(child, at_most, wanted=not wanted)
+        case (("and" | "or") as word, children):
+            parts = []
+            for child in children:
+                part = conjunctions(child, at_most, wanted=wanted)
+                if part is None:
+                    return None
+                parts.append(part)
+            return _all_of(parts, at_most) if (word == "and") is wanted else _any_of(parts, at_most)
+        case _:
+            return [(_literal(tree, wanted),)]
+
+
+def _any_of(parts: list[list[tuple[Literal, ...]]], at_most: int) -> list[tuple[Literal, ...]] | None:
+    together = [conjunction for part in parts for conjunction in part]
+    return together if len(together) <= at_most else None
+
+
+def _all_of(parts: list[list[tuple[Literal, ...]]], at_most: int) -> list[tuple[Literal, ...]] | None:
+    """One conjunction of each part, in all combinations; a literal stands in a conjunction once."""
+    product: list[tuple[Literal, ...]] = [()]
+    for part in parts:
+        if len(product) * len(part) > at_most:
+            return None
+        product = [tuple(dict.fromkeys(left + right)) for left in product for right in part]
+    return product
+
+
+def _literal(leaf: Tree, wanted: bool) -> Literal:
+    predicate = predicate_of(leaf)
+    if wanted:
+        match leaf:
+            case ("=", name, values, _):
+                points = frozenset(place for value in values if (place := point(value)) is not None)
+                return Literal(predicate, True, name, points, (min(points), max(points)))
+            case ("range", name, low, high, _):
+                return Literal(predicate, True, name, bounds=interval(low, high))
+    return Literal(predicate, wanted)
