@@ -66,3 +66,10 @@ def test_the_wrapper_follows_a_java_that_moved(tmp_path: Path) -> None:
     first = wrapped_home(before, tmp_path / "cache")
     assert wrapped_home(after, tmp_path / "cache") == first
     assert "after" in (first / "bin" / "java").read_text()
+
+
+def test_a_wrapper_is_not_wrapped_again(tmp_path: Path) -> None:
+    home = wrapped_home(Java(fake_java(tmp_path / "java", "17"), 17, "PATH"), tmp_path / "cache")
+    text = (home / "bin" / "java").read_text()
+    assert wrapped_home(Java(home, 17, "JAVA_HOME"), tmp_path / "cache") == home
+    assert (home / "bin" / "java").read_text() == text

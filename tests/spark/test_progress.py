@@ -51,8 +51,8 @@ def test_a_tally_adds_up() -> None:
     assert (progress.read, progress.matched, progress.notifications, progress.dead) == (30, 8, 10, 2)
     assert (progress.delivered, progress.lag_s, progress.states) == (7, 0.25, {"inbox": "running"})
     assert progress.rate > 0
-    summary = tally.summary({}, pending=2, stopped_by=None)
+    summary = tally.summary({}, {"mail": "down"}, pending=2, stopped_by=None)
     assert (summary.read, summary.batches, summary.delivered, summary.given_up, summary.pending) == (30, 2, 7, 1, 2)
     assert summary.by_query == {"a": 6, "b": 4}
-    assert summary.match_us_p50 == 2.0
+    assert (summary.match_us_p50, summary.troubles) == (2.0, {"mail": "down"})
     assert summary.to_dict()["messages_per_s"] == summary.messages_per_s

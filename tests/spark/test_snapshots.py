@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tamis.engine import Engine
 from tamis.spark.snapshots import KEPT_MAX, Snapshots
+from tamis.spark.worker import match_ids
 from tamis.store import QueryRecord
 
 
@@ -62,3 +66,33 @@ def test_a_revision_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     with snapshots.at(1) as snapshot:
         assert snapshot.path.exists()
+
+
+class History:
+    """Any revisions, as given: key -> limit."""
+
+    def __init__(self, revisions: list[dict[str, int]]) -> None:
+        self.revisions = revisions
+
+    def queries_at(self, revision: int) -> list[QueryRecord]:
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        queries = self.revisions[revision].items()
+        return [QueryRecord(key, limit, f"x > {limit}", "selector", "", (), (), now) for key, limit in queries]
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers(0, 5)), min_size=1, max_size=6),
+    st.lists(st.integers(0, 5), max_size=8),
+    st.integers(0, 7),
+)
+@settings(max_examples=50)
+def test_a_snapshot_made_from_another_is_as_one_made_anew(
+    tmp_path_factory: pytest.TempPathFactory, revisions: list[dict[str, int]], asked: list[int], x: int
+) -> None:
+    snapshots = Snapshots(History(revisions), tmp_path_factory.mktemp("work"))
+    for number in asked:
+        revision = number % len(revisions)
+        wanted = {(key, limit) for key, limit in revisions[revision].items() if x > limit}
+        with snapshots.at(revision) as snapshot:
+            ids = match_ids(str(snapshot.path), ["x"], [pa.array([x])]).to_pylist()[0]
+            assert {(record.key, record.version) for record in snapshot.records_of(ids)} == wanted

@@ -27,12 +27,17 @@ class DeliveryThread:
     Args:
         notifier: the notification engine; used from this thread alone.
         tally: where tries are counted.
+
+    Attributes:
+        failure: what ended the thread; None while all is well.
+        troubles: delivery -> why all of it cannot be used now.
     """
 
     def __init__(self, notifier: Notifier, tally: Tally) -> None:
         self._notifier, self._tally = notifier, tally
         self._wake, self._finish, self._abandon = threading.Event(), threading.Event(), threading.Event()
         self.failure: Exception | None = None
+        self.troubles: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="tamis-deliveries", daemon=True)
 
     def start(self) -> None:
@@ -64,6 +69,7 @@ class DeliveryThread:
     def _drain(self) -> None:
         while not self._abandon.is_set():
             counts = self._notifier.deliver_pending(LIMIT)
+            self.troubles = dict(counts.troubles)
             self._tally.add_deliveries(counts.delivered, counts.dead)
             if counts.delivered + counts.dead + counts.retried == 0:
                 return

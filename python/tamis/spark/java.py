@@ -78,6 +78,8 @@ def wrapped_home(java: Java, cache: Path) -> Path:
     """
     home = cache / f"java-{java.version}"
     script = home / "bin" / "java"
+    if java.home == home:
+        return home  # JAVA_HOME was such a folder already
     text = _wrapper(java.home / "bin" / "java")
     if not script.is_file() or script.read_text(encoding="utf-8") != text:
         script.parent.mkdir(parents=True, exist_ok=True)

@@ -99,7 +99,7 @@ class Pipeline:
         try:
             work.mkdir(parents=True, exist_ok=True)
             with _alone(work / "lock"), self._signals() as take_signals:
-                spark = self._spark or session(f"tamis {self._config.pipeline.name}", log_path=work / "spark.log")
+                spark = self._spark or session(f"tamis {self._config.pipeline.name}", folder=work)
                 take_signals()  # Spark's start has put its own handler there
                 try:
                     return self._run(spark, once, progress)
@@ -199,7 +199,9 @@ class _Run:
             raise failure
         errors = {name: self._manager.error(name) for name in self._manager.list()}
         failed = {name: error for name, error in errors.items() if error is not None}
-        return self._tally.summary(failed, self._store.counts().deliveries_pending, stopped_by)
+        return self._tally.summary(
+            failed, self._deliveries.troubles, self._store.counts().deliveries_pending, stopped_by
+        )
 
     def _stream(self, adapter: Adapter, frame: DataFrame) -> Stream:
         """The streaming query of an adapter, for the manager."""

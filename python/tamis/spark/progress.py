@@ -60,6 +60,7 @@ class RunSummary:
         match_us_p99: the 99th percentile of the same.
         by_query: key of a query -> its notifications in this run, most first.
         failed: adapter -> why it failed.
+        troubles: delivery -> why all of it could not be used at the end; its notifications wait.
         stopped_by: the signal that ended the run early, such as ``SIGINT``; None when it ended by itself.
     """
 
@@ -76,6 +77,7 @@ class RunSummary:
     match_us_p99: float | None
     by_query: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
     stopped_by: str | None = None
 
     @property
@@ -183,7 +185,9 @@ class Tally:
                 dict(states),
             )
 
-    def summary(self, failed: Mapping[str, str], pending: int, stopped_by: str | None) -> RunSummary:
+    def summary(
+        self, failed: Mapping[str, str], troubles: Mapping[str, str], pending: int, stopped_by: str | None
+    ) -> RunSummary:
         """All of the run."""
         with self._lock:
             return RunSummary(
@@ -200,6 +204,7 @@ class Tally:
                 self._times.percentile(0.99),
                 dict(self._by_query.most_common()),
                 dict(failed),
+                dict(troubles),
                 stopped_by,
             )
 

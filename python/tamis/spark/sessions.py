@@ -1,6 +1,6 @@
 """One Spark session in this process, set up for tamis: loopback only, quiet, quick to start.
 
-Nothing listens off 127.0.0.1, the web page is off, tables go to a temporary folder that is removed at the end."""
+Nothing listens off 127.0.0.1, the web page is off, and temporary files go to one folder that is removed at the end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -69,16 +71,16 @@ _ALWAYS = {
 
 
 def session(
-    app: str = "tamis", *, cores: int | None = None, log_path: Path | None = None, options: dict[str, str] | None = None
+    app: str = "tamis", *, cores: int | None = None, folder: Path | None = None, options: dict[str, str] | None = None
 ) -> SparkSession:
     """The process's Spark session, started on the first call, with the data sources of tamis registered.
 
     Args:
         app: the name that Spark shows.
         cores: threads that work at once (default: one a core of the machine).
-        log_path: Spark's warnings go to this file (at most 30 MB in three files); without it, errors go to stderr.
-        options: further settings, which win over those of tamis. The ones that Java is started with count in the
-            first call only.
+        folder: of one process at a time. Warnings go to ``spark.log`` in it (at most 30 MB in three files), temporary
+            files below ``spark``, which is emptied first. Without it, errors go to stderr, files to the system's place.
+        options: further settings, which win over those of tamis.
 
     Returns:
         A session that already runs is returned as it is: it may be the notebook's own.
@@ -86,10 +88,14 @@ def session(
     Raises:
         JavaNotFoundError: no Java 17 or newer.
         TamisError: Spark did not start, with where its reason is.
+        OSError: the folder cannot be written.
 
     Cost: 3 to 10 s for the first call.
     """
-    spark = SparkSession.getActiveSession() or _start(app, cores, log_path, options or {})
+    if SparkContext._active_spark_context is None:
+        spark = _start(app, cores, folder, options or {})
+    else:
+        spark = SparkSession.builder.getOrCreate()
     _register_sources(spark)
     return spark
 
@@ -111,16 +117,11 @@ def close_session(spark: SparkSession) -> None:
         process.wait()
 
 
-def _start(app: str, cores: int | None, log_path: Path | None, options: dict[str, str]) -> SparkSession:
-    scratch = Path(tempfile.mkdtemp(prefix="tamis-spark-"))
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+def _start(app: str, cores: int | None, folder: Path | None, options: dict[str, str]) -> SparkSession:
+    scratch = _scratch(folder)
+    log = None if folder is None else (folder / "spark.log").absolute()
     logging = scratch / "log4j2.properties"
-    logging.write_text(_logging(log_path), encoding="utf-8")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["JAVA_HOME"] = str(_java_home(scratch))
-    if log_path is not None:
-        os.environ[STDERR_VARIABLE] = str(log_path)
+    logging.write_text(_logging(log), encoding="utf-8")
     settings = {
         **_ALWAYS,
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -134,10 +135,51 @@ def _start(app: str, cores: int | None, log_path: Path | None, options: dict[str
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        with _environment(_variables(_java_home(scratch), log)):
+            return builder.getOrCreate()
+    except TamisError:
+        raise
     except Exception as error:  # py4j and pyspark raise many kinds; a user can do the same about each
-        hint = f"; see {log_path}" if log_path else ""
+        hint = f"; see {log}" if log else ""
         raise TamisError(f"Spark did not start: {str(error).splitlines()[0]}{hint}") from error
+
+
+def _scratch(folder: Path | None) -> Path:
+    """An empty folder for temporary files, removed when Python ends; after a kill, by the next start in `folder`."""
+    if folder is None:
+        scratch = Path(tempfile.mkdtemp(prefix="tamis-spark-"))
+    else:
+        scratch = (folder / "spark").absolute()
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    return scratch
+
+
+def _variables(java_home: Path, log: Path | None) -> dict[str, str]:
+    """What Spark reads from the environment."""
+    variables = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_HOME": str(java_home),
+    }
+    return variables if log is None else variables | {STDERR_VARIABLE: str(log)}
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """The environment with `variables`, for Spark's start only: a child of this process shall find it as it was."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _java_home(scratch: Path) -> Path:
@@ -149,10 +191,10 @@ def _java_home(scratch: Path) -> Path:
         return wrapped_home(java, scratch)
 
 
-def _logging(log_path: Path | None) -> str:
-    if log_path is None:
+def _logging(log: Path | None) -> str:
+    if log is None:
         return _LOGGING.format(level="error", stream_level="off", appender=_TO_STDERR)
-    return _LOGGING.format(level="warn", stream_level="warn", appender=_TO_FILE.format(path=log_path))
+    return _LOGGING.format(level="warn", stream_level="warn", appender=_TO_FILE.format(path=log))
 
 
 def _register_sources(spark: SparkSession) -> None:

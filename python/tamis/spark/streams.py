@@ -101,11 +101,12 @@ def checkpoint_id(checkpoint: Path) -> str:
 def reason(error: BaseException) -> str:
     """One line for a user out of an error of Spark, which holds traces of Java and Python.
 
-    The innermost error of tamis, else of Python, else the first line.
+    The error of tamis in it, else the innermost of Python, else of Java, else the first line.
     """
     text = str(error)
-    ours = re.findall(r"^tamis\.[\w.]+Error: (.+)$", text, re.MULTILINE)
+    if ours := re.search(r"^tamis\.[\w.]+Error: (.+)$", text, re.MULTILINE):
+        return ours[1].strip()
     python = re.findall(r"^\w*(?:Error|Exception): .+$", text, re.MULTILINE)
     java = re.findall(r"^Caused by: (?:[\w.$]+: )?(.+)$", text, re.MULTILINE)
-    found = ours or python or java or text.strip().splitlines() or [type(error).__name__]
-    return found[-1 if found is not ours else 0].strip()
+    lines = text.strip().splitlines()
+    return ((python or java or lines[:1])[-1:] or [type(error).__name__])[0].strip()
