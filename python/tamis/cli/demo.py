@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,14 +63,22 @@ def _print(folder: DemoFolder, result: DemoResult) -> None:
         output.note(f"nothing new: all {counts.read:,} messages were read before, and nothing was added")
     output.note("")
     output.well(f"{counts.notifications:,} notifications in all. What to do next:")
-    here = folder.path
+    here, tamis = folder.path, _own_name()
     for command, why in (
         (f"open {here / 'report.html'}", "the same in pictures, and what matched in each text"),
         (f"ls {here / 'outbox'}", "the notifications as e-mail"),
-        (f"tamis query list --store {folder.store}", "the standing queries"),
-        (f"tamis query add --store {folder.store} mine \"CONTAINS(body, 'linux')\"", "one of your own"),
-        (f"tamis check {folder.config}", "try the configuration and its tests"),
-        (f"tamis run {folder.config}", "as a service: put mail into the folder and watch"),
+        (f"{tamis} query list --store {folder.store}", "the standing queries"),
+        (f"{tamis} query add --store {folder.store} mine \"CONTAINS(body, 'linux')\"", "one of your own"),
+        (f"{tamis} check {folder.config}", "try the configuration and its tests"),
+        (f"{tamis} run {folder.config}", "as a service: put mail into the folder and watch"),
     ):
         output.note(f"  {command}")
         output.hint(f"    {why}")
+
+
+def _own_name() -> str:
+    """How to call this command from here: `tamis` where that finds it, else its path."""
+    found, called = shutil.which("tamis"), Path(sys.argv[0])
+    if found or called.name != "tamis":
+        return "tamis"
+    return os.path.relpath(called)
