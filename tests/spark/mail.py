@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,12 +45,29 @@ def real_messages(shared: Path, count: int) -> list[bytes]:
                 if len(messages) == count:
                     break
             lines.append(line)
+        else:
+            messages.append(b"".join(lines))
     return messages
 
 
 def without_from_line(message: bytes) -> bytes:
     """A message of an mbox as it stands in a file of its own, but for the escapes of its lines."""
     return message.partition(b"\n")[2]
+
+
+def unpack_files(archive: Path, folder: Path) -> list[Path]:
+    """The files of a packed tar, each written into `folder` under a number and ``.eml``."""
+    paths = []
+    with (
+        archive.open("rb") as packed,
+        zstandard.ZstdDecompressor().stream_reader(packed) as unpacked,
+        tarfile.open(fileobj=unpacked, mode="r|") as tar,
+    ):
+        for member in tar:
+            if (file := tar.extractfile(member)) is not None:
+                paths.append(folder / f"{len(paths):05}.eml")
+                paths[-1].write_bytes(file.read())
+    return paths
 
 
 def write_mbox(path: Path, messages: Sequence[bytes]) -> list[int]:

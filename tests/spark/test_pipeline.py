@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tamis
+from tamis.adapters.mail import MailError
 from tamis.adapters.mbox import unescape
 from tamis.errors import StoreError, TamisError
 from tamis.spark import Pipeline, Progress
 from tamis.store import BatchCounts, BatchResult, Store
 
 from .conftest import Workshop
-from .mail import QUERIES, brute_force, outbox, real_messages, without_from_line, write_mbox
+from .mail import QUERIES, brute_force, outbox, real_messages, unpack_files, without_from_line, write_mbox
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 UNREADABLE = b"not json\n"
+ARCHIVES = {
+    "eml": "email-eml/mail-parser-crate-messages.tar.zst",
+    "news": "usenet-20news-mini/mini20news-dev-raw.tar.zst",
+}
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +85,38 @@ def test_the_outbox_equals_brute_force_and_a_second_run_adds_nothing(workshop: W
 
     again = workshop.run()
     assert (again.read, again.notifications, outbox(workshop.store)) == (0, 0, found)
+
+
+def test_all_real_mail_goes_through_and_the_counts_add_up(workshop: Workshop, shared: Path) -> None:
+    """SpamAssassin's 3,000, the news groups' 1,300 and the malformed ones: each is matched or not, or a dead letter."""
+    workshop.store.add_queries(QUERIES)
+    messages = real_messages(shared, 3_000)
+    box = workshop.folder / "inbox"
+    offsets = write_mbox(box, messages)
+    parts = [("inbox", str(box), at, unescape(raw)) for at, raw in zip(offsets, messages, strict=True)]
+    workshop.adapter("inbox", "mbox", box, max_messages=1_000)
+    for name, archive in ARCHIVES.items():
+        folder = workshop.folder / name
+        folder.mkdir()
+        paths = unpack_files(shared / "data" / archive, folder)
+        parts += [(name, str(path), 0, path.read_bytes()) for path in paths]
+        workshop.adapter(name, "eml", folder)
+
+    summary = workshop.run()
+
+    wanted = set()
+    dead = set()
+    for source, partition, offset, raw in parts:
+        try:
+            wanted |= brute_force(source, partition, [(offset, raw)])
+        except MailError:
+            dead.add((source, partition, offset))
+    assert set(outbox(workshop.store)) == wanted
+    letters = workshop.store.dead_letters(limit=None)
+    assert {(letter.source, letter.partition, letter.offset) for letter in letters} == dead
+    assert (summary.read, summary.dead, summary.failed) == (len(parts), len(dead), {})
+    assert len(parts) > 4_400
+    assert summary.matched == len({match[2:] for match in wanted})
 
 
 def test_a_checkpoint_that_was_removed_is_read_again_and_adds_nothing(workshop: Workshop, mail: list[bytes]) -> None:
