@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tamis
 from tamis import reference
@@ -116,6 +117,20 @@ def test_decision_diagrams_share_and_do_not_grow_with_copies() -> None:
     assert diagrams.node_count == 3
     assert diagrams.match({"a": 1, "c": 3}) == list(range(50))
     assert len(diagrams.evaluated) == 3
+
+
+@settings(max_examples=100)
+@given(added=st.lists(queries, max_size=8))
+def test_decision_diagrams_are_ordered_and_reduced(added: list[tamis.Query]) -> None:
+    diagrams = reference.Bdd()
+    for number, query in enumerate(added):
+        diagrams.add(number, query)
+    nodes = list(diagrams._nodes.values())
+    for node in nodes:
+        edges = (node.if_true, node.if_false, node.if_unknown)
+        assert len(set(edges)) > 1
+        assert all(isinstance(edge, bool) or edge.variable > node.variable for edge in edges)
+    assert len({(node.predicate, node.if_true, node.if_false, node.if_unknown) for node in nodes}) == len(nodes)
 
 
 def test_what_is_never_true_or_always_true_has_no_nodes_of_its_own() -> None:
