@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from tamis.adapters.mbox import unescape
 from tamis.errors import StoreError
 from tamis.pipeline_config import PipelineConfig
 from tamis.store import BatchCounts, BatchResult, Store
+from tests.faults.processes import kill_group
 from tests.spark.mail import QUERIES, Match, brute_force, outbox, real_messages, write_mbox
 
 if TYPE_CHECKING:
@@ -121,22 +121,6 @@ def start(case: Case) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, CHILD, case.toml], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
-
-
-def kill_group(child: subprocess.Popen[str]) -> None:
-    """SIGKILL to the child and what it started: Java, and Spark's workers, which lead a group of their own."""
-    for pid in session_members(child.pid):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    child.wait()
-
-
-def session_members(session_id: int) -> list[int]:
-    """The processes of a session, the leader first: it is the one that writes."""
-    listed = subprocess.run(["ps", "-o", "pid=", "--sid", str(session_id)], capture_output=True, text=True, check=False)
-    return sorted(map(int, listed.stdout.split()), key=lambda pid: pid != session_id)
 
 
 def run_and_kill(case: Case, read_count: int, after_s: float) -> None:

@@ -57,7 +57,9 @@ def print_summary(summary: RunSummary) -> None:
         f"{summary.notifications:,} new notifications, {summary.delivered:,} deliveries made{_undelivered(summary)}"
     )
     if summary.match_us_p50 is not None and summary.match_us_p99 is not None:
-        output.note(f"match time: p50 {summary.match_us_p50:,.0f} us, p99 {summary.match_us_p99:,.0f} us a message")
+        output.note(f"match time: p50 {summary.match_us_p50:,.1f} us, p99 {summary.match_us_p99:,.1f} us a message")
+    for name, trouble in summary.troubles.items():
+        output.note(f"delivery '{name}' cannot be used now: {trouble}")
     for name, reason in summary.failed.items():
         output.error(f"adapter '{name}' failed: {reason}")
 

@@ -1,0 +1,73 @@
+"""The demo, killed with -9 at points spread over its whole run, ends with the outbox that brute force gives.
+
+From laying out the folder over Spark's start to the last delivery: a kill comes at a share of the time that the demo
+takes. `TAMIS_KILLS=10 pytest tests/faults` is the long form; TAMIS_SEED repeats a run."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tamis.demo import DemoFolder, lay_out
+from tamis.query_file import load_queries
+from tamis.store import Store
+from tests.demo.oracle import expected_matches
+from tests.faults.processes import kill_group
+
+pytestmark = pytest.mark.spark
+
+KILLS = int(os.environ.get("TAMIS_KILLS", "1"))
+SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
+RUN_S_MAX = 240.0
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tamis", "demo", "--folder", str(folder), "--json"]
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def run_to_the_end(folder: Path) -> float:
+    """Run it whole; how many seconds that took."""
+    began = time.monotonic()
+    child = start(folder)
+    _, errors = child.communicate(timeout=RUN_S_MAX)
+    assert child.returncode == 0, errors
+    return time.monotonic() - began
+
+
+def assert_outbox_is(folder: DemoFolder, expected: dict[str, set[str]]) -> None:
+    in_rows = {spec.key for spec in load_queries(folder.queries) if spec.deliveries == ("rows",)}
+    with Store.open(folder.store, create=False) as store:
+        assert store.notification_ids() == set().union(*expected.values())
+        assert store.counts().deliveries_pending == 0
+    as_mail = [ids for key, ids in expected.items() if key not in in_rows]
+    assert {path.stem for path in folder.outbox.iterdir()} == set().union(*as_mail)
+
+
+@pytest.mark.timeout(600 + 120 * KILLS)
+def test_the_killed_demo_ends_with_the_outbox_of_brute_force(tmp_path: Path) -> None:
+    print(f"TAMIS_SEED={SEED} TAMIS_KILLS={KILLS}")
+    chance = random.Random(SEED)
+    whole_s = run_to_the_end(tmp_path / "whole")
+    killed = tmp_path / "killed"
+    for kill in range(KILLS):
+        after_s = whole_s * (kill + chance.random()) / KILLS
+        child = start(killed)
+        time.sleep(after_s)  # the kill comes then, whatever the demo is at
+        ended = child.poll()
+        kill_group(child)
+        print(f"kill {kill + 1}: after {after_s:.1f} of {whole_s:.1f} s" + ("" if ended is None else ", at its end"))
+    run_to_the_end(killed)
+    folder = lay_out(killed)
+    expected, _ = expected_matches(folder)
+    assert_outbox_is(folder, expected)
+    run_to_the_end(killed)
+    assert_outbox_is(folder, expected)
