@@ -190,3 +190,18 @@ def test_every_kind_of_value_is_found_by_its_hash_or_interval_as_by_evaluation(n
     for value in VALUES:
         for message in ({"a": value}, {"a.d": value}, {"a": {"d": value}}, {"a": [value]}, {"a": {"d.e": value}}, {}):
             assert matcher.match(message) == brute.match(message), message
+
+
+CRITERIA: list[Any] = [tamis.ANY, 1, 1.5, True, "x", "1", 2, 2**53 + 1, 2.0**53, INSTANT]
+
+
+def test_every_kind_of_value_meets_the_criteria_that_the_engine_says_it_meets() -> None:
+    table, engine = reference.InvertedFields(), tamis.Engine()
+    for name in ("a", "a.d"):
+        for wanted in CRITERIA:
+            table.add((name, repr(wanted)), {name: wanted, "b": 1})
+            engine.add((name, repr(wanted)), tamis.fields({name: wanted, "b": 1}))
+    for value in VALUES:
+        for message in ({"a": value}, {"a": {"d": value}, "b": 1}, {"a": [0, value], "b": [2, 1]}):
+            assert table.hits(message) == engine.hits(message), message
+            assert table.match(message) == engine.match(message), message
