@@ -77,10 +77,7 @@ class Query:
             ``name = value`` and ``name IN (...)`` ``("=", name, [values], query)``; for comparisons and BETWEEN with
             literals ``("range", name, low, high, query)``, true only within the bounds, where None is no bound; for
             any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are properties;
-            operands stand in the order written.
-
-        Raises:
-            OverflowError: an instant that `datetime` cannot hold."""
+            operands stand in the order written."""
 
     def __and__(self, other: Query, /) -> Query: ...
     def __rand__(self, other: Query, /) -> Query: ...
