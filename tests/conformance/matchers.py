@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import tamis
-from tamis.reference import BruteForce
+from tamis.reference import Bdd, BeTree, BruteForce, CacheableUnits, Grouped, KIndex
 
 Queries = Mapping[Any, tamis.Query]
 
@@ -30,11 +30,21 @@ class _QueryByQuery:
         return [key for key, query in self._queries.items() if query.evaluate(properties, topic, body) is True]
 
 
-def _brute_force(queries: Queries) -> Matcher:
-    matcher = BruteForce()
-    for key, query in queries.items():
-        matcher.add(key, query)
-    return matcher
+class _Reference(Matcher, Protocol):
+    """One of the papers' algorithms."""
+
+    def add(self, key: Any, query: tamis.Query) -> None:
+        """Add a query."""
+
+
+def _reference(kind: Callable[[], _Reference]) -> Callable[[Queries], Matcher]:
+    def make(queries: Queries) -> Matcher:
+        matcher = kind()
+        for key, query in queries.items():
+            matcher.add(key, query)
+        return matcher
+
+    return make
 
 
 def _engine(queries: Queries) -> tamis.Engine:
@@ -57,9 +67,14 @@ def _from_text(queries: Queries) -> tamis.Engine:
 
 MATCHERS: dict[str, Callable[[Queries], Matcher]] = {
     "query": _QueryByQuery,
-    "brute force": _brute_force,
     "engine": _engine,
     "opened engine": _opened,
     "engine of canonical text": _from_text,
+    "brute force": _reference(BruteForce),
+    "cacheable units": _reference(CacheableUnits),
+    "grouped": _reference(Grouped),
+    "k-index": _reference(KIndex),
+    "BE-tree": _reference(BeTree),
+    "BDD": _reference(Bdd),
 }
 """Name -> what makes one of some queries."""
