@@ -64,11 +64,12 @@ def test_a_store_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> Non
     assert done.stdout.strip() == "False"
 
 
-def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [f"{SCHEMA_VERSION + 1:04}", "ae1027a6acf"])
+def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, version: str) -> None:
     path = tmp_path / "s.sqlite"
     Store.open(path).close()
-    _execute(path, f"UPDATE alembic_version SET version_num = '{SCHEMA_VERSION + 1:04}'")
-    with pytest.raises(StoreError, match=r"s.sqlite: the store is of version 2, .* update tamis"):
+    _execute(path, f"UPDATE alembic_version SET version_num = '{version}'")
+    with pytest.raises(StoreError, match=rf"s.sqlite: the store is of version {version.lstrip('0')}, .* update tamis"):
         Store.open(path)
 
 

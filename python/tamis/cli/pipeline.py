@@ -27,8 +27,10 @@ def run(
     `--once` was interrupted before its end.
     """
     from tamis.cli.display import display
+    from tamis.pipeline_config import PipelineConfig
     from tamis.spark.pipeline import run_pipeline
 
+    PipelineConfig.load(config)  # a mistake in it is told before anything is started
     with display(as_json) as show:
         summary = run_pipeline(config, once=once, progress=show)
     if as_json:

@@ -152,13 +152,16 @@ def _version(connection: Connection, path: Path) -> int:
         return 0
     if application_id != APPLICATION_ID or "alembic_version" not in tables:
         raise StoreError(f"{path}: a database of another program, not a store of tamis; give another path")
-    version = int(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
-    if version > SCHEMA_VERSION:
+    # Ours are numbers; whatever else stands there comes from a later scheme.
+    version = str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one_or_none()).lstrip(
+        "0"
+    )
+    if not version.isdecimal() or int(version) > SCHEMA_VERSION:
         raise StoreError(
             f"{path}: the store is of version {version}, and this tamis knows up to {SCHEMA_VERSION}; "
             "update tamis, or give another path"
         )
-    return version
+    return int(version)
 
 
 def _upgrade(connection: Connection) -> None:
