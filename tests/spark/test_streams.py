@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tamis.adapters.manager import reason
 from tamis.errors import AdapterError
-from tamis.spark.streams import checkpoint_id, reason
+from tamis.spark.streams import checkpoint_id
 
 OURS = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted.
 Traceback (most recent call last):

@@ -5,6 +5,7 @@ follows. An adapter that fails stops nobody else: its reason is reported, and it
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -235,12 +236,16 @@ class AdapterManager:
 
 
 def reason(error: BaseException) -> str:
-    """One sentence out of an error; those of Spark hold traces of Java and Python around ours."""
+    """One line for a user out of an error; those of Spark hold traces of Java and Python.
+
+    The error of tamis in it, else the innermost of Python, else of Java, else the first line.
+    """
     if isinstance(error, TamisError):
         return str(error)
-    lines = str(error).splitlines()
-    for line in lines:
-        name, separator, said = line.strip().partition("Error: ")
-        if separator and name.startswith("tamis."):
-            return said
-    return next((line.strip() for line in lines if line.strip()), type(error).__name__)
+    text = str(error)
+    if ours := re.search(r"^\s*tamis\.[\w.]+Error: (.+)$", text, re.MULTILINE):
+        return ours[1].strip()
+    python = re.findall(r"^\w*(?:Error|Exception): .+$", text, re.MULTILINE)
+    java = re.findall(r"^Caused by: (?:[\w.$]+: )?(.+)$", text, re.MULTILINE)
+    lines = text.strip().splitlines()
+    return ((python or java or lines[:1])[-1:] or [type(error).__name__])[0].strip()

@@ -6,7 +6,6 @@ the query."""
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tamis.adapters.manager import reason
 from tamis.errors import AdapterError
 
 STOP_S_MAX = 15.0
@@ -96,17 +96,3 @@ def checkpoint_id(checkpoint: Path) -> str:
         raise AdapterError(
             f"{checkpoint}: the checkpoint is damaged: {error}; remove the folder to read everything again"
         ) from error
-
-
-def reason(error: BaseException) -> str:
-    """One line for a user out of an error of Spark, which holds traces of Java and Python.
-
-    The error of tamis in it, else the innermost of Python, else of Java, else the first line.
-    """
-    text = str(error)
-    if ours := re.search(r"^tamis\.[\w.]+Error: (.+)$", text, re.MULTILINE):
-        return ours[1].strip()
-    python = re.findall(r"^\w*(?:Error|Exception): .+$", text, re.MULTILINE)
-    java = re.findall(r"^Caused by: (?:[\w.$]+: )?(.+)$", text, re.MULTILINE)
-    lines = text.strip().splitlines()
-    return ((python or java or lines[:1])[-1:] or [type(error).__name__])[0].strip()
