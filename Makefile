@@ -86,7 +86,7 @@ format: setup ## bring Python and Rust into form
 	$(CARGO) fmt --all
 
 bench: setup ## measure: the engine beside brute force, the pipeline beside a constant UDF
-	$(CARGO) bench --locked --quiet -p tamis-core --bench engine
+	$(CARGO) bench --locked --quiet -p tamis-benches
 	status=0; for script in $(BENCHMARKS); do $(BIN)/python "$$script" || status=1; done; exit $$status
 
 faults: setup ## kill the pipeline at ten random points (TAMIS_KILLS=30: at thirty) and compare its outbox with brute force

@@ -2,18 +2,20 @@
 //!
 //! Plain `cargo bench`, without a harness: it prints a table. Every answer is checked against brute force. The work is
 //! seeded: filters on one symbol of 5,000 with a price limit and a region, 1 % with nothing to look up.
-//! `cargo bench -p tamis-core -- 1000000` measures other numbers of subscriptions.
+//! `cargo bench -p tamis-benches --bench engine -- 1000000` measures other numbers of subscriptions.
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tamis_benches::clock::{micros, timed};
+use tamis_benches::random::Random;
 use tamis_core::index::{Engine, Scratch, SubscriptionId};
 use tamis_core::message::{Body, Message, Properties, Value};
 use tamis_core::query::Query;
 use tamis_core::query::selector::{self, Dialect};
 
-const SYMBOLS: u64 = 5_000;
+const SYMBOLS: usize = 5_000;
 const MESSAGES: usize = 2_000;
 const RUNS: usize = 3;
 /// Brute force takes long; so many of its evaluations are enough for a steady mean.
@@ -22,14 +24,14 @@ const BRUTE_FORCE_EVALUATIONS: usize = 2_000_000;
 fn main() {
     let asked: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     let counts = if asked.is_empty() { vec![1_000, 10_000, 100_000] } else { asked };
-    let messages = messages(&mut Random(7));
+    let messages = messages(&mut Random::new(7));
     println!("one core, {MESSAGES} messages, median of {RUNS} runs; microseconds a message");
     println!(
         "{:>13} {:>9} {:>9} {:>9} {:>12} {:>8} {:>9}",
         "subscriptions", "mean", "p50", "p99", "brute force", "times", "add ms"
     );
     for count in counts {
-        println!("{}", measure(&queries(count, &mut Random(11)), &messages));
+        println!("{}", measure(&queries(count, &mut Random::new(11)), &messages));
     }
 }
 
@@ -110,7 +112,7 @@ fn filter(random: &mut Random) -> String {
     if random.below(100) == 0 {
         return format!("price > {} AND volume < {limit}", 900 + limit / 10);
     }
-    let region = ["EU", "US", "ASIA"][random.below(3) as usize];
+    let region = ["EU", "US", "ASIA"][random.below(3)];
     format!("symbol = 'S{}' AND price > {limit} AND region IN ('{region}', 'ALL')", random.below(SYMBOLS))
 }
 
@@ -119,7 +121,7 @@ fn messages(random: &mut Random) -> Vec<Properties> {
 }
 
 fn message(random: &mut Random) -> Properties {
-    let region = ["EU", "US", "ASIA"][random.below(3) as usize];
+    let region = ["EU", "US", "ASIA"][random.below(3)];
     let mut properties = Properties::new();
     properties.insert("symbol".into(), Value::Text(format!("S{}", random.below(SYMBOLS)).into()));
     properties.insert("price".into(), Value::Int(random.below(1_000) as i64));
@@ -127,27 +129,4 @@ fn message(random: &mut Random) -> Properties {
     properties.insert("region".into(), Value::Text(region.into()));
     properties.insert("urgent".into(), Value::Bool(random.below(2) == 0));
     properties
-}
-
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let start = Instant::now();
-    let result = work();
-    (result, start.elapsed())
-}
-
-fn micros(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e6
-}
-
-/// A small generator of pseudo-random numbers (`SplitMix64`), so that a benchmark needs no crate for it.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound
-    }
 }

@@ -1,0 +1,123 @@
+//! Boolean filters: tamis beside brute force and every algorithm of paper 004, then the paper's own table.
+//!
+//! `cargo bench -p tamis-benches --bench boolean -- DIR [--counts 1000,10000] [--seconds 2] [--only tamis] [--json PATH]`
+//! where `DIR` has `schema.json`, `filters.jsonl` and `messages.jsonl` of the neutral format (`boolean/workload.rs`).
+//! Build seconds are CPU, from text for tamis and a-tree, from parsed trees for the others; bytes are what the
+//! matcher holds, the text of the filters not among it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tamis_benches::arguments::Arguments;
+use tamis_benches::boolean::BooleanMatcher;
+use tamis_benches::boolean::brute_force::BruteForce;
+use tamis_benches::boolean::measure::Work;
+use tamis_benches::boolean::tamis::Tamis;
+use tamis_benches::boolean::workload::Workload;
+use tamis_benches::report::{Column, Report, column};
+
+/// No number of filters is too many for a matcher of this limit.
+const EVERY: usize = usize::MAX;
+
+const COSTS: [Column; 10] = [
+    column("matcher", "matcher", 0),
+    column("build_s", "build s", 2),
+    column("bytes_per_filter", "bytes", 0),
+    column("matches_per_message", "matches", 1),
+    column("messages", "messages", 0),
+    column("p50_wall_us", "wall p50", 2),
+    column("p50_cpu_us", "cpu p50", 2),
+    column("p80_cpu_us", "cpu p80", 2),
+    column("p90_cpu_us", "cpu p90", 2),
+    column("p99_cpu_us", "cpu p99", 2),
+];
+
+/// How many filters paper 004's table is about.
+const PAPER_FILTERS: usize = 500_000;
+
+/// Paper 004, table 1.
+const PAPER: [(&str, [u32; 4]); 4] = [
+    ("paper: k-index", [2356, 3578, 4295, 4493]),
+    ("paper: BE-tree", [1866, 2876, 3293, 3429]),
+    ("paper: BDD", [2065, 3220, 3822, 3974]),
+    ("paper: new (grouped)", [1083, 1716, 2039, 2111]),
+];
+
+fn main() {
+    let arguments = Arguments::from_env(&["counts", "seconds", "only", "json"]);
+    let Some(folder) = arguments.directory() else {
+        println!("boolean: skipped, no workload given (a folder with schema.json, filters.jsonl and messages.jsonl)");
+        return;
+    };
+    let counts = arguments.numbers("counts", &[1_000, 10_000]);
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let workload = Workload::read(&folder, most).unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        std::process::exit(1)
+    });
+    let mut report = Report::new("boolean", &arguments);
+    for count in counts {
+        if count > workload.filters.len() {
+            report.note(&format!("\n{count} filters: skipped, the workload has {}", workload.filters.len()));
+            continue;
+        }
+        let budget = Duration::from_secs(arguments.number("seconds", 2) as u64);
+        let work = Work::new(&workload.filters[..count], &workload.schema, &workload.messages, budget);
+        measure_all(&work, arguments.text("only"), &mut report);
+    }
+    report.finish();
+}
+
+fn measure_all(work: &Work<'_>, only: Option<&str>, report: &mut Report) {
+    let count = work.filters.len();
+    report.table("costs", &format!("{count} filters, one thread, microseconds a message"), &COSTS);
+    let mut measured = Vec::new();
+    run::<Tamis>(EVERY, work, only, report, &mut measured);
+    run::<BruteForce>(EVERY, work, only, report, &mut measured);
+    paper_table(&measured, count, report);
+}
+
+fn run<M: BooleanMatcher>(
+    most: usize,
+    work: &Work<'_>,
+    only: Option<&str>,
+    report: &mut Report,
+    measured: &mut Vec<Value>,
+) {
+    if only.is_some_and(|names| !names.split(',').any(|name| name == M::NAME)) {
+        return;
+    }
+    if work.filters.len() > most {
+        report.note(&format!("{:<28}skipped above {most} filters; --only '{}' runs it", M::NAME, M::NAME));
+        return;
+    }
+    let line = work.measure::<M>();
+    report.line(line.clone());
+    measured.push(line);
+}
+
+/// The paper's columns: how long a message takes with one thread at work, and with one on every core.
+fn paper_table(measured: &[Value], count: usize, report: &mut Report) {
+    let columns = ["50 %", "80 %", "90 %", "99 %"];
+    let ways = [("one thread, CPU", "cpu_us"), ("a thread on every core, wall", "all_cores_us")];
+    for (title, unit) in ways {
+        let keys = ["p50", "p80", "p90", "p99"];
+        let shown: Vec<Column> = std::iter::once(column("matcher", "matcher", 0))
+            .chain(keys.iter().zip(columns).map(|(key, title)| column(key, title, 1)))
+            .collect();
+        report.table("paper", &format!("as in paper 004: {count} filters, {title}, microseconds"), &shown);
+        for line in measured {
+            let mut record = json!({"matcher": line["matcher"], "filters": count, "way": title});
+            for key in keys {
+                record[key] = line[format!("{key}_{unit}")].clone();
+            }
+            report.line(record);
+        }
+        for (name, times) in PAPER.iter().filter(|_| count == PAPER_FILTERS) {
+            report.line(json!({
+                "matcher": name, "filters": PAPER_FILTERS, "way": "16 cores, as printed",
+                "p50": times[0], "p80": times[1], "p90": times[2], "p99": times[3],
+            }));
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Boolean filters: every algorithm that paper 004 compares, and tamis, behind [`BooleanMatcher`].
+//!
+//! All are given the same filters, with names and values as numbers and NOT in front of predicates only
+//! ([`filter`]), which spares the peers interning; tamis alone reads text and meets messages as they come.
+
+pub mod brute_force;
+pub mod filter;
+pub mod measure;
+pub mod tamis;
+pub mod workload;
+
+use filter::{Filter, Message, Schema};
+
+/// An algorithm that finds the filters that are true of a message.
+pub trait BooleanMatcher: Sized + Sync {
+    /// What tables call it.
+    const NAME: &'static str;
+
+    /// What it needs between messages, one for each thread.
+    type Scratch: Default + Send;
+
+    /// Take in `filters`; the number of each is its place.
+    fn build(filters: &[Filter], schema: &Schema) -> Self;
+
+    /// Bring `messages` into whatever form the algorithm wants, before any clock runs.
+    fn prepare(&mut self, _messages: &[Message]) {}
+
+    /// Append the number of every filter that is true of `message`, each once, in any order.
+    fn match_into(&self, message: &Message, scratch: &mut Self::Scratch, matched: &mut Vec<u32>);
+}

@@ -1,0 +1,47 @@
+//! The engine of tamis behind the trait of its peers: it reads each filter's text and each message's properties.
+
+use std::sync::Arc;
+
+use tamis_core::index::{Engine, Scratch, SubscriptionId};
+use tamis_core::message::{self, Body};
+use tamis_core::query::selector::{self, Dialect};
+
+use super::BooleanMatcher;
+use super::filter::{Filter, Message, Schema};
+
+/// An engine whose subscriptions are numbered as the filters are.
+#[derive(Debug)]
+pub struct Tamis(Engine);
+
+impl Tamis {
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.0
+    }
+
+    /// The engine, to be changed.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.0
+    }
+}
+
+impl BooleanMatcher for Tamis {
+    const NAME: &'static str = "tamis";
+    type Scratch = (Scratch, Vec<SubscriptionId>);
+
+    fn build(filters: &[Filter], _: &Schema) -> Self {
+        let mut engine = Engine::new();
+        for filter in filters {
+            engine.add(Arc::new(selector::parse(&filter.selector, Dialect::Jms).expect("a selector that we wrote")));
+        }
+        Self(engine)
+    }
+
+    fn match_into(&self, message: &Message, (scratch, found): &mut Self::Scratch, matched: &mut Vec<u32>) {
+        found.clear();
+        let message = message::Message::new("", &message.properties, Body::Absent);
+        self.0.match_into(&message, scratch, found).expect("an engine in memory is never damaged");
+        matched.extend(found.iter().map(|id| id.0 as u32)); // a new engine counts from 0
+    }
+}

@@ -1,0 +1,220 @@
+//! Reads a workload in the neutral format: `schema.json`, `filters.jsonl`, `messages.jsonl` of one folder.
+//!
+//! A filter is `["and", ..]`, `["or", ..]`, `["not", f]` or a predicate `[operator, attribute, value]` with `eq`,
+//! `ne`, `in`, `nin`, `lt`, `le`, `gt`, `ge` or `between` (which has two values, both included).
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use hashbrown::HashMap;
+use serde_json::Value as Json;
+use tamis_core::message::Value;
+
+use super::filter::{ABSENT, Attribute, Column, Filter, Kind, Literal, Message, Schema, Test, Tree};
+
+/// What a folder holds.
+#[derive(Debug)]
+pub struct Workload {
+    /// The attributes and texts.
+    pub schema: Schema,
+    /// The filters, in the order of the file.
+    pub filters: Vec<Filter>,
+    /// The messages, in the order of the file.
+    pub messages: Vec<Message>,
+}
+
+impl Workload {
+    /// Read at most `filters_max` filters and all messages of `folder`.
+    ///
+    /// # Errors
+    /// What is missing or is not as the format wants it, with file and line.
+    pub fn read(folder: &Path, filters_max: usize) -> Result<Self, String> {
+        let path = folder.join("schema.json");
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut reader = Reader::new(&text).ok_or_else(|| format!("{}: not as expected", path.display()))?;
+        let filters = each_line(&folder.join("filters.jsonl"), filters_max, |_, json| reader.filter(&json["f"]))?;
+        let messages =
+            each_line(&folder.join("messages.jsonl"), usize::MAX, |number, json| reader.message(number, json))?;
+        Ok(Self { schema: reader.schema, filters, messages })
+    }
+}
+
+fn each_line<T>(path: &Path, max: usize, mut read: impl FnMut(usize, &Json) -> Option<T>) -> Result<Vec<T>, String> {
+    let at = |number: usize, what: &str| format!("{}, line {}: {what}", path.display(), number + 1);
+    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut found = Vec::new();
+    for (number, line) in BufReader::new(file).lines().take(max).enumerate() {
+        let line = line.map_err(|error| at(number, &error.to_string()))?;
+        let json = serde_json::from_str(&line).map_err(|error| at(number, &error.to_string()))?;
+        found.push(read(number, &json).ok_or_else(|| at(number, "not as expected"))?);
+    }
+    Ok(found)
+}
+
+/// Turns names and texts into numbers.
+struct Reader {
+    schema: Schema,
+    attributes: HashMap<String, Attribute>,
+    texts: HashMap<String, i64>,
+}
+
+impl Reader {
+    fn new(schema: &str) -> Option<Self> {
+        let json: Json = serde_json::from_str(schema).ok()?;
+        let mut reader = Self { schema: Schema::default(), attributes: HashMap::new(), texts: HashMap::new() };
+        for (name, about) in json.as_object()? {
+            let kind = match about["type"].as_str()? {
+                "str" => Kind::Text,
+                "bool" => Kind::Bool,
+                "int" => Kind::Int,
+                _ => return None,
+            };
+            reader.attributes.insert(name.clone(), Attribute::try_from(reader.schema.columns.len()).ok()?);
+            reader.schema.columns.push(Column { name: name.clone(), kind, cardinality: about["card"].as_u64() });
+        }
+        Some(reader)
+    }
+
+    fn filter(&mut self, json: &Json) -> Option<Filter> {
+        let mut selector = String::new();
+        write_selector(json, &mut selector)?;
+        Some(Filter { tree: self.tree(json, true)?, selector })
+    }
+
+    /// The tree of "`json` is `wanted`".
+    fn tree(&mut self, json: &Json, wanted: bool) -> Option<Tree> {
+        let parts = json.as_array()?;
+        let operator = parts.first()?.as_str()?;
+        if operator == "not" {
+            return self.tree(parts.get(1)?, !wanted);
+        }
+        if operator == "and" || operator == "or" {
+            let operands: Option<Vec<_>> = parts[1..].iter().map(|part| self.tree(part, wanted)).collect();
+            return Some(if (operator == "and") == wanted { Tree::And(operands?) } else { Tree::Or(operands?) });
+        }
+        let attribute = *self.attributes.get(parts.get(1)?.as_str()?)?;
+        let test = self.test(operator, &parts[2..])?;
+        Some(Tree::Literal(Literal { attribute, test: if wanted { test } else { test.negated() } }))
+    }
+
+    fn test(&mut self, operator: &str, operands: &[Json]) -> Option<Test> {
+        let first = operands.first()?;
+        Some(match operator {
+            "eq" => Test::OneOf([self.value(first)?].into()),
+            "ne" => Test::NoneOf([self.value(first)?].into()),
+            "in" => Test::OneOf(self.values(first)?),
+            "nin" => Test::NoneOf(self.values(first)?),
+            "lt" => Test::Within(ABSENT, first.as_i64()? - 1),
+            "le" => Test::Within(ABSENT, first.as_i64()?),
+            "gt" => Test::Within(first.as_i64()? + 1, i64::MAX),
+            "ge" => Test::Within(first.as_i64()?, i64::MAX),
+            "between" => Test::Within(first.as_i64()?, operands.get(1)?.as_i64()?),
+            _ => return None,
+        })
+    }
+
+    fn values(&mut self, json: &Json) -> Option<Box<[i64]>> {
+        let mut values = json.as_array()?.iter().map(|value| self.value(value)).collect::<Option<Vec<_>>>()?;
+        values.sort_unstable();
+        Some(values.into())
+    }
+
+    fn value(&mut self, json: &Json) -> Option<i64> {
+        Some(match json {
+            Json::Bool(truth) => i64::from(*truth),
+            Json::Number(number) => number.as_i64()?,
+            Json::String(text) => {
+                if let Some(number) = self.texts.get(text.as_str()) {
+                    return Some(*number);
+                }
+                let number = self.texts.len() as i64;
+                self.texts.insert(text.clone(), number);
+                self.schema.texts.push(text.clone());
+                number
+            }
+            _ => return None,
+        })
+    }
+
+    fn message(&mut self, number: usize, json: &Json) -> Option<Message> {
+        let mut values = vec![ABSENT; self.schema.columns.len()].into_boxed_slice();
+        let fields = json.as_object()?;
+        for (name, value) in fields {
+            values[usize::from(*self.attributes.get(name.as_str())?)] = self.value(value)?;
+        }
+        let properties = fields.iter().map(|(name, value)| Some((name.as_str().into(), property(value)?)));
+        Some(Message { number, values, properties: properties.collect::<Option<_>>()? })
+    }
+}
+
+fn property(json: &Json) -> Option<Value> {
+    match json {
+        Json::Bool(truth) => Some(Value::Bool(*truth)),
+        Json::Number(number) => number.as_i64().map(Value::Int),
+        Json::String(text) => Some(Value::Text(text.as_str().into())),
+        _ => None,
+    }
+}
+
+/// Write a filter as selector text, with every operator where it stands.
+fn write_selector(json: &Json, text: &mut String) -> Option<()> {
+    let parts = json.as_array()?;
+    let operator = parts.first()?.as_str()?;
+    match operator {
+        "and" | "or" => {
+            for (index, part) in parts[1..].iter().enumerate() {
+                if index > 0 {
+                    text.push_str(if operator == "and" { " AND " } else { " OR " });
+                }
+                write_operand(part, text)?;
+            }
+            Some(())
+        }
+        "not" => {
+            text.push_str("NOT ");
+            write_operand(parts.get(1)?, text)
+        }
+        _ => write_predicate(operator, parts.get(1)?.as_str()?, &parts[2..], text),
+    }
+}
+
+fn write_operand(json: &Json, text: &mut String) -> Option<()> {
+    let is_tree = matches!(json[0].as_str()?, "and" | "or" | "not");
+    text.push_str(if is_tree { "(" } else { "" });
+    write_selector(json, text)?;
+    text.push_str(if is_tree { ")" } else { "" });
+    Some(())
+}
+
+fn write_predicate(operator: &str, name: &str, operands: &[Json], text: &mut String) -> Option<()> {
+    let first = operands.first()?;
+    let compared = match operator {
+        "eq" => "=",
+        "ne" => "<>",
+        "lt" => "<",
+        "le" => "<=",
+        "gt" => ">",
+        "ge" => ">=",
+        "between" => {
+            write!(text, "{name} BETWEEN {} AND {}", literal(first), literal(operands.get(1)?)).ok()?;
+            return Some(());
+        }
+        _ => {
+            let values: Vec<String> = first.as_array()?.iter().map(literal).collect();
+            let word = if operator == "in" { "IN" } else { "NOT IN" };
+            write!(text, "{name} {word} ({})", values.join(", ")).ok()?;
+            return Some(());
+        }
+    };
+    write!(text, "{name} {compared} {}", literal(first)).ok()
+}
+
+fn literal(json: &Json) -> String {
+    match json {
+        Json::String(text) => format!("'{}'", text.replace('\'', "''")),
+        Json::Bool(truth) => if *truth { "TRUE" } else { "FALSE" }.to_owned(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,13 @@
+//! The papers' algorithms in Rust, behind one trait a kind, so that the papers' comparisons compare algorithms and not
+//! languages; and what the benchmarks in `benches/` share. Nothing of tamis depends on this crate.
+//!
+//! The same algorithms are in `tamis.reference`, in Python, to be read and to be tested against; here they are to be
+//! timed.
+
+pub mod allocated;
+pub mod arguments;
+pub mod boolean;
+pub mod clock;
+pub mod random;
+pub mod report;
+pub mod stamps;
