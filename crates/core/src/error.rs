@@ -52,14 +52,18 @@ pub enum EngineError {
     Row(String),
     /// A hierarchy with a cycle or a parent that is not declared.
     Hierarchy(String),
+    /// A dear predicate where only what has bytes can go, named.
+    Opaque(String),
 }
 
 impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Snapshot(reason) | Self::Batch(reason) | Self::Row(reason) | Self::Hierarchy(reason) => {
-                f.write_str(reason)
-            }
+            Self::Snapshot(reason)
+            | Self::Batch(reason)
+            | Self::Row(reason)
+            | Self::Hierarchy(reason)
+            | Self::Opaque(reason) => f.write_str(reason),
             Self::Io(error) => write!(f, "{error}"),
         }
     }

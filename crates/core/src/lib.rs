@@ -5,6 +5,7 @@
 //! Sources: `SEMANTICS.md` of the design for meaning; the papers named in each module for algorithms.
 
 pub mod bitmap;
+pub mod dear;
 pub mod error;
 pub mod hierarchy;
 pub mod index;

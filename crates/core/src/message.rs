@@ -1,10 +1,12 @@
 //! Messages and the values of their properties.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::cmp::Ordering;
 
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::query::evaluate::Truth;
 use crate::text::Signature;
 
 /// Name → value. Names keep no order.
@@ -85,18 +87,19 @@ pub enum Body<'a> {
     /// Text, or bytes that are valid UTF-8.
     Text(&'a str),
     /// Bytes that are not UTF-8: present, unknown to every predicate on text.
-    Binary,
+    Binary(&'a [u8]),
 }
 
 impl<'a> Body<'a> {
     /// Text where the bytes are UTF-8, else [`Body::Binary`].
     #[must_use]
     pub fn from_bytes(bytes: &'a [u8]) -> Self {
-        std::str::from_utf8(bytes).map_or(Self::Binary, Self::Text)
+        std::str::from_utf8(bytes).map_or(Self::Binary(bytes), Self::Text)
     }
 }
 
-/// A message to be matched: borrowed parts, and the signature of its body, made at most once.
+/// A message to be matched: borrowed parts, and what is found out about it at most once: the signature of its body, and
+/// the answers of dear predicates.
 #[derive(Debug)]
 pub struct Message<'a> {
     /// Dotted words; never unknown.
@@ -108,13 +111,23 @@ pub struct Message<'a> {
     given: Option<&'a Signature>,
     signature: OnceCell<Signature>,
     full: OnceCell<Signature>,
+    /// Answers of dear predicates by their serial. As many as predicates were asked; no memory before the first.
+    answers: RefCell<HashMap<u64, Truth, FixedState>>,
 }
 
 impl<'a> Message<'a> {
     /// A message from its parts.
     #[must_use]
     pub fn new(topic: &'a str, properties: &'a Properties, body: Body<'a>) -> Self {
-        Self { topic, properties, body, given: None, signature: OnceCell::new(), full: OnceCell::new() }
+        Self {
+            topic,
+            properties,
+            body,
+            given: None,
+            signature: OnceCell::new(),
+            full: OnceCell::new(),
+            answers: RefCell::new(HashMap::with_hasher(FixedState::default())),
+        }
     }
 
     /// The same message with a signature of its body that an adapter has already made.
@@ -137,6 +150,16 @@ impl<'a> Message<'a> {
             Some(_) => self.full.get_or_init(|| Signature::of(body)),
             None => self.signature(body),
         }
+    }
+
+    /// What the dear predicate with this serial said of this message, if it was asked.
+    pub(crate) fn remembered(&self, serial: u64) -> Option<Truth> {
+        self.answers.borrow().get(&serial).copied()
+    }
+
+    /// Keep the answer of a dear predicate.
+    pub(crate) fn remember(&self, serial: u64, truth: Truth) {
+        self.answers.borrow_mut().insert(serial, truth);
     }
 }
 

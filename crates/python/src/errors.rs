@@ -34,7 +34,7 @@ pub fn engine_error(py: Python<'_>, error: EngineError) -> PyErr {
             Some(code) => PyOSError::new_err((code, error.to_string())),
             None => error.into(),
         },
-        EngineError::Batch(reason) => PyTypeError::new_err(reason),
+        EngineError::Batch(reason) | EngineError::Opaque(reason) => PyTypeError::new_err(reason),
         EngineError::Row(reason) | EngineError::Hierarchy(reason) => PyValueError::new_err(reason),
     }
 }

@@ -148,7 +148,7 @@ impl Base {
     /// # Errors
     /// A damaged file.
     pub fn decode(&self, slot: Slot) -> Result<Query, EngineError> {
-        decode(self.item(Section::RecordEnds, Section::Records, slot)?)
+        decode(self.item(Section::RecordEnds, Section::Records, slot)?, &[])
             .map_err(|reason| self.pages.damaged(&format!("the query in slot {slot} cannot be read: {reason}")))
     }
 
@@ -166,7 +166,7 @@ impl Base {
     /// A damaged file.
     pub fn hierarchies(&self) -> Result<Hierarchies, EngineError> {
         let Extent { length, .. } = self.header.extent(Section::Hierarchies);
-        let mut reader = Reader { rest: self.part(Section::Hierarchies, 0, length)? };
+        let mut reader = Reader::new(self.part(Section::Hierarchies, 0, length)?, &[]);
         let mut hierarchies = Hierarchies::new();
         while !reader.rest.is_empty() {
             let (attribute, hierarchy) = self.hierarchy(&mut reader)?;
@@ -233,7 +233,7 @@ impl Base {
     /// Names of the properties that access keys ask about.
     fn attributes(&self) -> Result<impl Iterator<Item = Result<&str, EngineError>>, EngineError> {
         let Extent { length, .. } = self.header.extent(Section::Attributes);
-        let mut reader = Reader { rest: self.part(Section::Attributes, 0, length)? };
+        let mut reader = Reader::new(self.part(Section::Attributes, 0, length)?, &[]);
         let read =
             move |_| reader.text().map_err(|reason| self.pages.damaged(&format!("the names of properties: {reason}")));
         Ok((0..self.header.attribute_count).map(read))

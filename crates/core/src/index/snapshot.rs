@@ -14,6 +14,7 @@ use super::codec::{encode, encode_count, encode_text};
 use super::format::{Extent, HEADER_BYTES, Header, SECTION_COUNT, Section, TABLE_ENTRY_BYTES};
 use super::pages::PAGE_BYTES;
 use super::postings::{Postings, Slot};
+use crate::dear::OpaqueTable;
 
 /// The error of the file system, with what could not be done to which file.
 #[must_use]
@@ -26,6 +27,7 @@ pub fn in_snapshot(verb: &str, path: &Path, error: &io::Error) -> EngineError {
 pub struct Contents {
     sections: [Vec<u8>; SECTION_COUNT],
     postings: Postings,
+    opaques: OpaqueTable,
     count: Slot,
 }
 
@@ -35,7 +37,7 @@ impl Contents {
         self.postings.insert(self.count, query);
         self.count = self.count.checked_add(1).expect("fewer than 2^32 subscriptions fit in memory");
         self.section(Section::Ids).extend(id.0.to_le_bytes());
-        encode(query, self.section(Section::Records));
+        encode(query, &mut self.sections[Section::Records as usize], &mut self.opaques);
         self.section(Section::Keys).extend_from_slice(key);
         for (ends, items) in [(Section::RecordEnds, Section::Records), (Section::KeyEnds, Section::Keys)] {
             let end = self.section(items).len() as u64;
@@ -50,8 +52,12 @@ impl Contents {
     /// Write the file. When that fails nothing of it is left behind, and a file that was there before stays.
     ///
     /// # Errors
-    /// What the file system says.
+    /// What the file system says; a query with a dear predicate.
     pub fn write(mut self, path: &Path, next_id: u64, hierarchies: &Hierarchies) -> Result<(), EngineError> {
+        if let Some(opaque) = self.opaques.as_slice().first() {
+            let reason = format!("the dear predicate '{}' is a function and cannot be saved", opaque.name());
+            return Err(EngineError::Opaque(reason));
+        }
         let attribute_count = self.seal(hierarchies);
         let header = Header { count: self.count as usize, attribute_count, next_id, sections: self.extents() };
         replace_file(path, |file| self.write_to(&header, file)).map_err(|error| in_snapshot("write", path, &error))

@@ -1,25 +1,12 @@
-//! What a query means: three-valued evaluation of the tree (Kleene / SQL-92), predicate by predicate.
+//! What a predicate means, in three-valued logic (Kleene / SQL-92). `residual.rs` joins them under AND, OR and NOT.
 
 use crate::hierarchy::Hierarchies;
 use crate::message::{Body, Found, Message, Value, lookup, lookup_any_case};
-use crate::query::expr::{Arithmetic, Comparison, Expr, Operand, Predicate, Reference};
+use crate::query::expr::{Arithmetic, Comparison, Operand, Predicate, Reference};
 use crate::text::{Phrase, Signature};
 
 /// True, false or unknown.
 pub type Truth = Option<bool>;
-
-impl Expr {
-    /// True, false or unknown (None) of `message`; stops as soon as it is decided.
-    #[must_use]
-    pub fn evaluate(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Truth {
-        match self {
-            Self::Predicate(predicate) => predicate.evaluate(message, hierarchies),
-            Self::Not(inner) => inner.evaluate(message, hierarchies).map(|truth| !truth),
-            Self::And(children) => fold(children.iter().map(|c| c.evaluate(message, hierarchies)), false),
-            Self::Or(children) => fold(children.iter().map(|c| c.evaluate(message, hierarchies)), true),
-        }
-    }
-}
 
 /// Kleene OR when `deciding` is true, AND when it is false: the deciding value wins, then unknown.
 fn fold(truths: impl Iterator<Item = Truth>, deciding: bool) -> Truth {
@@ -73,6 +60,7 @@ impl Predicate {
                 let hierarchy = hierarchies?.get(&*name.text)?;
                 on_text(reference, message, |text| hierarchy.is_under(text, ancestor))
             }
+            Self::Opaque(opaque) => opaque.evaluate(message),
         }
     }
 }
@@ -101,7 +89,7 @@ impl Reference {
             Self::Body => match message.body {
                 Body::Absent => Seen::Absent,
                 Body::Text(text) => Seen::Text(text),
-                Body::Binary => Seen::Binary,
+                Body::Binary(_) => Seen::Binary,
             },
             Self::Property(name) => {
                 let find = if name.any_case { lookup_any_case } else { lookup };

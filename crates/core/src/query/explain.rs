@@ -57,7 +57,7 @@ impl Predicate {
     pub fn references(&self) -> Vec<&Reference> {
         let mut found = Vec::new();
         match self {
-            Self::Constant(_) => {}
+            Self::Constant(_) | Self::Opaque(_) => {}
             Self::Topic(_) => found.push(&Reference::Topic),
             Self::Truth(reference)
             | Self::Exists(reference)

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::dear::Opaque;
 use crate::message::Value;
 use crate::query::like::LikePattern;
 use crate::text::Phrase;
@@ -207,6 +208,8 @@ pub enum Predicate {
     Regex(Reference, Pattern),
     /// `reference UNDER 'v'`.
     Under(Reference, Box<str>),
+    /// A dear predicate: `OPAQUE('name')` for people, which no parser reads.
+    Opaque(Opaque),
 }
 
 impl Predicate {

@@ -2,6 +2,7 @@
 //! its canonical text ([`render`]) and its shape for algorithms outside ([`structure`]).
 
 pub mod boolean;
+mod cost;
 pub mod distance;
 pub mod evaluate;
 pub mod explain;
@@ -10,13 +11,15 @@ pub mod highlight;
 mod lexer;
 pub mod like;
 pub mod render;
+mod residual;
 pub mod selector;
 pub mod structure;
 
+use crate::dear::Opaque;
 use crate::error::QueryError;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
-use expr::Expr;
+use expr::{Expr, Predicate};
 
 /// The longest text of a query, and the longest canonical text.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -34,7 +37,7 @@ pub struct Query {
     is_fields: bool,
 }
 
-/// Two queries are equal when their trees are: `tamis.selector(str(q)) == q`.
+/// Two queries are equal when their trees are: `tamis.selector(str(q)) == q`, unless there is a dear predicate in it.
 impl PartialEq for Query {
     fn eq(&self, other: &Self) -> bool {
         self.expr == other.expr
@@ -93,6 +96,20 @@ impl Query {
     #[must_use]
     pub fn evaluate(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Option<bool> {
         self.expr.evaluate(message, hierarchies)
+    }
+
+    /// Whether it is true of `message`: like [`Self::evaluate`], but dear predicates are not asked once it cannot be.
+    #[must_use]
+    pub fn is_true(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> bool {
+        self.expr.is_true(message, hierarchies)
+    }
+
+    /// Its dear predicates, from left to right. A query with any has no text or bytes that make it again.
+    pub fn opaques(&self) -> impl Iterator<Item = &Opaque> {
+        self.expr.predicates().into_iter().filter_map(|predicate| match predicate {
+            Predicate::Opaque(opaque) => Some(opaque),
+            _ => None,
+        })
     }
 
     fn check_limits(&self) -> Result<(), QueryError> {

@@ -1,4 +1,4 @@
-//! The canonical text of a query: selector text that parses to an equal query.
+//! The canonical text of a query: selector text that parses to an equal query, unless a dear predicate is in it.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -69,6 +69,7 @@ impl Display for Predicate {
             Self::Prefix(reference, prefix) => write!(f, "PREFIX({reference}, {})", Quoted(prefix)),
             Self::Regex(reference, pattern) => write!(f, "REGEX({reference}, {})", Quoted(pattern.as_str())),
             Self::Under(reference, ancestor) => write!(f, "{reference} UNDER {}", Quoted(ancestor)),
+            Self::Opaque(opaque) => write!(f, "OPAQUE({})", Quoted(opaque.name())),
         }
     }
 }

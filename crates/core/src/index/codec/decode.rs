@@ -1,6 +1,7 @@
 //! Records into queries.
 
 use super::*;
+use crate::dear::Opaque;
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
@@ -12,12 +13,12 @@ use crate::topic::TopicPattern;
 /// OR counts once for both), and a chain of arithmetic has at most 1,000 operators.
 const DEPTH_MAX: usize = 1_500;
 
-/// The query of one whole record.
+/// The query of one whole record, with the dear predicates of the table that it was written with.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn decode(record: &[u8]) -> Result<Query, String> {
-    let mut reader = Reader { rest: record };
+pub fn decode(record: &[u8], opaques: &[Opaque]) -> Result<Query, String> {
+    let mut reader = Reader::new(record, opaques);
     let is_fields = reader.flag()?;
     let expr = reader.expr(DEPTH_MAX)?;
     if !reader.rest.is_empty() {
@@ -31,9 +32,15 @@ pub fn decode(record: &[u8]) -> Result<Query, String> {
 pub struct Reader<'a> {
     /// What has not been read yet.
     pub rest: &'a [u8],
+    opaques: &'a [Opaque],
 }
 
 impl<'a> Reader<'a> {
+    /// A reader of `bytes`, with the table of dear predicates that they were written with.
+    pub fn new(bytes: &'a [u8], opaques: &'a [Opaque]) -> Self {
+        Self { rest: bytes, opaques }
+    }
+
     fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or("the record ends too early")?;
         self.rest = rest;
@@ -124,6 +131,7 @@ impl<'a> Reader<'a> {
             PREFIX => Predicate::Prefix(self.reference()?, self.text()?.into()),
             REGEX => Predicate::Regex(self.reference()?, Pattern::new(self.text()?)?),
             UNDER => Predicate::Under(self.reference()?, self.text()?.into()),
+            OPAQUE => Predicate::Opaque(self.opaque()?),
             other => return Err(unknown("predicate", other)),
         })
     }
@@ -178,6 +186,12 @@ impl<'a> Reader<'a> {
 
     fn phrase(&mut self) -> Result<Phrase, String> {
         Phrase::new(self.text()?).ok_or_else(|| "a phrase without words".to_owned())
+    }
+
+    fn opaque(&mut self) -> Result<Opaque, String> {
+        let place = self.count()?;
+        let beyond = || format!("dear predicate {place} of {}", self.opaques.len());
+        self.opaques.get(place).cloned().ok_or_else(beyond)
     }
 
     fn distance(&mut self) -> Result<u32, String> {

@@ -1,32 +1,33 @@
 //! Queries into records.
 
 use super::*;
+use crate::dear::OpaqueTable;
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Expr, Operand, Predicate, Reference};
 
-/// Append the record of `query` to `bytes`.
-pub fn encode(query: &Query, bytes: &mut Vec<u8>) {
+/// Append the record of `query` to `bytes`, and its dear predicates to the table that reading it takes.
+pub fn encode(query: &Query, bytes: &mut Vec<u8>, opaques: &mut OpaqueTable) {
     bytes.push(u8::from(query.is_fields()));
-    encode_expr(query.expr(), bytes);
+    encode_expr(query.expr(), bytes, opaques);
 }
 
-fn encode_expr(expr: &Expr, bytes: &mut Vec<u8>) {
+fn encode_expr(expr: &Expr, bytes: &mut Vec<u8>, opaques: &mut OpaqueTable) {
     match expr {
-        Expr::Predicate(predicate) => encode_predicate(predicate, bytes),
+        Expr::Predicate(predicate) => encode_predicate(predicate, bytes, opaques),
         Expr::Not(inner) => {
             bytes.push(NOT);
-            encode_expr(inner, bytes);
+            encode_expr(inner, bytes, opaques);
         }
         Expr::And(children) | Expr::Or(children) => {
             bytes.push(if matches!(expr, Expr::And(_)) { AND } else { OR });
             encode_count(children.len(), bytes);
-            children.iter().for_each(|child| encode_expr(child, bytes));
+            children.iter().for_each(|child| encode_expr(child, bytes, opaques));
         }
     }
 }
 
-fn encode_predicate(predicate: &Predicate, bytes: &mut Vec<u8>) {
+fn encode_predicate(predicate: &Predicate, bytes: &mut Vec<u8>, opaques: &mut OpaqueTable) {
     match predicate {
         Predicate::Constant(truth) => bytes.extend([CONSTANT, u8::from(*truth)]),
         Predicate::Truth(reference) => encode_tagged(TRUTH, reference, bytes),
@@ -81,6 +82,10 @@ fn encode_predicate(predicate: &Predicate, bytes: &mut Vec<u8>) {
         Predicate::Under(reference, ancestor) => {
             encode_tagged(UNDER, reference, bytes);
             encode_text(ancestor, bytes);
+        }
+        Predicate::Opaque(opaque) => {
+            bytes.push(OPAQUE);
+            encode_count(opaques.place(opaque), bytes);
         }
     }
 }

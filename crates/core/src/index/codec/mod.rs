@@ -2,7 +2,8 @@
 //!
 //! A tree is written operator first, one tag byte each; counts and lengths are LEB128, numbers little-endian, texts
 //! UTF-8. Tags are part of the format: a new kind of predicate takes a new tag and a new format version. What has to
-//! be compiled (regular expressions, LIKE, phrases) is stored as text and compiled when it is read.
+//! be compiled (regular expressions, LIKE, phrases) is stored as text and compiled when it is read. A dear predicate is
+//! its place in a table that whoever keeps the records keeps too.
 
 mod decode;
 mod encode;
@@ -32,6 +33,7 @@ const TOPIC_PATTERN: u8 = 26;
 const PREFIX: u8 = 27;
 const REGEX: u8 = 28;
 const UNDER: u8 = 29;
+const OPAQUE: u8 = 30;
 
 // a reference with one of these;
 const TOPIC: u8 = 0;

@@ -158,7 +158,7 @@ impl Pair {
         for _ in 0..messages {
             let properties = properties(random, 3);
             let topic = random.pick(&TOPICS);
-            let body = random.pick(&[Body::Absent, Body::Binary, Body::Text("x y"), Body::Text("y 1 x")]);
+            let body = random.pick(&[Body::Absent, Body::Binary(b"\xff"), Body::Text("x y"), Body::Text("y 1 x")]);
             let message = Message::new(topic, &properties, body);
             let mut matched = Vec::new();
             self.engine.match_into(&message, &mut scratch, &mut matched).expect("whole");

@@ -1,6 +1,7 @@
 //! What a snapshot keeps, and snapshots against every kind of damage.
 
 use super::*;
+use crate::dear::{InjectedCost, Opaque, OpaqueTable};
 
 #[test]
 fn ids_are_never_used_again_also_after_a_save() {
@@ -147,15 +148,15 @@ fn random_records_are_refused_or_read_and_never_crash() {
     let mut random = Random(17);
     for _ in 0..20_000 {
         let mut record = Vec::new();
-        codec::encode(&query(&mut random), &mut record);
+        codec::encode(&query(&mut random), &mut record, &mut OpaqueTable::default());
         for _ in 0..random.below(3) {
             let place = random.below(record.len());
             record[place] = random.below(256) as u8;
         }
-        _ = codec::decode(&record);
+        _ = codec::decode(&record, &[]);
     }
     let deep = [vec![0], vec![1; 1_000_000]].concat();
-    assert!(codec::decode(&deep).expect_err("too deep").contains("deeper"));
+    assert!(codec::decode(&deep, &[]).expect_err("too deep").contains("deeper"));
 }
 
 #[test]
@@ -171,9 +172,40 @@ fn the_deepest_queries_that_the_languages_allow_are_kept() {
         deep("", "a = b", " + 1", 1_000),
     ] {
         let mut record = Vec::new();
-        codec::encode(&query, &mut record);
-        assert_eq!(codec::decode(&record).as_ref(), Ok(&query));
+        codec::encode(&query, &mut record, &mut OpaqueTable::default());
+        assert_eq!(codec::decode(&record, &[]).as_ref(), Ok(&query));
     }
+}
+
+#[test]
+fn a_dear_predicate_is_kept_by_its_place_in_a_table() {
+    let mut opaques = OpaqueTable::default();
+    let [a, b] = ["a", "b"].map(|name| Opaque::new(InjectedCost::new(name, 1.0, |_| None)));
+    let [first, second, both] = [vec![&a], vec![&b], vec![&b, &a]].map(|dear| {
+        let dear = dear.into_iter().map(|opaque| Predicate::Opaque(opaque.clone()).into()).collect();
+        let query = Query::new(Expr::and(dear)).expect("within the limits");
+        let mut record = Vec::new();
+        codec::encode(&query, &mut record, &mut opaques);
+        (query, record)
+    });
+    assert_eq!(opaques.as_slice(), [a, b]);
+    for (query, record) in [&first, &second, &both] {
+        assert_eq!(codec::decode(record, opaques.as_slice()).as_ref(), Ok(query));
+    }
+    let refused = codec::decode(&second.1, &opaques.as_slice()[..1]);
+    assert_eq!(refused.expect_err("beyond the table"), "dear predicate 1 of 1");
+}
+
+#[test]
+fn an_engine_with_a_dear_predicate_is_not_saved() {
+    let mut engine = Engine::new();
+    let opaque = Opaque::new(InjectedCost::new("in_my_list", 1.0, |_| Some(true)));
+    engine.add(Arc::new(Query::new(Predicate::Opaque(opaque).into()).expect("within the limits")));
+    let folder = Folder::new("dear");
+    let path = folder.file("queries.tamis");
+    let refused = engine.save(&path, &|_| Vec::new()).expect_err("a function has no bytes");
+    assert!(refused.to_string().contains("'in_my_list'"), "{refused}");
+    assert!(!path.exists());
 }
 
 /// One query of every kind of predicate, operand and value.
