@@ -3,14 +3,20 @@
 //! `cargo bench -p tamis-benches --bench boolean -- DIR [--counts 1000,10000] [--seconds 2] [--only tamis] [--json PATH]`
 //! where `DIR` has `schema.json`, `filters.jsonl` and `messages.jsonl` of the neutral format (`boolean/workload.rs`).
 //! Build seconds are CPU, from text for tamis and a-tree, from parsed trees for the others; bytes are what the
-//! matcher holds, the text of the filters not among it.
+//! matcher holds, the text of the filters not among it. Without `DIR` nothing is measured.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tamis_benches::arguments::Arguments;
 use tamis_benches::boolean::BooleanMatcher;
+use tamis_benches::boolean::a_tree::ATree;
+use tamis_benches::boolean::access_predicate::AccessPredicate;
+use tamis_benches::boolean::bdd::Bdd;
+use tamis_benches::boolean::be_tree::BeTree;
 use tamis_benches::boolean::brute_force::BruteForce;
+use tamis_benches::boolean::grouped::{Grouped, GroupedInThreads};
+use tamis_benches::boolean::k_index::KIndex;
 use tamis_benches::boolean::measure::Work;
 use tamis_benches::boolean::tamis::Tamis;
 use tamis_benches::boolean::workload::Workload;
@@ -73,6 +79,13 @@ fn measure_all(work: &Work<'_>, only: Option<&str>, report: &mut Report) {
     report.table("costs", &format!("{count} filters, one thread, microseconds a message"), &COSTS);
     let mut measured = Vec::new();
     run::<Tamis>(EVERY, work, only, report, &mut measured);
+    run::<AccessPredicate>(EVERY, work, only, report, &mut measured);
+    run::<KIndex>(EVERY, work, only, report, &mut measured);
+    run::<BeTree>(EVERY, work, only, report, &mut measured);
+    run::<Bdd>(EVERY, work, only, report, &mut measured);
+    run::<Grouped>(EVERY, work, only, report, &mut measured);
+    run::<GroupedInThreads>(EVERY, work, only, report, &mut measured);
+    run::<ATree>(10_000, work, only, report, &mut measured);
     run::<BruteForce>(EVERY, work, only, report, &mut measured);
     paper_table(&measured, count, report);
 }
@@ -99,7 +112,7 @@ fn run<M: BooleanMatcher>(
 /// The paper's columns: how long a message takes with one thread at work, and with one on every core.
 fn paper_table(measured: &[Value], count: usize, report: &mut Report) {
     let columns = ["50 %", "80 %", "90 %", "99 %"];
-    let ways = [("one thread, CPU", "cpu_us"), ("a thread on every core, wall", "all_cores_us")];
+    let ways = [("one thread, CPU", "cpu_us"), ("all cores at work, wall", "all_cores_us")];
     for (title, unit) in ways {
         let keys = ["p50", "p80", "p90", "p99"];
         let shown: Vec<Column> = std::iter::once(column("matcher", "matcher", 0))

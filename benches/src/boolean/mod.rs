@@ -3,10 +3,19 @@
 //! All are given the same filters, with names and values as numbers and NOT in front of predicates only
 //! ([`filter`]), which spares the peers interning; tamis alone reads text and meets messages as they come.
 
+pub mod a_tree;
+pub mod access_predicate;
+pub mod bdd;
+pub mod be_tree;
 pub mod brute_force;
 pub mod filter;
+pub mod grouped;
+pub mod k_index;
 pub mod measure;
+pub mod normal_form;
 pub mod tamis;
+#[cfg(test)]
+mod tests;
 pub mod workload;
 
 use filter::{Filter, Message, Schema};
@@ -16,6 +25,8 @@ pub trait BooleanMatcher: Sized + Sync {
     /// What tables call it.
     const NAME: &'static str;
 
+    /// True when one message occupies every core, so that the CPU time of the caller's thread tells nothing.
+    const USES_ALL_CORES: bool = false;
     /// What it needs between messages, one for each thread.
     type Scratch: Default + Send;
 

@@ -31,24 +31,52 @@ impl Workload {
     /// # Errors
     /// What is missing or is not as the format wants it, with file and line.
     pub fn read(folder: &Path, filters_max: usize) -> Result<Self, String> {
-        let path = folder.join("schema.json");
-        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut reader = Reader::new(&text).ok_or_else(|| format!("{}: not as expected", path.display()))?;
-        let filters = each_line(&folder.join("filters.jsonl"), filters_max, |_, json| reader.filter(&json["f"]))?;
-        let messages =
-            each_line(&folder.join("messages.jsonl"), usize::MAX, |number, json| reader.message(number, json))?;
+        let open = |name: &str| {
+            let path = folder.join(name);
+            File::open(&path).map(BufReader::new).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let schema = std::io::read_to_string(open(SCHEMA)?).map_err(|error| format!("{SCHEMA}: {error}"))?;
+        Self::from_lines(&schema, open(FILTERS)?.lines().take(filters_max), open(MESSAGES)?.lines())
+    }
+
+    /// The same from text.
+    ///
+    /// # Errors
+    /// What is not as the format wants it, with the name that its file would have, and the line.
+    pub fn parse(schema: &str, filters: &str, messages: &str) -> Result<Self, String> {
+        let lines = |text: &str| text.lines().map(|line| Ok(line.to_owned())).collect::<Vec<_>>();
+        Self::from_lines(schema, lines(filters).into_iter(), lines(messages).into_iter())
+    }
+
+    fn from_lines(
+        schema: &str,
+        filters: impl Iterator<Item = Line>,
+        messages: impl Iterator<Item = Line>,
+    ) -> Result<Self, String> {
+        let mut reader = Reader::new(schema).ok_or_else(|| format!("{SCHEMA}: not as expected"))?;
+        let filters = read_each(FILTERS, filters, |_, json| reader.filter(&json["f"]))?;
+        let messages = read_each(MESSAGES, messages, |number, json| reader.message(number, json))?;
         Ok(Self { schema: reader.schema, filters, messages })
     }
 }
 
-fn each_line<T>(path: &Path, max: usize, mut read: impl FnMut(usize, &Json) -> Option<T>) -> Result<Vec<T>, String> {
-    let at = |number: usize, what: &str| format!("{}, line {}: {what}", path.display(), number + 1);
-    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+const SCHEMA: &str = "schema.json";
+const FILTERS: &str = "filters.jsonl";
+const MESSAGES: &str = "messages.jsonl";
+
+type Line = std::io::Result<String>;
+
+fn read_each<T>(
+    name: &str,
+    lines: impl Iterator<Item = Line>,
+    mut read: impl FnMut(usize, &Json) -> Option<T>,
+) -> Result<Vec<T>, String> {
     let mut found = Vec::new();
-    for (number, line) in BufReader::new(file).lines().take(max).enumerate() {
-        let line = line.map_err(|error| at(number, &error.to_string()))?;
-        let json = serde_json::from_str(&line).map_err(|error| at(number, &error.to_string()))?;
-        found.push(read(number, &json).ok_or_else(|| at(number, "not as expected"))?);
+    for (number, line) in lines.enumerate() {
+        let at = |what: String| format!("{name}, line {}: {what}", number + 1);
+        let line = line.map_err(|error| at(error.to_string()))?;
+        let json = serde_json::from_str(&line).map_err(|error| at(error.to_string()))?;
+        found.push(read(number, &json).ok_or_else(|| at("not as expected".to_owned()))?);
     }
     Ok(found)
 }
