@@ -1,7 +1,8 @@
-//! A pattern agrees with the definition of its dialect, written as plain recursion.
+//! A pattern agrees with the definition of its dialect, written as plain recursion, and a trie with its patterns.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use tamis_core::topic::trie::{Trie, TrieScratch, build};
 use tamis_core::topic::{Dialect, TopicPattern};
 
 /// The definition backtracks, so that long input would only measure that.
@@ -16,7 +17,23 @@ fuzz_target!(|input: (&str, &str)| {
         let expected = fits(&split(pattern), &split(topic), hash_least);
         assert_eq!(TopicPattern::new(pattern, dialect).is_match(topic), expected, "{dialect:?} {pattern:?} {topic:?}");
     }
+    check_trie(pattern, topic);
 });
+
+/// The pattern and its first half in every dialect, in one trie.
+fn check_trie(pattern: &str, topic: &str) {
+    let half = pattern.char_indices().nth(pattern.chars().count() / 2).map_or("", |(place, _)| &pattern[..place]);
+    let dialects = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+    let patterns: Vec<TopicPattern> =
+        dialects.iter().flat_map(|dialect| [pattern, half].map(|text| TopicPattern::new(text, *dialect))).collect();
+    let bytes = build(&patterns.iter().collect::<Vec<_>>());
+    let mut found = Vec::new();
+    let trie = Trie::new(&bytes).expect("just built");
+    trie.match_into(topic, &mut TrieScratch::default(), &mut found).expect("not damaged");
+    found.sort_unstable();
+    let expected = (0..).zip(&patterns).filter(|(_, pattern)| pattern.is_match(topic)).map(|(id, _)| id);
+    assert_eq!(found, expected.collect::<Vec<u32>>(), "{pattern:?} {topic:?}");
+}
 
 /// The words of a topic; the empty one has none.
 fn split(text: &str) -> Vec<&str> {

@@ -1,5 +1,7 @@
 //! Topic patterns: dotted words with `*` and `#`, in three dialects.
 
+pub mod trie;
+
 /// Which rules `*` and `#` follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {

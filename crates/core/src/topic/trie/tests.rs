@@ -1,0 +1,223 @@
+use super::super::{Dialect, TopicPattern};
+use super::{Trie, TrieScratch, build};
+
+const DIALECTS: [Dialect; 3] = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+
+/// All texts of up to `words_max` words of `alphabet`, the empty one too.
+fn every_text(alphabet: &[&str], words_max: u32) -> Vec<String> {
+    let mut all = vec![String::new()];
+    let mut longest: Vec<String> = alphabet.iter().map(|word| (*word).to_owned()).collect();
+    for _ in 0..words_max {
+        all.extend(longest.iter().filter(|text| !text.is_empty()).cloned());
+        longest = longest.iter().flat_map(|text| alphabet.iter().map(move |word| format!("{text}.{word}"))).collect();
+    }
+    all
+}
+
+fn every_pattern(alphabet: &[&str], words_max: u32) -> Vec<TopicPattern> {
+    let texts = every_text(alphabet, words_max);
+    texts.iter().flat_map(|text| DIALECTS.map(|dialect| TopicPattern::new(text, dialect))).collect()
+}
+
+fn build_all(patterns: &[TopicPattern]) -> Vec<u8> {
+    build(&patterns.iter().collect::<Vec<_>>())
+}
+
+/// Sorted; with an id twice if the trie reported it twice.
+fn found(trie: &Trie, topic: &str, scratch: &mut TrieScratch) -> Vec<u32> {
+    let mut matched = vec![u32::MAX];
+    trie.match_into(topic, scratch, &mut matched).unwrap();
+    assert_eq!(matched[0], u32::MAX, "what was there before stays");
+    matched.remove(0);
+    matched.sort_unstable();
+    matched
+}
+
+fn by_definition(patterns: &[TopicPattern], topic: &str) -> Vec<u32> {
+    (0..).zip(patterns).filter(|(_, pattern)| pattern.is_match(topic)).map(|(id, _)| id).collect()
+}
+
+fn check(patterns: &[TopicPattern], topics: &[String], scratch: &mut TrieScratch) {
+    let bytes = build_all(patterns);
+    let trie = Trie::new(&bytes).unwrap();
+    for topic in topics {
+        let texts = patterns.iter().map(|pattern| (pattern.text(), pattern.dialect()));
+        let expected = by_definition(patterns, topic);
+        assert_eq!(found(&trie, topic, scratch), expected, "{topic:?} {:?}", texts.take(20).collect::<Vec<_>>());
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn text(&mut self, alphabet: &[&str], words_max: u64) -> String {
+        let count = self.below(words_max + 1);
+        let words: Vec<&str> = (0..count).map(|_| alphabet[self.below(alphabet.len() as u64) as usize]).collect();
+        words.join(".")
+    }
+}
+
+#[test]
+fn every_short_pattern_alone_agrees_with_the_definition_on_every_short_topic() {
+    let topics = every_text(&["a", "b", ""], 4);
+    let mut scratch = TrieScratch::default();
+    for pattern in every_pattern(&["a", "", "*", "#"], 4) {
+        check(&[pattern], &topics, &mut scratch);
+    }
+}
+
+#[test]
+fn all_short_patterns_together_agree_with_the_definition_on_every_short_topic() {
+    let patterns = every_pattern(&["a", "b", "", "*", "#", "##"], 3);
+    check(&patterns, &every_text(&["a", "b", "", "##", "#", "*"], 4), &mut TrieScratch::default());
+}
+
+#[test]
+fn every_pair_of_short_patterns_agrees_with_the_definition() {
+    let patterns = every_pattern(&["a", "*", "#"], 2);
+    let topics = every_text(&["a", "b"], 4);
+    let mut scratch = TrieScratch::default();
+    for one in &patterns {
+        for other in &patterns {
+            check(&[one.clone(), other.clone()], &topics, &mut scratch);
+        }
+    }
+}
+
+#[test]
+fn random_sets_of_patterns_agree_with_the_definition() {
+    let mut random = Random(5);
+    let mut scratch = TrieScratch::default();
+    let words = ["a", "b", "c", "d", "ä", "longer than eight bytes", "eleven byte", "", "*", "*", "#", "#", "a#", "**"];
+    for _ in 0..300 {
+        let count = random.below(200);
+        let pattern =
+            |random: &mut Random| TopicPattern::new(&random.text(&words, 9), DIALECTS[random.below(3) as usize]);
+        let patterns: Vec<TopicPattern> = (0..count).map(|_| pattern(&mut random)).collect();
+        let topics: Vec<String> = (0..30).map(|_| random.text(&words, 14)).collect();
+        check(&patterns, &topics, &mut scratch);
+    }
+}
+
+#[test]
+fn words_of_every_length_are_told_apart() {
+    let word = |length: usize, at: usize| -> String { (0..length).map(|i| if i == at { 'b' } else { 'a' }).collect() };
+    let words: Vec<String> = (0..40).flat_map(|length| (0..=length).map(move |at| word(length, at))).collect();
+    let patterns: Vec<TopicPattern> = words.iter().map(|word| TopicPattern::new(word, Dialect::Amqp)).collect();
+    check(&patterns, &words, &mut TrieScratch::default());
+}
+
+#[test]
+fn a_trie_of_nothing_matches_nothing() {
+    check(&[], &every_text(&["a", ""], 2), &mut TrieScratch::default());
+}
+
+#[test]
+fn the_same_patterns_give_the_same_bytes() {
+    let patterns = every_pattern(&["a", "", "*", "#"], 3);
+    assert_eq!(build_all(&patterns), build_all(&patterns));
+}
+
+#[test]
+fn a_scratch_forgets_which_nodes_it_entered_when_its_number_begins_again() {
+    let patterns = [TopicPattern::new("#.a.#", Dialect::Amqp)];
+    let bytes = build_all(&patterns);
+    let trie = Trie::new(&bytes).unwrap();
+    let mut scratch = TrieScratch::default();
+    assert_eq!(found(&trie, "b.a.b", &mut scratch), [0]);
+    scratch.match_number = u32::MAX - 5;
+    for _ in 0..4 {
+        assert_eq!(found(&trie, "b.a.b", &mut scratch), [0]);
+    }
+}
+
+#[test]
+fn many_hashes_do_not_explode() {
+    let texts: Vec<String> = (0..2_000)
+        .map(|n| format!("{}w{n}", "#.a.#.b.".repeat(n % 64)))
+        .chain([("#.a.".repeat(64) + "#.z"), "#.a.".repeat(64) + "#"])
+        .collect();
+    let patterns: Vec<TopicPattern> = texts.iter().map(|text| TopicPattern::new(text, Dialect::Amqp)).collect();
+    let topics = ["a.b.".repeat(500), "a.b.".repeat(500) + "z", "a.b.".repeat(500) + "w1999"];
+    check(&patterns, &topics, &mut TrieScratch::default());
+}
+
+#[test]
+fn only_nodes_with_edges_stay_alive() {
+    let patterns = ["#.a.#", "a.#", "#", "*.b", "a.b"].map(|text| TopicPattern::new(text, Dialect::Amqp));
+    let bytes = build_all(&patterns);
+    let mut scratch = TrieScratch::default();
+    assert_eq!(found(&Trie::new(&bytes).unwrap(), "a.b.a.a", &mut scratch), [0, 1, 2]);
+    assert_eq!((scratch.alive.len(), scratch.open.len()), (0, 0), "a.# was found once and needs no more");
+}
+
+#[test]
+fn a_hash_gives_way_to_the_next_unless_its_paths_divide() {
+    let mut scratch = TrieScratch::default();
+    let mut open_after = |texts: &[&str], topic| {
+        let patterns: Vec<TopicPattern> = texts.iter().map(|text| TopicPattern::new(text, Dialect::Amqp)).collect();
+        check(&patterns, &every_text(&["a", "b", "c"], 5), &mut scratch);
+        let bytes = build_all(&patterns);
+        found(&Trie::new(&bytes).unwrap(), topic, &mut scratch);
+        scratch.open.len()
+    };
+    assert_eq!(open_after(&["#.a.#.b"], "a.c.c"), 1);
+    assert_eq!(open_after(&["#.a.*.#.b"], "a.c.c"), 1);
+    assert_eq!(open_after(&["#.a.#.b", "#.c.b"], "a.c.c"), 2, "another path begins at the first #");
+    assert_eq!(open_after(&["#.a.#.b", "#.a.b"], "a.c.c"), 2, "another path leaves between them");
+    assert_eq!(open_after(&["#.a.#.b", "#.a"], "a.c.c"), 2, "a pattern ends between them");
+    assert_eq!(open_after(&["#.a.#.b", "#"], "a.c.c"), 1, "what ends at the first # was reported");
+}
+
+#[test]
+fn a_damaged_trie_neither_panics_nor_hangs() {
+    let texts = ["a.#", "#.a.#.b", "a.*", "*.*.c", "a.b", "", "#", "a longer word.*.#"];
+    let patterns: Vec<TopicPattern> =
+        texts.iter().flat_map(|text| DIALECTS.map(|dialect| TopicPattern::new(text, dialect))).collect();
+    let bytes = build_all(&patterns);
+    let mut scratch = TrieScratch::default();
+    let mut try_all = |bytes: &[u8]| {
+        let Ok(trie) = Trie::new(bytes) else { return };
+        for topic in ["", "a", "a.b", "a.a.b.c", "a longer word.a.b.a.b", ".."] {
+            let mut matched = Vec::new();
+            if trie.match_into(topic, &mut scratch, &mut matched).is_ok() {
+                assert!(matched.len() <= trie.pattern_count() as usize);
+                assert!(matched.iter().all(|id| *id < trie.pattern_count()));
+            }
+        }
+    };
+    for length in 0..bytes.len() {
+        assert!(Trie::new(&bytes[..length]).is_err());
+    }
+    let mut damaged = bytes.clone();
+    for place in 0..bytes.len() {
+        for byte in [0, 0xFF, bytes[place] ^ 1, bytes[place] ^ 0x80, bytes[place].wrapping_add(1)] {
+            damaged[place] = byte;
+            try_all(&damaged);
+        }
+        damaged[place] = bytes[place];
+    }
+    let mut random = Random(9);
+    for _ in 0..2_000 {
+        for _ in 0..1 + random.below(20) {
+            damaged[random.below(bytes.len() as u64) as usize] = random.below(256) as u8;
+        }
+        try_all(&damaged);
+        damaged.copy_from_slice(&bytes);
+    }
+}
+
+#[test]
+fn a_trie_may_lie_at_any_address() {
+    let bytes = build_all(&[TopicPattern::new("a.*.#", Dialect::OpenAmq)]);
+    for offset in 0..8 {
+        let mut shifted = vec![0; offset];
+        shifted.extend(&bytes);
+        assert_eq!(found(&Trie::new(&shifted[offset..]).unwrap(), "a.b.c", &mut TrieScratch::default()), [0]);
+    }
+}
