@@ -11,3 +11,4 @@ pub mod clock;
 pub mod random;
 pub mod report;
 pub mod stamps;
+pub mod topics;

@@ -58,7 +58,9 @@ impl Report {
         let fields = record.as_object_mut().expect("a record is an object");
         let mut line = String::new();
         for (index, column) in self.columns.iter().enumerate() {
-            line += &pad(&shown(fields, column), index, column);
+            let is_text = index > 0 && fields.get(column.key).is_some_and(Value::is_string);
+            let text = shown(fields, column);
+            line += &if is_text { format!("  {text}") } else { pad(&text, index, column) };
         }
         println!("{}", line.trim_end());
         fields.insert("table".to_owned(), json!(self.table));
@@ -92,7 +94,7 @@ fn shown(fields: &Map<String, Value>, column: &Column) -> String {
     }
 }
 
-/// The first column is words, the others are figures.
+/// The first column is words, the others are figures, or words that come last.
 fn pad(text: &str, index: usize, column: &Column) -> String {
     if index == 0 { format!("{text:<28}") } else { format!("{text:>width$}", width = column.title.len().max(9) + 2) }
 }

@@ -1,0 +1,33 @@
+//! Topic patterns: the approaches that paper 001 compares, OpenAMQ's table, and tamis, behind [`TopicMatcher`].
+//!
+//! All but brute force "by text" split a topic once and compare words as numbers, which is where paper 001 gained its
+//! first factor of three.
+
+pub mod bits;
+pub mod brute_force;
+pub mod inverted;
+pub mod lazy_dfa;
+pub mod per_word_cache;
+pub mod per_word_index;
+pub mod tamis;
+#[cfg(test)]
+mod tests;
+pub mod trie;
+pub mod words;
+pub mod workloads;
+
+use tamis_core::topic::Dialect;
+
+/// An approach to finding the patterns that a topic fits.
+pub trait TopicMatcher: Default {
+    /// What tables call it.
+    const NAME: &'static str;
+    /// What it does with `#`.
+    const HASH: &'static str;
+
+    /// Add a subscription; its number is how many there were. `dialect` is AMQP 0-9-1 or that of paper 000's program.
+    fn add(&mut self, pattern: &str, dialect: Dialect);
+
+    /// Append the number of every subscription whose pattern `topic` fits, each once, in any order.
+    fn match_into(&mut self, topic: &str, matched: &mut Vec<u32>);
+}
