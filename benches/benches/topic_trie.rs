@@ -14,6 +14,7 @@ use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{median_by, micros, timed_cpu};
 use tamis_benches::random::Random;
 use tamis_benches::report::{Column, Report, column};
+use tamis_core::topic::cache::TopicCache;
 use tamis_core::topic::trie::{Trie, TrieScratch, build};
 use tamis_core::topic::{Dialect, TopicPattern};
 
@@ -36,6 +37,12 @@ const COSTS: [Column; 9] = [
     column("brute_force_us", "brute force", 2),
     column("times", "times", 0),
 ];
+const KNOWN: [Column; 4] = [
+    column("names", "names", 0),
+    column("known_us", "known", 3),
+    column("new_us", "new", 3),
+    column("stored", "stored of new", 0),
+];
 const ADVERSARIES: [Column; 4] = [
     column("patterns", "patterns", 0),
     column("words", "words", 0),
@@ -53,6 +60,14 @@ fn main() {
     report.table("adversaries", "chains of wildcards, microseconds a name", &ADVERSARIES);
     for (title, texts, name) in adversaries() {
         report.line(measure_adversary(title, &texts, &name));
+    }
+    report.table(
+        "cache",
+        "names in a cache of that size, microseconds a look-up; new ones are looked up and offered",
+        &KNOWN,
+    );
+    for count in [1_000, 10_000, 100_000] {
+        report.line(measure_cache(count));
     }
     report.finish();
 }
@@ -92,6 +107,35 @@ fn measure_adversary(title: &str, texts: &[String], name: &str) -> Value {
         "words": name.split('.').count(),
         "trie_us": match_names(&trie, &patterns, &vec![name.to_owned(); 200]).0,
         "brute_force_us": brute_force_micros(&patterns, &[name.to_owned()]),
+    })
+}
+
+/// One line of the third: `count` names that are known, in random order, and as many that all differ.
+fn measure_cache(count: usize) -> Value {
+    let mut cache: TopicCache<Box<[u32]>> = TopicCache::new(2 * count, 20 * count);
+    let mut random = Random::new(5);
+    let name = |number: usize| format!("region.market{}.symbol{number}", number % 7);
+    for number in (0..count).chain(0..count) {
+        cache.offer(&name(number), 1, || [number as u32].into());
+    }
+    let known: Vec<String> = (0..NAMES).map(|_| name(random.below(count))).collect();
+    let mut look_up = || known.iter().filter(|name| cache.get(name).is_some()).count();
+    let (found, known_time) = timed_cpu(&mut look_up);
+    assert!(found > NAMES * 9 / 10, "two names may share a place among those offered, but few do");
+    let new: Vec<String> = (0..NAMES).map(|number| name(count + number)).collect();
+    let before = cache.entry_count();
+    let ((), new_time) = timed_cpu(|| {
+        for name in &new {
+            if cache.get(name).is_none() {
+                cache.offer(name, 1, Box::default);
+            }
+        }
+    });
+    json!({
+        "names": count.to_string(),
+        "known_us": micros(known_time) / NAMES as f64,
+        "new_us": micros(new_time) / NAMES as f64,
+        "stored": cache.entry_count().saturating_sub(before),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Topic patterns: dotted words with `*` and `#`, in three dialects.
 
+pub mod cache;
 pub mod trie;
 
 /// Which rules `*` and `#` follow.

@@ -1,0 +1,269 @@
+//! What is known of topic names that come again: a map that is bounded in entries and in what they weigh.
+//!
+//! A name enters when it is offered for the second time, so that names that never come again cost nothing but a number in
+//! a table. Entries live in two generations: what is used moves to the young one, and when that is full the old one is
+//! emptied and the two change places. So an entry stays while it is used, and no list has to be kept in order.
+
+use std::hash::BuildHasher;
+use std::mem;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+/// Longer names are not stored. AMQP's routing keys have at most 255 bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+const TAGS_A_PLACE: usize = 4;
+
+/// A bounded map from topic names to what has been found for them.
+///
+/// Cost: one look-up, two for a name in the old generation. Emptying a generation costs its entries, but no more often
+/// than once in as many insertions.
+#[derive(Debug)]
+pub struct TopicCache<T> {
+    young: Generation<T>,
+    old: Generation<T>,
+    /// Tags of names that were offered, the newest of those that share a place first. At least twice as many as entries,
+    /// so that as many names as can be stored are remembered until they come again.
+    offered: Box<[[u32; TAGS_A_PLACE]]>,
+    hasher: DefaultHashBuilder,
+    /// What one generation may have: half of all.
+    entries_max: usize,
+    weight_max: usize,
+}
+
+#[derive(Debug)]
+struct Generation<T> {
+    entries: HashTable<Entry<T>>,
+    weight: usize,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    hash: u64,
+    name: Box<str>,
+    weight: usize,
+    value: T,
+}
+
+impl<T> TopicCache<T> {
+    /// An empty cache that never has more than `entries_max` names, nor values that together weigh more than
+    /// `weight_max`. With fewer than 2 of either it stays empty.
+    ///
+    /// Besides its values it takes at most about 500 bytes an entry.
+    #[must_use]
+    pub fn new(entries_max: usize, weight_max: usize) -> Self {
+        Self {
+            young: Generation::new(),
+            old: Generation::new(),
+            offered: vec![[0; TAGS_A_PLACE]; (entries_max / 2).next_power_of_two()].into(),
+            hasher: DefaultHashBuilder::default(),
+            entries_max: entries_max / 2,
+            weight_max: weight_max / 2,
+        }
+    }
+
+    /// The value of `name`, if it is here.
+    pub fn get(&mut self, name: &str) -> Option<&T> {
+        let hash = self.hasher.hash_one(name);
+        let is_it = |entry: &Entry<T>| *entry.name == *name;
+        let place = match self.young.entries.find_bucket_index(hash, is_it) {
+            Some(place) => place,
+            None => {
+                let entry = self.old.remove(hash, name)?;
+                self.insert(entry)
+            }
+        };
+        self.young.entries.get_bucket(place).map(|entry| &entry.value)
+    }
+
+    /// Tell the cache of a name whose value was not found in it, or is no longer true. It may `make` the value and store
+    /// it: when the name was offered before, and its `weight` is at most half of what the cache may have.
+    pub fn offer(&mut self, name: &str, weight: usize, make: impl FnOnce() -> T) {
+        if name.len() > NAME_BYTES_MAX || weight > self.weight_max || self.entries_max == 0 {
+            return;
+        }
+        let hash = self.hasher.hash_one(name);
+        let is_stored = self.young.remove(hash, name).or_else(|| self.old.remove(hash, name)).is_some();
+        if is_stored || self.was_offered(hash) {
+            self.insert(Entry { hash, name: name.into(), weight, value: make() });
+        }
+    }
+
+    /// Forget all values, for instance because the patterns have changed; not which names were offered.
+    pub fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
+    /// How many names are stored.
+    #[must_use]
+    pub fn entry_count(&self) -> usize {
+        self.young.entries.len() + self.old.entries.len()
+    }
+
+    /// What all values weigh.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.young.weight + self.old.weight
+    }
+
+    /// Remember a name; true if it was remembered already, or another with the same tag and place.
+    fn was_offered(&mut self, hash: u64) -> bool {
+        let tag = (hash >> 32) as u32;
+        let place = hash as usize & (self.offered.len() - 1);
+        let tags = &mut self.offered[place];
+        if tags.contains(&tag) {
+            return true;
+        }
+        tags.rotate_right(1);
+        tags[0] = tag;
+        false
+    }
+
+    /// The place in the young generation of an entry that is in none.
+    fn insert(&mut self, entry: Entry<T>) -> usize {
+        if self.young.entries.len() == self.entries_max || entry.weight > self.weight_max - self.young.weight {
+            mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
+        }
+        self.young.weight += entry.weight;
+        self.young.entries.insert_unique(entry.hash, entry, |entry| entry.hash).bucket_index()
+    }
+}
+
+impl<T> Generation<T> {
+    fn new() -> Self {
+        Self { entries: HashTable::new(), weight: 0 }
+    }
+
+    fn remove(&mut self, hash: u64, name: &str) -> Option<Entry<T>> {
+        let (entry, _) = self.entries.find_entry(hash, |entry| *entry.name == *name).ok()?.remove();
+        self.weight -= entry.weight;
+        Some(entry)
+    }
+
+    /// Keeps its memory: it will be as full again.
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.weight = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: usize) -> String {
+        format!("name.{number}")
+    }
+
+    /// What a matcher does with each message.
+    fn look_up(cache: &mut TopicCache<usize>, number: usize, weight: usize) -> bool {
+        let name = name(number);
+        match cache.get(&name) {
+            Some(value) => {
+                assert_eq!(*value, number);
+                true
+            }
+            None => {
+                cache.offer(&name, weight, || number);
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_stored_when_it_comes_for_the_second_time() {
+        let mut cache = TopicCache::new(100, 100);
+        cache.offer("a", 1, || panic!("the first time no value is needed"));
+        assert_eq!(cache.get("a"), None);
+        cache.offer("a", 1, || 5);
+        assert_eq!(cache.get("a"), Some(&5));
+        assert_eq!(cache.get("b"), None);
+    }
+
+    #[test]
+    fn a_stored_value_is_replaced_by_what_is_offered_next() {
+        let mut cache = TopicCache::new(100, 100);
+        for value in 0..5 {
+            cache.offer("a", value, || value);
+        }
+        assert_eq!(cache.get("a"), Some(&4));
+        assert_eq!((cache.entry_count(), cache.weight()), (1, 4));
+        cache.clear();
+        assert_eq!((cache.entry_count(), cache.weight()), (0, 0));
+        assert_eq!(cache.get("a"), None);
+        cache.offer("a", 1, || 6);
+        assert_eq!(cache.get("a"), Some(&6), "that it was offered is not forgotten");
+    }
+
+    #[test]
+    fn it_never_has_more_than_its_bounds() {
+        let mut state = 1_usize;
+        let mut random = |bound: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        for (entries_max, weight_max) in [(0, 100), (1, 100), (2, 1), (2, 2), (10, 1_000), (1_000, 50), (64, 64)] {
+            let mut cache = TopicCache::new(entries_max, weight_max);
+            for _ in 0..20_000 {
+                let number = random(200);
+                look_up(&mut cache, number, number % 17);
+                assert!(cache.entry_count() <= entries_max && cache.weight() <= weight_max);
+                for generation in [&cache.young, &cache.old] {
+                    let weights = generation.entries.iter().map(|entry| entry.weight);
+                    assert_eq!(generation.weight, weights.sum::<usize>());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_million_names_that_never_come_again_leave_nothing() {
+        let mut cache = TopicCache::new(1_000, 1_000);
+        assert!((0..1_000_000).all(|number| !look_up(&mut cache, number, 1)));
+        // Two of them may share their tag and their place, or have the tag 0, which every place has at first.
+        assert!(cache.entry_count() < 5);
+        assert!(cache.young.entries.capacity() + cache.old.entries.capacity() < 20);
+    }
+
+    #[test]
+    fn a_million_names_that_come_twice_take_no_more_memory_than_the_bound() {
+        let mut cache = TopicCache::new(1_000, 10_000);
+        for number in 0..1_000_000 {
+            look_up(&mut cache, number / 2, 1);
+        }
+        assert_eq!(cache.offered.len(), 512);
+        assert!(cache.entry_count() <= 1_000 && cache.young.entries.capacity() <= 1_000);
+    }
+
+    #[test]
+    fn names_that_are_used_stay_while_others_come_and_go() {
+        let mut cache = TopicCache::new(1_000, 10_000);
+        for number in 0..100 {
+            look_up(&mut cache, number, 1);
+            look_up(&mut cache, number, 1);
+        }
+        for other in 100..50_000 {
+            look_up(&mut cache, other, 1);
+            look_up(&mut cache, other, 1);
+            assert!(look_up(&mut cache, other % 100, 1), "{}", other % 100);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_heavy_is_not_stored() {
+        let mut cache = TopicCache::new(100, 100);
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        for (name, weight) in [(&*long, 1), ("a", 51)] {
+            for _ in 0..3 {
+                cache.offer(name, weight, || panic!("no value is needed"));
+            }
+            assert_eq!(cache.get(name), None);
+        }
+        for _ in 0..2 {
+            cache.offer(&long[1..], 50, || 1);
+        }
+        assert_eq!(cache.get(&long[1..]), Some(&1));
+    }
+}
