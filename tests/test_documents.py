@@ -76,7 +76,13 @@ def test_every_call_that_is_shown_makes_a_query() -> None:
     calls = re.findall(r"`(tamis\.\w+\([^`]*\)(?: & [^`]*)?)`", QUERIES.replace("\\|", "|"))
     assert len(calls) >= 8
     for call in calls:
-        assert isinstance(eval(call, {"tamis": tamis}), (tamis.Query, tamis.Engine)), call
+        assert isinstance(eval(call, {"tamis": tamis, "function": print}), (tamis.Query, tamis.Engine)), call
+
+
+def test_the_function_that_is_shown_is_a_query() -> None:
+    names = {"tamis": tamis, "my_list": {"DE000"}}
+    exec(fenced(section("Your own functions"))[0], names)
+    assert names["query"].evaluate({"deleted": False, "price": 12, "isin": "DE000"}) is True  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("suffix", "number", "keys"), [(".txt", 0, ["james", "frost"]), (".toml", 1, ["forex"])])

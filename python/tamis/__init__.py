@@ -13,7 +13,7 @@ from tamis._core import Bitmap, __version__
 from tamis.engine import Engine, Explanation
 from tamis.errors import QueryError, SnapshotError, TamisError
 from tamis.message import ANY, PRESENT
-from tamis.query import Query, boolean, fields, near, prefix, regex, selector, text, topic
+from tamis.query import Query, boolean, fields, near, opaque, prefix, regex, selector, text, topic
 from tamis.query_file import QuerySpec, compile_query, load_queries
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "fields",
     "load_queries",
     "near",
+    "opaque",
     "prefix",
     "regex",
     "selector",

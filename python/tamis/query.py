@@ -6,16 +6,17 @@ in ``docs/queries.md``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from tamis import _core
 from tamis._core import Query
 from tamis.message import ANY, Marker
 
-__all__ = ["Query", "boolean", "fields", "near", "prefix", "regex", "selector", "text", "topic"]
+__all__ = ["Query", "boolean", "fields", "near", "opaque", "prefix", "regex", "selector", "text", "topic"]
 
+Function = Callable[[dict[str, Any], str, str | bytes | None], bool | None]
 FieldValue = bool | int | float | str | datetime | Literal[Marker.ANY]
 
 
@@ -137,6 +138,35 @@ def near(a: str, b: str, distance: int = 5) -> Query:
     if distance < 1:
         raise ValueError(f"distance: expected at least 1, not {distance}")
     return _core.near(a, b, min(distance, 2**32 - 1))
+
+
+def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
+    """A dear predicate: a function that is asked last, and at most once a message.
+
+    It is asked only when nothing cheaper has decided, the cheapest of several first, and its answer counts for every
+    query and engine that holds this one or a combination of it with ``&``, ``|`` and ``~``. Such a query is not text:
+    it equals itself alone, and cannot be pickled or stored.
+
+    Args:
+        name: what errors and ``str(query)`` call it.
+        function: ``function(properties, topic, body)`` gives True, False or None (unknown). It sees the message as
+            tamis does: a new dict, times in UTC, bytes that are UTF-8 as str. An exception, or anything else that it
+            gives, makes it unknown and is counted. KeyboardInterrupt and SystemExit end the call of tamis that it was
+            asked in, except from the threads of ``match_batch``, where they go to ``sys.unraisablehook``. It is called
+            with the GIL, from any thread that matches.
+        cost_us: what a call costs, in microseconds; at least 0.
+
+    Raises:
+        TypeError: `function` cannot be called.
+        ValueError: an empty name, or a cost below 0 or not finite.
+
+    Source: paper 004, filters with expensive predicates.
+
+    >>> wanted = opaque("wanted", lambda properties, topic, body: properties["isin"] in {"DE000", "FR001"}, cost_us=0.3)
+    >>> (selector("price > 10") & wanted).evaluate({"price": 12, "isin": "FR001"})
+    True
+    """
+    return _core.opaque(name, function, cost_us * 1_000)
 
 
 def restore(canonical: str, is_fields: bool) -> Query:

@@ -24,6 +24,12 @@ def test_a_mistake_has_a_caret_and_a_hint(tamis: Tamis) -> None:
     ]
 
 
+def test_the_shown_text_of_a_dear_predicate_is_refused_with_the_reason(tamis: Tamis) -> None:
+    done = tamis("check", "OPAQUE('in_my_list') AND a = 1")
+    assert done.returncode == 2
+    assert "a function cannot be read from text" in done.stderr
+
+
 def test_json_has_the_place(tamis: Tamis) -> None:
     done = tamis("check", "price >> 3", "--json")
     assert done.returncode == 2

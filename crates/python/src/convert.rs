@@ -142,7 +142,7 @@ fn type_of(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
-/// A value of the core as Python shows it. Only what `explain` returns comes this way.
+/// A value of the core as Python shows it: what `explain` returns, and what functions of dear predicates are given.
 pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -156,14 +156,26 @@ pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyA
             let items: Vec<_> = values.iter().map(|item| to_python(py, item)).collect::<PyResult<_>>()?;
             PyList::new(py, items)?.into_any()
         }
-        Value::Map(properties) => {
-            let dict = PyDict::new(py);
-            for (key, item) in properties {
-                dict.set_item(&**key, to_python(py, item)?)?;
-            }
-            dict.into_any()
-        }
+        Value::Map(properties) => dict(py, properties)?.into_any(),
     })
+}
+
+/// A mapping of the core as a new dict.
+pub fn dict<'py>(py: Python<'py>, properties: &Properties) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (key, item) in properties {
+        dict.set_item(&**key, to_python(py, item)?)?;
+    }
+    Ok(dict)
+}
+
+/// A body as Python shows it: None, a str, or bytes that are no text.
+pub fn body<'py>(py: Python<'py>, body: Body<'_>) -> Bound<'py, PyAny> {
+    match body {
+        Body::Absent => py.None().into_bound(py),
+        Body::Text(text) => PyString::new(py, text).into_any(),
+        Body::Binary(bytes) => PyBytes::new(py, bytes).into_any(),
+    }
 }
 
 /// The body of a message, borrowed from a Python str or bytes for as long as the call lasts.

@@ -15,6 +15,7 @@ use tamis_core::message::Message;
 use crate::arrow::{self, IdLists};
 use crate::convert::{self, PyBody};
 use crate::errors::engine_error;
+use crate::opaque::interruptible;
 use crate::query::Query;
 use crate::text::Signature;
 
@@ -63,7 +64,7 @@ impl Engine {
 
     /// Let go of the GIL for `work`. Never take the lock with the GIL held: its holder may be waiting for it.
     fn call<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> Result<R, EngineError> + Send) -> PyResult<R> {
-        py.detach(work).map_err(|error| engine_error(py, error))
+        py.detach(|| interruptible(work))?.map_err(|error| engine_error(py, error))
     }
 }
 

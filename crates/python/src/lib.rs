@@ -7,6 +7,7 @@ mod bitmap;
 mod convert;
 mod engine;
 mod errors;
+mod opaque;
 mod query;
 mod text;
 
@@ -26,6 +27,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query::fields, module)?)?;
     module.add_function(wrap_pyfunction!(query::contains, module)?)?;
     module.add_function(wrap_pyfunction!(query::near, module)?)?;
+    module.add_function(wrap_pyfunction!(opaque::opaque, module)?)?;
     module.add_function(wrap_pyfunction!(text::words, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use tamis_core::dear::Opaque;
 use tamis_core::error::QueryError;
 use tamis_core::message::{Message, Value};
 use tamis_core::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, Reference};
@@ -16,7 +17,11 @@ use tamis_core::topic::{Dialect, TopicPattern};
 
 use crate::convert::{self, PyBody};
 use crate::errors::query_error;
+use crate::opaque::interruptible;
 use crate::text::Signature;
+
+/// A dear predicate: name, declared microseconds, calls, errors, measured microseconds, the last error.
+type Counts<'q> = (&'q str, f64, u64, u64, Option<f64>, Option<String>);
 
 /// A standing question, compiled.
 #[pyclass(frozen, eq, module = "tamis", name = "Query")]
@@ -28,7 +33,7 @@ impl Query {
         made.map(|query| Self(Arc::new(query))).map_err(|error| query_error(py, error))
     }
 
-    fn from_predicate(py: Python<'_>, predicate: Predicate) -> PyResult<Self> {
+    pub fn from_predicate(py: Python<'_>, predicate: Predicate) -> PyResult<Self> {
         Self::of(py, query::Query::new(predicate.into()))
     }
 
@@ -54,13 +59,13 @@ impl Query {
         let body = PyBody::new(body)?;
         let body = body.borrow()?;
         let (query, signature) = (&self.0, signature.map(|signature| &signature.0));
-        Ok(py.detach(|| {
+        py.detach(|| {
             let mut message = Message::new(topic, &properties, body);
             if let Some(signature) = signature {
                 message = message.with_signature(signature);
             }
-            query.evaluate(&message, hierarchies.as_ref())
-        }))
+            interruptible(|| query.evaluate(&message, hierarchies.as_ref()))
+        })
     }
 
     #[pyo3(signature = (properties=None, topic="", body=None))]
@@ -97,6 +102,9 @@ impl Query {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        if self.0.opaques().next().is_some() {
+            return Ok(format!("<tamis.Query {}>", self.0));
+        }
         Ok(format!("tamis.selector({})", PyString::new(py, &self.0.to_string()).repr()?))
     }
 
@@ -106,9 +114,32 @@ impl Query {
         hasher.finish()
     }
 
+    fn __copy__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this // it never changes
+    }
+
+    fn __deepcopy__<'py>(this: PyRef<'py, Self>, memo: &Bound<'py, PyAny>) -> PyRef<'py, Self> {
+        let _ = memo; // the protocol hands it over, and there is nothing to copy
+        this
+    }
+
+    fn opaques(&self) -> Vec<Counts<'_>> {
+        self.0.opaques().map(counts).collect()
+    }
+
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, bool))> {
+        if let Some(opaque) = self.0.opaques().next() {
+            let reason = format!("the dear predicate '{}' is a function and cannot be pickled", opaque.name());
+            return Err(PyTypeError::new_err(reason));
+        }
         Ok((py.import("tamis.query")?.getattr("restore")?, (self.0.to_string(), self.0.is_fields())))
     }
+}
+
+fn counts(opaque: &Opaque) -> Counts<'_> {
+    let counts = opaque.counts();
+    let measured_us = counts.measured_ns.map(|ns| ns / 1e3);
+    (opaque.name(), opaque.cost_ns() / 1e3, counts.calls, counts.errors, measured_us, counts.last_error)
 }
 
 /// A tree as nested tuples, each with its kind first; a predicate ends with the query that has nothing else.

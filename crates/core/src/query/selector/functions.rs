@@ -9,6 +9,9 @@ use crate::topic::{self, TopicPattern};
 /// How far apart NEAR lets two words be when the query does not say.
 const NEAR_DISTANCE: u32 = 5;
 
+/// OPAQUE is what `str(query)` shows of a dear predicate.
+const OPAQUE_HINT: &str = "a function cannot be read from text; combine with tamis.opaque in Python";
+
 impl Parser<'_> {
     /// The predicate that the function `word` makes of its arguments; None, and nothing read, when there is none
     /// of that name.
@@ -20,6 +23,10 @@ impl Parser<'_> {
             "PREFIX" => Self::prefix,
             "REGEX" => Self::regex,
             "EXISTS" => Self::exists,
+            "OPAQUE" => {
+                let error = self.cursor.error_at(self.cursor.token.start, "a predicate that is text");
+                return Err(error.with_hint(OPAQUE_HINT));
+            }
             _ => return Ok(None),
         };
         self.cursor.advance();

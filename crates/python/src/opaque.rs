@@ -1,0 +1,134 @@
+//! `tamis.opaque`: functions of Python as dear predicates.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+use tamis_core::dear::{DearPredicate, Failure, Opaque};
+use tamis_core::message::Message;
+use tamis_core::query::evaluate::Truth;
+use tamis_core::query::expr::Predicate;
+
+use crate::convert;
+use crate::query::Query;
+
+/// A function of Python that is asked about messages.
+struct Function {
+    name: String,
+    function: Py<PyAny>,
+    cost_ns: f64,
+}
+
+/// A dear predicate of `function`, for a query or for one that is read from a snapshot.
+///
+/// # Errors
+/// TypeError: not callable. ValueError: no name, or a cost that is negative or not finite.
+pub fn opaque_of(name: &str, function: &Bound<'_, PyAny>, cost_ns: f64) -> PyResult<Opaque> {
+    if !function.is_callable() {
+        let found = function.get_type().name()?.to_string();
+        return Err(PyTypeError::new_err(format!("opaque '{name}': expected a function, not {found}")));
+    }
+    if name.is_empty() {
+        return Err(PyValueError::new_err("opaque: expected a name"));
+    }
+    if !cost_ns.is_finite() || cost_ns < 0.0 {
+        return Err(PyValueError::new_err(format!("opaque '{name}': expected a cost of 0 or more, and finite")));
+    }
+    Ok(Opaque::new(Function { name: name.to_owned(), function: function.clone().unbind(), cost_ns }))
+}
+
+/// A query of one dear predicate.
+#[pyfunction]
+pub fn opaque(py: Python<'_>, name: &str, function: &Bound<'_, PyAny>, cost_ns: f64) -> PyResult<Query> {
+    Query::from_predicate(py, Predicate::Opaque(opaque_of(name, function, cost_ns)?))
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function({})", self.name)
+    }
+}
+
+impl DearPredicate for Function {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn cost_ns(&self) -> f64 {
+        self.cost_ns
+    }
+
+    fn test(&self, message: &Message<'_>) -> Result<Truth, Failure> {
+        if is_interrupted() {
+            return Ok(None); // the answer is not going to be seen
+        }
+        Python::attach(|py| {
+            self.ask(py, message).map_err(|error| {
+                let reason = Failure(error.to_string());
+                // What is no `Exception` wants Python to stop, not a predicate to be unknown.
+                if !error.is_instance_of::<PyException>(py) {
+                    interrupt(py, error, self.function.bind(py));
+                }
+                reason
+            })
+        })
+    }
+}
+
+impl Function {
+    fn ask(&self, py: Python<'_>, message: &Message<'_>) -> PyResult<Truth> {
+        let properties = convert::dict(py, message.properties)?;
+        let answer = self.function.bind(py).call1((properties, message.topic, convert::body(py, message.body)))?;
+        if answer.is_none() {
+            return Ok(None);
+        }
+        let Ok(truth) = answer.cast::<PyBool>() else {
+            let found = answer.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("expected True, False or None, not {found}")));
+        };
+        Ok(Some(truth.is_true()))
+    }
+}
+
+/// What a call into the core does when a function below it is interrupted.
+enum Call {
+    Running,
+    Interrupted(PyErr),
+}
+
+thread_local! {
+    /// The innermost call of this thread into the core; None where there is none, as in the threads of a batch.
+    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+}
+
+/// Call `work`, which may ask functions; the KeyboardInterrupt or SystemExit of one of them in this thread instead of
+/// its answer. After it no other function is asked.
+pub fn interruptible<R>(work: impl FnOnce() -> R) -> PyResult<R> {
+    let outer = CALL.replace(Some(Call::Running));
+    let result = work();
+    match CALL.replace(outer) {
+        Some(Call::Interrupted(error)) => Err(error),
+        _ => Ok(result),
+    }
+}
+
+fn is_interrupted() -> bool {
+    CALL.with_borrow(|call| matches!(call, Some(Call::Interrupted(_))))
+}
+
+/// Let the call into the core end with `error`. In a thread that Python did not make there is nobody to raise it to:
+/// it goes to `sys.unraisablehook`.
+fn interrupt(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
+    let unheard = CALL.with_borrow_mut(|call| match call {
+        Some(call) => {
+            *call = Call::Interrupted(error);
+            None
+        }
+        None => Some(error),
+    });
+    if let Some(error) = unheard {
+        error.write_unraisable(py, Some(function));
+    }
+}
