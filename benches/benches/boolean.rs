@@ -1,9 +1,10 @@
 //! Boolean filters: tamis beside brute force and every algorithm of paper 004, then the paper's own table.
 //!
-//! `cargo bench -p tamis-benches --bench boolean -- DIR [--counts 1000,10000] [--seconds 2] [--only tamis] [--json PATH]`
+//! `cargo bench -p tamis-benches --bench boolean -- [DIR] [--counts 1000,10000] [--seconds 2] [--only tamis] [--json PATH]`
 //! where `DIR` has `schema.json`, `filters.jsonl` and `messages.jsonl` of the neutral format (`boolean/workload.rs`).
 //! Build seconds are CPU, from text for tamis and a-tree, from parsed trees for the others; bytes are what the
-//! matcher holds, the text of the filters not among it. Without `DIR` nothing is measured.
+//! matcher holds, the text of the filters not among it. Without `DIR` the
+//! work is that of workload B, as far as all algorithms can do it.
 
 use std::time::Duration;
 
@@ -51,16 +52,9 @@ const PAPER: [(&str, [u32; 4]); 4] = [
 
 fn main() {
     let arguments = Arguments::from_env(&["counts", "seconds", "only", "json"]);
-    let Some(folder) = arguments.directory() else {
-        println!("boolean: skipped, no workload given (a folder with schema.json, filters.jsonl and messages.jsonl)");
-        return;
-    };
     let counts = arguments.numbers("counts", &[1_000, 10_000]);
     let most = counts.iter().copied().max().unwrap_or(0);
-    let workload = Workload::read(&folder, most).unwrap_or_else(|error| {
-        eprintln!("error: {error}");
-        std::process::exit(1)
-    });
+    let workload = Workload::from_arguments(&arguments, most);
     let mut report = Report::new("boolean", &arguments);
     for count in counts {
         if count > workload.filters.len() {

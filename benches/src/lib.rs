@@ -12,3 +12,4 @@ pub mod random;
 pub mod report;
 pub mod stamps;
 pub mod topics;
+pub mod workload_b;

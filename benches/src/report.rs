@@ -67,6 +67,12 @@ impl Report {
         self.records.push(record);
     }
 
+    /// A record that no table shows.
+    pub fn record(&mut self, table: &str, mut record: Value) {
+        record["table"] = json!(table);
+        self.records.push(record);
+    }
+
     /// A sentence between the lines, not in the JSON.
     pub fn note(&self, text: &str) {
         println!("{text}");

@@ -16,13 +16,8 @@ pub struct Tamis(Engine);
 impl Tamis {
     /// The engine.
     #[must_use]
-    pub fn engine(&self) -> &Engine {
-        &self.0
-    }
-
-    /// The engine, to be changed.
-    pub fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.0
+    pub fn into_engine(self) -> Engine {
+        self.0
     }
 }
 

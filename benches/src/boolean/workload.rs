@@ -12,6 +12,9 @@ use hashbrown::HashMap;
 use serde_json::Value as Json;
 use tamis_core::message::Value;
 
+use crate::arguments::Arguments;
+use crate::workload_b::WorkloadB;
+
 use super::filter::{ABSENT, Attribute, Column, Filter, Kind, Literal, Message, Schema, Test, Tree};
 
 /// What a folder holds.
@@ -48,6 +51,32 @@ impl Workload {
         Self::from_lines(schema, lines(filters).into_iter(), lines(messages).into_iter())
     }
 
+    /// The same from what the lines would say.
+    ///
+    /// # Errors
+    /// As [`Workload::parse`].
+    pub fn from_json(schema: &Json, filters: &[Json], messages: &[Json]) -> Result<Self, String> {
+        let lines = |values: &[Json]| values.iter().map(|value| Ok(value.to_string())).collect::<Vec<_>>();
+        Self::from_lines(&schema.to_string(), lines(filters).into_iter(), lines(messages).into_iter())
+    }
+
+    /// What the arguments name: a folder, or without one, `filters` filters of workload B in the neutral format.
+    /// A folder that cannot be read ends the program.
+    #[must_use]
+    pub fn from_arguments(arguments: &Arguments, filters: usize) -> Self {
+        let Some(folder) = arguments.directory() else {
+            println!(
+                "no workload given (a folder with {SCHEMA}, {FILTERS} and {MESSAGES}): workload B is made instead"
+            );
+            return WorkloadB::new(filters, GENERATED_MESSAGES, 7).neutral();
+        };
+        println!("workload: {}", folder.display());
+        Self::read(&folder, filters).unwrap_or_else(|error| {
+            eprintln!("error: {error}");
+            std::process::exit(1)
+        })
+    }
+
     fn from_lines(
         schema: &str,
         filters: impl Iterator<Item = Line>,
@@ -60,6 +89,8 @@ impl Workload {
     }
 }
 
+/// How many messages a generated workload has.
+const GENERATED_MESSAGES: usize = 2_000;
 const SCHEMA: &str = "schema.json";
 const FILTERS: &str = "filters.jsonl";
 const MESSAGES: &str = "messages.jsonl";
@@ -184,6 +215,17 @@ fn property(json: &Json) -> Option<Value> {
         Json::String(text) => Some(Value::Text(text.as_str().into())),
         _ => None,
     }
+}
+
+/// A filter of the neutral format as selector text, to be an operand of AND.
+///
+/// # Panics
+/// When it is not as the format wants it.
+#[must_use]
+pub fn selector_text(json: &Json) -> String {
+    let mut text = String::new();
+    write_operand(json, &mut text).expect("a filter of the neutral format");
+    text
 }
 
 /// Write a filter as selector text, with every operator where it stands.

@@ -1,0 +1,212 @@
+//! Workload B, true to paper 004: groupings that change while messages come, and predicates of 10 to 500 ns.
+//!
+//! `cargo bench -p tamis-benches --bench workload_b [-- --filters 500000 --messages 5000 --json PATH]`
+//! tamis beside ITMO's own algorithm over the same queries, and brute force. The groupings change every 17 messages:
+//! ten times a second at the paper's 10,000 messages a minute. All times are CPU times of the one thread.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use serde_json::json;
+use tamis_benches::arguments::Arguments;
+use tamis_benches::clock::{Times, micros, timed_cpu};
+use tamis_benches::random::Random;
+use tamis_benches::report::{Column, Report, column};
+use tamis_benches::workload_b::{DEAR_COUNT, DearPredicates, MESSAGES_PER_CHANGE, WorkloadB};
+use tamis_core::hierarchy::Hierarchies;
+use tamis_core::index::{Engine, Scratch, SubscriptionId};
+use tamis_core::message::{Body, Message, Properties};
+use tamis_core::query::Query;
+use tamis_core::query::expr::Expr;
+
+/// The baselines see so many messages at least, and the answers to so many are compared.
+const BASELINE_MESSAGES: usize = 100;
+const CHECKED: usize = 20;
+
+const COLUMNS: [Column; 8] = [
+    column("matcher", "matcher", 0),
+    column("messages", "messages", 0),
+    column("matches_per_message", "matches", 1),
+    column("dear_calls_per_message", "dear calls", 1),
+    column("p50_cpu_us", "p50", 2),
+    column("p80_cpu_us", "p80", 2),
+    column("p90_cpu_us", "p90", 2),
+    column("p99_cpu_us", "p99", 2),
+];
+
+fn main() {
+    let arguments = Arguments::from_env(&["filters", "messages", "json"]);
+    let mut workload = WorkloadB::new(arguments.number("filters", 100_000), arguments.number("messages", 3_000), 7);
+    let dear = DearPredicates::new(8);
+    let (messages, queries) = (workload.messages(), workload.queries(&dear));
+    let mut report = Report::new("workload_b", &arguments);
+    let title = format!(
+        "workload B: {} filters, {DEAR_COUNT} dear predicates in a tenth of them, groupings changed every \
+         {MESSAGES_PER_CHANGE} messages; microseconds a message",
+        queries.len()
+    );
+    report.table("workload_b", &title, &COLUMNS);
+    measure_tamis(&mut workload, &queries, &messages, &dear, &mut report);
+    let hierarchies: Hierarchies = [("group".to_owned(), workload.hierarchy())].into_iter().collect();
+    let few = &messages[..messages.len().min(BASELINE_MESSAGES)];
+    let grouped = Grouped::new(&queries);
+    line("grouped (ITMO)", few, &dear, &mut report, |message, found| grouped.match_into(message, &hierarchies, found));
+    line("brute force", few, &dear, &mut report, |message, found| brute_force(&queries, message, &hierarchies, found));
+    let wasted = dear.calls_when_deleted();
+    report.note(&format!("dear predicates asked of a deleted message, by all three: {wasted}"));
+    report.record("deleted", json!({"dear_calls_when_deleted": wasted, "dear_calls": dear.calls()}));
+    assert_eq!(wasted, 0, "`deleted` had decided");
+    report.finish();
+}
+
+fn measure_tamis(
+    workload: &mut WorkloadB,
+    queries: &[Arc<Query>],
+    messages: &[Properties],
+    dear: &DearPredicates,
+    report: &mut Report,
+) {
+    let mut engine = Engine::new();
+    for query in queries {
+        engine.add(Arc::clone(query));
+    }
+    engine.set_hierarchy("group", workload.hierarchy());
+    check(&engine, queries, &messages[..messages.len().min(CHECKED)]);
+    let (mut scratch, mut random) = (Scratch::new(), Random::new(9));
+    let (mut changes, mut after_changes, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    let mut count = 0;
+    line("tamis", messages, dear, report, |message, matched| {
+        found.clear();
+        engine.match_into(message, &mut scratch, &mut found).expect("in memory");
+        matched.extend(found.iter().map(|id| id.0 as usize));
+    });
+    line_with("tamis, groupings changing", messages, dear, report, |message, matched| {
+        let is_changed = count % MESSAGES_PER_CHANGE == 0;
+        if is_changed {
+            workload.change_hierarchy(&mut random);
+            let hierarchy = workload.hierarchy();
+            changes.push(micros(timed_cpu(|| engine.set_hierarchy("group", hierarchy)).1));
+        }
+        count += 1;
+        found.clear();
+        let ((), took) = timed_cpu(|| engine.match_into(message, &mut scratch, &mut found).expect("in memory"));
+        matched.extend(found.iter().map(|id| id.0 as usize));
+        if is_changed {
+            after_changes.push(micros(took));
+        }
+        micros(took)
+    });
+    check(&engine, queries, &messages[..messages.len().min(CHECKED)]);
+    let (changes, after_changes) = (Times::new(changes), Times::new(after_changes));
+    report.note(&format!(
+        "{:<28}a change of the groupings: p50 {:.2}, p99 {:.2}; the first message after one: p50 {:.2}, p99 {:.2}",
+        "",
+        changes.percentile(50),
+        changes.percentile(99),
+        after_changes.percentile(50),
+        after_changes.percentile(99),
+    ));
+    report.record(
+        "changes",
+        json!({"change_p50_us": changes.percentile(50), "change_p99_us": changes.percentile(99),
+            "first_match_p50_us": after_changes.percentile(50), "first_match_p99_us": after_changes.percentile(99)}),
+    );
+}
+
+/// Time `work`, which appends to its list what matched.
+fn line(
+    name: &str,
+    messages: &[Properties],
+    dear: &DearPredicates,
+    report: &mut Report,
+    mut work: impl FnMut(&Message<'_>, &mut Vec<usize>),
+) {
+    line_with(name, messages, dear, report, |message, found| micros(timed_cpu(|| work(message, found)).1));
+}
+
+/// The same for work that times itself.
+fn line_with(
+    name: &str,
+    messages: &[Properties],
+    dear: &DearPredicates,
+    report: &mut Report,
+    mut work: impl FnMut(&Message<'_>, &mut Vec<usize>) -> f64,
+) {
+    let (calls, mut matches, mut found) = (dear.calls(), 0, Vec::new());
+    let one = |properties| {
+        found.clear();
+        let took = work(&Message::new("", properties, Body::Absent), &mut found);
+        matches += black_box(&found).len();
+        took
+    };
+    let times = Times::new(messages.iter().map(one).collect());
+    report.line(json!({
+        "matcher": name, "messages": messages.len(),
+        "matches_per_message": matches as f64 / messages.len() as f64,
+        "dear_calls_per_message": (dear.calls() - calls) as f64 / messages.len() as f64,
+        "p50_cpu_us": times.percentile(50), "p80_cpu_us": times.percentile(80),
+        "p90_cpu_us": times.percentile(90), "p99_cpu_us": times.percentile(99),
+    }));
+}
+
+fn check(engine: &Engine, queries: &[Arc<Query>], messages: &[Properties]) {
+    let mut scratch = Scratch::new();
+    for properties in messages {
+        let (mut matched, mut expected) = (Vec::new(), Vec::new());
+        let message = || Message::new("", properties, Body::Absent);
+        engine.match_into(&message(), &mut scratch, &mut matched).expect("in memory");
+        brute_force(queries, &message(), engine.hierarchies(), &mut expected);
+        let expected: Vec<SubscriptionId> = expected.into_iter().map(|number| SubscriptionId(number as u64)).collect();
+        assert_eq!(matched, expected, "the engine and brute force differ");
+    }
+}
+
+fn brute_force(queries: &[Arc<Query>], message: &Message<'_>, hierarchies: &Hierarchies, found: &mut Vec<usize>) {
+    let is_true = |query: &Query| query.evaluate(message, Some(hierarchies)) == Some(true);
+    found.extend(queries.iter().enumerate().filter(|(_, query)| is_true(query)).map(|(number, _)| number));
+}
+
+/// Paper 004, section "Algorithm", over queries: the filters of a symbol by hash, the others in groups by their first
+/// predicate, each from left to right. Every message remembers what its dear predicates said.
+struct Grouped<'q> {
+    by_symbol: HashMap<String, Vec<Rest<'q>>>,
+    groups: Vec<(&'q Expr, Vec<Rest<'q>>)>,
+}
+
+type Rest<'q> = (usize, &'q [Expr]);
+
+impl<'q> Grouped<'q> {
+    fn new(queries: &'q [Arc<Query>]) -> Self {
+        let mut built = Self { by_symbol: HashMap::new(), groups: Vec::new() };
+        let mut places: HashMap<String, usize> = HashMap::new();
+        for (number, query) in queries.iter().enumerate() {
+            let (first, rest) = query.criteria().split_first().expect("a query has a predicate");
+            let start = Query::new(first.clone()).expect("one predicate").to_string();
+            if start.starts_with("symbol = ") {
+                built.by_symbol.entry(start).or_default().push((number, rest));
+                continue;
+            }
+            let place = *places.entry(start).or_insert_with(|| {
+                built.groups.push((first, Vec::new()));
+                built.groups.len() - 1
+            });
+            built.groups[place].1.push((number, rest));
+        }
+        built
+    }
+
+    fn match_into(&self, message: &Message<'_>, hierarchies: &Hierarchies, found: &mut Vec<usize>) {
+        let is_true = |expr: &Expr| expr.evaluate(message, Some(hierarchies)) == Some(true);
+        let symbol = match message.properties.get("symbol") {
+            Some(tamis_core::message::Value::Text(symbol)) => format!("symbol = '{symbol}'"),
+            _ => String::new(),
+        };
+        let admitted = self.groups.iter().filter(|(start, _)| is_true(start)).map(|(_, group)| group);
+        for (number, rest) in self.by_symbol.get(&symbol).into_iter().chain(admitted).flatten() {
+            if rest.iter().all(is_true) {
+                found.push(*number);
+            }
+        }
+    }
+}
