@@ -118,7 +118,9 @@ fn paper_table(measured: &[Value], count: usize, report: &mut Report) {
             for key in keys {
                 record[key] = line[format!("{key}_{unit}")].clone();
             }
-            report.line(record);
+            if !record["p50"].is_null() {
+                report.line(record);
+            }
         }
         for (name, times) in PAPER.iter().filter(|_| count == PAPER_FILTERS) {
             report.line(json!({
