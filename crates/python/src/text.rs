@@ -55,7 +55,7 @@ impl Signature {
     }
 
     fn __len__(&self) -> usize {
-        self.0.terms().count()
+        self.0.terms().len()
     }
 
     fn __contains__(&self, term: &str) -> bool {
