@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::dear::Opaque;
 use crate::message::Value;
 use crate::query::like::LikePattern;
+use crate::query::regex_needles;
 use crate::text::Phrase;
 use crate::topic::TopicPattern;
 
@@ -346,6 +347,13 @@ impl Pattern {
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
+    }
+
+    /// Needles of which at least one stands in every text that matches: at most 16, none empty. None when there is no
+    /// such set, as of `\w+`.
+    #[must_use]
+    pub fn necessary_needles(&self) -> Option<Vec<String>> {
+        regex_needles::necessary_needles(self.regex.as_str())
     }
 
     /// Byte ranges of what it finds in `text`, at most `limit` of them.

@@ -9,6 +9,8 @@ use std::fmt::{self, Display, Formatter};
 
 use memchr::memmem::Finder;
 
+use crate::text::needles::Anchor;
+
 /// A compiled LIKE pattern. Equal when pattern and escape character are.
 #[derive(Clone, Debug)]
 pub struct LikePattern {
@@ -35,6 +37,17 @@ enum Piece {
     Literal(Box<str>),
     /// That many `_`.
     Any(usize),
+}
+
+/// A text without which a pattern does not match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NecessaryNeedle<'a> {
+    /// Not empty.
+    pub needle: &'a str,
+    /// Where it must stand.
+    pub anchor: Anchor,
+    /// The pattern matches wherever the needle stands so: nothing else need be asked.
+    pub is_exact: bool,
 }
 
 impl PartialEq for LikePattern {
@@ -85,18 +98,69 @@ impl LikePattern {
         Some(())
     }
 
+    /// The longest literal run of the pattern and where it must stand for the pattern to match, the anchored one of two
+    /// that are equally long. None when the pattern has no literal.
+    #[must_use]
+    pub fn necessary_needle(&self) -> Option<NecessaryNeedle<'_>> {
+        let candidates = self.anchored_literals();
+        let (needle, anchor) =
+            candidates.into_iter().max_by_key(|(needle, anchor)| (needle.len(), *anchor != Anchor::Anywhere))?;
+        Some(NecessaryNeedle { needle, anchor, is_exact: self.is_only(anchor) })
+    }
+
+    /// The literal runs and where each must stand.
+    fn anchored_literals(&self) -> Vec<(&str, Anchor)> {
+        let Some(rest) = &self.rest else {
+            let pieces = &*self.first.0;
+            if let [Piece::Literal(text)] = pieces {
+                return vec![(text, Anchor::Whole)];
+            }
+            let last = pieces.len().saturating_sub(1);
+            let anchor = |at| match at {
+                0 => Anchor::Start,
+                at if at == last => Anchor::End,
+                _ => Anchor::Anywhere,
+            };
+            return literals(pieces).map(|(at, text)| (text, anchor(at))).collect();
+        };
+        let first =
+            literals(&self.first.0).map(|(at, text)| (text, if at == 0 { Anchor::Start } else { Anchor::Anywhere }));
+        let middle =
+            rest.middle.iter().flat_map(|(segment, _)| literals(&segment.0)).map(|(_, t)| (t, Anchor::Anywhere));
+        let end = rest.last.0.len();
+        let last =
+            literals(&rest.last.0).map(|(at, t)| (t, if at + 1 == end { Anchor::End } else { Anchor::Anywhere }));
+        first.chain(middle).chain(last).collect()
+    }
+
+    /// True when a single literal, so anchored, is all that the pattern asks for.
+    fn is_only(&self, anchor: Anchor) -> bool {
+        let Some(rest) = &self.rest else { return anchor == Anchor::Whole };
+        let is_literal = |segment: &Segment| matches!(&*segment.0, [Piece::Literal(_)]);
+        let (first, last) = (&self.first, &rest.last);
+        match (anchor, &*rest.middle) {
+            (Anchor::Anywhere, [(middle, _)]) => first.0.is_empty() && is_literal(middle) && last.0.is_empty(),
+            (Anchor::Start, []) => is_literal(first) && last.0.is_empty(),
+            (Anchor::End, []) => first.0.is_empty() && is_literal(last),
+            _ => false,
+        }
+    }
+
     /// The literal runs of the pattern, in order, for marking what matched.
     #[must_use]
     pub fn literals(&self) -> Vec<&str> {
         let rest = self.rest.iter().flat_map(|rest| rest.middle.iter().map(|(s, _)| s).chain([&rest.last]));
-        let pieces = std::iter::once(&self.first).chain(rest).flat_map(|segment| &segment.0);
-        pieces
-            .filter_map(|piece| match piece {
-                Piece::Literal(text) => Some(&**text),
-                Piece::Any(_) => None,
-            })
-            .collect()
+        let segments = std::iter::once(&self.first).chain(rest);
+        segments.flat_map(|segment| literals(&segment.0)).map(|(_, text)| text).collect()
     }
+}
+
+/// The literals among `pieces`, each with its place among them.
+fn literals(pieces: &[Piece]) -> impl Iterator<Item = (usize, &str)> {
+    pieces.iter().enumerate().filter_map(|(at, piece)| match piece {
+        Piece::Literal(text) => Some((at, &**text)),
+        Piece::Any(_) => None,
+    })
 }
 
 impl Display for LikePattern {
@@ -362,5 +426,42 @@ mod tests {
     fn literals_are_the_runs_between_wildcards() {
         assert_eq!(LikePattern::new("ab_c%!%d%%_e", Some('!')).literals(), ["ab", "c", "%d", "e"]);
         assert!(LikePattern::new("%_%", None).literals().is_empty());
+    }
+
+    #[test]
+    fn the_necessary_needle_is_the_longest_literal_where_it_must_stand() {
+        let needle = |pattern: &str| {
+            let pattern = LikePattern::new(pattern, Some('!'));
+            pattern.necessary_needle().map(|n| (n.needle.to_owned(), n.anchor, n.is_exact))
+        };
+        let expected = |needle: &str, anchor, is_exact| Some((needle.to_owned(), anchor, is_exact));
+        assert_eq!(needle("%x%"), expected("x", Anchor::Anywhere, true));
+        assert_eq!(needle("%%!%!_%%"), expected("%_", Anchor::Anywhere, true));
+        assert_eq!(needle("x%"), expected("x", Anchor::Start, true));
+        assert_eq!(needle("%x"), expected("x", Anchor::End, true));
+        assert_eq!(needle("x"), expected("x", Anchor::Whole, true));
+        assert_eq!(needle("a_c"), expected("c", Anchor::End, false));
+        assert_eq!(needle("a%bc_d%"), expected("bc", Anchor::Anywhere, false));
+        assert_eq!(needle("ab%cd%"), expected("ab", Anchor::Start, false));
+        assert_eq!(needle("%x_"), expected("x", Anchor::Anywhere, false));
+        assert_eq!(needle("_x%"), expected("x", Anchor::Anywhere, false));
+        assert!(["", "%", "_", "%_%"].iter().all(|pattern| needle(pattern).is_none()));
+    }
+
+    #[test]
+    fn a_text_that_matches_has_the_needle_and_one_that_has_an_exact_needle_matches() {
+        let (mut matched, mut exact) = (0, 0);
+        for escape in [None, Some('!'), Some('%')] {
+            for (pattern, text) in texts("ab_%!%", 5, 40_000).iter().zip(texts("ab!_%", 6, 40_000).iter().rev()) {
+                let like = LikePattern::new(pattern, escape);
+                let Some(necessary) = like.necessary_needle() else { continue };
+                let (stands, matches) = (necessary.anchor.holds(necessary.needle, text), like.is_match(text));
+                assert!(stands || !matches, "{pattern} {escape:?} {text:?}");
+                assert!(!necessary.is_exact || stands == matches, "{pattern} {escape:?} {text:?}");
+                matched += usize::from(matches);
+                exact += usize::from(necessary.is_exact && matches);
+            }
+        }
+        assert!(matched > 4_000 && exact > 1_000, "too few to mean much: {matched}, {exact}");
     }
 }

@@ -10,6 +10,7 @@ pub mod expr;
 pub mod highlight;
 mod lexer;
 pub mod like;
+mod regex_needles;
 pub mod render;
 mod residual;
 pub mod selector;

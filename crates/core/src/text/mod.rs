@@ -3,6 +3,7 @@
 //! A word is a UAX #29 segment with a letter or a digit, in NFKC, with simple case folding; there is no stemming.
 //! Positions count every word from 0, stop words too.
 
+pub mod needles;
 mod segments;
 mod signature;
 
