@@ -10,6 +10,7 @@ PYTHON ?= python3
 CARGO ?= cargo
 UV ?= uv
 FUZZ_SECONDS ?= 20
+WORKLOAD ?=
 BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py, $(wildcard benchmarks/*.py))
 FUZZ_TARGETS := selector boolean topic snapshot
 
@@ -85,8 +86,9 @@ format: setup ## bring Python and Rust into form
 	$(BIN)/ruff check --fix .
 	$(CARGO) fmt --all
 
-bench: setup ## measure: the engine beside brute force, the pipeline beside a constant UDF
-	$(CARGO) bench --locked --quiet -p tamis-benches
+bench: setup ## measure: the engine beside its peers (on WORKLOAD=folder, if given), the pipeline beside a constant UDF
+	@mkdir -p benchmarks/out
+	$(CARGO) bench --locked --quiet -p tamis-benches -- $(WORKLOAD) --json $(CURDIR)/benchmarks/out
 	status=0; for script in $(BENCHMARKS); do $(BIN)/python "$$script" || status=1; done; exit $$status
 
 faults: setup ## kill the pipeline at ten random points (TAMIS_KILLS=30: at thirty) and compare its outbox with brute force

@@ -32,7 +32,13 @@ impl Arguments {
     /// The folder of a workload, the one argument without a name.
     #[must_use]
     pub fn directory(&self) -> Option<PathBuf> {
-        self.positional.first().map(PathBuf::from)
+        self.positional.first().map(|text| from_caller(text))
+    }
+
+    /// The path given as `--name`.
+    #[must_use]
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(from_caller)
     }
 
     /// The text given as `--name`.
@@ -52,6 +58,11 @@ impl Arguments {
     pub fn numbers(&self, name: &str, default: &[usize]) -> Vec<usize> {
         self.text(name).map_or_else(|| default.to_vec(), |text| text.split(',').map(|one| number(name, one)).collect())
     }
+}
+
+/// Cargo starts benchmarks in the folder of their crate; a relative path is meant from where cargo was called.
+fn from_caller(text: &str) -> PathBuf {
+    std::env::var_os("PWD").map(PathBuf::from).unwrap_or_default().join(text)
 }
 
 fn number(name: &str, text: &str) -> usize {

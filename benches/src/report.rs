@@ -34,10 +34,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of `benchmark`, written to `--json` where that is given.
+    /// A report of `benchmark`, written to the file or into the folder `--json` where that is given.
     #[must_use]
     pub fn new(benchmark: &'static str, arguments: &Arguments) -> Self {
-        let path = arguments.text("json").map(PathBuf::from);
+        let file = |path: PathBuf| if path.is_dir() { path.join(format!("{benchmark}.json")) } else { path };
+        let path = arguments.path("json").map(file);
         Self { benchmark, records: Vec::new(), path, columns: Vec::new(), table: "" }
     }
 
