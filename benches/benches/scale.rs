@@ -142,10 +142,10 @@ fn snapshot(engine: &Engine, messages: &[Neutral], report: &mut Report) {
     ];
     report.table("snapshot", "a snapshot, opened while the file is in the page cache", &COLUMNS);
     let path = std::env::temp_dir().join(format!("tamis-bench-{}.snapshot", std::process::id()));
-    let ((), save) = timed(|| engine.save(&path, &|id| id.0.to_le_bytes().to_vec()).expect("room for the snapshot"));
+    let ((), save) = timed(|| engine.save(&path, false, &|id: tamis_core::index::SubscriptionId| id.0.to_le_bytes().to_vec()).expect("room for the snapshot"));
     let file_bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let open_ms = median_by((0..RUNS).map(|_| open_millis(&path)).collect(), |millis| *millis);
-    let opened = Engine::open(&path, false).expect("just written");
+    let opened = Engine::open(&path, false, &|_, _| None).expect("just written");
     let first = first_match(&opened, &messages[0]);
     let times = match_times(&opened, messages);
     report.line(json!({
@@ -157,7 +157,7 @@ fn snapshot(engine: &Engine, messages: &[Neutral], report: &mut Report) {
 }
 
 fn open_millis(path: &Path) -> f64 {
-    let (engine, took) = timed(|| Engine::open(path, false).expect("just written"));
+    let (engine, took) = timed(|| Engine::open(path, false, &|_, _| None).expect("just written"));
     drop(engine);
     micros(took) / 1e3
 }

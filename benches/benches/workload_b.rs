@@ -156,7 +156,7 @@ fn check(engine: &Engine, queries: &[Arc<Query>], messages: &[Properties]) {
         let (mut matched, mut expected) = (Vec::new(), Vec::new());
         let message = || Message::new("", properties, Body::Absent);
         engine.match_into(&message(), &mut scratch, &mut matched).expect("in memory");
-        brute_force(queries, &message(), engine.hierarchies(), &mut expected);
+        brute_force(queries, &message(), &engine.hierarchies(), &mut expected);
         let expected: Vec<SubscriptionId> = expected.into_iter().map(|number| SubscriptionId(number as u64)).collect();
         assert_eq!(matched, expected, "the engine and brute force differ");
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tamis import _core
 from tamis._core import Query
@@ -235,33 +235,53 @@ class Engine:
         """
         self._core.hierarchy(attribute, dict(parents))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, opaque: Literal["names"] | None = None) -> None:
         """Write a snapshot: to a temporary name, synced, renamed, and never changed afterwards.
 
+        Args:
+            path: where to; an engine that has the old file open keeps it.
+            opaque: "names" saves dear predicates (`tamis.opaque`) by their names; without it they are refused.
+
         Raises:
-            TypeError: a key that is not str, int, bytes or a tuple of them.
+            TypeError: a key that is not str, int, bytes or a tuple of them; a dear predicate without `opaque="names"`,
+                or two of them with one name.
             OSError: the file cannot be written; nothing is left behind.
         """
+        if opaque not in (None, "names"):
+            raise ValueError(f"opaque: expected 'names' or None, not {opaque!r}")
         with self._lock:
             keys = [(i, encode_key(key)) for key, i in sorted(self._known_ids().items(), key=lambda pair: pair[1])]
-            self._core.save(os.fspath(path), keys)
+            self._core.save(os.fspath(path), keys, opaque == "names")
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> Self:
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        verify: bool = False,
+        opaque: Mapping[str, Callable[..., bool | None]] | None = None,
+    ) -> Self:
         """Open a snapshot: it is mapped, not loaded, and can be changed in memory like any engine.
 
         Args:
             path: a file that `save` wrote.
             verify: check every byte, not only the header.
+            opaque: the functions of the dear predicates in it, by name; others are left alone.
 
         Raises:
             SnapshotError: no snapshot, one of another version, or a damaged one.
+            TypeError: a dear predicate whose function is not in `opaque`, or is none.
             OSError: the file cannot be read.
 
-        Cost: at most 10 ms for 500,000 queries; the first change or look-up of a key then reads all keys once.
+        Cost: at most 10 ms for 500,000 queries; the first match then checks the index against its checksums, and the
+        first change or look-up of a key reads all keys once.
         """
+        functions = dict(opaque or {})
+        for name, function in functions.items():
+            if not callable(function):
+                raise TypeError(f"opaque {name!r}: expected a function, not {type(function).__name__}")
         engine = cls()
-        engine._core = _core.Engine.open(os.fspath(path), verify)
+        engine._core = _core.Engine.open(os.fspath(path), verify, functions)
         engine._ids = None
         return engine
 

@@ -26,10 +26,10 @@ impl BooleanMatcher for Tamis {
     type Scratch = (Scratch, Vec<SubscriptionId>);
 
     fn build(filters: &[Filter], _: &Schema) -> Self {
-        let mut engine = Engine::new();
-        for filter in filters {
-            engine.add(Arc::new(selector::parse(&filter.selector, Dialect::Jms).expect("a selector that we wrote")));
-        }
+        let parse =
+            |filter: &Filter| selector::parse(&filter.selector, Dialect::Jms).expect("a selector that we wrote");
+        let engine = Engine::new();
+        engine.change(filters.iter().map(|filter| Arc::new(parse(filter))).collect(), &[]).expect("in memory");
         Self(engine)
     }
 

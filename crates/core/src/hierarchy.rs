@@ -36,14 +36,13 @@ impl Hierarchy {
     /// True when `value` is in the tree and is `ancestor` or below it. Cost: the depth of `value`.
     #[must_use]
     pub fn is_under(&self, value: &str, ancestor: &str) -> bool {
-        let mut next = self.parents.get_key_value(value).map(|(name, _)| name.as_str());
-        while let Some(name) = next {
-            if name == ancestor {
-                return true;
-            }
-            next = self.parents.get(name).and_then(|parent| parent.as_deref());
-        }
-        false
+        self.lineage(value).any(|name| name == ancestor)
+    }
+
+    /// `value`, its parent, and so on to the root; nothing when it is not in the tree.
+    pub fn lineage(&self, value: &str) -> impl Iterator<Item = &str> {
+        let first = self.parents.get_key_value(value).map(|(name, _)| name.as_str());
+        std::iter::successors(first, |name| self.parents.get(*name).and_then(|parent| parent.as_deref()))
     }
 
     /// Value and parent, in no particular order.

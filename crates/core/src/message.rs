@@ -170,7 +170,7 @@ impl<'a> Message<'a> {
 #[must_use]
 pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
     if let Some(value) = properties.get(name) {
-        return Found::one(value);
+        return Found::of(value);
     }
     let mut end = name.len();
     while let Some(dot) = name[..end].rfind('.') {
@@ -196,7 +196,7 @@ fn lookup_folded<'a>(properties: &'a Properties, folded: &str) -> Option<Found<'
         properties.get(key)
     };
     if let Some(value) = find(folded) {
-        return Found::one(value);
+        return Found::of(value);
     }
     let mut end = folded.len();
     while let Some(dot) = folded[..end].rfind('.') {
@@ -219,7 +219,9 @@ pub enum Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn one(value: &'a Value) -> Option<Self> {
+    /// What a value is to predicates; None of a list without elements.
+    #[must_use]
+    pub fn of(value: &'a Value) -> Option<Self> {
         match value {
             Value::List(elements) => Self::many(elements),
             scalar => Some(Self::One(scalar)),

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ use tamis_core::message::Message;
 use crate::arrow::{self, IdLists};
 use crate::convert::{self, PyBody};
 use crate::errors::engine_error;
-use crate::opaque::interruptible;
+use crate::opaque::{interruptible, opaque_of};
 use crate::query::Query;
 use crate::text::Signature;
 
@@ -25,21 +25,12 @@ thread_local! {
 
 /// The matching engine behind `tamis.Engine`.
 #[pyclass(frozen, module = "tamis._core")]
-pub struct Engine(RwLock<index::Engine>);
+pub struct Engine(index::Engine);
 
 type Verdict<'py> = (String, Bound<'py, PyAny>, Option<bool>);
 
 impl Engine {
-    // A panic while the lock was held has become a Python exception; what it left is still a whole engine.
-    fn read(&self) -> RwLockReadGuard<'_, index::Engine> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, index::Engine> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Convert the message, let go of the GIL, and call `work` with the engine locked for reading.
+    /// Convert the message, let go of the GIL, and call `work` with it. No lock is held.
     fn with_message<R: Send>(
         &self,
         py: Python<'_>,
@@ -58,11 +49,11 @@ impl Engine {
             if let Some(signature) = signature {
                 message = message.with_signature(signature);
             }
-            work(&self.read(), &message)
+            work(&self.0, &message)
         })
     }
 
-    /// Let go of the GIL for `work`. Never take the lock with the GIL held: its holder may be waiting for it.
+    /// Let go of the GIL for `work`.
     fn call<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> Result<R, EngineError> + Send) -> PyResult<R> {
         py.detach(|| interruptible(work))?.map_err(|error| engine_error(py, error))
     }
@@ -72,13 +63,18 @@ impl Engine {
 impl Engine {
     #[new]
     fn new() -> Self {
-        Self(RwLock::new(index::Engine::new()))
+        Self(index::Engine::new())
     }
 
+    /// Open a snapshot; `opaque` are the functions of the dear predicates that it names.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf, verify: bool) -> PyResult<Self> {
-        let opened = py.detach(|| index::Engine::open(&path, verify)).map_err(|error| engine_error(py, error))?;
-        Ok(Self(RwLock::new(opened)))
+    fn open(py: Python<'_>, path: PathBuf, verify: bool, opaque: HashMap<String, Py<PyAny>>) -> PyResult<Self> {
+        let resolve = |name: &str, cost_ns: f64| {
+            let function = opaque.get(name)?;
+            Python::attach(|py| opaque_of(name, function.bind(py), cost_ns).ok())
+        };
+        let opened = py.detach(|| index::Engine::open(&path, verify, &resolve));
+        opened.map(Self).map_err(|error| engine_error(py, error))
     }
 
     /// Add `added` and replace the queries of the ids in `replaced`, in one step; the ids given to `added`.
@@ -90,30 +86,24 @@ impl Engine {
     ) -> PyResult<Vec<u64>> {
         let added: Vec<_> = added.iter().map(|query| Arc::clone(&query.0)).collect();
         let replaced: Vec<_> = replaced.iter().map(|(id, query)| (*id, Arc::clone(&query.0))).collect();
-        self.call(py, || {
-            let mut engine = self.write();
-            for (id, query) in replaced {
-                engine.replace(SubscriptionId(id), query)?;
-            }
-            Ok(added.into_iter().map(|query| engine.add(query).0).collect())
-        })
+        let replaced: Vec<_> = replaced.into_iter().map(|(id, query)| (SubscriptionId(id), query)).collect();
+        self.call(py, || Ok(self.0.change(added, &replaced)?.into_iter().map(|id| id.0).collect()))
     }
 
     fn remove(&self, py: Python<'_>, subscription_id: u64) -> PyResult<bool> {
-        self.call(py, || self.write().remove(SubscriptionId(subscription_id)))
+        self.call(py, || self.0.remove(SubscriptionId(subscription_id)))
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.read().len())
+        py.detach(|| self.0.len())
     }
 
     fn ids(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        self.call(py, || Ok(self.read().ids()?.into_iter().map(|id| id.0).collect()))
+        self.call(py, || Ok(self.0.ids()?.into_iter().map(|id| id.0).collect()))
     }
 
     fn key_bytes<'py>(&self, py: Python<'py>, subscription_id: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let found =
-            self.call(py, || Ok(self.read().key_bytes(SubscriptionId(subscription_id))?.map(<[u8]>::to_vec)))?;
+        let found = self.call(py, || self.0.key_bytes(SubscriptionId(subscription_id)))?;
         found.map(|key| PyBytes::new(py, &key)).ok_or_else(|| PyKeyError::new_err(subscription_id))
     }
 
@@ -127,7 +117,9 @@ impl Engine {
     ) -> PyResult<Vec<u64>> {
         self.with_message(py, properties, topic, body, signature, |engine, message| {
             let mut matched = Vec::new();
-            SCRATCH.with_borrow_mut(|scratch| engine.match_into(message, scratch, &mut matched))?;
+            let mut scratch = SCRATCH.take(); // taken, not borrowed: a function of Python's may match in its turn
+            engine.match_into(message, &mut scratch, &mut matched)?;
+            SCRATCH.set(scratch);
             Ok(matched.into_iter().map(|id| id.0).collect())
         })
     }
@@ -137,10 +129,8 @@ impl Engine {
             return Err(PyValueError::new_err("threads: expected at least 1"));
         }
         let batches = arrow::batches(table)?;
-        let matched = self.call(py, || {
-            let engine = self.read();
-            batches.iter().map(|batch| engine.match_batch(batch, threads)).collect::<Result<Vec<_>, _>>()
-        });
+        let matched = self
+            .call(py, || batches.iter().map(|batch| self.0.match_batch(batch, threads)).collect::<Result<Vec<_>, _>>());
         matched.map(arrow::join)
     }
 
@@ -182,7 +172,7 @@ impl Engine {
     ) -> PyResult<(Option<bool>, Vec<Verdict<'py>>, Vec<String>)> {
         let found = self.with_message(py, properties, topic, body, None, |engine, message| {
             let query = engine.query(SubscriptionId(subscription_id))?;
-            Ok(query.map(|query| query.explain(message, Some(engine.hierarchies()))))
+            Ok(query.map(|query| query.explain(message, Some(&engine.hierarchies()))))
         })?;
         let Some(explanation) = found else { return Err(PyKeyError::new_err(subscription_id)) };
         let verdict = |v: tamis_core::query::explain::Verdict| -> PyResult<Verdict<'py>> {
@@ -194,14 +184,19 @@ impl Engine {
 
     fn hierarchy(&self, py: Python<'_>, attribute: &str, parents: &Bound<'_, PyAny>) -> PyResult<()> {
         let hierarchy = convert::hierarchy(parents)?;
-        py.detach(|| self.write().set_hierarchy(attribute, hierarchy));
+        py.detach(|| self.0.set_hierarchy(attribute, hierarchy));
         Ok(())
     }
 
-    /// Write a snapshot; `keys` are the encoded keys by id.
-    fn save(&self, py: Python<'_>, path: PathBuf, keys: Vec<(u64, Vec<u8>)>) -> PyResult<()> {
+    /// Write a snapshot; `keys` are the encoded keys by id. Dear predicates go by their names, if at all.
+    fn save(&self, py: Python<'_>, path: PathBuf, keys: Vec<(u64, Vec<u8>)>, opaque_names: bool) -> PyResult<()> {
         let keys: HashMap<u64, Vec<u8>> = keys.into_iter().collect();
         let key_of = |id: SubscriptionId| keys.get(&id.0).cloned().unwrap_or_default();
-        self.call(py, || self.read().save(&path, &key_of))
+        self.call(py, || self.0.save(&path, opaque_names, &key_of))
+    }
+
+    /// How many bytes the queries and their index take in the core.
+    fn bytes(&self) -> usize {
+        self.0.bytes()
     }
 }

@@ -8,49 +8,91 @@
 //! All numbers are little-endian. Places are bytes from the start of the file.
 
 use std::fmt::Display;
+use std::ops::{Index, IndexMut};
 
 use super::pages::{PAGE_BYTES, page_count};
+use super::symbols::ENTRY_BYTES;
 
 /// Like PNG's: a text-mode copy breaks it visibly.
 pub const MAGIC: [u8; 8] = *b"TAMIS\r\n\x1a";
-/// The only version so far.
-pub const VERSION: u32 = 1;
+/// The version that is written, and the only one that is read: version 1 had another index.
+pub const VERSION: u32 = 2;
 /// The header takes one page, zeros after what it says.
 pub const HEADER_BYTES: usize = PAGE_BYTES;
 const CHECKSUM_PLACE: usize = HEADER_BYTES - 4;
 
-/// The sections in the order in which they lie in the file.
+/// The sections in the order in which they lie in the file. A *slot* is a distinct query, a *place* a subscription;
+/// places go by slot, then by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// Ids of the subscriptions, ascending, 8 bytes each. A subscription's slot is its place here.
+    /// Id of the subscription at each place, 8 bytes each.
     Ids,
-    /// Where each subscription's record ends in `Records`, 8 bytes each.
+    /// The places in ascending order of their ids, 4 bytes each.
+    ById,
+    /// Where the places of each slot end, 4 bytes each; empty when every slot has one place.
+    SlotEnds,
+    /// Where each slot's record ends in `Records`, 8 bytes each.
     RecordEnds,
-    /// The queries (`codec.rs`).
+    /// The queries (`codec/`).
     Records,
-    /// Names of the properties that access keys ask about.
-    Attributes,
-    /// Open addressing, linear probing, a power of two of entries: hash (8), start in `Postings` (4), count (4);
-    /// an entry of count 0 is empty.
-    Table,
-    /// Slots, 4 bytes each.
-    Postings,
-    /// Slots of the queries without an access key.
-    Common,
-    /// Slots of the fields queries.
+    /// Slots of the fields queries, 4 bytes each, ascending.
     Fields,
-    /// Where each subscription's key ends in `Keys`, 8 bytes each.
+    /// The attributes (`attributes.rs`).
+    Attributes,
+    /// The table of symbols (`symbols.rs`).
+    Table,
+    /// Values that are too long for the table.
+    Pool,
+    /// First leaf and count of leaves of each group, 4 bytes each; the common group is the first.
+    Groups,
+    /// Where each leaf begins in `Leaves`, in words, and where the last one ends; 4 bytes each.
+    LeafStarts,
+    /// The leaves (`leaf.rs`).
+    Leaves,
+    /// Summary rows, one after the other (`summary.rs`).
+    Rows,
+    /// Names and costs of the dear predicates that records name by place.
+    Opaques,
+    /// Where the key of each place ends in `Keys`, 8 bytes each; empty when there are no keys.
     KeyEnds,
-    /// The keys, opaque.
+    /// The keys, as they were given.
     Keys,
-    /// Attributes with their values and parents.
+    /// Hierarchies of attributes: values with their parents.
     Hierarchies,
 }
 
 /// How many sections there are.
 pub const SECTION_COUNT: usize = Section::Hierarchies as usize + 1;
-/// Bytes of an entry of [`Section::Table`].
-pub const TABLE_ENTRY_BYTES: usize = 16;
+
+/// Sections in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Sections([Vec<u8>; SECTION_COUNT]);
+
+impl Sections {
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(Vec::as_slice)
+    }
+}
+
+impl Index<Section> for Sections {
+    type Output = Vec<u8>;
+
+    fn index(&self, section: Section) -> &Vec<u8> {
+        &self.0[section as usize]
+    }
+}
+
+impl IndexMut<Section> for Sections {
+    fn index_mut(&mut self, section: Section) -> &mut Vec<u8> {
+        &mut self.0[section as usize]
+    }
+}
+
+/// Append numbers of four bytes.
+pub fn extend_words(bytes: &mut Vec<u8>, numbers: impl IntoIterator<Item = u32>) {
+    numbers.into_iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+}
 
 /// A section's place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,9 +107,9 @@ pub struct Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// How many subscriptions.
-    pub count: usize,
-    /// How many names [`Section::Attributes`] has.
-    pub attribute_count: usize,
+    pub place_count: usize,
+    /// How many distinct queries.
+    pub slot_count: usize,
     /// The id that the next new subscription gets.
     pub next_id: u64,
     /// Where the sections are.
@@ -99,7 +141,7 @@ impl Header {
         page.extend(MAGIC);
         page.extend(VERSION.to_le_bytes());
         page.extend((SECTION_COUNT as u32).to_le_bytes());
-        for number in [self.file_bytes(), self.count, self.attribute_count] {
+        for number in [self.file_bytes(), self.place_count, self.slot_count] {
             page.extend((number as u64).to_le_bytes());
         }
         page.extend(self.next_id.to_le_bytes());
@@ -141,7 +183,7 @@ impl Header {
     /// The header of a page whose checksum fits; None when it describes no file that could be.
     fn decode_page(page: &[u8], file_bytes: usize) -> Option<Self> {
         let number = |place: usize| usize::try_from(word(&page[place..place + 8])).ok();
-        let (count, attribute_count) = (number(24)?, number(32)?);
+        let (place_count, slot_count) = (number(24)?, number(32)?);
         let mut sections = [Extent::default(); SECTION_COUNT];
         let mut end = HEADER_BYTES;
         for (index, section) in sections.iter_mut().enumerate() {
@@ -152,20 +194,28 @@ impl Header {
             }
             end = section.offset.checked_add(section.length)?;
         }
-        let header = Self { count, attribute_count, next_id: word(&page[40..48]), sections };
+        let header = Self { place_count, slot_count, next_id: word(&page[40..48]), sections };
         (word(&page[12..16]) == SECTION_COUNT as u64 && header.is_consistent(file_bytes)).then_some(header)
     }
 
     fn is_consistent(&self, file_bytes: usize) -> bool {
         let length = |section| self.extent(section).length;
-        let table_entries = length(Section::Table) / TABLE_ENTRY_BYTES;
+        let has = |section, count: usize, size| count.checked_mul(size) == Some(length(section));
+        let has_or_none = |section, count, size| length(section) == 0 || has(section, count, size);
+        let entries = length(Section::Table) / ENTRY_BYTES;
         self.body_end() <= file_bytes
             && self.file_bytes() == file_bytes
-            && u32::try_from(self.count).is_ok()
-            && [Section::Ids, Section::RecordEnds, Section::KeyEnds].map(length) == [self.count * 8; 3]
-            && [Section::Postings, Section::Common, Section::Fields].into_iter().all(|s| length(s).is_multiple_of(4))
-            && length(Section::Table).is_multiple_of(TABLE_ENTRY_BYTES)
-            && (table_entries == 0 || table_entries.is_power_of_two())
+            && u32::try_from(self.place_count).is_ok()
+            && u32::try_from(self.slot_count).is_ok()
+            && has(Section::Ids, self.place_count, 8)
+            && has(Section::ById, self.place_count, 4)
+            && has_or_none(Section::SlotEnds, self.slot_count, 4)
+            && has(Section::RecordEnds, self.slot_count, 8)
+            && has_or_none(Section::KeyEnds, self.place_count, 8)
+            && [Section::Fields, Section::LeafStarts].into_iter().all(|section| length(section).is_multiple_of(4))
+            && [Section::Groups, Section::Leaves, Section::Rows].into_iter().all(|s| length(s).is_multiple_of(8))
+            && has(Section::Table, entries, ENTRY_BYTES)
+            && (entries == 0 || entries.is_power_of_two())
     }
 }
 

@@ -1,40 +1,56 @@
 //! The engine: which of many standing queries are true of a message, without evaluating them all.
 //!
-//! The naive loop evaluates every query. Here a query is filed under necessary equalities (`access.rs`), a message looks
-//! up those of its values, and only what it finds is evaluated, beside the queries that have no such equality.
-//! Subscriptions live in two parts: a delta in memory, and a base that is mapped from a snapshot and never changes.
+//! The naive loop evaluates every query. Here a query becomes clauses (`normal.rs`) and is filed under its rarest
+//! necessary keys; the queries of a key stand side by side, one bit each (`leaf.rs`), and what a message's values do not
+//! rule out is all that is looked at (`segment.rs`). An engine is a few immutable segments and a short tail
+//! (`version.rs`); a change makes a new version, so nobody who matches ever waits.
 //!
-//! Sources: paper 004 (ITMO), the hash baseline; `DESIGN.md`, "The matching engine".
+//! Sources: papers 000 and 003, inverted bitmaps; paper 004, access predicates; `DESIGN.md`, "The matching engine".
 
-mod access;
-mod base;
+mod attributes;
 mod batch;
+mod builder;
+mod cluster;
 mod codec;
-mod delta;
 mod format;
 mod hash;
+mod leaf;
 mod map;
+mod merge;
+mod normal;
 mod pages;
-mod postings;
+mod prefetch;
+mod removed;
 mod scratch;
+mod segment;
 mod snapshot;
+mod sort;
+mod store;
+mod summary;
+mod symbols;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
+
+use crate::dear::Opaque;
 use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::message::Message;
 use crate::query::Query;
 use crate::query::expr::Expr;
 
-use base::Base;
-use delta::Delta;
-use postings::Slot;
+use builder::{Builder, Subscription, sample_step};
 pub use scratch::Scratch;
-use snapshot::Contents;
+use segment::Segment;
+use version::{Place, TAIL, Tail, Version};
+
+/// While a merge goes on, an engine may have this many segments; whoever adds more waits for it.
+const SEGMENTS_MAX: usize = 64;
 
 /// A subscription's number: given in ascending order, never used again. 64 bits: nobody counts that far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,14 +67,28 @@ pub struct Hit {
     pub criteria: usize,
 }
 
-/// Standing queries. Matching takes `&self` and may run in many threads; a change takes `&mut self` and is seen by the
-/// next match.
-#[derive(Debug, Default)]
+/// Standing queries. Matching and changing take `&self` and may go on in many threads at once: a match sees the version
+/// that was there when it began, and a change is seen by the next match.
+#[derive(Clone, Debug, Default)]
 pub struct Engine {
-    base: Option<Base>,
-    delta: Delta,
-    hierarchies: Hierarchies,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    current: ArcSwap<Version>,
+    writer: Mutex<Writer>,
+    merged: Condvar,
+}
+
+/// What only those who change an engine need.
+#[derive(Debug, Default)]
+struct Writer {
     next_id: u64,
+    /// The segments that a thread is merging; empty when there is none.
+    merging: Vec<Arc<Segment>>,
+    /// What has been removed from them meanwhile, and by which version.
+    removed_meanwhile: Vec<(SubscriptionId, u64)>,
 }
 
 impl Engine {
@@ -68,12 +98,46 @@ impl Engine {
         Self::default()
     }
 
-    /// Add a subscription; its id is higher than any before. Cost: linear in the query.
-    pub fn add(&mut self, query: Arc<Query>) -> SubscriptionId {
-        let id = SubscriptionId(self.next_id);
-        self.next_id += 1;
-        self.delta.insert(id, query);
-        id
+    fn current(&self) -> Arc<Version> {
+        self.shared.current.load_full()
+    }
+
+    /// Add a subscription; its id is higher than any before. Cost: a few microseconds, amortised.
+    pub fn add(&self, query: Arc<Query>) -> SubscriptionId {
+        let ids = self.change(vec![query], &[]).expect("nothing is looked for in a snapshot");
+        ids[0]
+    }
+
+    /// Add subscriptions, and give those of `replaced` other queries, which leaves their ids and so their places in the
+    /// order: all in one version, or nothing at all. Returns the ids of the new ones, ascending.
+    ///
+    /// Cost: a few microseconds a query; a new segment at once where there are many.
+    ///
+    /// # Errors
+    /// A damaged snapshot. Ids that are not there are left out.
+    pub fn change(
+        &self,
+        added: Vec<Arc<Query>>,
+        replaced: &[(SubscriptionId, Arc<Query>)],
+    ) -> Result<Vec<SubscriptionId>, EngineError> {
+        let mut writer = self.writer();
+        let mut next = Version::clone(&self.current());
+        next.number += 1;
+        let mut places = Vec::with_capacity(replaced.len());
+        for (id, query) in replaced {
+            places.extend(next.find(*id)?.map(|place| (*id, place, Arc::clone(query))));
+        }
+        let ids: Vec<_> = (writer.next_id..).take(added.len()).map(SubscriptionId).collect();
+        writer.next_id += added.len() as u64;
+        let mut new: Vec<_> = ids.iter().copied().zip(added).collect();
+        for (id, place, query) in places {
+            writer.remove(&mut next, id, &place);
+            new.push((id, query));
+        }
+        next.live += new.len();
+        append(&mut next, new);
+        self.publish(writer, next);
+        Ok(ids)
     }
 
     /// Give the subscription `id` another query; it keeps its id and so its place in the order. False when there is
@@ -81,32 +145,89 @@ impl Engine {
     ///
     /// # Errors
     /// A damaged snapshot.
-    pub fn replace(&mut self, id: SubscriptionId, query: Arc<Query>) -> Result<bool, EngineError> {
-        let found = self.remove(id)?;
-        if found {
-            self.delta.insert(id, query);
-        }
+    pub fn replace(&self, id: SubscriptionId, query: Arc<Query>) -> Result<bool, EngineError> {
+        let found = self.contains(id)?;
+        self.change(Vec::new(), &[(id, query)])?;
         Ok(found)
     }
 
-    /// Remove the subscription `id`. False when there is none.
+    /// Remove the subscription `id`. False when there is none. Cost: a binary search in each segment.
     ///
     /// # Errors
     /// A damaged snapshot.
-    pub fn remove(&mut self, id: SubscriptionId) -> Result<bool, EngineError> {
-        if self.delta.remove(id) {
-            return Ok(true);
+    pub fn remove(&self, id: SubscriptionId) -> Result<bool, EngineError> {
+        let mut writer = self.writer();
+        let mut next = Version::clone(&self.current());
+        next.number += 1;
+        let Some(place) = next.find(id)? else { return Ok(false) };
+        writer.remove(&mut next, id, &place);
+        self.publish(writer, next);
+        Ok(true)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        let mut writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        while !writer.merging.is_empty() && self.current().segments.len() > SEGMENTS_MAX {
+            writer = self.shared.merged.wait(writer).unwrap_or_else(PoisonError::into_inner);
         }
-        let Some(base) = &mut self.base else { return Ok(false) };
-        let slot = base.find_live(id)?;
-        slot.into_iter().for_each(|slot| base.remove(slot));
-        Ok(slot.is_some())
+        writer
+    }
+
+    /// Make `next` what is seen, after such merges as are quickly done; a long one is left to a thread.
+    fn publish(&self, mut writer: MutexGuard<'_, Writer>, mut next: Version) {
+        while let Some(segments) = merge::due(&next, &writer.merging) {
+            if merge::size(&segments) > merge::INLINE_MAX {
+                if writer.merging.is_empty() {
+                    self.merge_in_thread(&mut writer, segments, next.number);
+                }
+                break;
+            }
+            // A damaged snapshot is told to whoever matches; its segment stays as it is.
+            let Ok(merged) = merge::merge(&segments, next.number) else { break };
+            exchange(&mut next, &segments, merged);
+        }
+        self.shared.current.store(Arc::new(next));
+    }
+
+    fn merge_in_thread(&self, writer: &mut Writer, segments: Vec<Arc<Segment>>, version: u64) {
+        writer.merging.clone_from(&segments);
+        writer.removed_meanwhile.clear();
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            let merged = merge::merge(&segments, version);
+            let engine = Self { shared };
+            let mut writer = engine.shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.merging.clear();
+            if let Ok(merged) = merged {
+                for (id, version) in std::mem::take(&mut writer.removed_meanwhile) {
+                    if let Ok(Some(place)) = merged.find(id) {
+                        merged.removed.remove(place, version);
+                    }
+                }
+                let mut next = Version::clone(&engine.current());
+                exchange(&mut next, &segments, merged);
+                engine.publish(writer, next);
+            }
+            engine.shared.merged.notify_all();
+        };
+        // Without a thread the segments stay as they are, and the next change tries again.
+        if std::thread::Builder::new().name("tamis-merge".to_owned()).spawn(work).is_err() {
+            writer.merging.clear();
+        }
+    }
+
+    /// Wait until no merge is going on or due. For measuring; nothing else has to.
+    pub fn settle(&self) {
+        let mut writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        while !writer.merging.is_empty() {
+            writer = self.shared.merged.wait(writer).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// How many subscriptions there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.delta.len() + self.base.as_ref().map_or(0, Base::len)
+        self.shared.current.load().live
     }
 
     /// True when there are none.
@@ -115,17 +236,18 @@ impl Engine {
         self.len() == 0
     }
 
+    /// How many bytes the queries and their index take, keys and file cache apart.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.shared.current.load().segments.iter().map(|segment| segment.store().bytes()).sum()
+    }
+
     /// True when there is a subscription `id`.
     ///
     /// # Errors
     /// A damaged snapshot.
     pub fn contains(&self, id: SubscriptionId) -> Result<bool, EngineError> {
-        Ok(self.delta.query(id).is_some() || self.find_in_base(id)?.is_some())
-    }
-
-    fn find_in_base(&self, id: SubscriptionId) -> Result<Option<(&Base, Slot)>, EngineError> {
-        let Some(base) = &self.base else { return Ok(None) };
-        Ok(base.find_live(id)?.map(|slot| (base, slot)))
+        Ok(self.current().find(id)?.is_some())
     }
 
     /// The query of the subscription `id`.
@@ -133,10 +255,8 @@ impl Engine {
     /// # Errors
     /// A damaged snapshot.
     pub fn query(&self, id: SubscriptionId) -> Result<Option<Arc<Query>>, EngineError> {
-        if let Some(query) = self.delta.query(id) {
-            return Ok(Some(query.clone()));
-        }
-        self.find_in_base(id)?.map(|(base, slot)| base.query(slot).cloned()).transpose()
+        let version = self.current();
+        version.find(id)?.map(|place| version.query(&place)).transpose()
     }
 
     /// Every subscription, ascending. Cost: linear in them.
@@ -144,18 +264,14 @@ impl Engine {
     /// # Errors
     /// A damaged snapshot.
     pub fn ids(&self) -> Result<Vec<SubscriptionId>, EngineError> {
-        let mut ids: Vec<_> = self.delta.ids().collect();
-        if let Some(base) = &self.base {
-            base.live().try_for_each(|slot| base.id(slot).map(|id| ids.push(id)))?;
-            ids.sort(); // two ascending runs: linear
-        }
-        Ok(ids)
+        Ok(self.current().subscriptions()?.into_iter().map(|(id, _)| id).collect())
     }
 
     /// Append every subscription whose query is true of `message`, ascending, each once.
     ///
-    /// Cost: a look-up for each indexed attribute or each of the message's properties, whichever are fewer, and an
-    /// evaluation of each query that shares an access key with the message or has none.
+    /// Cost: a look-up for each of the message's properties, a few words for each group of 64 queries of which some are
+    /// not ruled out by its values, and an evaluation of each query that is left and has more to it than equalities,
+    /// numbers and presence.
     ///
     /// # Errors
     /// A damaged snapshot.
@@ -165,14 +281,7 @@ impl Engine {
         scratch: &mut Scratch,
         matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
-        let start = matched.len();
-        let is_true = |query: &Query| query.evaluate(message, Some(&self.hierarchies)) == Some(true);
-        if let Some(base) = &self.base {
-            base.match_into(message, scratch, matched, is_true)?;
-        }
-        self.delta.match_into(message, scratch, matched, is_true);
-        matched[start..].sort_unstable();
-        Ok(())
+        self.shared.current.load().match_into(message, scratch, matched)
     }
 
     /// The fields queries of which at least one criterion is true of `message`, by ascending id (paper 000: hit
@@ -181,21 +290,22 @@ impl Engine {
     /// # Errors
     /// A damaged snapshot.
     pub fn hits(&self, message: &Message<'_>) -> Result<Vec<Hit>, EngineError> {
+        let version = self.current();
         let mut found = Vec::new();
-        let mut visit = |id, query: &Query| found.extend(self.count_hits(id, query, message));
-        self.delta.fields_queries().for_each(|(id, query)| visit(id, query));
-        if let Some(base) = &self.base {
-            base.visit_fields_queries(visit)?;
+        let mut visit = |id, query: &Query| found.extend(count_hits(id, query, message, &version.hierarchies));
+        for segment in &version.segments {
+            for slot in segment.fields()? {
+                for place in segment.places(slot)? {
+                    if segment.removed.is_live(place, version.number) {
+                        visit(segment.id(place)?, segment.query(slot)?);
+                    }
+                }
+            }
         }
+        let tail = version.live_tail().filter(|(_, _, query)| query.is_fields());
+        tail.for_each(|(_, id, query)| visit(id, query));
         found.sort_unstable_by_key(|hit| hit.id);
         Ok(found)
-    }
-
-    fn count_hits(&self, id: SubscriptionId, query: &Query, message: &Message<'_>) -> Option<Hit> {
-        let criteria = query.criteria();
-        let is_true = |expr: &&Expr| expr.evaluate(message, Some(&self.hierarchies)) == Some(true);
-        let hits = criteria.iter().filter(is_true).count();
-        (hits > 0).then_some(Hit { id, hits, criteria: criteria.len() })
     }
 
     /// The first `limit` subscriptions that `message` fails by exactly `off_by` predicates, ascending.
@@ -210,13 +320,13 @@ impl Engine {
         off_by: usize,
         limit: usize,
     ) -> Result<Vec<SubscriptionId>, EngineError> {
+        let version = self.current();
         let mut found = Vec::new();
-        for id in self.ids()? {
+        for (id, place) in version.subscriptions()? {
             if found.len() == limit {
                 break;
             }
-            let query = self.query(id)?;
-            if query.is_some_and(|query| query.distance(message, Some(&self.hierarchies)) == off_by) {
+            if version.query(&place)?.distance(message, Some(&version.hierarchies)) == off_by {
                 found.push(id);
             }
         }
@@ -224,62 +334,142 @@ impl Engine {
     }
 
     /// Replace the hierarchy of `attribute`; `UNDER` follows it from the next match on.
-    pub fn set_hierarchy(&mut self, attribute: &str, hierarchy: Hierarchy) {
-        self.hierarchies.insert(attribute.to_owned(), hierarchy);
+    pub fn set_hierarchy(&self, attribute: &str, hierarchy: Hierarchy) {
+        let writer = self.writer();
+        let mut next = Version::clone(&self.current());
+        next.number += 1;
+        let mut hierarchies = Hierarchies::clone(&next.hierarchies);
+        hierarchies.insert(attribute.to_owned(), hierarchy);
+        next.hierarchies = Arc::new(hierarchies);
+        self.publish(writer, next);
     }
 
-    /// Every hierarchy, by attribute.
+    /// Every hierarchy, by attribute, as it is now.
     #[must_use]
-    pub fn hierarchies(&self) -> &Hierarchies {
-        &self.hierarchies
+    pub fn hierarchies(&self) -> Arc<Hierarchies> {
+        Arc::clone(&self.shared.current.load().hierarchies)
     }
 
-    /// Write everything to a snapshot at `path`, with `keys(id)` as opaque bytes for each subscription.
+    /// Write everything to a snapshot at `path`, with `keys(id)` as bytes of the caller's for each subscription.
     ///
     /// The file is written under a temporary name, synced and renamed: `path` is always a whole file, the old one or
     /// the new one. Never write into a snapshot or truncate it, since engines have it mapped; replace or delete it.
-    /// Cost: linear, and as much memory as the file has bytes.
+    /// Dear predicates are saved by their names when `with_opaques`. Equal engines give equal files, byte for byte.
+    /// Cost: a few microseconds a query, and as much memory as the file has bytes.
     ///
     /// # Errors
-    /// What the file system says (a full disk leaves nothing behind), or damage in the snapshot that this engine was
-    /// opened from.
-    pub fn save(&self, path: &Path, keys: &dyn Fn(SubscriptionId) -> Vec<u8>) -> Result<(), EngineError> {
-        let mut contents = Contents::default();
-        for id in self.ids()? {
-            match (self.delta.query(id), self.find_in_base(id)?) {
-                (Some(query), _) => contents.push(id, query, &keys(id)),
-                (None, Some((base, slot))) => contents.push(id, &base.decode(slot)?, &keys(id)),
-                (None, None) => {}
-            }
+    /// A dear predicate when not `with_opaques`, or two of one name; what the file system says (a full disk leaves
+    /// nothing behind); damage in the snapshot that this engine was opened from.
+    pub fn save(
+        &self,
+        path: &Path,
+        with_opaques: bool,
+        keys: &dyn Fn(SubscriptionId) -> Vec<u8>,
+    ) -> Result<(), EngineError> {
+        let writer = self.writer();
+        let (version, next_id) = (self.current(), writer.next_id);
+        drop(writer);
+        let subscriptions = version.subscriptions()?;
+        let mut sample = Vec::new();
+        for (_, place) in subscriptions.iter().step_by(sample_step(subscriptions.len())) {
+            sample.push(version.decode(place)?);
         }
-        contents.write(path, self.next_id, &self.hierarchies)
+        let mut builder = Builder::new(sample.into_iter());
+        for (id, place) in &subscriptions {
+            let key = keys(*id);
+            builder.add(&*version.decode(place)?, [Subscription { id: *id, key: Some(&key) }].into_iter());
+        }
+        let (mut sections, opaques) = builder.finish();
+        snapshot::check_opaques(opaques.as_slice(), with_opaques)?;
+        snapshot::encode_hierarchies(&version.hierarchies, &mut sections);
+        snapshot::write(path, &sections, next_id)
     }
 
     /// An engine over the snapshot at `path`, which is mapped, not loaded: a query is decoded when a message first
     /// needs it, and each page is checked against its checksum when it is first read. Magic, version, length and the
-    /// header's checksum are checked now; with `verify`, everything.
+    /// header's checksum are checked now; with `verify`, everything. `resolve` gives the dear predicates that were
+    /// saved, by name and cost in nanoseconds.
     ///
     /// Changes stay in memory; the file never changes. All processes that open it share its memory. Cost: independent
-    /// of the number of subscriptions without `verify`, linear in the hierarchies.
+    /// of the number of subscriptions without `verify`, linear in attributes and hierarchies.
     ///
     /// # Errors
-    /// A file that is no snapshot, is of another version or is damaged: what was found and what was expected.
-    pub fn open(path: &Path, verify: bool) -> Result<Self, EngineError> {
-        let base = Base::open(path, verify)?;
-        let (hierarchies, next_id) = (base.hierarchies()?, base.next_id());
-        Ok(Self { base: Some(base), delta: Delta::default(), hierarchies, next_id })
+    /// A file that is no snapshot, is of another version or is damaged: what was found and what was expected. A dear
+    /// predicate that `resolve` does not give.
+    pub fn open(path: &Path, verify: bool, resolve: &dyn Fn(&str, f64) -> Option<Opaque>) -> Result<Self, EngineError> {
+        let (segment, hierarchies, next_id) = snapshot::open(path, verify, resolve)?;
+        let live = segment.place_count();
+        let version = Version {
+            live,
+            segments: vec![Arc::new(segment)],
+            hierarchies: Arc::new(hierarchies),
+            ..Version::default()
+        };
+        let writer = Mutex::new(Writer { next_id, ..Writer::default() });
+        Ok(Self {
+            shared: Arc::new(Shared { current: ArcSwap::from_pointee(version), writer, merged: Condvar::new() }),
+        })
     }
 
-    /// The bytes that were saved as the key of `id`; None when it did not come from a snapshot or has been removed.
-    /// A replaced query keeps its key.
+    /// The bytes that were saved as the key of `id`; None when it did not come from a snapshot or has been removed or
+    /// replaced.
     ///
     /// # Errors
     /// A damaged snapshot.
-    pub fn key_bytes(&self, id: SubscriptionId) -> Result<Option<&[u8]>, EngineError> {
-        let Some(base) = &self.base else { return Ok(None) };
-        if !self.contains(id)? {
-            return Ok(None);
+    pub fn key_bytes(&self, id: SubscriptionId) -> Result<Option<Vec<u8>>, EngineError> {
+        match self.current().find(id)? {
+            Some(Place::Segment(segment, place)) => Ok(segment.key(place)?.map(<[u8]>::to_vec)),
+            _ => Ok(None),
         }
-        base.find(id)?.map(|slot| base.key(slot)).transpose()
     }
+}
+
+impl Writer {
+    /// Remove what is at `place` from `next` on.
+    fn remove(&mut self, next: &mut Version, id: SubscriptionId, place: &Place) {
+        match place {
+            Place::Tail(place) => next.tail.removed.remove(*place, next.number),
+            Place::Segment(segment, place) => {
+                segment.removed.remove(*place, next.number);
+                if self.merging.iter().any(|other| Arc::ptr_eq(other, segment)) {
+                    self.removed_meanwhile.push((id, next.number));
+                }
+            }
+        }
+        next.live -= 1;
+    }
+}
+
+/// Put new subscriptions into the tail, or, where they do not fit, into a segment together with it.
+fn append(next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
+    if next.tail_length + new.len() <= TAIL {
+        for (id, query) in new {
+            next.tail.fill(next.tail_length, id, query);
+            next.tail_length += 1;
+        }
+        return;
+    }
+    let tail = next.live_tail().map(|(_, id, query)| (id, Arc::clone(query)));
+    let all: Vec<_> = tail.chain(new).collect();
+    let mut builder = Builder::new(all.iter().step_by(sample_step(all.len())).map(|(_, query)| &**query));
+    for (id, query) in &all {
+        builder.add(query, [Subscription { id: *id, key: None }].into_iter());
+    }
+    let (sections, opaques) = builder.finish();
+    next.segments.push(Arc::new(Segment::of(sections, opaques.as_slice().to_vec())));
+    (next.tail, next.tail_length) = (Arc::new(Tail::default()), 0);
+}
+
+/// Put `merged` in the place of the segments that it was made of.
+fn exchange(next: &mut Version, segments: &[Arc<Segment>], merged: Segment) {
+    next.segments.retain(|segment| !segments.iter().any(|other| Arc::ptr_eq(other, segment)));
+    if merged.place_count() > 0 {
+        next.segments.push(Arc::new(merged));
+    }
+}
+
+fn count_hits(id: SubscriptionId, query: &Query, message: &Message<'_>, hierarchies: &Hierarchies) -> Option<Hit> {
+    let criteria = query.criteria();
+    let hits = criteria.iter().filter(|expr: &&Expr| expr.evaluate(message, Some(hierarchies)) == Some(true)).count();
+    (hits > 0).then_some(Hit { id, hits, criteria: criteria.len() })
 }

@@ -1,14 +1,25 @@
 //! What matching needs between messages, kept by the caller so that nothing is allocated a message.
 
-use super::postings::Slot;
+use super::symbols::{AttributeId, Known, NONE, SymbolId};
 
 /// Reused from message to message, by one thread at a time; any engine may use it.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    pub(super) probes: Vec<u64>,
-    /// Slots to evaluate, each once.
-    pub(super) candidates: Vec<Slot>,
-    seen: Stamps,
+    pub(super) codes: Codes,
+    /// Groups in which the message's queries are.
+    pub(super) groups: Vec<u32>,
+    /// Summary rows of the message's values: several of an attribute are one row in `joined`.
+    pub(super) rows: Vec<u32>,
+    /// Rows made of several, one after the other.
+    pub(super) joined: Vec<u64>,
+    /// Which leaves of a group are left, a bit each.
+    pub(super) left: Vec<u64>,
+    /// The leaves that are left.
+    pub(super) leaves: Vec<u32>,
+    /// Slots to evaluate, and slots that are decided.
+    pub(super) found: Vec<(u32, bool)>,
+    /// Room for sorting.
+    pub(super) spare: Vec<super::SubscriptionId>,
 }
 
 impl Scratch {
@@ -17,43 +28,124 @@ impl Scratch {
     pub fn new() -> Self {
         Self::default()
     }
-
-    /// Forget all candidates, before looking among `slot_count` slots.
-    pub(super) fn begin(&mut self, slot_count: usize) {
-        self.candidates.clear();
-        self.seen.begin(slot_count);
-    }
-
-    /// Make the slots of a posting list candidates, unless they are already.
-    pub(super) fn add_candidates(&mut self, slots: impl Iterator<Item = Slot>) {
-        let Self { candidates, seen, .. } = self;
-        candidates.extend(slots.filter(|slot| seen.is_first(*slot)));
-    }
 }
 
-/// A set of slots that is emptied by counting up, not by clearing.
+/// What an attribute of the message is to a segment.
+#[derive(Clone, Copy, Debug)]
+pub enum Code<'a> {
+    /// There is no such attribute.
+    Absent,
+    /// It is null.
+    Null,
+    /// It has no value.
+    Valueless,
+    /// A value that no query names.
+    Other,
+    /// A list: each element is a value of its own.
+    List,
+    /// A value that queries name.
+    Symbol(SymbolId),
+    /// Everything that a value is or is below, among that of other attributes.
+    Several(&'a [(AttributeId, Known)]),
+}
+
+const ABSENT: u32 = u32::MAX;
+const NULL: u32 = u32::MAX - 1;
+const VALUELESS: u32 = u32::MAX - 2;
+const OTHER: u32 = u32::MAX - 3;
+const LIST: u32 = u32::MAX - 4;
+const SEVERAL: u32 = u32::MAX - 5;
+
+/// A message in the codes of a segment. Between two segments every attribute is absent again.
 #[derive(Debug, Default)]
-struct Stamps {
-    stamps: Vec<u32>,
-    generation: u32,
+pub struct Codes {
+    /// The code, and the summary row of a symbol.
+    codes: Vec<[u32; 2]>,
+    numbers: Vec<[f64; 2]>,
+    touched: Vec<AttributeId>,
+    several: Vec<(AttributeId, Known)>,
 }
 
-impl Stamps {
-    fn begin(&mut self, slot_count: usize) {
-        if self.stamps.len() < slot_count {
-            self.stamps.resize(slot_count, 0);
+impl Codes {
+    /// Make room for `attribute_count` attributes, and make all of them absent.
+    pub fn begin(&mut self, attribute_count: usize) {
+        for attribute in self.touched.drain(..) {
+            self.codes[attribute as usize] = [ABSENT, NONE];
+            self.numbers[attribute as usize] = [f64::NAN; 2];
         }
-        self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
-            self.stamps.fill(0);
-            1
-        });
+        self.several.clear();
+        if self.codes.len() < attribute_count {
+            self.codes.resize(attribute_count, [ABSENT, NONE]);
+            self.numbers.resize(attribute_count, [f64::NAN; 2]);
+        }
     }
 
-    /// True the first time in this generation. A slot out of range is always the first: reading it will fail.
-    fn is_first(&mut self, slot: Slot) -> bool {
-        match self.stamps.get_mut(slot as usize) {
-            Some(stamp) => std::mem::replace(stamp, self.generation) != self.generation,
-            None => true,
+    fn put(&mut self, attribute: AttributeId, code: u32, row: u32) {
+        self.codes[attribute as usize] = [code, row];
+        self.touched.push(attribute);
+    }
+
+    /// The attribute has something that is no symbol.
+    pub fn set(&mut self, attribute: AttributeId, code: Code<'_>) {
+        let code = match code {
+            Code::Absent => ABSENT,
+            Code::Null => NULL,
+            Code::Valueless => VALUELESS,
+            Code::Other => OTHER,
+            Code::List => LIST,
+            Code::Symbol(code) => code,
+            Code::Several(_) => SEVERAL,
+        };
+        self.put(attribute, code, NONE);
+    }
+
+    /// The attribute has a value that queries name.
+    pub fn set_symbol(&mut self, attribute: AttributeId, known: Known) {
+        self.put(attribute, known.code, known.row);
+    }
+
+    /// The attribute's number, or instant.
+    pub fn set_number(&mut self, attribute: AttributeId, is_time: bool, number: f64) {
+        self.numbers[attribute as usize][usize::from(is_time)] = number;
+    }
+
+    /// Add one of several symbols; those of one attribute come one after the other.
+    pub fn add(&mut self, attribute: AttributeId, known: Known) {
+        if self.several.last().is_none_or(|(last, _)| *last != attribute) {
+            self.put(attribute, SEVERAL, NONE);
         }
+        self.several.push((attribute, known));
+    }
+
+    /// The symbols of an attribute that has several.
+    pub fn several(&self, attribute: AttributeId) -> impl Iterator<Item = &Known> {
+        self.several.iter().filter(move |(other, _)| *other == attribute).map(|(_, known)| known)
+    }
+
+    /// The summary row of the symbol that the attribute has, or [`NONE`].
+    pub fn row(&self, attribute: AttributeId) -> u32 {
+        self.codes[attribute as usize][1]
+    }
+
+    /// What `attribute` is; None when the segment has no such attribute.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, attribute: AttributeId) -> Option<Code<'_>> {
+        Some(match self.codes.get(attribute as usize)?[0] {
+            ABSENT => Code::Absent,
+            NULL => Code::Null,
+            VALUELESS => Code::Valueless,
+            OTHER => Code::Other,
+            LIST => Code::List,
+            SEVERAL => Code::Several(&self.several),
+            code => Code::Symbol(code),
+        })
+    }
+
+    /// The attribute's number, or instant; NaN when it has none, None when the segment has no such attribute.
+    #[inline]
+    #[must_use]
+    pub fn number(&self, attribute: AttributeId, is_time: bool) -> Option<f64> {
+        self.numbers.get(attribute as usize).map(|both| both[usize::from(is_time)])
     }
 }

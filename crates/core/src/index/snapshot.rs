@@ -1,20 +1,20 @@
-//! Writing a snapshot: under a temporary name in the same folder, synced, renamed, never changed.
+//! Snapshots: written under a temporary name in the same folder, synced, renamed, never changed; and opened.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::dear::Opaque;
 use crate::error::EngineError;
-use crate::hierarchy::Hierarchies;
-use crate::query::Query;
+use crate::hierarchy::{Hierarchies, Hierarchy};
 
-use super::SubscriptionId;
-use super::codec::{encode, encode_count, encode_text};
-use super::format::{Extent, HEADER_BYTES, Header, SECTION_COUNT, Section, TABLE_ENTRY_BYTES};
-use super::pages::PAGE_BYTES;
-use super::postings::{Postings, Slot};
-use crate::dear::OpaqueTable;
+use super::codec::{Reader, encode_count, encode_text};
+use super::format::{Extent, HEADER_BYTES, Header, SECTION_COUNT, Section, Sections};
+use super::map::map_file;
+use super::pages::{PAGE_BYTES, Pages};
+use super::segment::Segment;
+use super::store::Store;
 
 /// The error of the file system, with what could not be done to which file.
 #[must_use]
@@ -22,113 +22,128 @@ pub fn in_snapshot(verb: &str, path: &Path, error: &io::Error) -> EngineError {
     io::Error::new(error.kind(), format!("cannot {verb} the snapshot '{}': {error}", path.display())).into()
 }
 
-/// Everything that goes into a file, section by section. Subscriptions come by ascending id.
-#[derive(Debug, Default)]
-pub struct Contents {
-    sections: [Vec<u8>; SECTION_COUNT],
-    postings: Postings,
-    opaques: OpaqueTable,
-    count: Slot,
-}
-
-impl Contents {
-    /// Add a subscription. Equal contents give equal files, byte for byte.
-    pub fn push(&mut self, id: SubscriptionId, query: &Query, key: &[u8]) {
-        self.postings.insert(self.count, query);
-        self.count = self.count.checked_add(1).expect("fewer than 2^32 subscriptions fit in memory");
-        self.section(Section::Ids).extend(id.0.to_le_bytes());
-        encode(query, &mut self.sections[Section::Records as usize], &mut self.opaques);
-        self.section(Section::Keys).extend_from_slice(key);
-        for (ends, items) in [(Section::RecordEnds, Section::Records), (Section::KeyEnds, Section::Keys)] {
-            let end = self.section(items).len() as u64;
-            self.section(ends).extend(end.to_le_bytes());
-        }
-    }
-
-    fn section(&mut self, section: Section) -> &mut Vec<u8> {
-        &mut self.sections[section as usize]
-    }
-
-    /// Write the file. When that fails nothing of it is left behind, and a file that was there before stays.
-    ///
-    /// # Errors
-    /// What the file system says; a query with a dear predicate.
-    pub fn write(mut self, path: &Path, next_id: u64, hierarchies: &Hierarchies) -> Result<(), EngineError> {
-        if let Some(opaque) = self.opaques.as_slice().first() {
-            let reason = format!("the dear predicate '{}' is a function and cannot be saved", opaque.name());
+/// Refuse dear predicates, which have no bytes: all of them, or those whose names do not tell them apart.
+///
+/// # Errors
+/// The first that cannot be saved.
+pub fn check_opaques(opaques: &[Opaque], with_names: bool) -> Result<(), EngineError> {
+    let mut names = std::collections::HashSet::new();
+    for name in opaques.iter().map(Opaque::name) {
+        if !with_names {
+            let reason = format!("the dear predicate '{name}' is a function and cannot be saved, except by its name");
             return Err(EngineError::Opaque(reason));
         }
-        let attribute_count = self.seal(hierarchies);
-        let header = Header { count: self.count as usize, attribute_count, next_id, sections: self.extents() };
-        replace_file(path, |file| self.write_to(&header, file)).map_err(|error| in_snapshot("write", path, &error))
-    }
-
-    /// Fill in the sections that follow from all subscriptions together. Returns the count of attributes.
-    fn seal(&mut self, hierarchies: &Hierarchies) -> usize {
-        encode_hierarchies(hierarchies, self.section(Section::Hierarchies));
-        let postings = std::mem::take(&mut self.postings);
-        let mut attributes: Vec<&str> = postings.attributes().collect();
-        attributes.sort_unstable();
-        attributes.iter().for_each(|name| encode_text(name, self.section(Section::Attributes)));
-        encode_slots(postings.common(), self.section(Section::Common));
-        encode_slots(postings.fields(), self.section(Section::Fields));
-        self.encode_table(&postings);
-        attributes.len()
-    }
-
-    /// The hash table and the lists, by ascending hash.
-    fn encode_table(&mut self, postings: &Postings) {
-        let mut lists: Vec<(u64, &[Slot])> = postings.lists().collect();
-        lists.sort_unstable_by_key(|(hash, _)| *hash);
-        // At most half full, so that a look-up ends after one or two entries.
-        let entries = if lists.is_empty() { 0 } else { (lists.len() * 2).next_power_of_two() };
-        let mut table = vec![0; entries * TABLE_ENTRY_BYTES];
-        let mut start = 0_u32;
-        for (hash, slots) in lists {
-            #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
-            let mut place = hash as usize & (entries - 1);
-            while table[place * TABLE_ENTRY_BYTES + 12..][..4] != [0; 4] {
-                place = (place + 1) & (entries - 1);
-            }
-            let count = u32::try_from(slots.len()).expect("a list has fewer slots than there are");
-            let entry = &mut table[place * TABLE_ENTRY_BYTES..][..TABLE_ENTRY_BYTES];
-            entry[..8].copy_from_slice(&hash.to_le_bytes());
-            entry[8..12].copy_from_slice(&start.to_le_bytes());
-            entry[12..].copy_from_slice(&count.to_le_bytes());
-            start = start.checked_add(count).expect("fewer than 2^32 postings fit in memory");
-            encode_slots(slots, self.section(Section::Postings));
+        if !names.insert(name) {
+            return Err(EngineError::Opaque(format!(
+                "two dear predicates are called '{name}': their names must differ"
+            )));
         }
-        *self.section(Section::Table) = table;
     }
-
-    fn extents(&self) -> [Extent; SECTION_COUNT] {
-        let mut offset = HEADER_BYTES;
-        self.sections.each_ref().map(|bytes| {
-            let extent = Extent { offset: offset.next_multiple_of(8), length: bytes.len() };
-            offset = extent.offset + extent.length;
-            extent
-        })
-    }
-
-    fn write_to(&self, header: &Header, file: &File) -> io::Result<()> {
-        let mut writer = BufWriter::with_capacity(1 << 20, file);
-        writer.write_all(&header.encode())?;
-        let mut pages = PageWriter::new(writer);
-        let mut offset = HEADER_BYTES;
-        for (extent, bytes) in header.sections.iter().zip(&self.sections) {
-            pages.write(&[0; 8][..extent.offset - offset])?;
-            pages.write(bytes)?;
-            offset = extent.offset + extent.length;
-        }
-        pages.finish()
-    }
+    Ok(())
 }
 
-fn encode_slots(slots: &[Slot], bytes: &mut Vec<u8>) {
-    slots.iter().for_each(|slot| bytes.extend(slot.to_le_bytes()));
+/// Write the file. When that fails nothing of it is left behind, and a file that was there before stays.
+///
+/// # Errors
+/// What the file system says.
+pub fn write(path: &Path, sections: &Sections, next_id: u64) -> Result<(), EngineError> {
+    let mut offset = HEADER_BYTES;
+    let mut extents = [Extent::default(); SECTION_COUNT];
+    for (extent, bytes) in extents.iter_mut().zip(sections.iter()) {
+        *extent = Extent { offset: offset.next_multiple_of(8), length: bytes.len() };
+        offset = extent.offset + extent.length;
+    }
+    let (place_count, slot_count) = (sections[Section::Ids].len() / 8, sections[Section::RecordEnds].len() / 8);
+    let header = Header { place_count, slot_count, next_id, sections: extents };
+    replace_file(path, |file| write_to(&header, sections, file)).map_err(|error| in_snapshot("write", path, &error))
 }
 
-fn encode_hierarchies(hierarchies: &Hierarchies, bytes: &mut Vec<u8>) {
+fn write_to(header: &Header, sections: &Sections, file: &File) -> io::Result<()> {
+    let mut writer = BufWriter::with_capacity(1 << 20, file);
+    writer.write_all(&header.encode())?;
+    let mut pages = PageWriter::new(writer);
+    let mut offset = HEADER_BYTES;
+    for (extent, bytes) in header.sections.iter().zip(sections.iter()) {
+        pages.write(&[0; 8][..extent.offset - offset])?;
+        pages.write(bytes)?;
+        offset = extent.offset + extent.length;
+    }
+    pages.finish()
+}
+
+/// Map the file at `path`: its segment, its hierarchies, and the id that the next new subscription gets.
+///
+/// # Errors
+/// A file that is no snapshot, is of another version or damaged, or that cannot be read; a dear predicate that
+/// `resolve` does not give.
+pub fn open(
+    path: &Path,
+    verify: bool,
+    resolve: &dyn Fn(&str, f64) -> Option<Opaque>,
+) -> Result<(Segment, Hierarchies, u64), EngineError> {
+    let refuse = |reason: &str| EngineError::Snapshot(format!("'{}' {reason}", path.display()));
+    let file = File::open(path).map_err(|error| in_snapshot("open", path, &error))?;
+    let metadata = file.metadata().map_err(|error| in_snapshot("open", path, &error))?;
+    if !metadata.is_file() || metadata.len() == 0 {
+        return Err(refuse("is no snapshot of tamis: it is empty, or no file"));
+    }
+    let map = map_file(&file).map_err(|error| in_snapshot("map", path, &error))?;
+    let header = Header::decode(&map).map_err(|reason| refuse(&reason))?;
+    let pages = Pages::new(map, path, HEADER_BYTES, header.body_end());
+    let store = Store::Mapped(pages, header);
+    if verify {
+        store.check_all()?;
+    }
+    let opaques = decode_opaques(&store, resolve)?;
+    let hierarchies = decode_hierarchies(&store)?;
+    let segment = Segment::new(store, opaques)?;
+    if verify {
+        (0..segment.slot_count() as u32).try_for_each(|slot| segment.decode(slot).map(|_| ()))?;
+    }
+    Ok((segment, hierarchies, header.next_id))
+}
+
+fn decode_opaques(store: &Store, resolve: &dyn Fn(&str, f64) -> Option<Opaque>) -> Result<Vec<Opaque>, EngineError> {
+    let mut reader = Reader::new(store.whole(Section::Opaques)?, &[]);
+    let mut opaques = Vec::new();
+    while !reader.rest.is_empty() {
+        let mut read = || Ok((reader.text()?, f64::from_bits(reader.word()?)));
+        let damaged = |reason: String| store.damaged(&format!("its dear predicates cannot be read: {reason}"));
+        let (name, cost_ns) = read().map_err(damaged)?;
+        let missing = || format!("the snapshot names the dear predicate '{name}': give its function when you open it");
+        opaques.push(resolve(name, cost_ns).ok_or_else(|| EngineError::Opaque(missing()))?);
+    }
+    Ok(opaques)
+}
+
+fn decode_hierarchies(store: &Store) -> Result<Hierarchies, EngineError> {
+    let damaged = |reason: &str| store.damaged(&format!("its hierarchies cannot be read: {reason}"));
+    let mut reader = Reader::new(store.whole(Section::Hierarchies)?, &[]);
+    let mut hierarchies = Hierarchies::new();
+    while !reader.rest.is_empty() {
+        let (attribute, parents) = decode_hierarchy(&mut reader).map_err(|reason| damaged(&reason))?;
+        let hierarchy = Hierarchy::new(parents).map_err(|error| damaged(&error.to_string()))?;
+        hierarchies.insert(attribute, hierarchy);
+    }
+    Ok(hierarchies)
+}
+
+type Parents = std::collections::HashMap<String, Option<String>>;
+
+fn decode_hierarchy(reader: &mut Reader<'_>) -> Result<(String, Parents), String> {
+    let attribute = reader.text()?.to_owned();
+    let mut parents = Parents::new();
+    for _ in 0..reader.count()? {
+        let value = reader.text()?.to_owned();
+        let parent = if reader.flag()? { Some(reader.text()?.to_owned()) } else { None };
+        parents.insert(value, parent);
+    }
+    Ok((attribute, parents))
+}
+
+/// Write the section of hierarchies.
+pub fn encode_hierarchies(hierarchies: &Hierarchies, sections: &mut Sections) {
+    let bytes = &mut sections[Section::Hierarchies];
     let mut attributes: Vec<_> = hierarchies.iter().collect();
     attributes.sort_unstable_by_key(|(attribute, _)| *attribute);
     for (attribute, hierarchy) in attributes {

@@ -60,6 +60,12 @@ impl TopicPattern {
         self.dialect
     }
 
+    /// True when it has no wildcards: it stands for its own text alone.
+    #[must_use]
+    pub fn is_literal(&self) -> bool {
+        self.is_literal
+    }
+
     /// True when `topic` is one of the names that the pattern stands for.
     ///
     /// Cost: one comparison without wildcards, at most words of the pattern times words of `topic` with them.

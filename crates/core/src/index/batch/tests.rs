@@ -14,7 +14,7 @@ use super::*;
 use crate::query::selector::{Dialect, parse};
 
 fn engine(selectors: &[&str]) -> Engine {
-    let mut engine = Engine::new();
+    let engine = Engine::new();
     for text in selectors {
         engine.add(Arc::new(parse(text, Dialect::Jms).expect(text)));
     }

@@ -60,7 +60,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn word(&mut self) -> Result<u64, String> {
+    /// Four bytes.
+    pub fn half_word(&mut self) -> Result<u32, String> {
+        let mut word = [0; 4];
+        word.copy_from_slice(self.take(4)?);
+        Ok(u32::from_le_bytes(word))
+    }
+
+    /// Eight bytes.
+    pub fn word(&mut self) -> Result<u64, String> {
         let mut word = [0; 8];
         word.copy_from_slice(self.take(8)?);
         Ok(u64::from_le_bytes(word))
@@ -94,7 +102,8 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| read(self)).collect()
     }
 
-    fn one_of<T: Copy>(&mut self, table: &[T], what: &str) -> Result<T, String> {
+    /// The entry of `table` that a byte names.
+    pub fn one_of<T: Copy>(&mut self, table: &[T], what: &str) -> Result<T, String> {
         let place = self.byte()?;
         table.get(usize::from(place)).copied().ok_or_else(|| unknown(what, place))
     }

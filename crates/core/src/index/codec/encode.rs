@@ -1,7 +1,7 @@
 //! Queries into records.
 
 use super::*;
-use crate::dear::OpaqueTable;
+use crate::dear::{Opaque, OpaqueTable};
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Expr, Operand, Predicate, Reference};
@@ -166,4 +166,12 @@ pub fn encode_count(count: usize, bytes: &mut Vec<u8>) {
 fn place<T: PartialEq>(table: &[T], item: &T) -> u8 {
     let place = table.iter().position(|other| other == item).expect("every operator is in its table");
     u8::try_from(place).expect("a table has fewer than 256 entries")
+}
+
+/// Append the names and costs of dear predicates.
+pub fn encode_opaques(opaques: &[Opaque], bytes: &mut Vec<u8>) {
+    for opaque in opaques {
+        encode_text(opaque.name(), bytes);
+        bytes.extend(opaque.cost_ns().to_bits().to_le_bytes());
+    }
 }

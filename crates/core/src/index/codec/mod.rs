@@ -12,7 +12,7 @@ use crate::query::expr::{Arithmetic, Comparison};
 use crate::topic::Dialect;
 
 pub use decode::{Reader, decode};
-pub use encode::{encode, encode_count, encode_text};
+pub use encode::{encode, encode_count, encode_opaques, encode_text};
 
 // An expression begins with one of these ...
 const NOT: u8 = 1;

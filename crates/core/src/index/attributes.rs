@@ -1,0 +1,128 @@
+//! The attributes of a segment, and how a message finds them.
+
+use hashbrown::HashMap;
+
+use super::codec::{Reader, encode_text};
+use super::symbols::{Attribute, AttributeId, NONE, Origin};
+
+/// What a segment knows of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttributeInfo {
+    /// Where its values come from.
+    pub origin: Origin,
+    /// The property's name; empty for the topic.
+    pub name: Box<str>,
+    /// True when ranges look at its number.
+    pub has_ranges: bool,
+    /// The group of queries filed under its presence, or [`NONE`].
+    pub group: u32,
+    /// Summary rows of a message without the attribute, with null, without a value, with a value that no query names;
+    /// [`NONE`] where nothing is ruled out.
+    pub rows: [u32; 4],
+    /// The summary row of symbols that have none of their own.
+    pub unlisted: u32,
+}
+
+impl AttributeInfo {
+    /// Of an attribute that rules out nothing.
+    pub fn new(attribute: &Attribute) -> Self {
+        let Attribute { origin, name, has_ranges, .. } = attribute;
+        let (origin, name, has_ranges) = (*origin, name.clone(), *has_ranges);
+        Self { origin, name, has_ranges, group: NONE, rows: [NONE; 4], unlisted: NONE }
+    }
+
+    /// True when leaves are ruled out by its values.
+    pub fn has_rows(&self) -> bool {
+        self.rows != [NONE; 4] || self.unlisted != NONE
+    }
+}
+
+/// The attributes as a section.
+pub fn encode_attributes(attributes: &[AttributeInfo]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for attribute in attributes {
+        bytes.extend([attribute.origin as u8, u8::from(attribute.has_ranges)]);
+        encode_text(&attribute.name, &mut bytes);
+        let numbers = [attribute.group].into_iter().chain(attribute.rows).chain([attribute.unlisted]);
+        numbers.for_each(|number| bytes.extend(number.to_le_bytes()));
+    }
+    bytes
+}
+
+/// A name that a message may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Named {
+    /// The property.
+    pub property: Option<AttributeId>,
+    /// What it is below.
+    pub ancestors: Option<AttributeId>,
+}
+
+/// All attributes of a segment.
+#[derive(Debug, Default)]
+pub struct Attributes {
+    /// By number.
+    pub all: Vec<AttributeInfo>,
+    /// Properties by their names.
+    pub by_name: HashMap<Box<str>, Named>,
+    /// Those of `by_name` that may reach into mappings.
+    pub dotted: Vec<Box<str>>,
+    /// Names that are found without regard to case.
+    pub any_case: Vec<AttributeId>,
+    /// The topic.
+    pub topic: Option<AttributeId>,
+    /// Those with summary rows.
+    pub with_rows: Vec<AttributeId>,
+}
+
+impl Attributes {
+    /// Read what [`encode_attributes`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = Reader::new(bytes, &[]);
+        let mut attributes = Self::default();
+        while !reader.rest.is_empty() {
+            attributes.push(read(&mut reader)?)?;
+        }
+        Ok(attributes)
+    }
+
+    fn push(&mut self, attribute: AttributeInfo) -> Result<(), String> {
+        let id = AttributeId::try_from(self.all.len()).map_err(|_| "too many attributes".to_owned())?;
+        let name = &attribute.name;
+        match attribute.origin {
+            Origin::Topic => self.topic = Some(id),
+            Origin::AnyCase => self.any_case.push(id),
+            Origin::Property | Origin::Ancestors => {
+                if name.contains('.') && !self.by_name.contains_key(name) {
+                    self.dotted.push(name.clone());
+                }
+                let named = self.by_name.entry(name.clone()).or_default();
+                if attribute.origin == Origin::Property {
+                    named.property = Some(id)
+                } else {
+                    named.ancestors = Some(id)
+                }
+            }
+        }
+        if attribute.has_rows() {
+            self.with_rows.push(id);
+        }
+        self.all.push(attribute);
+        Ok(())
+    }
+}
+
+fn read(reader: &mut Reader<'_>) -> Result<AttributeInfo, String> {
+    let origin = reader.one_of(&Origin::ALL, "origin of an attribute")?;
+    let has_ranges = reader.flag()?;
+    let name = reader.text()?.into();
+    let group = reader.half_word()?;
+    let mut rows = [NONE; 4];
+    for row in &mut rows {
+        *row = reader.half_word()?;
+    }
+    Ok(AttributeInfo { origin, name, has_ranges, group, rows, unlisted: reader.half_word()? })
+}

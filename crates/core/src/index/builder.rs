@@ -1,0 +1,311 @@
+//! Building a segment: queries in, sections out.
+//!
+//! Identical queries are stored once. Each is filed under its rarest necessary keys, or in the common group when
+//! nothing that it demands is rare. A group's queries are put in an order in which equal demands lie together, and cut
+//! into leaves; groups of several leaves get *summary rows*, one bit a leaf: 0 where a value rules out the whole leaf.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use hashbrown::HashTable;
+
+use crate::dear::OpaqueTable;
+use crate::query::Query;
+
+use super::SubscriptionId;
+use super::attributes::{AttributeInfo, encode_attributes};
+use super::cluster::cluster;
+use super::codec::{encode, encode_opaques};
+use super::format::{Section, Sections, extend_words};
+use super::hash::hash_bytes;
+use super::leaf::{self, LEAF, LeafQuery};
+use super::normal::{Key, Normal, Test};
+use super::summary::Summary;
+use super::symbols::{Interner, NONE};
+
+/// Where a distinct query stands in a segment. 32 bits: 4 billion queries are plenty, for half the memory.
+pub type Slot = u32;
+
+/// Keys that more messages have than this are no better than the common group, whose rows look at all values at once.
+const SHARE_MAX: f64 = 1.0 / 40.0;
+/// The same of queries that have to be evaluated when they are candidates.
+const SHARE_MAX_OF_REST: f64 = 1.0 / 4.0;
+/// Demands are counted in at most this many queries, spread over all of them.
+const SAMPLE: usize = 8_192;
+/// Groups of more queries than this have summary rows; the leaves of others are looked at one by one.
+const WIDE: usize = 4 * LEAF;
+
+/// One subscription on its way into a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscription<'a> {
+    /// Its id.
+    pub id: SubscriptionId,
+    /// What was saved as its key, if it came from a snapshot or goes into one.
+    pub key: Option<&'a [u8]>,
+}
+
+/// Collects queries, and lays them out.
+pub struct Builder {
+    interner: Interner,
+    records: Vec<u8>,
+    record_ends: Vec<usize>,
+    by_record: HashTable<Slot>,
+    normals: Vec<Normal>,
+    is_fields: Vec<bool>,
+    subscriptions: Vec<(Slot, SubscriptionId, u32)>,
+    keys: Vec<u8>,
+    key_ends: Vec<usize>,
+    opaques: OpaqueTable,
+}
+
+impl Builder {
+    /// A builder that takes `queries` for what the others are like; see [`sample_step`].
+    pub fn new<Q: Borrow<Query>>(queries: impl Iterator<Item = Q>) -> Self {
+        let mut interner = Interner::default();
+        queries.for_each(|query| sample(query.borrow(), &mut interner));
+        Self {
+            interner,
+            records: Vec::new(),
+            record_ends: Vec::new(),
+            by_record: HashTable::new(),
+            normals: Vec::new(),
+            is_fields: Vec::new(),
+            subscriptions: Vec::new(),
+            keys: Vec::new(),
+            key_ends: Vec::new(),
+            opaques: OpaqueTable::default(),
+        }
+    }
+
+    /// Add a query with those who subscribe to it.
+    pub fn add<'k>(&mut self, query: &Query, subscriptions: impl Iterator<Item = Subscription<'k>>) {
+        let start = self.records.len();
+        encode(query, &mut self.records, &mut self.opaques);
+        let hash = hash_bytes(0, &self.records[start..]);
+        let Self { records, record_ends, by_record, .. } = self;
+        let record = |slot: Slot| {
+            let start = if slot == 0 { 0 } else { record_ends[slot as usize - 1] };
+            &records[start..record_ends[slot as usize]]
+        };
+        let slot = match by_record.find(hash, |slot| record(*slot) == &records[start..]) {
+            Some(known) => {
+                let known = *known;
+                self.records.truncate(start);
+                known
+            }
+            None => {
+                let slot = Slot::try_from(self.normals.len()).expect("fewer than 2^32 queries fit in memory");
+                by_record.insert_unique(hash, slot, |slot| hash_bytes(0, record(*slot)));
+                self.record_ends.push(self.records.len());
+                self.normals.push(Normal::of(query.expr(), false, &mut self.interner));
+                self.is_fields.push(query.is_fields());
+                slot
+            }
+        };
+        for Subscription { id, key } in subscriptions {
+            let key_index = key.map_or(NONE, |key| {
+                self.keys.extend_from_slice(key);
+                self.key_ends.push(self.keys.len());
+                u32::try_from(self.key_ends.len() - 1).expect("fewer than 2^32 subscriptions fit in memory")
+            });
+            self.subscriptions.push((slot, id, key_index));
+        }
+    }
+
+    /// Everything as the sections of a segment, and the dear predicates that its records name.
+    pub fn finish(mut self) -> (Sections, OpaqueTable) {
+        let (mut table, places) = self.interner.lay_out();
+        let mut attributes = self.interner.attributes().iter().map(AttributeInfo::new).collect::<Vec<_>>();
+        let layout = Layout::new(&self.normals, &self.interner);
+        let mut sections = Sections::default();
+        let mut summary = Summary::new(layout.wide_leaf_count);
+        let mut words = Vec::new();
+        let (mut leaf_starts, mut group_bytes) = (vec![0_u32], Vec::new());
+        for (number, group) in (0_u32..).zip(&layout.groups) {
+            let first = leaf_starts.len() as u32 - 1;
+            for leaf in group.leaves() {
+                let queries = leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout.slots));
+                let leaf_sections = leaf::encode(&queries.collect::<Vec<_>>(), &places, &mut words);
+                summary.add(leaf_starts.len() - 1, &leaf_sections);
+                leaf_starts.push(u32::try_from(words.len()).expect("leaves of fewer than 32 GiB fit in a segment"));
+            }
+            extend_words(&mut group_bytes, [first, leaf_starts.len() as u32 - 1 - first]);
+            match group.key {
+                None => {}
+                Some(Key::Symbol(symbol)) => table.set_group(places[symbol as usize], number),
+                Some(Key::Presence(attribute)) => attributes[attribute as usize].group = number,
+            }
+        }
+        let rows = summary.finish(&mut attributes, |place, row| table.set_row(place, row));
+        sections[Section::Leaves] = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        extend_words(&mut sections[Section::LeafStarts], leaf_starts);
+        sections[Section::Groups] = group_bytes;
+        let rows = [layout.wide_leaf_count as u64].into_iter().chain(rows);
+        sections[Section::Rows] = rows.flat_map(|word| word.to_le_bytes()).collect();
+        sections[Section::Attributes] = encode_attributes(&attributes);
+        sections[Section::Table] = table.entries;
+        sections[Section::Pool] = table.pool;
+        encode_opaques(self.opaques.as_slice(), &mut sections[Section::Opaques]);
+        self.lay_out_records(&layout.slots, &mut sections);
+        self.lay_out_subscriptions(&layout.slots, &mut sections);
+        (sections, self.opaques)
+    }
+
+    /// A query as the leaves of the group `key` take it: without what the key already says.
+    fn leaf_query(&self, slot: Slot, key: Option<Key>, slots: &[Slot]) -> LeafQuery<'_> {
+        let normal = &self.normals[slot as usize];
+        let is_said = |test: &Test| match key {
+            Some(Key::Symbol(symbol)) => {
+                test.holds_for_elements
+                    && !test.is_open()
+                    && test.attribute == self.interner.attribute_of(symbol)
+                    && test.admits(symbol)
+            }
+            _ => false,
+        };
+        LeafQuery {
+            slot: slots[slot as usize],
+            rows: normal.rows.iter().filter(|test| !is_said(test)).collect(),
+            slots: normal.slots.iter().filter(|tests| !tests.iter().any(is_said)).map(Vec::as_slice).collect(),
+            ranges: &normal.ranges,
+            has_rest: normal.has_rest,
+        }
+    }
+
+    fn lay_out_records(&self, slots: &[Slot], sections: &mut Sections) {
+        let mut order: Vec<usize> = vec![0; slots.len()];
+        slots.iter().enumerate().for_each(|(old, new)| order[*new as usize] = old);
+        for (slot, &old) in (0_u32..).zip(&order) {
+            let start = if old == 0 { 0 } else { self.record_ends[old - 1] };
+            sections[Section::Records].extend_from_slice(&self.records[start..self.record_ends[old]]);
+            let end = sections[Section::Records].len() as u64;
+            sections[Section::RecordEnds].extend(end.to_le_bytes());
+            if self.is_fields[old] {
+                extend_words(&mut sections[Section::Fields], [slot]);
+            }
+        }
+    }
+
+    /// Subscriptions by slot, then by id; and in the order of their ids.
+    fn lay_out_subscriptions(&mut self, slots: &[Slot], sections: &mut Sections) {
+        self.subscriptions.iter_mut().for_each(|(slot, ..)| *slot = slots[*slot as usize]);
+        self.subscriptions.sort_unstable();
+        let has_keys = !self.key_ends.is_empty();
+        for (_, id, key) in &self.subscriptions {
+            sections[Section::Ids].extend(id.0.to_le_bytes());
+            if has_keys {
+                let end = self.key_ends.get(*key as usize).copied().unwrap_or_default();
+                let start = if *key == 0 || *key == NONE { 0 } else { self.key_ends[*key as usize - 1] };
+                sections[Section::Keys].extend_from_slice(&self.keys[start..end]);
+                let end = sections[Section::Keys].len() as u64;
+                sections[Section::KeyEnds].extend(end.to_le_bytes());
+            }
+        }
+        if self.subscriptions.len() != slots.len() {
+            let mut ends = vec![0_u32; slots.len()];
+            for (place, (slot, ..)) in (1_u32..).zip(&self.subscriptions) {
+                ends[*slot as usize] = place;
+            }
+            extend_words(&mut sections[Section::SlotEnds], ends);
+        }
+        let mut places: Vec<u32> = (0_u32..).take(self.subscriptions.len()).collect();
+        places.sort_unstable_by_key(|place| self.subscriptions[*place as usize].1);
+        extend_words(&mut sections[Section::ById], places);
+    }
+}
+
+/// Of so many queries, each how many-th is enough to know what they are like.
+#[must_use]
+pub fn sample_step(queries: usize) -> usize {
+    queries.div_ceil(SAMPLE).max(1)
+}
+
+fn sample(query: &Query, interner: &mut Interner) {
+    let normal = Normal::of(query.expr(), false, interner);
+    let tests = || normal.rows.iter().chain(normal.slots.iter().flatten());
+    let demanded = tests().filter(|test| !test.is_open()).flat_map(|test| test.symbols.iter().copied());
+    interner.sample(tests().map(|test| test.attribute), demanded);
+}
+
+/// A key's queries, in the order of their leaves.
+struct Group {
+    key: Option<Key>,
+    queries: Vec<Slot>,
+    /// Where its leaves end, among its queries.
+    ends: Vec<usize>,
+}
+
+impl Group {
+    fn of(key: Option<Key>, queries: Vec<Slot>) -> Self {
+        let ends = Vec::new();
+        Self { key, queries, ends }
+    }
+
+    /// Order the queries and cut them into leaves.
+    fn cut(&mut self, normals: &[Normal], interner: &Interner) {
+        (self.queries, self.ends) = cluster(&self.queries, normals, interner);
+    }
+
+    fn leaves(&self) -> impl Iterator<Item = &[Slot]> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.queries[start..*end])
+    }
+}
+
+/// Which query goes where.
+struct Layout {
+    /// Those of several leaves first; the common group, if there is one, before all others.
+    groups: Vec<Group>,
+    wide_leaf_count: usize,
+    /// The final slot of each query.
+    slots: Vec<Slot>,
+}
+
+impl Layout {
+    fn new(normals: &[Normal], interner: &Interner) -> Self {
+        let mut common = Vec::new();
+        // In the order of keys, so that equal queries give equal files, byte for byte.
+        let mut filed: BTreeMap<Key, Group> = BTreeMap::new();
+        for (slot, normal) in (0..).zip(normals).filter(|(_, normal)| !normal.is_never) {
+            match normal.access.as_ref().filter(|access| is_worth(access.share, normal)) {
+                None => common.push(slot),
+                Some(access) => {
+                    for &key in &access.keys {
+                        let new = || Group::of(Some(key), Vec::new());
+                        filed.entry(key).or_insert_with(new).queries.push(slot);
+                    }
+                }
+            }
+        }
+        let (mut wide, small): (Vec<_>, Vec<_>) = filed.into_values().partition(|group| group.queries.len() > WIDE);
+        // The common group is always the first, be it empty: nobody has to ask whether it is there.
+        wide.insert(0, Group::of(None, common));
+        let wide_count = wide.len();
+        let mut groups: Vec<_> = wide.into_iter().chain(small).collect();
+        groups.iter_mut().for_each(|group| group.cut(normals, interner));
+        let wide_leaf_count = groups[..wide_count].iter().map(|group| group.ends.len()).sum();
+        let slots = number(&groups, normals.len());
+        Self { groups, wide_leaf_count, slots }
+    }
+}
+
+/// True when a query is better filed than left to the rows of the common group.
+fn is_worth(share: f64, normal: &Normal) -> bool {
+    let is_pruned = normal.rows.iter().any(|test| !test.is_open()) || !normal.slots.is_empty();
+    share <= if normal.has_rest || !is_pruned { SHARE_MAX_OF_REST } else { SHARE_MAX }
+}
+
+/// New numbers for queries, in the order of the leaves, so that what lies together is found together.
+fn number(groups: &[Group], count: usize) -> Vec<Slot> {
+    let mut slots = vec![NONE; count];
+    let mut next = 0;
+    let unfiled = (0..).take(count);
+    for slot in groups.iter().flat_map(|group| group.queries.iter().copied()).chain(unfiled) {
+        let number = &mut slots[slot as usize];
+        if *number == NONE {
+            *number = next;
+            next += 1;
+        }
+    }
+    slots
+}

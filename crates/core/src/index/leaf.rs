@@ -1,0 +1,347 @@
+//! A leaf: up to 64 queries side by side, one bit each, in one run of memory.
+//!
+//! Each attribute that some of them ask about has a *section*: for every value that they name a mask with a 1 for each
+//! query that the value does not rule out (the inverted bitmaps of papers 000 and 003). The masks of a message's values
+//! are ANDed, the most telling first; the bits that are left are candidates, whose numbers are then compared.
+//!
+//! A leaf is words of eight bytes, little-endian, the same in memory and in a file:
+//! ```text
+//! head      queries (8 bits), sections (16), slots (8), levels of ranges (8), flags (8)
+//! place     the first query's slot number (32 bits), where the ranges begin (32)
+//! verify    with VERIFY: the queries that have to be evaluated
+//! refs      with REFS: the slot numbers, two a word; else they follow one another
+//! sections  head: attribute (32), values (24), flags (8); free; with OPEN: other; with CLASSES: absent, null,
+//!           valueless; the codes of the values, ascending, two a word; their masks
+//! slots     head: sections; free; sections
+//! ranges    a level for the first range of each query, one for the second ...: who has one; for each of them
+//!           attribute (32) and flags (32), low, high
+//! ```
+
+use super::normal::{ABSENT, NULL, OTHER, Range, Test, VALUELESS};
+use super::scratch::{Code, Codes};
+use super::symbols::{AttributeId, SymbolId};
+
+/// Queries in a leaf: a bit of a word each.
+pub const LEAF: usize = 64;
+/// A query with more clauses of a kind than this has the others evaluated.
+const ROWS_MAX: usize = 24;
+const SLOTS_MAX: usize = 4;
+const RANGES_MAX: usize = 8;
+
+const VERIFY: u64 = 1;
+const REFS: u64 = 2;
+const OPEN: u64 = 1;
+const CLASSES: u64 = 2;
+const TIME: u64 = 1;
+const NEGATED: u64 = 2;
+
+/// One query as a leaf takes it.
+#[derive(Clone, Debug, Default)]
+pub struct LeafQuery<'a> {
+    /// Its number among the distinct queries.
+    pub slot: u32,
+    /// What has to hold of single attributes.
+    pub rows: Vec<&'a Test>,
+    /// What has to hold of several.
+    pub slots: Vec<&'a [Test]>,
+    /// What has to hold of numbers.
+    pub ranges: &'a [Range],
+    /// True when the query has to be evaluated after all that.
+    pub has_rest: bool,
+}
+
+impl LeafQuery<'_> {
+    fn is_cut(&self) -> bool {
+        self.rows.len() > ROWS_MAX || self.slots.len() > SLOTS_MAX || self.ranges.len() > RANGES_MAX
+    }
+}
+
+/// The masks of one attribute.
+#[derive(Debug)]
+pub struct Section {
+    /// Whose values.
+    pub attribute: AttributeId,
+    /// Queries that do not ask.
+    pub free: u64,
+    /// Queries that a value without a mask of its own does not rule out.
+    pub other: u64,
+    /// The same for a message that lacks the attribute, has null, or has no value.
+    pub classes: [u64; 3],
+    /// By ascending code.
+    pub values: Vec<(SymbolId, u64)>,
+}
+
+impl Section {
+    /// The masks of `tests`: (the query's bit, its test), all on one attribute. `free` are the queries without one.
+    fn new(tests: &[(u64, &Test)], free: u64, places: &[SymbolId]) -> Self {
+        let with =
+            |class: u8| tests.iter().filter(|(_, test)| test.classes & class != 0).fold(free, |mask, t| mask | t.0);
+        let other = with(OTHER);
+        let named = tests.iter().flat_map(|(bit, test)| test.symbols.iter().map(|s| (places[*s as usize], *bit)));
+        let mut named: Vec<_> = named.collect();
+        named.sort_unstable();
+        let mut values: Vec<(SymbolId, u64)> = Vec::new();
+        for (code, bit) in named {
+            if values.last().is_none_or(|last| last.0 != code) {
+                values.push((code, other));
+            }
+            // Named in a closed test it is in, named in an open one it is out.
+            values.last_mut().expect("just made").1 ^= bit;
+        }
+        Self { attribute: tests[0].1.attribute, free, other, classes: [ABSENT, NULL, VALUELESS].map(with), values }
+    }
+
+    /// How many queries pass for a value, on average: the fewer, the earlier a section is looked at.
+    fn passing(&self) -> u32 {
+        let masks = self.values.iter().map(|(_, mask)| mask.count_ones());
+        (masks.sum::<u32>() + self.other.count_ones()) / (self.values.len() as u32 + 1)
+    }
+
+    fn encode(&self, words: &mut Vec<u64>) {
+        let (is_open, has_classes) = (self.other != self.free, self.classes != [self.free; 3]);
+        let flags = if is_open { OPEN } else { 0 } | if has_classes { CLASSES } else { 0 };
+        words.push(u64::from(self.attribute) | (self.values.len() as u64) << 32 | flags << 56);
+        words.push(self.free);
+        words.extend(is_open.then_some(self.other));
+        words.extend(has_classes.then_some(self.classes).into_iter().flatten());
+        encode_pairs(self.values.iter().map(|(code, _)| *code), words);
+        words.extend(self.values.iter().map(|(_, mask)| *mask));
+    }
+}
+
+fn encode_pairs(numbers: impl Iterator<Item = u32>, words: &mut Vec<u64>) {
+    let mut is_second = false;
+    for number in numbers {
+        match words.last_mut().filter(|_| is_second) {
+            Some(last) => *last |= u64::from(number) << 32,
+            None => words.push(u64::from(number)),
+        }
+        is_second = !is_second;
+    }
+}
+
+/// The sections for those of `tests`, by attribute.
+fn sections_of(mut tests: Vec<(AttributeId, u64, &Test)>, everyone: u64, places: &[SymbolId]) -> Vec<Section> {
+    tests.sort_by_key(|(attribute, bit, _)| (*attribute, *bit));
+    let of_one = |tests: &[(AttributeId, u64, &Test)]| {
+        let asking: Vec<_> = tests.iter().map(|(_, bit, test)| (*bit, *test)).collect();
+        let free = asking.iter().fold(everyone, |mask, (bit, _)| mask & !bit);
+        Section::new(&asking, free, places)
+    };
+    let mut sections: Vec<_> = tests.chunk_by(|a, b| a.0 == b.0).map(of_one).collect();
+    sections.sort_by_key(Section::passing);
+    sections
+}
+
+/// Append the leaf of `queries`, at most [`LEAF`], to `words`, and give its sections, for the summary. `places` are the
+/// codes of symbols.
+pub fn encode(queries: &[LeafQuery<'_>], places: &[SymbolId], words: &mut Vec<u64>) -> Vec<Section> {
+    let start = words.len();
+    let everyone = u64::MAX >> (LEAF - queries.len());
+    let bits = || (0..queries.len()).map(|place| 1_u64 << place);
+    let verify =
+        bits().zip(queries).filter(|(_, query)| query.has_rest || query.is_cut()).fold(0, |m, (bit, _)| m | bit);
+    let is_dense = queries.iter().zip(queries[0].slot..).all(|(query, slot)| query.slot == slot);
+    let rows = bits()
+        .zip(queries)
+        .flat_map(|(bit, query)| query.rows.iter().take(ROWS_MAX).map(move |test| (test.attribute, bit, *test)));
+    let sections = sections_of(rows.collect(), everyone, places);
+    let slot_count = queries.iter().map(|query| query.slots.len()).max().unwrap_or(0).min(SLOTS_MAX);
+    let level_count = queries.iter().map(|query| query.ranges.len()).max().unwrap_or(0).min(RANGES_MAX);
+    let flags = if verify != 0 { VERIFY } else { 0 } | if is_dense { 0 } else { REFS };
+    let counts = (sections.len() as u64) << 8 | (slot_count as u64) << 24 | (level_count as u64) << 32;
+    words.push(queries.len() as u64 | counts | flags << 40);
+    words.push(u64::from(queries[0].slot));
+    words.extend((verify != 0).then_some(verify));
+    if !is_dense {
+        encode_pairs(queries.iter().map(|query| query.slot), words);
+    }
+    sections.iter().for_each(|section| section.encode(words));
+    for slot in 0..slot_count {
+        let tests = bits().zip(queries).filter_map(|(bit, query)| query.slots.get(slot).map(|tests| (bit, *tests)));
+        let tests: Vec<_> = tests.collect();
+        let asking = tests.iter().fold(0, |mask, (bit, _)| mask | bit);
+        let rows = tests.iter().flat_map(|(bit, tests)| tests.iter().map(|test| (test.attribute, *bit, test)));
+        let sections = sections_of(rows.collect(), 0, places);
+        words.extend([sections.len() as u64, everyone & !asking]);
+        sections.iter().for_each(|section| section.encode(words));
+    }
+    words[start + 1] |= ((words.len() - start) as u64) << 32;
+    for level in 0..level_count {
+        let ranges = bits().zip(queries).filter_map(|(bit, query)| query.ranges.get(level).map(|range| (bit, range)));
+        let ranges: Vec<_> = ranges.collect();
+        words.push(ranges.iter().fold(0, |mask, (bit, _)| mask | bit));
+        for (_, range) in ranges {
+            let flags = if range.is_time { TIME } else { 0 } | if range.is_negated { NEGATED } else { 0 };
+            words.extend([u64::from(range.attribute) | flags << 32, range.low.to_bits(), range.high.to_bits()]);
+        }
+    }
+    sections
+}
+
+/// A word of a leaf as it lies in memory.
+pub type Word = [u8; 8];
+
+fn word(words: &[Word], place: usize) -> Option<u64> {
+    words.get(place).map(|word| u64::from_le_bytes(*word))
+}
+
+/// Call `found` with the number of each query of the leaf at the start of `words` that the message does not rule out,
+/// and whether it has still to be evaluated. None when the words are no leaf.
+#[inline]
+pub fn candidates(words: &[Word], codes: &Codes, mut found: impl FnMut(u32, bool)) -> Option<()> {
+    let (head, place) = (word(words, 0)?, word(words, 1)?);
+    let count = (head & 0xff) as usize;
+    let flags = head >> 40 & 0xff;
+    let mut alive = u64::MAX >> (LEAF.checked_sub(count)? & 63);
+    let mut at = 2;
+    let mut verify = 0;
+    if flags & VERIFY != 0 {
+        verify = word(words, at)?;
+        at += 1;
+    }
+    let refs = at;
+    if flags & REFS != 0 {
+        at += count.div_ceil(2);
+    }
+    for _ in 0..head >> 8 & 0xffff {
+        let (section, next) = SectionView::new(words, at)?;
+        at = next;
+        alive &= section.mask(codes, &mut verify)?;
+        if alive == 0 {
+            return Some(());
+        }
+    }
+    for _ in 0..head >> 24 & 0xff {
+        let (sections, free) = (word(words, at)?, word(words, at + 1)?);
+        at += 2;
+        let mut passing = free;
+        for _ in 0..sections {
+            let (section, next) = SectionView::new(words, at)?;
+            at = next;
+            let mut unsure = 0;
+            let mask = section.mask(codes, &mut unsure)?;
+            // Of a list nothing is known here: whoever asks in this slot is evaluated.
+            (passing, verify) = if unsure == 0 { (passing | mask, verify) } else { (u64::MAX, verify | !free) };
+        }
+        alive &= passing;
+    }
+    let levels = Levels { words, start: (place >> 32) as usize, count: (head >> 32 & 0xff) as usize };
+    while alive != 0 {
+        let bit = alive & alive.wrapping_neg();
+        alive ^= bit;
+        let mut evaluate = verify & bit != 0;
+        if levels.count > 0 && !levels.hold(bit, codes, &mut evaluate)? {
+            continue;
+        }
+        let index = bit.trailing_zeros();
+        let slot = if flags & REFS == 0 {
+            (place as u32).checked_add(index)?
+        } else {
+            (word(words, refs + index as usize / 2)? >> (32 * (index & 1))) as u32
+        };
+        found(slot, evaluate);
+    }
+    Some(())
+}
+
+struct SectionView<'a> {
+    attribute: AttributeId,
+    free: u64,
+    other: u64,
+    classes: [u64; 3],
+    codes: &'a [[u8; 4]],
+    masks: &'a [Word],
+}
+
+impl<'a> SectionView<'a> {
+    /// The section at `at`, and where the next thing is.
+    #[inline]
+    fn new(words: &'a [Word], mut at: usize) -> Option<(Self, usize)> {
+        let (head, free) = (word(words, at)?, word(words, at + 1)?);
+        at += 2;
+        let (mut other, mut classes) = (free, [free; 3]);
+        if head >> 56 & OPEN != 0 {
+            other = word(words, at)?;
+            at += 1;
+        }
+        if head >> 56 & CLASSES != 0 {
+            classes = [word(words, at)?, word(words, at + 1)?, word(words, at + 2)?];
+            at += 3;
+        }
+        let count = (head >> 32 & 0xff_ffff) as usize;
+        let masks_at = at + count.div_ceil(2);
+        let codes = words.get(at..masks_at)?.as_flattened().as_chunks().0.get(..count)?;
+        let masks = words.get(masks_at..masks_at + count)?;
+        #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
+        let attribute = head as AttributeId;
+        Some((Self { attribute, free, other, classes, codes, masks }, masks_at + count))
+    }
+
+    /// The queries that the message does not rule out. Of a list nothing is known: whoever asks is added to `verify`.
+    #[inline]
+    fn mask(&self, codes: &Codes, verify: &mut u64) -> Option<u64> {
+        Some(match codes.get(self.attribute)? {
+            Code::Symbol(code) => self.of(code).unwrap_or(self.other),
+            Code::Absent => self.classes[0],
+            Code::Null => self.classes[1],
+            Code::Valueless => self.classes[2],
+            Code::Other => self.other,
+            Code::Several(symbols) => {
+                let mine = symbols.iter().filter(|(attribute, _)| *attribute == self.attribute);
+                mine.filter_map(|(_, known)| self.of(known.code)).fold(self.other, |mask, one| mask | one)
+            }
+            Code::List => {
+                *verify |= !self.free;
+                u64::MAX
+            }
+        })
+    }
+
+    #[inline]
+    fn of(&self, code: SymbolId) -> Option<u64> {
+        const WALKED: usize = 16;
+        let place = if self.codes.len() <= WALKED {
+            self.codes.iter().position(|other| u32::from_le_bytes(*other) == code)?
+        } else {
+            self.codes.binary_search_by_key(&code, |other| u32::from_le_bytes(*other)).ok()?
+        };
+        Some(u64::from_le_bytes(self.masks[place]))
+    }
+}
+
+/// Bounds of numbers, flat: the first range of each query, then the second of each.
+struct Levels<'a> {
+    words: &'a [Word],
+    start: usize,
+    count: usize,
+}
+
+impl Levels<'_> {
+    /// True when every range of the query `bit` holds, or may hold of a list, which asks for `evaluate`.
+    #[inline]
+    fn hold(&self, bit: u64, codes: &Codes, evaluate: &mut bool) -> Option<bool> {
+        let mut at = self.start;
+        for _ in 0..self.count {
+            let who = word(self.words, at)?;
+            if who & bit == 0 {
+                // Ranges fill the levels from the first on.
+                return Some(true);
+            }
+            let entry = at + 1 + 3 * (who & (bit - 1)).count_ones() as usize;
+            let (head, low, high) =
+                (word(self.words, entry)?, word(self.words, entry + 1)?, word(self.words, entry + 2)?);
+            #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
+            let attribute = head as AttributeId;
+            let number = codes.number(attribute, head >> 32 & TIME != 0)?;
+            let is_between = number >= f64::from_bits(low) && number <= f64::from_bits(high);
+            match codes.get(attribute)? {
+                Code::List => *evaluate = true,
+                _ if is_between == (head >> 32 & NEGATED != 0) => return Some(false),
+                _ => {}
+            }
+            at += 1 + 3 * who.count_ones() as usize;
+        }
+        Some(true)
+    }
+}

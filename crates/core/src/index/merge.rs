@@ -1,0 +1,74 @@
+//! Merging segments, so that there are few of them: of each size at most a few, each several times the one before.
+//!
+//! Small merges are done by whoever adds; larger ones by a thread, one at a time for an engine, while adding goes on.
+
+use std::sync::Arc;
+
+use crate::error::EngineError;
+
+use super::builder::{Builder, Subscription, sample_step};
+use super::segment::Segment;
+use super::version::{TAIL, Version};
+
+/// So many segments of one size become one of the next; each size is so many times the one before.
+const FANOUT: usize = 4;
+/// Merges of more subscriptions than this are done by a thread.
+pub const INLINE_MAX: usize = 1_024;
+/// A segment is written anew when so many of it have been removed, and more than half.
+const REMOVED_MIN: usize = 1_024;
+
+/// The segments that should become one now, if any, apart from those in `busy`.
+pub fn due(version: &Version, busy: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
+    let is_busy = |segment: &Arc<Segment>| busy.iter().any(|other| Arc::ptr_eq(other, segment));
+    let idle = || version.segments.iter().filter(|segment| !is_busy(segment));
+    let worn = idle().find(|segment| {
+        let removed = segment.removed.count();
+        removed > REMOVED_MIN && removed * 2 > segment.place_count()
+    });
+    if let Some(worn) = worn {
+        return Some(vec![Arc::clone(worn)]);
+    }
+    let mut by_tier: std::collections::BTreeMap<u32, Vec<Arc<Segment>>> = std::collections::BTreeMap::new();
+    idle().for_each(|segment| by_tier.entry(tier(segment)).or_default().push(Arc::clone(segment)));
+    by_tier.into_values().find(|segments| segments.len() >= FANOUT)
+}
+
+fn tier(segment: &Segment) -> u32 {
+    ((segment.place_count() / TAIL).max(1)).ilog(FANOUT)
+}
+
+/// How many subscriptions a merge of `segments` goes through.
+pub fn size(segments: &[Arc<Segment>]) -> usize {
+    segments.iter().map(|segment| segment.place_count()).sum()
+}
+
+/// One segment of what is live in `segments` at `version`. Cost: a few microseconds a query.
+///
+/// # Errors
+/// A damaged snapshot.
+pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineError> {
+    let slots =
+        || segments.iter().flat_map(|segment| (0..segment.slot_count() as u32).map(move |slot| (segment, slot)));
+    let step = sample_step(segments.iter().map(|segment| segment.slot_count()).sum());
+    let mut damage = None;
+    let sample = slots()
+        .step_by(step)
+        .map_while(|(segment, slot)| segment.decode(slot).map_err(|error| damage = Some(error)).ok());
+    let mut builder = Builder::new(sample);
+    if let Some(error) = damage {
+        return Err(error);
+    }
+    for (segment, slot) in slots() {
+        let mut live = Vec::new();
+        for place in segment.places(slot)? {
+            if segment.removed.is_live(place, version) {
+                live.push(Subscription { id: segment.id(place)?, key: segment.key(place)? });
+            }
+        }
+        if !live.is_empty() {
+            builder.add(&segment.decode(slot)?, live.into_iter());
+        }
+    }
+    let (sections, opaques) = builder.finish();
+    Ok(Segment::of(sections, opaques.as_slice().to_vec()))
+}

@@ -1,0 +1,551 @@
+//! A segment: an immutable part of an engine, the same whether it was built in memory or mapped from a file.
+//!
+//! A message is first put in codes; then the groups of its keys and the common group are looked through, leaf by leaf;
+//! what is left is a match, or is evaluated. A query is decoded when it is first needed, and kept.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::dear::Opaque;
+use crate::error::EngineError;
+use crate::hierarchy::{Hierarchies, Hierarchy};
+use crate::message::{Found, Message, Value, lookup, lookup_any_case};
+use crate::query::Query;
+
+use super::SubscriptionId;
+use super::attributes::{AttributeInfo, Attributes, Named};
+use super::builder::Slot;
+use super::codec::decode;
+use super::format::{Section, Sections};
+use super::leaf::{Word, candidates};
+use super::prefetch::prefetch;
+use super::removed::Removed;
+use super::scratch::{Code, Scratch};
+use super::store::Store;
+use super::symbols::{AttributeId, ENTRY_BYTES, Entry, Known, NONE, Scalar};
+
+/// Decoded queries are kept in chunks of this many, made when one is needed: opening allocates next to nothing.
+const CHUNK: usize = 64;
+
+const AHEAD: usize = 4;
+
+type Chunk = Box<[OnceLock<Arc<Query>>]>;
+
+/// The state that a message sees.
+#[derive(Clone, Copy)]
+pub struct Moment<'a> {
+    /// The hierarchies as they are.
+    pub hierarchies: &'a Hierarchies,
+    /// The version's number: what was removed later is still there.
+    pub version: u64,
+}
+
+/// Subscriptions, and an index over their queries.
+#[derive(Debug)]
+pub struct Segment {
+    store: Store,
+    attributes: Attributes,
+    opaques: Vec<Opaque>,
+    queries: Vec<OnceLock<Chunk>>,
+    place_count: usize,
+    slot_count: usize,
+    entry_count: usize,
+    wide_leaf_count: usize,
+    row_words: usize,
+    /// What has been removed from it.
+    pub removed: Removed,
+}
+
+impl Segment {
+    /// A segment of what a builder made.
+    ///
+    /// # Panics
+    /// Never: a builder's sections are whole.
+    pub fn of(sections: Sections, opaques: Vec<Opaque>) -> Self {
+        Self::new(Store::Memory(sections), opaques).expect("a builder's sections are whole")
+    }
+
+    /// A segment of sections in memory or in a file.
+    ///
+    /// # Errors
+    /// Damage in what is read at once: the names of attributes.
+    pub fn new(store: Store, opaques: Vec<Opaque>) -> Result<Self, EngineError> {
+        let attributes = Attributes::decode(store.whole(Section::Attributes)?)
+            .map_err(|reason| store.damaged(&format!("its attributes cannot be read: {reason}")))?;
+        let slot_count = store.length(Section::RecordEnds) / 8;
+        let place_count = store.length(Section::Ids) / 8;
+        let wide_leaf_count = usize::try_from(store.word(Section::Rows, 0)?).unwrap_or(usize::MAX);
+        Ok(Self {
+            attributes,
+            opaques,
+            queries: (0..slot_count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
+            place_count,
+            slot_count,
+            entry_count: store.length(Section::Table) / ENTRY_BYTES,
+            wide_leaf_count,
+            row_words: wide_leaf_count.div_ceil(64),
+            removed: Removed::new(place_count),
+            store,
+        })
+    }
+
+    /// Append the ids of the subscriptions that are true of `message`, in no particular order, some perhaps twice.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn match_into(
+        &self,
+        message: &Message<'_>,
+        moment: Moment<'_>,
+        scratch: &mut Scratch,
+        matched: &mut Vec<SubscriptionId>,
+    ) -> Result<(), EngineError> {
+        self.encode(message, moment.hierarchies, scratch)?;
+        self.select_leaves(scratch)?;
+        scratch.found.clear();
+        let Scratch { codes, leaves, found, .. } = scratch;
+        for (index, &leaf) in leaves.iter().enumerate() {
+            if let Some(&later) = leaves.get(index + AHEAD) {
+                prefetch(self.leaf(later)?.as_flattened(), 6);
+            }
+            let words = self.leaf(leaf)?;
+            let seen = candidates(words, codes, |slot, evaluate| found.push((slot, evaluate)));
+            seen.ok_or_else(|| self.store.damaged(&format!("leaf {leaf} cannot be read")))?;
+        }
+        for (index, &(slot, evaluate)) in found.iter().enumerate() {
+            if let Some(&(later, _)) = found.get(index + 16) {
+                self.store.prefetch(Section::SlotEnds, later as usize * 4);
+            }
+            if let Some(&(later, _)) = found.get(index + 8) {
+                self.store.prefetch(Section::Ids, self.places(later)?.start * 8);
+            }
+            if !evaluate || self.query(slot)?.is_true(message, Some(moment.hierarchies)) {
+                self.push_ids(slot, moment.version, matched)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn push_ids(&self, slot: Slot, version: u64, matched: &mut Vec<SubscriptionId>) -> Result<(), EngineError> {
+        let places = self.places(slot)?;
+        let ids = self.store.part(Section::Ids, places.start * 8, places.len() * 8)?.as_chunks().0;
+        let live = places.zip(ids).filter(|(place, _)| self.removed.is_live(*place, version));
+        matched.extend(live.map(|(_, id)| SubscriptionId(u64::from_le_bytes(*id))));
+        Ok(())
+    }
+
+    // ---- the message in codes -------------------------------------------------------------------------------------
+
+    fn encode(
+        &self,
+        message: &Message<'_>,
+        hierarchies: &Hierarchies,
+        scratch: &mut Scratch,
+    ) -> Result<(), EngineError> {
+        scratch.codes.begin(self.attributes.all.len());
+        scratch.groups.clear();
+        let known = &self.attributes;
+        if let Some(topic) = known.topic {
+            let text = Scalar::Text(message.topic);
+            self.encode_scalar(topic, text, scratch)?;
+        }
+        if known.by_name.len() > message.properties.len() {
+            for (name, value) in message.properties {
+                if let Some(named) = known.by_name.get(name) {
+                    self.encode_found(*named, Found::of(value), hierarchies, scratch)?;
+                }
+            }
+            // A literal name wins over what it reaches in a mapping; it has been seen above.
+            for name in known.dotted.iter().filter(|name| !message.properties.contains_key(*name)) {
+                self.encode_found(known.by_name[name], lookup(message.properties, name), hierarchies, scratch)?;
+            }
+        } else {
+            for (name, named) in &known.by_name {
+                self.encode_found(*named, lookup(message.properties, name), hierarchies, scratch)?;
+            }
+        }
+        for &attribute in &known.any_case {
+            let name = &known.all[attribute as usize].name;
+            let named = Named { property: Some(attribute), ancestors: None };
+            self.encode_found(named, lookup_any_case(message.properties, name), hierarchies, scratch)?;
+        }
+        Ok(())
+    }
+
+    fn encode_found(
+        &self,
+        named: Named,
+        found: Option<Found<'_>>,
+        hierarchies: &Hierarchies,
+        scratch: &mut Scratch,
+    ) -> Result<(), EngineError> {
+        let Some(found) = found else { return Ok(()) };
+        if let Some(property) = named.property {
+            self.encode_property(property, &found, scratch)?;
+        }
+        let Some(ancestors) = named.ancestors else { return Ok(()) };
+        let Some(hierarchy) = hierarchies.get(&*self.attributes.all[ancestors as usize].name) else { return Ok(()) };
+        match found {
+            Found::One(value) => self.encode_ancestors(ancestors, value, hierarchy, scratch),
+            Found::Many(values) => {
+                values.into_iter().try_for_each(|value| self.encode_ancestors(ancestors, value, hierarchy, scratch))
+            }
+        }
+    }
+
+    #[inline]
+    fn encode_property(
+        &self,
+        attribute: AttributeId,
+        found: &Found<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), EngineError> {
+        let info = &self.attributes.all[attribute as usize];
+        if info.group != NONE {
+            scratch.groups.push(info.group);
+        }
+        match found {
+            Found::One(Value::Null) => scratch.codes.set(attribute, Code::Null),
+            Found::One(Value::Present) => scratch.codes.set(attribute, Code::Valueless),
+            Found::One(value) => {
+                match Scalar::of(value) {
+                    Some(scalar) => self.encode_scalar(attribute, scalar, scratch)?,
+                    None => scratch.codes.set(attribute, Code::Other),
+                }
+                if info.has_ranges {
+                    encode_number(attribute, value, scratch);
+                }
+            }
+            Found::Many(values) => {
+                for scalar in values.iter().filter_map(|value| Scalar::of(value)) {
+                    if let Some(Known { group, .. }) = self.symbol(attribute, scalar)?.filter(|s| s.group != NONE) {
+                        scratch.groups.push(group);
+                    }
+                }
+                scratch.codes.set(attribute, Code::List);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn encode_scalar(
+        &self,
+        attribute: AttributeId,
+        scalar: Scalar<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), EngineError> {
+        match self.symbol(attribute, scalar)? {
+            None => scratch.codes.set(attribute, Code::Other),
+            Some(known) => {
+                scratch.codes.set_symbol(attribute, known);
+                if known.group != NONE {
+                    scratch.groups.push(known.group);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that `value` is or is below. Cost: its depth.
+    fn encode_ancestors(
+        &self,
+        attribute: AttributeId,
+        value: &Value,
+        hierarchy: &Hierarchy,
+        scratch: &mut Scratch,
+    ) -> Result<(), EngineError> {
+        let Value::Text(text) = value else { return Ok(()) };
+        for name in hierarchy.lineage(text) {
+            if let Some(known) = self.symbol(attribute, Scalar::Text(name))? {
+                scratch.codes.add(attribute, known);
+                if known.group != NONE {
+                    scratch.groups.push(known.group);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn symbol(&self, attribute: AttributeId, scalar: Scalar<'_>) -> Result<Option<Known>, EngineError> {
+        let hash = scalar.hash(attribute);
+        for step in 0..self.entry_count {
+            #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
+            let place = (hash as usize).wrapping_add(step) & (self.entry_count - 1);
+            let bytes = self.store.part(Section::Table, place * ENTRY_BYTES, ENTRY_BYTES)?;
+            let entry = Entry(bytes.try_into().map_err(|_| self.store.damaged("a symbol is cut"))?);
+            if entry.is_empty() {
+                return Ok(None);
+            }
+            let pool = |start: u64, length| {
+                self.store.part(Section::Pool, usize::try_from(start).unwrap_or(usize::MAX), length)
+            };
+            if entry.is(hash, scalar, pool)? {
+                return Ok(Some(entry.known(place)));
+            }
+        }
+        Ok(None)
+    }
+
+    // ---- groups and leaves ----------------------------------------------------------------------------------------
+
+    /// The leaves in which something can be true: those of the message's groups, but for what summary rows rule out.
+    fn select_leaves(&self, scratch: &mut Scratch) -> Result<(), EngineError> {
+        scratch.leaves.clear();
+        scratch.groups.push(0);
+        if scratch.groups.len() > 2 {
+            scratch.groups.sort_unstable();
+            scratch.groups.dedup();
+        }
+        self.collect_rows(scratch)?;
+        for index in 0..scratch.groups.len() {
+            let bytes = self.store.part(Section::Groups, scratch.groups[index] as usize * 8, 8)?;
+            let [first, count] =
+                [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
+            let end = first.checked_add(count).ok_or_else(|| self.store.damaged("a group has too many leaves"))?;
+            if end as usize <= self.wide_leaf_count {
+                self.select_wide(first, end, scratch)?;
+            } else {
+                scratch.leaves.extend(first..end);
+            }
+        }
+        Ok(())
+    }
+
+    /// The summary rows of the message: one for each attribute that rules leaves out.
+    fn collect_rows(&self, scratch: &mut Scratch) -> Result<(), EngineError> {
+        scratch.rows.clear();
+        scratch.joined.clear();
+        for &attribute in &self.attributes.with_rows {
+            let info = &self.attributes.all[attribute as usize];
+            let row = match scratch.codes.get(attribute) {
+                None | Some(Code::List) => NONE,
+                Some(Code::Absent) => info.rows[0],
+                Some(Code::Null) => info.rows[1],
+                Some(Code::Valueless) => info.rows[2],
+                Some(Code::Other) => info.rows[3],
+                Some(Code::Symbol(_)) => row_of(scratch.codes.row(attribute), info),
+                Some(Code::Several(_)) => {
+                    self.join_rows(attribute, info, scratch)?;
+                    NONE
+                }
+            };
+            if row != NONE {
+                scratch.rows.push(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Several values of one attribute let in what any of them does.
+    fn join_rows(
+        &self,
+        attribute: AttributeId,
+        info: &AttributeInfo,
+        scratch: &mut Scratch,
+    ) -> Result<(), EngineError> {
+        let start = scratch.joined.len();
+        scratch.joined.resize(start + self.row_words, 0);
+        for row in scratch.codes.several(attribute).map(|known| row_of(known.row, info)).chain([info.rows[3]]) {
+            if row == NONE {
+                scratch.joined.truncate(start); // one that rules out nothing
+                return Ok(());
+            }
+            let row = self.row(row, 0, self.row_words)?;
+            for (joined, word) in scratch.joined[start..].iter_mut().zip(row) {
+                *joined |= u64::from_le_bytes(*word);
+            }
+        }
+        Ok(())
+    }
+
+    /// `count` words of a summary row, from word `first` on.
+    #[inline]
+    fn row(&self, row: u32, first: usize, count: usize) -> Result<&[Word], EngineError> {
+        let start = (row as usize).saturating_mul(self.row_words).saturating_add(first + 1).saturating_mul(8);
+        Ok(self.store.part(Section::Rows, start, count * 8)?.as_chunks().0)
+    }
+
+    fn select_wide(&self, first: u32, end: u32, scratch: &mut Scratch) -> Result<(), EngineError> {
+        if first == end {
+            return Ok(());
+        }
+        let (from, to) = (first as usize / 64, (end as usize).div_ceil(64));
+        let Scratch { rows, joined, left, leaves, .. } = scratch;
+        left.clear();
+        left.resize(to - from, u64::MAX);
+        left[0] &= u64::MAX << (first % 64);
+        if end % 64 != 0 {
+            left[to - from - 1] &= u64::MAX >> (64 - end % 64);
+        }
+        for row in &*rows {
+            let row = self.row(*row, from, to - from)?;
+            left.iter_mut().zip(row).for_each(|(left, word)| *left &= u64::from_le_bytes(*word));
+        }
+        for row in joined.chunks(self.row_words) {
+            left.iter_mut().zip(&row[from..to]).for_each(|(left, word)| *left &= word);
+        }
+        for (word, left) in (0_u32..).zip(left) {
+            while *left != 0 {
+                leaves.push((from as u32 + word) * 64 + left.trailing_zeros());
+                *left &= *left - 1;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn leaf(&self, leaf: u32) -> Result<&[Word], EngineError> {
+        let bytes = self.store.part(Section::LeafStarts, leaf as usize * 4, 8)?;
+        let [start, end] =
+            [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize);
+        let length = end.checked_sub(start).ok_or_else(|| self.store.damaged("a leaf ends before it begins"))?;
+        Ok(self.store.part(Section::Leaves, start * 8, length * 8)?.as_chunks().0)
+    }
+
+    // ---- subscriptions and their queries ----------------------------------------------------------------------------
+
+    /// How many subscriptions there are, removed ones included.
+    pub fn place_count(&self) -> usize {
+        self.place_count
+    }
+
+    /// How many distinct queries there are.
+    pub fn slot_count(&self) -> usize {
+        self.slot_count
+    }
+
+    /// The places of the subscriptions to a query.
+    ///
+    /// # Errors
+    /// A damaged file.
+    #[inline]
+    pub fn places(&self, slot: Slot) -> Result<std::ops::Range<usize>, EngineError> {
+        let slot = slot as usize;
+        if self.store.length(Section::SlotEnds) == 0 {
+            return Ok(slot..slot + 1);
+        }
+        let start = if slot == 0 { 0 } else { self.store.number(Section::SlotEnds, slot - 1)? };
+        let end = self.store.number(Section::SlotEnds, slot)?;
+        Ok((start.min(end)) as usize..end as usize)
+    }
+
+    /// The query that the subscription at `place` subscribes to.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn slot_of(&self, place: usize) -> Result<Slot, EngineError> {
+        let fits = |slot| Slot::try_from(slot).map_err(|_| self.store.damaged("too many queries"));
+        if self.store.length(Section::SlotEnds) == 0 {
+            return fits(place);
+        }
+        fits(self.search(self.slot_count, |slot| Ok(self.store.number(Section::SlotEnds, slot)? as usize <= place))?)
+    }
+
+    /// How many of the first of `count` things `is_before`. Cost: a binary search.
+    fn search(
+        &self,
+        count: usize,
+        is_before: impl Fn(usize) -> Result<bool, EngineError>,
+    ) -> Result<usize, EngineError> {
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_before(middle)? { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// The id of the subscription at `place`.
+    ///
+    /// # Errors
+    /// A damaged file.
+    #[inline]
+    pub fn id(&self, place: usize) -> Result<SubscriptionId, EngineError> {
+        Ok(SubscriptionId(self.store.word(Section::Ids, place)?))
+    }
+
+    /// The place of `id`, removed or not. Cost: a binary search.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn find(&self, id: SubscriptionId) -> Result<Option<usize>, EngineError> {
+        let place = |rank| Ok::<_, EngineError>(self.store.number(Section::ById, rank)? as usize);
+        let rank = self.search(self.place_count, |rank| Ok(self.id(place(rank)?)? < id))?;
+        if rank == self.place_count {
+            return Ok(None);
+        }
+        let place = place(rank)?;
+        Ok((self.id(place)? == id).then_some(place))
+    }
+
+    /// Every place, by ascending id.
+    pub fn places_by_id(&self) -> impl Iterator<Item = Result<usize, EngineError>> {
+        (0..self.place_count).map(|rank| Ok(self.store.number(Section::ById, rank)? as usize))
+    }
+
+    /// The query of a slot, decoded the first time and kept.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn query(&self, slot: Slot) -> Result<&Arc<Query>, EngineError> {
+        let place = slot as usize;
+        let beyond = || self.store.damaged("a slot is beyond its count");
+        let chunk = self.queries.get(place / CHUNK).ok_or_else(beyond)?;
+        let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+        let cell = &chunk[place % CHUNK];
+        if let Some(query) = cell.get() {
+            return Ok(query);
+        }
+        let query = Arc::new(self.decode(slot)?);
+        Ok(cell.get_or_init(|| query))
+    }
+
+    /// The query of a slot, decoded and not kept.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn decode(&self, slot: Slot) -> Result<Query, EngineError> {
+        decode(self.store.item(Section::RecordEnds, Section::Records, slot as usize)?, &self.opaques)
+            .map_err(|reason| self.store.damaged(&format!("the query in slot {slot} cannot be read: {reason}")))
+    }
+
+    /// The key that was saved for the subscription at `place`; None when there are no keys.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn key(&self, place: usize) -> Result<Option<&[u8]>, EngineError> {
+        if self.store.length(Section::KeyEnds) == 0 {
+            return Ok(None);
+        }
+        self.store.item(Section::KeyEnds, Section::Keys, place).map(Some)
+    }
+
+    /// Slots of the fields queries, ascending.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn fields(&self) -> Result<impl Iterator<Item = Slot>, EngineError> {
+        Ok(self.store.whole(Section::Fields)?.as_chunks::<4>().0.iter().map(|slot| Slot::from_le_bytes(*slot)))
+    }
+
+    /// Where its bytes are.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+}
+
+fn row_of(row: u32, info: &AttributeInfo) -> u32 {
+    if row == NONE { info.unlisted } else { row }
+}
+
+fn encode_number(attribute: AttributeId, value: &Value, scratch: &mut Scratch) {
+    #[expect(clippy::cast_precision_loss, reason = "bounds are below 2^53, and rounding keeps a value on its side")]
+    match value {
+        Value::Int(value) => scratch.codes.set_number(attribute, false, *value as f64),
+        Value::Float(value) => scratch.codes.set_number(attribute, false, *value),
+        Value::Timestamp(micros) => scratch.codes.set_number(attribute, true, *micros as f64),
+        _ => {}
+    }
+}

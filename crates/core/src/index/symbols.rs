@@ -1,0 +1,385 @@
+//! Interning: the attributes that queries ask about, and the values that they compare with, as small integers.
+//!
+//! A value of an attribute that some query names is a *symbol*. A message becomes the codes of its symbols, so that
+//! everything after that compares integers (`DESIGN.md`, "Normalise once").
+
+use hashbrown::{HashMap, HashTable};
+
+use crate::message::Value;
+
+use super::hash::hash_bytes;
+
+/// Number of an attribute within a segment.
+pub type AttributeId = u32;
+/// Number of a symbol while a segment is built; in a finished one, its place in the table.
+pub type SymbolId = u32;
+
+/// What an attribute's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Origin {
+    /// The topic of the message.
+    Topic,
+    /// The property of that name.
+    Property,
+    /// The property of that name, found without regard to case.
+    AnyCase,
+    /// What the value of that property is or is below, by its hierarchy as it is at the time.
+    Ancestors,
+}
+
+impl Origin {
+    /// By their numbers in a snapshot.
+    pub const ALL: [Self; 4] = [Self::Topic, Self::Property, Self::AnyCase, Self::Ancestors];
+}
+
+/// A scalar in the one form that all equal values share: 1 and 1.0, 0.0 and -0.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scalar<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A kind and 64 bits: numbers, Booleans, timestamps.
+    Bits(u8, u64),
+}
+
+const TEXT: u8 = 1;
+const BOOL: u8 = 2;
+const INT: u8 = 3;
+const FLOAT: u8 = 4;
+const TIMESTAMP: u8 = 5;
+
+impl<'a> Scalar<'a> {
+    /// The canonical form of a scalar; None of null, a field without a value, a list and a mapping, which equal nothing.
+    #[must_use]
+    pub fn of(value: &'a Value) -> Option<Self> {
+        Some(match value {
+            Value::Text(text) => Self::Text(text),
+            Value::Bool(truth) => Self::Bits(BOOL, u64::from(*truth)),
+            Value::Int(value) => Self::Bits(INT, value.cast_unsigned()),
+            Value::Float(value) => match exact_integer(*value) {
+                Some(integer) => Self::Bits(INT, integer.cast_unsigned()),
+                None => Self::Bits(FLOAT, value.to_bits()),
+            },
+            Value::Timestamp(micros) => Self::Bits(TIMESTAMP, micros.cast_unsigned()),
+            Value::Null | Value::Present | Value::List(_) | Value::Map(_) => return None,
+        })
+    }
+
+    /// The canonical form of a literal of a query; None also of NaN, which equals nothing, itself included.
+    #[must_use]
+    pub fn of_literal(value: &'a Value) -> Option<Self> {
+        let is_nan = matches!(value, Value::Float(float) if float.is_nan());
+        if is_nan { None } else { Self::of(value) }
+    }
+
+    /// Spreads well; a collision is found out by comparing.
+    #[must_use]
+    pub fn hash(self, attribute: AttributeId) -> u64 {
+        let seed = |kind: u8| u64::from(attribute) << 8 | u64::from(kind);
+        match self {
+            Self::Text(text) => hash_bytes(seed(TEXT), text.as_bytes()),
+            Self::Bits(kind, bits) => hash_bytes(seed(kind), &bits.to_le_bytes()),
+        }
+    }
+
+    fn kind(self) -> u8 {
+        match self {
+            Self::Text(_) => TEXT,
+            Self::Bits(kind, _) => kind,
+        }
+    }
+
+    fn with_bytes<R>(self, work: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Self::Text(text) => work(text.as_bytes()),
+            Self::Bits(_, bits) => work(&bits.to_le_bytes()),
+        }
+    }
+}
+
+/// The 64-bit integer that `float` equals exactly, if there is one.
+fn exact_integer(float: f64) -> Option<i64> {
+    const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+    #[expect(clippy::cast_possible_truncation, reason = "whole and within the range of i64")]
+    (float.trunc() == float && (-TWO_63..TWO_63).contains(&float)).then_some(float as i64)
+}
+
+/// An attribute, and how often queries of the sample ask about it.
+#[derive(Debug)]
+pub struct Attribute {
+    /// Where its values come from.
+    pub origin: Origin,
+    /// The property's name; empty for the topic.
+    pub name: Box<str>,
+    /// Queries of the sample that ask about it at all.
+    pub sampled_queries: u32,
+    /// Values that queries of the sample demand of it.
+    pub sampled_demands: u32,
+    /// True when a range looks at it.
+    pub has_ranges: bool,
+}
+
+struct Symbol {
+    attribute: AttributeId,
+    kind: u8,
+    hash: u64,
+    start: u32,
+    length: u32,
+    sampled: u32,
+}
+
+/// Gives numbers to attributes and symbols while a segment is built, and counts them in a sample of the queries.
+#[derive(Default)]
+pub struct Interner {
+    attributes: Vec<Attribute>,
+    by_name: HashMap<(Origin, Box<str>), AttributeId>,
+    symbols: Vec<Symbol>,
+    by_value: HashTable<SymbolId>,
+    pool: Vec<u8>,
+    sampled_queries: u32,
+}
+
+impl Interner {
+    /// The number of an attribute, new or known.
+    pub fn attribute(&mut self, origin: Origin, name: &str) -> AttributeId {
+        // Looked up by a reference to a pair would need an owned name; the two-step keeps the usual case free of one.
+        if let Some(known) = self.by_name.get(&Named(origin, name)) {
+            return *known;
+        }
+        let id = AttributeId::try_from(self.attributes.len()).expect("fewer than 2^32 attributes fit in memory");
+        let named = Attribute { origin, name: name.into(), sampled_queries: 0, sampled_demands: 0, has_ranges: false };
+        self.attributes.push(named);
+        self.by_name.insert((origin, name.into()), id);
+        id
+    }
+
+    /// The number of a value of `attribute`, new or known.
+    pub fn symbol(&mut self, attribute: AttributeId, scalar: Scalar<'_>) -> SymbolId {
+        let hash = scalar.hash(attribute);
+        let Self { symbols, by_value, pool, .. } = self;
+        let is_it = |id: &SymbolId| {
+            let symbol = &symbols[*id as usize];
+            let bytes = &pool[symbol.start as usize..][..symbol.length as usize];
+            symbol.attribute == attribute && symbol.kind == scalar.kind() && scalar.with_bytes(|other| bytes == other)
+        };
+        if let Some(known) = by_value.find(hash, is_it) {
+            return *known;
+        }
+        let id = SymbolId::try_from(symbols.len()).expect("fewer than 2^32 symbols fit in memory");
+        let start = u32::try_from(pool.len()).expect("values of fewer than 4 GiB fit in a segment");
+        scalar.with_bytes(|bytes| pool.extend_from_slice(bytes));
+        let length = u32::try_from(pool.len()).expect("values of fewer than 4 GiB fit in a segment") - start;
+        symbols.push(Symbol { attribute, kind: scalar.kind(), hash, start, length, sampled: 0 });
+        by_value.insert_unique(hash, id, |id| symbols[*id as usize].hash);
+        id
+    }
+
+    /// The attribute called `id`.
+    pub fn attribute_mut(&mut self, id: AttributeId) -> &mut Attribute {
+        &mut self.attributes[id as usize]
+    }
+
+    /// Every attribute, by number.
+    #[must_use]
+    pub fn attributes(&self) -> &[Attribute] {
+        &self.attributes
+    }
+
+    /// Whose value a symbol is.
+    #[must_use]
+    pub fn attribute_of(&self, symbol: SymbolId) -> AttributeId {
+        self.symbols[symbol as usize].attribute
+    }
+
+    /// Count a query of the sample that asks about `attributes`, and demands `symbols`.
+    pub fn sample(
+        &mut self,
+        attributes: impl IntoIterator<Item = AttributeId>,
+        symbols: impl IntoIterator<Item = SymbolId>,
+    ) {
+        self.sampled_queries += 1;
+        attributes.into_iter().for_each(|id| self.attributes[id as usize].sampled_queries += 1);
+        for symbol in symbols {
+            let symbol = &mut self.symbols[symbol as usize];
+            symbol.sampled += 1;
+            self.attributes[symbol.attribute as usize].sampled_demands += 1;
+        }
+    }
+
+    /// The part of the messages that have the attribute at all, guessed from how many queries ask about it.
+    #[must_use]
+    pub fn presence_share(&self, attribute: AttributeId) -> f64 {
+        let asking = self.attributes[attribute as usize].sampled_queries;
+        (f64::from(asking) + 1.0) / (f64::from(self.sampled_queries) + 2.0)
+    }
+
+    /// The part of the messages that have `symbol`, guessed from what queries ask for: its share of the demands on
+    /// its attribute, drawn towards a prior while they are few (one in two of a Boolean, one in 64 of anything else).
+    #[must_use]
+    pub fn share(&self, symbol: SymbolId) -> f64 {
+        let symbol = &self.symbols[symbol as usize];
+        let prior = if symbol.kind == BOOL { 2.0 } else { 64.0 };
+        let demands = self.attributes[symbol.attribute as usize].sampled_demands;
+        (f64::from(symbol.sampled) + 1.0) / (f64::from(demands) + prior)
+    }
+
+    /// Lay the symbols out as a table, and tell the place of each.
+    #[must_use]
+    pub fn lay_out(&self) -> (TableBuilder, Vec<SymbolId>) {
+        // At most two thirds full, so that a look-up ends after one or two entries.
+        let capacity = (self.symbols.len() * 3 / 2 + 1).next_power_of_two();
+        let mut table = TableBuilder { entries: vec![0; capacity * ENTRY_BYTES], pool: Vec::new() };
+        let places = self.symbols.iter().map(|symbol| table.insert(symbol, &self.pool)).collect();
+        (table, places)
+    }
+}
+
+/// A borrowed key of `Interner::by_name`.
+struct Named<'a>(Origin, &'a str);
+
+impl std::hash::Hash for Named<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.0, self.1).hash(state);
+    }
+}
+
+impl hashbrown::Equivalent<(Origin, Box<str>)> for Named<'_> {
+    fn equivalent(&self, key: &(Origin, Box<str>)) -> bool {
+        self.0 == key.0 && *self.1 == *key.1
+    }
+}
+
+/// Nothing: no group, no row.
+pub const NONE: u32 = u32::MAX;
+/// Bytes of an entry: hash (8), kind and length (4), group (4), row (4), nothing (4), the value or its place (24).
+pub const ENTRY_BYTES: usize = 48;
+const INLINE: usize = 24;
+const KIND_SHIFT: u32 = 28;
+const VALUE: usize = 24;
+
+/// The table of symbols of a segment: open addressing, linear probing, a power of two of entries.
+pub struct TableBuilder {
+    /// The entries.
+    pub entries: Vec<u8>,
+    /// Values too long for an entry.
+    pub pool: Vec<u8>,
+}
+
+impl TableBuilder {
+    fn insert(&mut self, symbol: &Symbol, pool: &[u8]) -> SymbolId {
+        let capacity = self.entries.len() / ENTRY_BYTES;
+        #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
+        let mut place = symbol.hash as usize & (capacity - 1);
+        while self.entries[place * ENTRY_BYTES + 8..][..4] != [0; 4] {
+            place = (place + 1) & (capacity - 1);
+        }
+        let bytes = &pool[symbol.start as usize..][..symbol.length as usize];
+        let entry = &mut self.entries[place * ENTRY_BYTES..][..ENTRY_BYTES];
+        entry[..8].copy_from_slice(&symbol.hash.to_le_bytes());
+        entry[8..12].copy_from_slice(&(u32::from(symbol.kind) << KIND_SHIFT | symbol.length).to_le_bytes());
+        entry[12..16].copy_from_slice(&NONE.to_le_bytes());
+        entry[16..20].copy_from_slice(&NONE.to_le_bytes());
+        if bytes.len() <= INLINE {
+            entry[VALUE..][..bytes.len()].copy_from_slice(bytes);
+        } else {
+            entry[VALUE..][..8].copy_from_slice(&(self.pool.len() as u64).to_le_bytes());
+            self.pool.extend_from_slice(bytes);
+        }
+        SymbolId::try_from(place).expect("fewer than 2^32 symbols fit in memory")
+    }
+
+    /// File the queries of `group` under the symbol at `place`.
+    pub fn set_group(&mut self, place: SymbolId, group: u32) {
+        self.entries[place as usize * ENTRY_BYTES + 12..][..4].copy_from_slice(&group.to_le_bytes());
+    }
+
+    /// Give the symbol at `place` a summary row of its own.
+    pub fn set_row(&mut self, place: SymbolId, row: u32) {
+        self.entries[place as usize * ENTRY_BYTES + 16..][..4].copy_from_slice(&row.to_le_bytes());
+    }
+}
+
+/// What a segment knows of a symbol.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Its place in the table.
+    pub code: SymbolId,
+    /// The group of queries filed under it, or [`NONE`].
+    pub group: u32,
+    /// Its summary row, or [`NONE`].
+    pub row: u32,
+}
+
+/// One entry of a table that may be damaged.
+#[derive(Clone, Copy)]
+pub struct Entry<'a>(pub &'a [u8; ENTRY_BYTES]);
+
+impl Entry<'_> {
+    fn number(self, place: usize) -> u32 {
+        u32::from_le_bytes([self.0[place], self.0[place + 1], self.0[place + 2], self.0[place + 3]])
+    }
+
+    fn word(self, place: usize) -> u64 {
+        let mut word = [0; 8];
+        word.copy_from_slice(&self.0[place..place + 8]);
+        u64::from_le_bytes(word)
+    }
+
+    /// True where no symbol is.
+    pub fn is_empty(self) -> bool {
+        self.number(8) == 0
+    }
+
+    /// True when this is `scalar`'s entry; `pool` gives long values by place and length.
+    ///
+    /// # Errors
+    /// What `pool` gives.
+    pub fn is<'p, E>(
+        self,
+        hash: u64,
+        scalar: Scalar<'_>,
+        pool: impl FnOnce(u64, usize) -> Result<&'p [u8], E>,
+    ) -> Result<bool, E> {
+        if self.word(0) != hash {
+            return Ok(false);
+        }
+        let described = self.number(8);
+        let (kind, length) = (described >> KIND_SHIFT, (described & ((1 << KIND_SHIFT) - 1)) as usize);
+        let is_like = |other: &[u8]| kind == u32::from(scalar.kind()) && length == other.len();
+        if length <= INLINE {
+            Ok(scalar.with_bytes(|other| is_like(other) && self.0[VALUE..][..length] == *other))
+        } else {
+            let value = pool(self.word(VALUE), length)?;
+            Ok(scalar.with_bytes(|other| is_like(other) && value == other))
+        }
+    }
+
+    /// Group and row of the symbol, which stands at `place`.
+    pub fn known(self, place: usize) -> Known {
+        #[expect(clippy::cast_possible_truncation, reason = "a table has fewer than 2^32 entries")]
+        let code = place as SymbolId;
+        Known { code, group: self.number(12), row: self.number(16) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_equal_are_one_symbol_and_others_their_own() {
+        let mut interner = Interner::default();
+        let a = interner.attribute(Origin::Property, "a");
+        let mut symbol = |value: Value| Scalar::of_literal(&value).map(|scalar| interner.symbol(a, scalar));
+        assert_eq!(symbol(Value::Int(1)), symbol(Value::Float(1.0)));
+        assert_eq!(symbol(Value::Float(0.0)), symbol(Value::Float(-0.0)));
+        assert_eq!(symbol(Value::Int(i64::MIN)), symbol(Value::Float(-9_223_372_036_854_775_808.0)));
+        assert_ne!(symbol(Value::Int(i64::MAX)), symbol(Value::Float(9_223_372_036_854_775_808.0)));
+        assert_ne!(symbol(Value::Int(1)), symbol(Value::Bool(true)));
+        assert_ne!(symbol(Value::Int(1)), symbol(Value::Timestamp(1)));
+        assert_ne!(symbol(Value::Text("1".into())), symbol(Value::Int(1)));
+        assert_ne!(symbol(Value::Text("a".into())), symbol(Value::Text("a\0".into())));
+        assert_eq!(symbol(Value::Null), None);
+        assert_eq!(symbol(Value::Float(f64::NAN)), None);
+    }
+}
