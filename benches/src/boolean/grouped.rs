@@ -112,7 +112,7 @@ fn check(group: &[Rest], message: &Message, matched: &mut Vec<u32>) {
 pub struct GroupedInThreads(Grouped);
 
 impl BooleanMatcher for GroupedInThreads {
-    const NAME: &'static str = "grouped, all cores a message";
+    const NAME: &'static str = "grouped (ITMO) on all cores";
     const USES_ALL_CORES: bool = true;
     type Scratch = Stamps;
 
