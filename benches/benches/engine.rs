@@ -58,7 +58,7 @@ fn measure(queries: &[Arc<Query>], messages: &[Properties]) -> String {
 }
 
 fn build(queries: &[Arc<Query>]) -> Engine {
-    let mut engine = Engine::new();
+    let engine = Engine::new();
     for query in queries {
         engine.add(Arc::clone(query));
     }

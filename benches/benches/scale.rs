@@ -14,9 +14,9 @@ use tamis_benches::boolean::BooleanMatcher;
 use tamis_benches::boolean::filter::Message as Neutral;
 use tamis_benches::boolean::tamis::Tamis;
 use tamis_benches::boolean::workload::Workload;
-use tamis_benches::clock::{Times, median_by, micros, thread_cpu, timed, timed_cpu};
+use tamis_benches::clock::{Times, median_by, micros, thread_cpu, timed, timed_cpu, timed_process_cpu};
 use tamis_benches::report::{Column, Report, column};
-use tamis_core::index::{Engine, Scratch};
+use tamis_core::index::{Engine, Scratch, SubscriptionId};
 use tamis_core::message::{Body, Message};
 
 /// How long matching is timed for each number of filters, and for each number of threads.
@@ -50,7 +50,7 @@ fn growth(workload: &Workload, counts: &[usize], report: &mut Report) -> Engine 
     let (mut points, mut largest) = (Vec::new(), None);
     for count in counts.iter().map(|count| *count.min(&workload.filters.len())) {
         let filters = &workload.filters[..count];
-        let ((matcher, build), bytes) = bytes_of(|| timed_cpu(|| Tamis::build(filters, &workload.schema)));
+        let ((matcher, build), bytes) = bytes_of(|| timed_process_cpu(|| Tamis::build(filters, &workload.schema)));
         let engine = matcher.into_engine();
         let runs = (0..RUNS).map(|_| match_times(&engine, &workload.messages)).collect();
         let times = median_by(runs, Times::mean);
@@ -142,7 +142,9 @@ fn snapshot(engine: &Engine, messages: &[Neutral], report: &mut Report) {
     ];
     report.table("snapshot", "a snapshot, opened while the file is in the page cache", &COLUMNS);
     let path = std::env::temp_dir().join(format!("tamis-bench-{}.snapshot", std::process::id()));
-    let ((), save) = timed(|| engine.save(&path, false, &|id: tamis_core::index::SubscriptionId| id.0.to_le_bytes().to_vec()).expect("room for the snapshot"));
+    let ((), save) = timed(|| {
+        engine.save(&path, false, &|id: SubscriptionId| id.0.to_le_bytes().to_vec()).expect("room for the snapshot")
+    });
     let file_bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let open_ms = median_by((0..RUNS).map(|_| open_millis(&path)).collect(), |millis| *millis);
     let opened = Engine::open(&path, false, &|_, _| None).expect("just written");

@@ -259,10 +259,9 @@ fn field_value(number: usize) -> String {
 // ---- both ------------------------------------------------------------------------------------------------------
 
 fn engine_of(queries: &[Arc<Query>]) -> Engine {
-    let mut engine = Engine::new();
-    for query in queries {
-        engine.add(Arc::clone(query));
-    }
+    let engine = Engine::new();
+    engine.change(queries.to_vec(), &[]).expect("in memory");
+    engine.settle();
     engine
 }
 

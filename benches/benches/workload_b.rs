@@ -67,10 +67,9 @@ fn measure_tamis(
     dear: &DearPredicates,
     report: &mut Report,
 ) {
-    let mut engine = Engine::new();
-    for query in queries {
-        engine.add(Arc::clone(query));
-    }
+    let engine = Engine::new();
+    engine.change(queries.to_vec(), &[]).expect("in memory");
+    engine.settle();
     engine.set_hierarchy("group", workload.hierarchy());
     check(&engine, queries, &messages[..messages.len().min(CHECKED)]);
     let (mut scratch, mut random) = (Scratch::new(), Random::new(9));

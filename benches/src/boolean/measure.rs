@@ -9,7 +9,7 @@ use super::BooleanMatcher;
 use super::brute_force::BruteForce;
 use super::filter::{Filter, Message, Schema};
 use crate::allocated::bytes_of;
-use crate::clock::{Times, median_by, micros, thread_cpu, timed, timed_cpu};
+use crate::clock::{Times, median_by, micros, thread_cpu, timed, timed_cpu, timed_process_cpu};
 
 /// How many messages are compared with brute force before anything is timed.
 const CHECKED: usize = 20;
@@ -47,7 +47,7 @@ impl<'a> Work<'a> {
     /// When an answer differs from brute force: a benchmark of wrong answers is worth nothing.
     #[must_use]
     pub fn measure<M: BooleanMatcher>(&self) -> Value {
-        let ((mut matcher, build), bytes) = bytes_of(|| timed_cpu(|| M::build(self.filters, self.schema)));
+        let ((mut matcher, build), bytes) = bytes_of(|| timed_process_cpu(|| M::build(self.filters, self.schema)));
         matcher.prepare(self.messages);
         for (message, expected) in self.messages.iter().zip(&self.expected) {
             assert_eq!(&answer(&matcher, message), expected, "{} and brute force differ", M::NAME);

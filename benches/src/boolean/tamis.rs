@@ -30,6 +30,7 @@ impl BooleanMatcher for Tamis {
             |filter: &Filter| selector::parse(&filter.selector, Dialect::Jms).expect("a selector that we wrote");
         let engine = Engine::new();
         engine.change(filters.iter().map(|filter| Arc::new(parse(filter))).collect(), &[]).expect("in memory");
+        engine.settle();
         Self(engine)
     }
 
