@@ -81,6 +81,7 @@ fn run(matcher: &mut impl TopicMatcher, topics: &[String], messages: usize, budg
 fn build<M: TopicMatcher>(patterns: &[String], dialect: Dialect) -> M {
     let mut matcher = M::default();
     patterns.iter().for_each(|pattern| matcher.add(pattern, dialect));
+    matcher.settle();
     matcher
 }
 

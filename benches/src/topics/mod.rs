@@ -28,6 +28,9 @@ pub trait TopicMatcher: Default {
     /// Add a subscription; its number is how many there were. `dialect` is AMQP 0-9-1 or that of paper 000's program.
     fn add(&mut self, pattern: &str, dialect: Dialect);
 
+    /// Wait for what additions have left to other threads, so that it is not measured with something else.
+    fn settle(&mut self) {}
+
     /// Append the number of every subscription whose pattern `topic` fits, each once, in any order.
     fn match_into(&mut self, topic: &str, matched: &mut Vec<u32>);
 }

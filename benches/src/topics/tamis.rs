@@ -28,6 +28,10 @@ impl TopicMatcher for Tamis {
         self.engine.add(Arc::new(Query::new(predicate.into()).expect("one short predicate")));
     }
 
+    fn settle(&mut self) {
+        self.engine.settle();
+    }
+
     fn match_into(&mut self, topic: &str, matched: &mut Vec<u32>) {
         self.found.clear();
         let message = Message::new(topic, &self.properties, Body::Absent);
