@@ -21,6 +21,7 @@ mod normal;
 mod pages;
 mod prefetch;
 mod removed;
+pub mod report;
 mod scratch;
 mod segment;
 mod snapshot;
@@ -30,6 +31,7 @@ mod summary;
 mod symbols;
 #[cfg(test)]
 mod tests;
+pub mod timing;
 mod version;
 
 use std::path::Path;
@@ -239,7 +241,8 @@ impl Engine {
     /// How many bytes the queries and their index take, keys and file cache apart.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.shared.current.load().segments.iter().map(|segment| segment.store().bytes()).sum()
+        let segments: usize = self.current().segments.iter().map(|segment| segment.store().bytes()).sum();
+        segments + self.tail_bytes()
     }
 
     /// True when there is a subscription `id`.

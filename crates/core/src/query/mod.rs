@@ -8,6 +8,7 @@ pub mod evaluate;
 pub mod explain;
 pub mod expr;
 pub mod highlight;
+pub mod implication;
 mod lexer;
 pub mod like;
 mod regex_needles;

@@ -41,7 +41,7 @@ impl Predicate {
     fn structure(&self) -> Option<Structure<'_>> {
         match self {
             Self::Compare(operand, op, Operand::Literal(value)) => compared(property(operand)?, *op, value),
-            Self::Compare(Operand::Literal(value), op, operand) => compared(property(operand)?, mirrored(*op), value),
+            Self::Compare(Operand::Literal(value), op, operand) => compared(property(operand)?, op.mirrored(), value),
             Self::In(operand, values) => Some(Structure::Equality(property(operand)?, values.values())),
             Self::Between(operand, Operand::Literal(low), Operand::Literal(high)) => {
                 Some(Structure::Range(property(operand)?, Some(low), Some(high)))
@@ -60,14 +60,17 @@ fn compared<'q>(name: &'q str, op: Comparison, value: &'q Value) -> Option<Struc
     }
 }
 
-/// `100 < price` is `price > 100`.
-fn mirrored(op: Comparison) -> Comparison {
-    match op {
-        Comparison::Less => Comparison::Greater,
-        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-        Comparison::Greater => Comparison::Less,
-        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
-        same => same,
+impl Comparison {
+    /// `100 < price` is `price > 100`.
+    #[must_use]
+    pub fn mirrored(self) -> Self {
+        match self {
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+            same => same,
+        }
     }
 }
 

@@ -1,0 +1,153 @@
+//! How long a match takes, one message at a time, without whoever called it from outside.
+//!
+//! Wall time is what a caller waits; the thread's CPU time is what the match cost, also on a machine that is busy with
+//! something else.
+
+use std::time::Instant;
+
+use super::{Engine, Scratch};
+use crate::error::EngineError;
+use crate::message::{Body, Message, Properties};
+
+/// A message that waits to be matched.
+#[derive(Clone, Debug, Default)]
+pub struct Prepared {
+    /// Dotted words.
+    pub topic: String,
+    /// Name → value.
+    pub properties: Properties,
+    /// Text, where there is one.
+    pub body: Option<String>,
+}
+
+/// What matching one message took: the median of the rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Nanoseconds that went by.
+    pub wall_ns: u64,
+    /// Nanoseconds of this thread's CPU.
+    pub cpu_ns: u64,
+    /// How many subscriptions it satisfies.
+    pub matched: usize,
+}
+
+impl Engine {
+    /// Match all of `messages` `warm_up` times, then `rounds` times more with the clock running around each match.
+    ///
+    /// Every round goes through all messages, so that none finds what it needs still warm from the round before. What
+    /// reading the clocks takes is measured first and taken off.
+    ///
+    /// # Errors
+    /// A damaged snapshot.
+    pub fn time_matches(
+        &self,
+        messages: &[Prepared],
+        warm_up: usize,
+        rounds: usize,
+    ) -> Result<Vec<Times>, EngineError> {
+        let (mut scratch, mut matched) = (Scratch::default(), Vec::new());
+        let mut clocks = vec![(Vec::with_capacity(rounds), Vec::with_capacity(rounds)); messages.len()];
+        let mut counts = vec![0; messages.len()];
+        let reading = cost_of_clocks();
+        for round in 0..warm_up + rounds.max(1) {
+            for (index, prepared) in messages.iter().enumerate() {
+                matched.clear();
+                let clock = Clocks::start();
+                self.match_into(&prepared.message(), &mut scratch, &mut matched)?;
+                let (wall, cpu) = clock.stop();
+                counts[index] = matched.len();
+                if round >= warm_up {
+                    clocks[index].0.push(wall.saturating_sub(reading.0));
+                    clocks[index].1.push(cpu.saturating_sub(reading.1));
+                }
+            }
+        }
+        let times = clocks.into_iter().zip(counts).map(|((wall, cpu), matched)| Times {
+            wall_ns: median(wall),
+            cpu_ns: median(cpu),
+            matched,
+        });
+        Ok(times.collect())
+    }
+}
+
+impl Prepared {
+    fn message(&self) -> Message<'_> {
+        Message::new(&self.topic, &self.properties, self.body.as_deref().map_or(Body::Absent, Body::Text))
+    }
+}
+
+/// Both clocks, started together.
+struct Clocks {
+    cpu_ns: u64,
+    wall: Instant,
+}
+
+impl Clocks {
+    fn start() -> Self {
+        Self { cpu_ns: thread_cpu_ns(), wall: Instant::now() }
+    }
+
+    /// Nanoseconds of wall and of CPU time since the start.
+    fn stop(self) -> (u64, u64) {
+        let wall = u64::try_from(self.wall.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        (wall, thread_cpu_ns().saturating_sub(self.cpu_ns))
+    }
+}
+
+/// What starting and stopping the clocks takes of both, in nanoseconds.
+fn cost_of_clocks() -> (u64, u64) {
+    const READINGS: usize = 1_001;
+    let (wall, cpu) = (0..READINGS).map(|_| Clocks::start().stop()).unzip();
+    (median(wall), median(cpu))
+}
+
+fn median(mut times: Vec<u64>) -> u64 {
+    let middle = times.len() / 2;
+    *times.select_nth_unstable(middle).1
+}
+
+/// Nanoseconds of CPU that this thread has used.
+#[cfg(unix)]
+fn thread_cpu_ns() -> u64 {
+    use rustix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Where a thread's CPU clock cannot be read, wall time stands in for it.
+#[cfg(not(unix))]
+fn thread_cpu_ns() -> u64 {
+    use std::sync::OnceLock;
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Value;
+    use crate::query::selector::{Dialect, parse};
+    use std::sync::Arc;
+
+    #[test]
+    fn every_message_is_timed_and_its_matches_counted() {
+        let engine = Engine::new();
+        for limit in 0..200 {
+            engine.add(Arc::new(parse(&format!("a > {limit}"), Dialect::Jms).expect("a selector")));
+        }
+        let message = |value| Prepared { properties: [("a".into(), Value::Int(value))].into(), ..Prepared::default() };
+        let times = engine.time_matches(&[message(0), message(150)], 1, 3).expect("no snapshot, no damage");
+        assert_eq!(times.iter().map(|time| time.matched).collect::<Vec<_>>(), [0, 150]);
+        assert!(times.iter().all(|time| time.wall_ns > 0));
+        assert!(engine.time_matches(&[], 1, 3).expect("no damage").is_empty());
+    }
+
+    #[test]
+    fn the_clock_of_a_thread_runs_while_it_works() {
+        let start = thread_cpu_ns();
+        let wall = Instant::now();
+        while wall.elapsed().as_millis() < 20 {}
+        assert!(thread_cpu_ns() > start);
+    }
+}

@@ -1,0 +1,94 @@
+//! What can be said of queries without a message: never true, always true, and covered by another.
+//!
+//! The rules are sound and not complete: what they say holds of every message, hierarchy and list; what they do not
+//! say may hold too (`docs/report.md` lists them). A tree becomes claims under AND and OR ([`claim`]), NOT pushed to
+//! the predicates, which three-valued logic allows: a query is true exactly when these claims hold.
+
+mod claim;
+mod form;
+mod keys;
+mod patterns;
+mod region;
+#[cfg(test)]
+mod tests;
+
+use crate::query::Query;
+use form::Form;
+pub(crate) use keys::Key;
+
+/// Comparisons of claims and of values that one question may cost. Beyond it the answer is "not known", which is
+/// sound. A usual query takes tens; 1,000 predicates on one attribute are within it.
+const STEPS_MAX: usize = 1_000_000;
+
+/// What is left of the work that a question may cost.
+#[derive(Debug)]
+struct Budget(usize);
+
+impl Budget {
+    fn spend(&mut self, steps: usize) {
+        self.0 = self.0.saturating_sub(steps);
+    }
+
+    fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A query, seen as claims.
+#[derive(Debug)]
+pub(crate) struct Meaning<'q>(Form<'q>);
+
+impl<'q> Meaning<'q> {
+    pub(crate) fn of(query: &'q Query) -> Self {
+        Self(Form::of(query.expr(), &mut Budget(STEPS_MAX)))
+    }
+
+    /// True when it is known to be true of no message.
+    pub(crate) fn is_never_true(&self) -> bool {
+        self.0.is_never(&mut Vec::new(), &mut Budget(STEPS_MAX))
+    }
+
+    /// True when it is known to be true of every message.
+    pub(crate) fn is_always_true(&self) -> bool {
+        matches!(self.0, Form::Always)
+    }
+
+    /// True when `other` is known to be true of every message of which this is.
+    pub(crate) fn is_covered_by(&self, other: &Meaning<'_>) -> bool {
+        self.0.implies(&other.0, &mut Budget(STEPS_MAX))
+    }
+
+    /// Keys of which another query has one among its [`Self::filing`] if this is covered by it.
+    pub(crate) fn lookups(&self) -> Vec<Key> {
+        let mut found = Vec::new();
+        self.0.lookups(&mut found);
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Where it is filed, so that what it covers finds it; `count` tells how many look up a key.
+    pub(crate) fn filing(&self, count: &impl Fn(Key) -> usize) -> keys::Filing {
+        self.0.filing(count)
+    }
+}
+
+impl Query {
+    /// True when it is known to be true of no message whatsoever. Sound, not complete; bounded time.
+    #[must_use]
+    pub fn is_never_true(&self) -> bool {
+        Meaning::of(self).is_never_true()
+    }
+
+    /// True when it is known to be true of every message. Sound, not complete; bounded time.
+    #[must_use]
+    pub fn is_always_true(&self) -> bool {
+        Meaning::of(self).is_always_true()
+    }
+
+    /// True when `other` is known to be true whenever this query is. Sound, not complete; bounded time.
+    #[must_use]
+    pub fn is_covered_by(&self, other: &Self) -> bool {
+        Meaning::of(self).is_covered_by(&Meaning::of(other))
+    }
+}

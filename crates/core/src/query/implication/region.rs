@@ -1,0 +1,298 @@
+//! Sets of values: what a predicate with constants is true of, and when one such set lies within another.
+//!
+//! A value here is one element that a predicate looks at: a scalar, or a mapping, which is like no constant. Null and
+//! PRESENT are in no set and in no complement, since they make every test unknown. All answers are sound, none is
+//! promised: "no" may mean that nobody looked closely enough.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use super::Budget;
+use super::patterns;
+use crate::message::Value;
+use crate::query::expr::{Comparison, Predicate};
+use crate::text::Signature;
+
+/// A constant of the query, or one computed from such.
+pub(super) type Constant<'q> = Cow<'q, Value>;
+
+/// A set, or every known value that is not in it.
+#[derive(Clone, Debug)]
+pub(super) struct Region<'q> {
+    pub(super) set: Set<'q>,
+    pub(super) is_complement: bool,
+}
+
+/// The values that a predicate is true of.
+#[derive(Clone, Debug)]
+pub(super) enum Set<'q> {
+    /// These, sorted by [`order`], each once.
+    Values(Vec<Constant<'q>>),
+    /// Values of one kind between bounds.
+    Within(Interval<'q>),
+    /// The texts that pass a test of text: LIKE, PREFIX, REGEX, CONTAINS, NEAR, TOPIC.
+    Texts(&'q Predicate),
+    /// Not of one value but of two: how they compare, as a mask of the four outcomes.
+    Outcomes(u8),
+}
+
+/// Between two bounds of one kind, at least one of them there. Never empty, never a single value.
+#[derive(Clone, Debug)]
+pub(super) struct Interval<'q> {
+    low: Option<Bound<'q>>,
+    high: Option<Bound<'q>>,
+}
+
+#[derive(Clone, Debug)]
+struct Bound<'q> {
+    value: Constant<'q>,
+    is_inclusive: bool,
+}
+
+const LESS: u8 = 1;
+const EQUAL: u8 = 2;
+const GREATER: u8 = 4;
+/// Unlike types, or NaN.
+const UNLIKE: u8 = 8;
+const ALL_OUTCOMES: u8 = LESS | EQUAL | GREATER | UNLIKE;
+
+impl<'q> Region<'q> {
+    /// What `value op constant` is true of. `constant` is known.
+    pub(super) fn compared(op: Comparison, constant: Constant<'q>) -> Self {
+        let bound = |is_inclusive| Some(Bound { value: constant.clone(), is_inclusive });
+        let set = match op {
+            Comparison::Equal | Comparison::NotEqual => Set::values([constant]),
+            Comparison::Less => Set::between(None, bound(false)),
+            Comparison::LessOrEqual => Set::between(None, bound(true)),
+            Comparison::Greater => Set::between(bound(false), None),
+            Comparison::GreaterOrEqual => Set::between(bound(true), None),
+        };
+        Self { set, is_complement: op == Comparison::NotEqual }
+    }
+
+    /// What `value BETWEEN low AND high` is true of. Both are known.
+    pub(super) fn between(low: Constant<'q>, high: Constant<'q>) -> Self {
+        let bound = |value| Some(Bound { value, is_inclusive: true });
+        Set::between(bound(low), bound(high)).into()
+    }
+
+    /// How two values must compare for `left op right`.
+    pub(super) fn outcomes(op: Comparison) -> Self {
+        Set::Outcomes(match op {
+            Comparison::Equal => EQUAL,
+            Comparison::NotEqual => ALL_OUTCOMES & !EQUAL,
+            Comparison::Less => LESS,
+            Comparison::LessOrEqual => LESS | EQUAL,
+            Comparison::Greater => GREATER,
+            Comparison::GreaterOrEqual => GREATER | EQUAL,
+        })
+        .into()
+    }
+
+    /// The two outcomes of something that nothing is known of: true and false.
+    pub(super) fn decided() -> Self {
+        Set::Outcomes(EQUAL).into()
+    }
+
+    /// Every known value that is not in it.
+    pub(super) fn complement(&self) -> Self {
+        Self { set: self.set.clone(), is_complement: !self.is_complement }
+    }
+
+    /// True when there is nothing in it.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.is_complement && matches!(&self.set, Set::Values(values) if values.is_empty())
+    }
+
+    /// True of `value`, which is known.
+    pub(super) fn contains(&self, value: &Value, budget: &mut Budget) -> bool {
+        self.set.contains(value, budget) != self.is_complement
+    }
+
+    /// True when every value in it is in `other` too.
+    pub(super) fn is_within(&self, other: &Self, budget: &mut Budget) -> bool {
+        match (self.is_complement, other.is_complement) {
+            (false, false) => self.set.is_within(&other.set, budget),
+            (true, true) => other.set.is_within(&self.set, budget),
+            (false, true) => self.set.is_apart_from(&other.set, budget),
+            (true, false) => match (&self.set, &other.set) {
+                (Set::Outcomes(a), Set::Outcomes(b)) => a | b == ALL_OUTCOMES,
+                _ => false,
+            },
+        }
+    }
+
+    /// True when no value is in both.
+    pub(super) fn is_apart_from(&self, other: &Self, budget: &mut Budget) -> bool {
+        match (self.is_complement, other.is_complement) {
+            (false, false) => self.set.is_apart_from(&other.set, budget),
+            (false, true) => self.set.is_within(&other.set, budget),
+            (true, false) => other.set.is_within(&self.set, budget),
+            (true, true) => match (&self.set, &other.set) {
+                (Set::Outcomes(a), Set::Outcomes(b)) => a | b == ALL_OUTCOMES,
+                _ => false,
+            },
+        }
+    }
+}
+
+impl<'q> From<Set<'q>> for Region<'q> {
+    fn from(set: Set<'q>) -> Self {
+        Self { set, is_complement: false }
+    }
+}
+
+impl<'q> Set<'q> {
+    /// These values; NaN equals nothing and is left out.
+    pub(super) fn values(values: impl IntoIterator<Item = Constant<'q>>) -> Self {
+        let mut values: Vec<_> = values.into_iter().filter(|value| value.compare(value).is_some()).collect();
+        values.sort_by(|a, b| order(a, b));
+        values.dedup_by(|a, b| order(a, b).is_eq());
+        Self::Values(values)
+    }
+
+    fn between(low: Option<Bound<'q>>, high: Option<Bound<'q>>) -> Self {
+        let is_nan = |bound: &Option<Bound<'q>>| bound.as_ref().is_some_and(|b| b.value.compare(&b.value).is_none());
+        if is_nan(&low) || is_nan(&high) {
+            return Self::Values(Vec::new());
+        }
+        if let (Some(low), Some(high)) = (&low, &high) {
+            match low.value.compare(&high.value) {
+                Some(Ordering::Less) => {}
+                Some(Ordering::Equal) if low.is_inclusive && high.is_inclusive => {
+                    return Self::Values(vec![low.value.clone()]);
+                }
+                _ => return Self::Values(Vec::new()),
+            }
+        }
+        Self::Within(Interval { low, high })
+    }
+
+    fn contains(&self, value: &Value, budget: &mut Budget) -> bool {
+        match self {
+            Self::Values(values) => {
+                budget.spend(1);
+                values.binary_search_by(|known| order(known, value)).is_ok()
+            }
+            Self::Within(interval) => {
+                budget.spend(1);
+                interval.contains(value)
+            }
+            Self::Texts(predicate) => matches!(value, Value::Text(text) if passes(predicate, text, budget)),
+            Self::Outcomes(_) => false,
+        }
+    }
+
+    fn is_within(&self, other: &Self, budget: &mut Budget) -> bool {
+        budget.spend(1);
+        match (self, other) {
+            (Self::Values(values), _) => values.iter().all(|value| other.contains(value, budget)),
+            (Self::Within(a), Self::Within(b)) => a.is_within(b),
+            (Self::Texts(a), Self::Texts(b)) => patterns::is_within(a, b, budget),
+            (Self::Outcomes(a), Self::Outcomes(b)) => a & !b == 0,
+            _ => false,
+        }
+    }
+
+    fn is_apart_from(&self, other: &Self, budget: &mut Budget) -> bool {
+        budget.spend(1);
+        match (self, other) {
+            (Self::Values(values), set) | (set, Self::Values(values)) => {
+                !values.iter().any(|value| set.contains(value, budget))
+            }
+            (Self::Within(a), Self::Within(b)) => a.is_apart_from(b),
+            (Self::Within(interval), Self::Texts(_)) | (Self::Texts(_), Self::Within(interval)) => {
+                !interval.is_of_texts()
+            }
+            (Self::Texts(a), Self::Texts(b)) => patterns::are_apart(a, b),
+            (Self::Outcomes(a), Self::Outcomes(b)) => a & b == 0,
+            _ => false,
+        }
+    }
+}
+
+impl Interval<'_> {
+    /// Whether there is a lower bound, and an upper one.
+    pub(super) fn bounds(&self) -> (bool, bool) {
+        (self.low.is_some(), self.high.is_some())
+    }
+
+    fn contains(&self, value: &Value) -> bool {
+        let is_on_side = |bound: &Option<Bound<'_>>, side: Ordering| match bound {
+            None => true,
+            Some(bound) => match value.compare(&bound.value) {
+                Some(Ordering::Equal) => bound.is_inclusive,
+                order => order == Some(side),
+            },
+        };
+        is_on_side(&self.low, Ordering::Greater) && is_on_side(&self.high, Ordering::Less)
+    }
+
+    fn any_bound(&self) -> Option<&Value> {
+        self.low.as_ref().or(self.high.as_ref()).map(|bound| &*bound.value)
+    }
+
+    fn is_of_texts(&self) -> bool {
+        matches!(self.any_bound(), None | Some(Value::Text(_)))
+    }
+
+    /// Bounds of one kind compare.
+    fn is_like(&self, other: &Self) -> bool {
+        matches!((self.any_bound(), other.any_bound()), (Some(a), Some(b)) if a.compare(b).is_some())
+    }
+
+    fn is_within(&self, other: &Self) -> bool {
+        let inside = |inner: &Option<Bound<'_>>, outer: &Option<Bound<'_>>, side: Ordering| match (inner, outer) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(inner), Some(outer)) => match inner.value.compare(&outer.value) {
+                Some(Ordering::Equal) => outer.is_inclusive || !inner.is_inclusive,
+                order => order == Some(side),
+            },
+        };
+        self.is_like(other)
+            && inside(&self.low, &other.low, Ordering::Greater)
+            && inside(&self.high, &other.high, Ordering::Less)
+    }
+
+    fn is_apart_from(&self, other: &Self) -> bool {
+        let below = |high: &Option<Bound<'_>>, low: &Option<Bound<'_>>| match (high, low) {
+            (Some(high), Some(low)) => match high.value.compare(&low.value) {
+                Some(Ordering::Equal) => !(high.is_inclusive && low.is_inclusive),
+                order => order == Some(Ordering::Less),
+            },
+            _ => false,
+        };
+        !self.is_like(other) || below(&self.high, &other.low) || below(&other.high, &self.low)
+    }
+}
+
+/// A total order of constants: by kind, then by value. Not for NaN.
+pub(super) fn order(a: &Value, b: &Value) -> Ordering {
+    a.compare(b).unwrap_or_else(|| kind(a).cmp(&kind(b)))
+}
+
+/// Values of one kind compare with each other.
+fn kind(value: &Value) -> u8 {
+    match value {
+        Value::Bool(_) => 0,
+        Value::Int(_) | Value::Float(_) => 1,
+        Value::Text(_) => 2,
+        Value::Timestamp(_) => 3,
+        Value::Null | Value::Present | Value::List(_) | Value::Map(_) => 4,
+    }
+}
+
+/// Whether `text` passes a test of text; costs as much as evaluating it.
+fn passes(predicate: &Predicate, text: &str, budget: &mut Budget) -> bool {
+    budget.spend(1 + text.len() / 16);
+    match predicate {
+        Predicate::Like(_, pattern) => pattern.is_match(text),
+        Predicate::Prefix(_, prefix) => text.starts_with(&**prefix),
+        Predicate::Regex(_, pattern) => pattern.is_match(text),
+        Predicate::Contains(_, phrase) => Signature::of(text).contains(phrase),
+        Predicate::Near(_, a, b, distance) => Signature::of(text).near(a, b, *distance).is_some(),
+        Predicate::Topic(pattern) => pattern.is_match(text),
+        _ => false,
+    }
+}
