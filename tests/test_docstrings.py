@@ -12,6 +12,7 @@ MODULES = [
     "tamis.engine",
     "tamis.errors",
     "tamis.message",
+    "tamis.name_hints",
     "tamis.query",
     "tamis.reference.bdd",
     "tamis.reference.be_tree",

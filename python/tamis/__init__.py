@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tamis._core import Bitmap, __version__
 from tamis.engine import Engine, Explanation
+from tamis.engine_report import Report
 from tamis.errors import QueryError, SnapshotError, TamisError
 from tamis.message import ANY, PRESENT
 from tamis.query import Query, boolean, fields, near, opaque, prefix, regex, selector, text, topic
@@ -25,6 +26,7 @@ __all__ = [
     "Query",
     "QueryError",
     "QuerySpec",
+    "Report",
     "SnapshotError",
     "TamisError",
     "__version__",

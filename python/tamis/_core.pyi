@@ -111,6 +111,7 @@ class Engine:
 
     def remove(self, subscription_id: int) -> bool: ...
     def ids(self) -> list[int]: ...
+    def query(self, subscription_id: int) -> Query: ...
     def key_bytes(self, subscription_id: int) -> bytes: ...
     def match(
         self, properties: Properties | None, topic: str, body: Body, signature: Signature | None
@@ -123,6 +124,18 @@ class Engine:
     def explain(
         self, subscription_id: int, properties: Properties | None, topic: str, body: Body
     ) -> tuple[bool | None, list[tuple[str, Any, bool | None]], list[str]]: ...
+    def report(self) -> dict[str, Any]:
+        """The fields of `tamis.Report`, with ids where it has keys."""
+
+    def names(self) -> list[str]:
+        """The properties that queries ask for by name, sorted."""
+
+    def time_matches(
+        self, messages: list[tuple[Properties, str, str | None]], warm_up: int, rounds: int
+    ) -> list[tuple[int, int, int]]:
+        """Match each message in the core, `rounds` times after `warm_up` rounds: the medians of its wall and of its
+        thread's CPU time in nanoseconds, and how many subscriptions it satisfies."""
+
     def hierarchy(self, attribute: str, parents: Mapping[str, str | None]) -> None: ...
     def save(self, path: str | PathLike[str], keys: list[tuple[int, bytes]], opaque_names: bool) -> None: ...
     def bytes(self) -> int: ...

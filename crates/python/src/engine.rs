@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use tamis_core::error::EngineError;
+use tamis_core::index::report::names;
+use tamis_core::index::timing::Prepared;
 use tamis_core::index::{self, Scratch, SubscriptionId};
 use tamis_core::message::Message;
 
@@ -17,6 +19,7 @@ use crate::convert::{self, PyBody};
 use crate::errors::engine_error;
 use crate::opaque::{interruptible, opaque_of};
 use crate::query::Query;
+use crate::report;
 use crate::text::Signature;
 
 thread_local! {
@@ -102,6 +105,11 @@ impl Engine {
         self.call(py, || Ok(self.0.ids()?.into_iter().map(|id| id.0).collect()))
     }
 
+    fn query(&self, py: Python<'_>, subscription_id: u64) -> PyResult<Query> {
+        let found = self.call(py, || self.0.query(SubscriptionId(subscription_id)))?;
+        found.map(Query).ok_or_else(|| PyKeyError::new_err(subscription_id))
+    }
+
     fn key_bytes<'py>(&self, py: Python<'py>, subscription_id: u64) -> PyResult<Bound<'py, PyBytes>> {
         let found = self.call(py, || self.0.key_bytes(SubscriptionId(subscription_id)))?;
         found.map(|key| PyBytes::new(py, &key)).ok_or_else(|| PyKeyError::new_err(subscription_id))
@@ -180,6 +188,35 @@ impl Engine {
         };
         let predicates = explanation.predicates.into_iter().map(verdict).collect::<PyResult<_>>()?;
         Ok((explanation.result, predicates, explanation.missing))
+    }
+
+    /// What all subscriptions are like; the engine may be changed meanwhile.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = self.call(py, || self.0.report())?;
+        report::to_python(py, found)
+    }
+
+    fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.call(py, || {
+            let subscriptions = self.0.subscriptions()?;
+            Ok(names(&subscriptions).into_iter().map(str::to_owned).collect())
+        })
+    }
+
+    /// Wall and CPU nanoseconds and the number of matches of each message: medians of `rounds`.
+    fn time_matches(
+        &self,
+        py: Python<'_>,
+        messages: Vec<(Bound<'_, PyAny>, String, Option<String>)>,
+        warm_up: usize,
+        rounds: usize,
+    ) -> PyResult<Vec<(u64, u64, usize)>> {
+        let prepare = |(properties, topic, body): (Bound<'_, PyAny>, String, Option<String>)| {
+            Ok(Prepared { topic, properties: convert::properties(Some(&properties))?, body })
+        };
+        let messages = messages.into_iter().map(prepare).collect::<PyResult<Vec<_>>>()?;
+        let times = self.call(py, || self.0.time_matches(&messages, warm_up, rounds))?;
+        Ok(times.into_iter().map(|time| (time.wall_ns, time.cpu_ns, time.matched)).collect())
     }
 
     fn hierarchy(&self, py: Python<'_>, attribute: &str, parents: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -9,6 +9,7 @@ mod engine;
 mod errors;
 mod opaque;
 mod query;
+mod report;
 mod text;
 
 /// The compiled core of tamis. Its public face is the package `tamis`.

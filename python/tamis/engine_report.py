@@ -1,0 +1,134 @@
+"""What `Engine.report` says of all subscriptions together. `docs/report.md` tells what each part means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+_SHOWN = 5
+"""So many of a list are shown where a person reads."""
+
+Covered = tuple[Hashable, Hashable]
+
+
+@dataclass(frozen=True)
+class DearQuery:
+    """A query among those that cost most.
+
+    Attributes:
+        key: its first subscription.
+        text: the query as selector text.
+        cost_us: what its predicates cost together, in microseconds, measured on a message made for it.
+    """
+
+    key: Hashable
+    text: str
+    cost_us: float
+
+
+@dataclass(frozen=True)
+class OpaqueUse:
+    """A dear predicate in use, and what became of its calls since it was made.
+
+    Attributes:
+        name: as it was declared.
+        subscriptions: how many have it.
+        cost_us: the declared cost of a call, in microseconds.
+        calls: how often it was called.
+        errors: how many calls raised something, which made it unknown.
+        measured_us: the mean of the calls that were timed; None before any.
+        last_error: the reason of the last failure.
+    """
+
+    name: str
+    subscriptions: int
+    cost_us: float
+    calls: int
+    errors: int
+    measured_us: float | None
+    last_error: str | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What all subscriptions of an engine are like. Keys stand in the order in which they were added.
+
+    `never_true`, `always_true` and `covered` are sound and not complete: what they name is so for every message.
+
+    Attributes:
+        subscriptions: how many there are.
+        distinct_queries: how many different queries they have.
+        predicates: how many predicates they have, each time one is written.
+        distinct_predicates: how many different ones.
+        shared: the predicates that most subscriptions have: (text, number of them), at most 20.
+        duplicates: groups of keys with equal queries.
+        covered: (key, other): whenever the query of `key` is true, that of `other` is too. For each key at most 8, in
+            all at most 100,000; of queries that mean the same, the later is covered by the earlier.
+        covered_subscriptions: how many subscriptions are covered.
+        candidates_left_out: candidates for `covered` that were not compared, to keep the time linear.
+        never_true: keys of queries that no message satisfies.
+        always_true: keys of queries that every message satisfies.
+        unindexable: keys of queries that offer nothing to look them up by, and are evaluated for every message.
+        dearest: the queries that cost most, the dearest first, at most 20.
+        opaque: the dear predicates in use, by name.
+        bytes: what the subscriptions take, without their keys.
+    """
+
+    subscriptions: int
+    distinct_queries: int
+    predicates: int
+    distinct_predicates: int
+    shared: list[tuple[str, int]]
+    duplicates: list[list[Hashable]]
+    covered: list[Covered]
+    covered_subscriptions: int
+    candidates_left_out: int
+    never_true: list[Hashable]
+    always_true: list[Hashable]
+    unindexable: list[Hashable]
+    dearest: list[DearQuery]
+    opaque: list[OpaqueUse] = field(default_factory=list)
+    bytes: int = 0
+
+    @classmethod
+    def from_core(cls, found: dict[str, Any], key: Callable[[int], Hashable]) -> Report:
+        """The report of `_core.Engine.report`, with keys for its ids; `key` gives them."""
+        with_keys = dict(found)
+        for name in ("never_true", "always_true", "unindexable"):
+            with_keys[name] = [key(one) for one in found[name]]
+        with_keys["duplicates"] = [[key(one) for one in group] for group in found["duplicates"]]
+        with_keys["covered"] = [(key(narrow), key(wide)) for narrow, wide in found["covered"]]
+        with_keys["dearest"] = [DearQuery(key(one), text, cost_ns / 1_000) for one, text, cost_ns in found["dearest"]]
+        with_keys["opaque"] = [OpaqueUse(**used) for used in found["opaque"]]
+        return cls(**with_keys)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values, for JSON; keys as they are, tuples as lists."""
+        plain = asdict(self)
+        plain["shared"] = [{"text": text, "subscriptions": count} for text, count in self.shared]
+        plain["covered"] = [{"key": key, "by": by} for key, by in self.covered]
+        return plain
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.subscriptions:,} subscriptions, {self.distinct_queries:,} distinct queries, {self.bytes:,} bytes",
+            f"{self.predicates:,} predicates, {self.distinct_predicates:,} distinct",
+            *_named("shared", [f"{text} ({count:,})" for text, count in self.shared]),
+            *_named("duplicates", [" = ".join(map(repr, group)) for group in self.duplicates]),
+            *_named("covered", [f"{key!r} by {by!r}" for key, by in self.covered]),
+            *_named("never true", list(map(repr, self.never_true))),
+            *_named("always true", list(map(repr, self.always_true))),
+            *_named("unindexable", list(map(repr, self.unindexable))),
+            *_named("dearest", [f"{dear.key!r} {dear.cost_us:.2f} us" for dear in self.dearest]),
+            *_named("dear predicates", [f"{it.name} {it.calls:,} calls, {it.errors:,} errors" for it in self.opaque]),
+        ]
+        return "\n".join(lines)
+
+
+def _named(title: str, items: list[str]) -> list[str]:
+    """One line for a list: how many, and the first of them."""
+    if not items:
+        return []
+    more = ", ..." if len(items) > _SHOWN else ""
+    return [f"{title}: {len(items):,}: {', '.join(items[:_SHOWN])}{more}"]

@@ -1,0 +1,65 @@
+"""Did-you-mean for the names of properties: those that queries ask for and no message has."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+SEEN_MAX = 10_000
+"""So many different names of messages are remembered; later ones are not suggested."""
+ASKED_MAX = 1_000
+"""So many names that queries ask for are looked for; a file of more is not one that somebody typed."""
+ELEMENTS_MAX = 20
+"""So many elements of a list are searched for names."""
+HINTS_MAX = 10
+
+_CLOSE = 0.7  # of 1: `pirce` and `price` are 0.8, `author` and `source` 0.33
+
+
+class NameHints:
+    """Watches messages go past; afterwards `hints` tells which names were probably meant for others.
+
+    >>> hints = NameHints(["pirce", "author"])
+    >>> hints.see({"price": 1, "author": "James"})
+    >>> hints.hints()
+    ["no message has 'pirce'; did you mean 'price'?"]
+    """
+
+    def __init__(self, asked: Iterable[str]) -> None:
+        self._missing = set(sorted(asked)[:ASKED_MAX])
+        self._seen: set[str] = set()
+
+    def see(self, properties: Mapping[str, Any]) -> None:
+        """A message. Cost: nothing when all names have been seen, else its names."""
+        if not self._missing:
+            return
+        is_nested = any("." in name for name in self._missing)
+        names = set(dotted_names(properties) if is_nested else properties)
+        self._missing -= names
+        if len(self._seen) < SEEN_MAX:
+            self._seen |= names
+
+    def hints(self) -> list[str]:
+        """One line for each name that no message had and that is close to one they had, at most ten."""
+        found = ((name, nearest(name, self._seen)) for name in sorted(self._missing))
+        lines = [f"no message has '{name}'; did you mean '{near}'?" for name, near in found if near]
+        return lines[:HINTS_MAX]
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The name among `known` that `name` was probably meant for; one that differs in case only comes first."""
+    by_lower = {other.lower(): other for other in sorted(known, reverse=True) if other != name}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_CLOSE)
+    return by_lower[close[0]] if close else None
+
+
+def dotted_names(properties: Mapping[str, Any]) -> Iterator[str]:
+    """Every name that reaches something, also with dots into mappings and through lists."""
+    waiting: list[tuple[str, Any]] = list(properties.items())
+    while waiting:
+        name, value = waiting.pop()
+        yield name
+        for inner in value[:ELEMENTS_MAX] if isinstance(value, list) else [value]:
+            if isinstance(inner, Mapping):
+                waiting.extend((f"{name}.{key}", item) for key, item in inner.items() if isinstance(key, str))
