@@ -11,11 +11,14 @@ import typer
 COMMANDS = {
     "match": ("tamis.cli.match", "match"),
     "explain": ("tamis.cli.explain", "explain"),
+    "analyze": ("tamis.cli.analyze", "analyze"),
+    "backtest": ("tamis.cli.backtest", "backtest"),
     "check": ("tamis.cli.check", "check"),
     "query": ("tamis.cli.query", "app"),
     "adapter": ("tamis.cli.adapter", "app"),
     "run": ("tamis.cli.pipeline", "run"),
     "demo": ("tamis.cli.demo", "demo"),
+    "bench": ("tamis.cli.bench", "app"),
 }
 """Name -> the module, and in it a function or an app with subcommands."""
 

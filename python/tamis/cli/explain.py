@@ -11,6 +11,7 @@ import typer
 from tamis.cli import output
 from tamis.cli.messages import Message, MessageForm
 from tamis.errors import TamisError
+from tamis.name_hints import nearest
 
 if TYPE_CHECKING:
     from tamis.engine import Explanation
@@ -20,7 +21,9 @@ _WORDS = {True: "true", False: "FALSE", None: "unknown"}
 
 
 def explain(
-    queries: Annotated[Path, typer.Argument(help="A file of queries: lines of `key: selector`, or TOML.")],
+    queries: Annotated[
+        Path, typer.Argument(help="A file of queries (lines of `key: selector`, or TOML), a store, or a snapshot.")
+    ],
     message: Annotated[str, typer.Option(help="The message: a JSON object, or `-` to read it from stdin.")],
     key: Annotated[list[str] | None, typer.Option(help="Only this query; may be given again.")] = None,
     topic: Annotated[str | None, typer.Option(help="The message's topic.")] = None,
@@ -34,14 +37,17 @@ def explain(
     """
     from tamis.cli.queries import load_engine
 
-    engine, good = load_engine(queries)
-    known = [spec.key for spec, _ in good]
+    engine, keys = load_engine(queries)
+    known = {str(one): one for one in keys}
     if unknown := [name for name in key or () if name not in known]:
-        raise TamisError(f"{queries}: no query has the key '{unknown[0]}'")
+        near = nearest(unknown[0], known)
+        raise TamisError(
+            f"{queries}: no query has the key '{unknown[0]}'" + (f"; did you mean '{near}'?" if near else "")
+        )
     read = _read(message, MessageForm(topic, topic_field, body_field))
     matched = 0
     for name in key or known:
-        explanation = engine.explain(name, read.properties, read.topic, read.body)
+        explanation = engine.explain(known[name], read.properties, read.topic, read.body)
         matched += explanation.result is True
         _print(name, explanation, as_json)
     return 0 if matched else 1
@@ -63,6 +69,8 @@ def _print(key: str, explanation: Explanation, as_json: bool) -> None:
         output.data(f"  {_WORDS[result]:<8}{text}  ({_short(value)})")
     if explanation.missing:
         output.data(f"  the message lacks: {', '.join(explanation.missing)}")
+    for hint in explanation.hints:
+        output.data(f"  hint: {hint}")
 
 
 def _short(value: Any) -> str:

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tamis.cli import output
-from tamis.cli.messages import MessageForm, open_lines
+from tamis.cli.messages import BadLines, MessageForm, open_lines
+from tamis.name_hints import NameHints
 
 if TYPE_CHECKING:
     from tamis.engine import Engine
-
-BAD_LINES_SHOWN = 10
-"""Lines that cannot be read are explained one by one up to here, then only counted."""
 
 
 @dataclass
@@ -39,7 +37,9 @@ class Tally:
 
 
 def match(
-    queries: Annotated[Path, typer.Argument(help="A file of queries: lines of `key: selector`, or TOML.")],
+    queries: Annotated[
+        Path, typer.Argument(help="A file of queries (lines of `key: selector`, or TOML), a store, or a snapshot.")
+    ],
     messages: Annotated[str, typer.Argument(help="JSON lines, one object a message; `-` is stdin.")] = "-",
     topic: Annotated[str | None, typer.Option(help="The topic of every message.")] = None,
     topic_field: Annotated[str, typer.Option(help="The field with the topic.")] = "topic",
@@ -58,9 +58,9 @@ def match(
     from tamis.cli.queries import load_engine
 
     engine, _ = load_engine(queries)
-    began, tally = perf_counter(), Tally()
+    began, tally, names = perf_counter(), Tally(), NameHints(engine.names())
     with open_lines(messages) as lines:
-        for found in _matches(engine, MessageForm(topic, topic_field, body_field), lines, messages, tally):
+        for found in _matches(engine, MessageForm(topic, topic_field, body_field), lines, messages, tally, names):
             if not count:
                 output.data_json(found)
             if tally.matched == limit:
@@ -68,23 +68,26 @@ def match(
     if count:
         output.data(output.to_json(_summary(tally)) if as_json else str(tally.matched))
     _summarise(tally, len(engine), perf_counter() - began, as_json)
+    for hint in names.hints() if not as_json and tally.read else ():
+        output.hint(f"hint: {hint}")
     return 2 if tally.bad else 0 if tally.matched else 1
 
 
 def _matches(
-    engine: Engine, form: MessageForm, lines: Iterable[tuple[int, bytes]], name: str, tally: Tally
+    engine: Engine, form: MessageForm, lines: Iterable[tuple[int, bytes]], name: str, tally: Tally, names: NameHints
 ) -> Iterable[dict[str, Any]]:
     """What `match` prints, one after another; `tally` counts along."""
+    bad = BadLines(name)
     for number, line in lines:
         try:
             message = form.read(line)
             keys = engine.match(message.properties, message.topic, message.body)
         except (ValueError, TypeError) as error:
-            tally.bad += 1
-            if tally.bad <= BAD_LINES_SHOWN:
-                output.error(f"{'stdin' if name == '-' else name}, line {number}: no message: {error}")
+            bad.add(number, error)
+            tally.bad = bad.count
             continue
         tally.read += 1
+        names.see(message.properties)
         if keys:
             tally.matched += 1
             tally.by_key.update(keys)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tamis.cli import output
+
 
 class Message(NamedTuple):
     """What the engine asks for, and the object it was made of."""
@@ -52,6 +54,29 @@ class MessageForm:
         if topic is None:
             topic = properties.pop(self.topic_field) if isinstance(whole.get(self.topic_field), str) else ""
         return Message(properties, topic, body, whole)
+
+
+BAD_LINES_SHOWN = 10
+"""Lines that cannot be read are explained one by one up to here, then only counted."""
+
+
+@dataclass
+class BadLines:
+    """Lines that cannot be read.
+
+    Attributes:
+        name: the file, or ``-``.
+        count: how many there were.
+    """
+
+    name: str
+    count: int = 0
+
+    def add(self, number: int, error: Exception) -> None:
+        """Explain one, unless there were many already."""
+        self.count += 1
+        if self.count <= BAD_LINES_SHOWN:
+            output.error(f"{'stdin' if self.name == '-' else self.name}, line {number}: no message: {error}")
 
 
 @contextmanager

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tamis.query_file import QuerySpec
 
 
+SNAPSHOT_MAGIC = b"TAMIS\r\n\x1a"
+SQLITE_MAGIC = b"SQLite format 3\0"
+
+
 @dataclass(frozen=True)
 class BadQuery:
     """A query that cannot be read: where it stands, and why not."""
@@ -52,18 +56,42 @@ def compile_all(specs: list[QuerySpec], path: str | Path) -> tuple[list[tuple[Qu
     return good, bad
 
 
-def load_engine(path: Path) -> tuple[Engine, list[tuple[QuerySpec, Query]]]:
-    """An engine with every query of a file, under its key, and the queries.
+def load_engine(path: Path) -> tuple[Engine, list[Any]]:
+    """An engine with every query of a file, a store or a snapshot, and their keys in order.
 
     Raises:
         ConfigError: the file cannot be read, or a query in it; all of them are named.
+        StoreError: a store that cannot be read.
+        SnapshotError: a damaged snapshot.
     """
     from tamis import Engine
-    from tamis.query_file import load_queries
 
-    good, bad = compile_all(load_queries(path), path)
+    begin = _begin(path)
+    if begin.startswith(SNAPSHOT_MAGIC):
+        engine = Engine.open(path)
+        return engine, engine.all_keys()
+    good, bad = compile_all(_specs(path, begin), path)
     if bad:
         raise ConfigError("\nerror: ".join(map(str, bad)))
     engine = Engine()
     engine.add_many((spec.key, query) for spec, query in good)
-    return engine, good
+    return engine, [spec.key for spec, _ in good]
+
+
+def _begin(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE_MAGIC))
+    except OSError:
+        return b""  # whoever reads it as a file of queries says what is wrong
+
+
+def _specs(path: Path, begin: bytes) -> list[QuerySpec]:
+    from tamis.query_file import QuerySpec, load_queries
+
+    if begin != SQLITE_MAGIC:
+        return load_queries(path)
+    from tamis.store import Store
+
+    with Store.open(path, create=False) as store:
+        return [QuerySpec(it.key, it.text, it.language, it.owner) for it in store.list_queries()]
