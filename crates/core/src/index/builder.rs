@@ -118,28 +118,38 @@ impl Builder {
         let mut attributes = self.interner.attributes().iter().map(AttributeInfo::new).collect::<Vec<_>>();
         let layout = Layout::new(&self.normals, &self.interner);
         let mut sections = Sections::default();
+        let group_of = |group: &Group, leaf: &[Slot]| {
+            leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout.slots)).collect::<Vec<_>>()
+        };
         let mut summary = Summary::new(layout.wide_leaf_count);
-        let mut words = Vec::new();
-        let (mut leaf_starts, mut group_bytes) = (vec![0_u32], Vec::new());
+        for (number, (group, leaf)) in layout.leaves().take(layout.wide_leaf_count).enumerate() {
+            summary.add(number, &leaf::sections(&group_of(group, leaf), &places));
+        }
+        let (rows, exact) = summary.finish(&mut attributes, |place, row| table.set_row(place, row));
+        let (mut words, mut leaf_starts) = (Vec::new(), vec![0_u32]);
+        for (number, (group, leaf)) in layout.leaves().enumerate() {
+            let queries = group_of(group, leaf);
+            let all = leaf::everyone(queries.len());
+            let is_decided = |section: &leaf::Section| {
+                number < layout.wide_leaf_count && exact.contains(&section.attribute) && section.is_uniform(all)
+            };
+            let leaf_sections = leaf::sections(&queries, &places);
+            leaf::encode(&queries, leaf_sections.iter().filter(|section| !is_decided(section)), &places, &mut words);
+            leaf_starts.push(u32::try_from(words.len()).expect("leaves of fewer than 32 GiB fit in a segment"));
+        }
+        let mut first = 0;
         for (number, group) in (0_u32..).zip(&layout.groups) {
-            let first = leaf_starts.len() as u32 - 1;
-            for leaf in group.leaves() {
-                let queries = leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout.slots));
-                let leaf_sections = leaf::encode(&queries.collect::<Vec<_>>(), &places, &mut words);
-                summary.add(leaf_starts.len() - 1, &leaf_sections);
-                leaf_starts.push(u32::try_from(words.len()).expect("leaves of fewer than 32 GiB fit in a segment"));
-            }
-            extend_words(&mut group_bytes, [first, leaf_starts.len() as u32 - 1 - first]);
+            let count = group.ends.len() as u32;
+            extend_words(&mut sections[Section::Groups], [first, count]);
+            first += count;
             match group.key {
                 None => {}
                 Some(Key::Symbol(symbol)) => table.set_group(places[symbol as usize], number),
                 Some(Key::Presence(attribute)) => attributes[attribute as usize].group = number,
             }
         }
-        let rows = summary.finish(&mut attributes, |place, row| table.set_row(place, row));
         sections[Section::Leaves] = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         extend_words(&mut sections[Section::LeafStarts], leaf_starts);
-        sections[Section::Groups] = group_bytes;
         let rows = [layout.wide_leaf_count as u64].into_iter().chain(rows);
         sections[Section::Rows] = rows.flat_map(|word| word.to_le_bytes()).collect();
         sections[Section::Attributes] = encode_attributes(&attributes);
@@ -262,6 +272,11 @@ struct Layout {
 }
 
 impl Layout {
+    /// Every leaf with its group.
+    fn leaves(&self) -> impl Iterator<Item = (&Group, &[Slot])> {
+        self.groups.iter().flat_map(|group| group.leaves().map(move |leaf| (group, leaf)))
+    }
+
     fn new(normals: &[Normal], interner: &Interner) -> Self {
         let mut common = Vec::new();
         // In the order of keys, so that equal queries give equal files, byte for byte.

@@ -6,15 +6,15 @@
 //!
 //! A leaf is words of eight bytes, little-endian, the same in memory and in a file:
 //! ```text
-//! head      queries (8 bits), sections (16), slots (8), levels of ranges (8), flags (8)
+//! head      queries (8 bits), sections (16), slots (8), columns of ranges (8), flags (8)
 //! place     the first query's slot number (32 bits), where the ranges begin (32)
 //! verify    with VERIFY: the queries that have to be evaluated
 //! refs      with REFS: the slot numbers, two a word; else they follow one another
 //! sections  head: attribute (32), values (24), flags (8); free; with OPEN: other; with CLASSES: absent, null,
 //!           valueless; the codes of the values, ascending, two a word; their masks
 //! slots     head: sections; free; sections
-//! ranges    a level for the first range of each query, one for the second ...: who has one; for each of them
-//!           attribute (32) and flags (32), low, high
+//! ranges    a column for each attribute: attribute (32) and flags (32); who asks; their low bounds, their high ones,
+//!           or, with DENSE, those of all queries
 //! ```
 
 use super::normal::{ABSENT, NULL, OTHER, Range, Test, VALUELESS};
@@ -27,6 +27,7 @@ pub const LEAF: usize = 64;
 const ROWS_MAX: usize = 24;
 const SLOTS_MAX: usize = 4;
 const RANGES_MAX: usize = 8;
+const COLUMNS_MAX: usize = 255;
 
 const VERIFY: u64 = 1;
 const REFS: u64 = 2;
@@ -34,6 +35,7 @@ const OPEN: u64 = 1;
 const CLASSES: u64 = 2;
 const TIME: u64 = 1;
 const NEGATED: u64 = 2;
+const DENSE: u64 = 4;
 
 /// One query as a leaf takes it.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +53,7 @@ pub struct LeafQuery<'a> {
 }
 
 impl LeafQuery<'_> {
+    /// True when not all of its clauses go into the leaf.
     fn is_cut(&self) -> bool {
         self.rows.len() > ROWS_MAX || self.slots.len() > SLOTS_MAX || self.ranges.len() > RANGES_MAX
     }
@@ -89,6 +92,12 @@ impl Section {
             values.last_mut().expect("just made").1 ^= bit;
         }
         Self { attribute: tests[0].1.attribute, free, other, classes: [ABSENT, NULL, VALUELESS].map(with), values }
+    }
+
+    /// True when every value rules out all of `everyone`, or none.
+    pub fn is_uniform(&self, everyone: u64) -> bool {
+        let masks = self.values.iter().map(|(_, mask)| *mask).chain(self.classes).chain([self.other]);
+        masks.into_iter().all(|mask| mask == 0 || mask == everyone)
     }
 
     /// How many queries pass for a value, on average: the fewer, the earlier a section is looked at.
@@ -133,23 +142,42 @@ fn sections_of(mut tests: Vec<(AttributeId, u64, &Test)>, everyone: u64, places:
     sections
 }
 
-/// Append the leaf of `queries`, at most [`LEAF`], to `words`, and give its sections, for the summary. `places` are the
-/// codes of symbols.
-pub fn encode(queries: &[LeafQuery<'_>], places: &[SymbolId], words: &mut Vec<u64>) -> Vec<Section> {
-    let start = words.len();
-    let everyone = u64::MAX >> (LEAF - queries.len());
-    let bits = || (0..queries.len()).map(|place| 1_u64 << place);
-    let verify =
-        bits().zip(queries).filter(|(_, query)| query.has_rest || query.is_cut()).fold(0, |m, (bit, _)| m | bit);
-    let is_dense = queries.iter().zip(queries[0].slot..).all(|(query, slot)| query.slot == slot);
-    let rows = bits()
-        .zip(queries)
+fn bits<'a, 'q>(queries: &'a [LeafQuery<'q>]) -> impl Iterator<Item = (u64, &'a LeafQuery<'q>)> {
+    (0..LEAF).map(|place| 1_u64 << place).zip(queries)
+}
+
+/// A 1 for each of `count` queries.
+#[must_use]
+pub fn everyone(count: usize) -> u64 {
+    u64::MAX >> (LEAF - count)
+}
+
+/// The sections of a leaf of `queries`, at most [`LEAF`], the most telling first. `places` are the codes of symbols.
+#[must_use]
+pub fn sections(queries: &[LeafQuery<'_>], places: &[SymbolId]) -> Vec<Section> {
+    let rows = bits(queries)
         .flat_map(|(bit, query)| query.rows.iter().take(ROWS_MAX).map(move |test| (test.attribute, bit, *test)));
-    let sections = sections_of(rows.collect(), everyone, places);
+    sections_of(rows.collect(), everyone(queries.len()), places)
+}
+
+/// Append the leaf of `queries` to `words`, with those of its `sections` that are not decided elsewhere.
+pub fn encode<'s>(
+    queries: &[LeafQuery<'_>],
+    sections: impl Iterator<Item = &'s Section>,
+    places: &[SymbolId],
+    words: &mut Vec<u64>,
+) {
+    let start = words.len();
+    let sections: Vec<_> = sections.collect();
+    let unsure = bits(queries).filter(|(_, query)| query.has_rest || query.is_cut());
+    let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
+    let is_dense = queries.iter().zip(queries[0].slot..).all(|(query, slot)| query.slot == slot);
     let slot_count = queries.iter().map(|query| query.slots.len()).max().unwrap_or(0).min(SLOTS_MAX);
-    let level_count = queries.iter().map(|query| query.ranges.len()).max().unwrap_or(0).min(RANGES_MAX);
+    let mut columns = columns(queries);
+    let left_out = columns.split_off(columns.len().min(COLUMNS_MAX));
+    let verify = left_out.iter().flat_map(|(_, ranges)| ranges).fold(verify, |mask, (bit, _)| mask | bit);
     let flags = if verify != 0 { VERIFY } else { 0 } | if is_dense { 0 } else { REFS };
-    let counts = (sections.len() as u64) << 8 | (slot_count as u64) << 24 | (level_count as u64) << 32;
+    let counts = (sections.len() as u64) << 8 | (slot_count as u64) << 24 | (columns.len() as u64) << 32;
     words.push(queries.len() as u64 | counts | flags << 40);
     words.push(u64::from(queries[0].slot));
     words.extend((verify != 0).then_some(verify));
@@ -158,91 +186,190 @@ pub fn encode(queries: &[LeafQuery<'_>], places: &[SymbolId], words: &mut Vec<u6
     }
     sections.iter().for_each(|section| section.encode(words));
     for slot in 0..slot_count {
-        let tests = bits().zip(queries).filter_map(|(bit, query)| query.slots.get(slot).map(|tests| (bit, *tests)));
+        let tests = bits(queries).filter_map(|(bit, query)| query.slots.get(slot).map(|tests| (bit, *tests)));
         let tests: Vec<_> = tests.collect();
         let asking = tests.iter().fold(0, |mask, (bit, _)| mask | bit);
         let rows = tests.iter().flat_map(|(bit, tests)| tests.iter().map(|test| (test.attribute, *bit, test)));
         let sections = sections_of(rows.collect(), 0, places);
-        words.extend([sections.len() as u64, everyone & !asking]);
+        words.extend([sections.len() as u64, everyone(queries.len()) & !asking]);
         sections.iter().for_each(|section| section.encode(words));
     }
     words[start + 1] |= ((words.len() - start) as u64) << 32;
-    for level in 0..level_count {
-        let ranges = bits().zip(queries).filter_map(|(bit, query)| query.ranges.get(level).map(|range| (bit, range)));
-        let ranges: Vec<_> = ranges.collect();
-        words.push(ranges.iter().fold(0, |mask, (bit, _)| mask | bit));
-        for (_, range) in ranges {
+    for (head, ranges) in columns {
+        encode_column(head, &ranges, queries.len(), words);
+    }
+}
+
+fn encode_column(head: u64, ranges: &[(u64, &Range)], count: usize, words: &mut Vec<u64>) {
+    let who = ranges.iter().fold(0, |mask, (bit, _)| mask | bit);
+    if ranges.len() * 2 >= count {
+        // Bounds at the places of their queries, be some of no use: all are then compared at once.
+        let mut bounds = [[0_u64; LEAF]; 2];
+        for (bit, range) in ranges {
+            let place = bit.trailing_zeros() as usize;
+            (bounds[0][place], bounds[1][place]) = (range.low.to_bits(), range.high.to_bits());
+        }
+        words.extend([head | DENSE << 32, who]);
+        bounds.iter().for_each(|bounds| words.extend_from_slice(&bounds[..count]));
+    } else {
+        words.extend([head, who]);
+        words.extend(ranges.iter().map(|(_, range)| range.low.to_bits()));
+        words.extend(ranges.iter().map(|(_, range)| range.high.to_bits()));
+    }
+}
+
+/// Ranges by attribute and flags; of several that a query has there, each has a column of its own.
+fn columns<'q>(queries: &[LeafQuery<'q>]) -> Vec<(u64, Vec<(u64, &'q Range)>)> {
+    let mut columns: Vec<(u64, Vec<(u64, &Range)>)> = Vec::new();
+    for (bit, query) in bits(queries) {
+        for range in query.ranges.iter().take(RANGES_MAX) {
             let flags = if range.is_time { TIME } else { 0 } | if range.is_negated { NEGATED } else { 0 };
-            words.extend([u64::from(range.attribute) | flags << 32, range.low.to_bits(), range.high.to_bits()]);
+            let head = u64::from(range.attribute) | flags << 32;
+            let free = |(other, ranges): &&mut (u64, Vec<(u64, &Range)>)| {
+                *other == head && ranges.last().is_none_or(|(last, _)| *last != bit)
+            };
+            match columns.iter_mut().find(free) {
+                Some((_, ranges)) => ranges.push((bit, range)),
+                None => columns.push((head, vec![(bit, range)])),
+            }
         }
     }
-    sections
+    columns
 }
 
 /// A word of a leaf as it lies in memory.
 pub type Word = [u8; 8];
 
+#[inline(always)]
 fn word(words: &[Word], place: usize) -> Option<u64> {
     words.get(place).map(|word| u64::from_le_bytes(*word))
 }
 
-/// Call `found` with the number of each query of the leaf at the start of `words` that the message does not rule out,
-/// and whether it has still to be evaluated. None when the words are no leaf.
-#[inline]
-pub fn candidates(words: &[Word], codes: &Codes, mut found: impl FnMut(u32, bool)) -> Option<()> {
-    let (head, place) = (word(words, 0)?, word(words, 1)?);
-    let count = (head & 0xff) as usize;
-    let flags = head >> 40 & 0xff;
-    let mut alive = u64::MAX >> (LEAF.checked_sub(count)? & 63);
-    let mut at = 2;
-    let mut verify = 0;
-    if flags & VERIFY != 0 {
-        verify = word(words, at)?;
-        at += 1;
-    }
-    let refs = at;
-    if flags & REFS != 0 {
-        at += count.div_ceil(2);
-    }
-    for _ in 0..head >> 8 & 0xffff {
-        let (section, next) = SectionView::new(words, at)?;
-        at = next;
-        alive &= section.mask(codes, &mut verify)?;
-        if alive == 0 {
-            return Some(());
+/// What is left of a leaf.
+pub struct Candidates<'a> {
+    words: &'a [Word],
+    /// Queries that are not ruled out, a bit each.
+    pub alive: u64,
+    /// Those of them that have still to be evaluated.
+    pub verify: u64,
+    /// The slot of the first query of the leaf.
+    pub first: u32,
+    /// How many queries the leaf has.
+    pub count: usize,
+    /// Slots that do not follow one another, two a word.
+    refs: Option<usize>,
+    columns: (usize, usize),
+}
+
+impl<'a> Candidates<'a> {
+    /// What sections and slots leave of the leaf at the start of `words`. None when the words are no leaf.
+    #[inline(always)]
+    pub fn of(words: &'a [Word], codes: &Codes) -> Option<Self> {
+        let (head, place) = (word(words, 0)?, word(words, 1)?);
+        let count = (head & 0xff) as usize;
+        let flags = head >> 40 & 0xff;
+        let mut alive = u64::MAX >> (LEAF.checked_sub(count)? & 63);
+        let mut at = 2;
+        let mut verify = 0;
+        if flags & VERIFY != 0 {
+            verify = word(words, at)?;
+            at += 1;
         }
-    }
-    for _ in 0..head >> 24 & 0xff {
-        let (sections, free) = (word(words, at)?, word(words, at + 1)?);
-        at += 2;
-        let mut passing = free;
-        for _ in 0..sections {
+        let refs = (flags & REFS != 0).then_some(at);
+        if refs.is_some() {
+            at += count.div_ceil(2);
+        }
+        let columns = ((place >> 32) as usize, (head >> 32 & 0xff) as usize);
+        #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
+        let first = place as u32;
+        for _ in 0..head >> 8 & 0xffff {
             let (section, next) = SectionView::new(words, at)?;
             at = next;
-            let mut unsure = 0;
-            let mask = section.mask(codes, &mut unsure)?;
-            // Of a list nothing is known here: whoever asks in this slot is evaluated.
-            (passing, verify) = if unsure == 0 { (passing | mask, verify) } else { (u64::MAX, verify | !free) };
+            alive &= section.mask(codes, &mut verify)?;
+            if alive == 0 {
+                return Some(Self { words, alive, verify, first, count, refs, columns });
+            }
         }
-        alive &= passing;
-    }
-    let levels = Levels { words, start: (place >> 32) as usize, count: (head >> 32 & 0xff) as usize };
-    while alive != 0 {
-        let bit = alive & alive.wrapping_neg();
-        alive ^= bit;
-        let mut evaluate = verify & bit != 0;
-        if levels.count > 0 && !levels.hold(bit, codes, &mut evaluate)? {
-            continue;
+        for _ in 0..head >> 24 & 0xff {
+            let (sections, free) = (word(words, at)?, word(words, at + 1)?);
+            at += 2;
+            let mut passing = free;
+            for _ in 0..sections {
+                let (section, next) = SectionView::new(words, at)?;
+                at = next;
+                let mut unsure = 0;
+                let mask = section.mask(codes, &mut unsure)?;
+                // Of a list nothing is known here: whoever asks in this slot is evaluated.
+                (passing, verify) = if unsure == 0 { (passing | mask, verify) } else { (u64::MAX, verify | !free) };
+            }
+            alive &= passing;
         }
-        let index = bit.trailing_zeros();
-        let slot = if flags & REFS == 0 {
-            (place as u32).checked_add(index)?
-        } else {
-            (word(words, refs + index as usize / 2)? >> (32 * (index & 1))) as u32
-        };
-        found(slot, evaluate);
+        Some(Self { words, alive, verify, first, count, refs, columns })
     }
-    Some(())
+
+    /// Strike out those whose ranges do not hold. None when the words are no leaf.
+    #[inline(always)]
+    pub fn compare(&mut self, codes: &Codes) -> Option<()> {
+        let (mut at, columns) = self.columns;
+        for _ in 0..columns {
+            if self.alive == 0 {
+                break;
+            }
+            let (head, who) = (word(self.words, at)?, word(self.words, at + 1)?);
+            let bounds = if head >> 32 & DENSE != 0 { self.count } else { who.count_ones() as usize };
+            let low = self.words.get(at + 2..at + 2 + bounds)?;
+            let high = self.words.get(at + 2 + bounds..at + 2 + 2 * bounds)?;
+            self.alive &= within(head, who, self.alive, low, high, codes, &mut self.verify)?;
+            at += 2 + 2 * bounds;
+        }
+        Some(())
+    }
+
+    /// The slot of the query with this bit's index.
+    #[inline(always)]
+    pub fn slot(&self, index: u32) -> Option<u32> {
+        match self.refs {
+            None => self.first.checked_add(index),
+            #[expect(clippy::cast_possible_truncation, reason = "one of two halves")]
+            Some(refs) => Some((word(self.words, refs + index as usize / 2)? >> (32 * (index & 1))) as u32),
+        }
+    }
+}
+
+/// The queries whose range of one column holds, or that have none. Of a list nothing is known: `verify`.
+#[inline(always)]
+fn within(
+    head: u64,
+    who: u64,
+    alive: u64,
+    low: &[Word],
+    high: &[Word],
+    codes: &Codes,
+    verify: &mut u64,
+) -> Option<u64> {
+    #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
+    let attribute = head as AttributeId;
+    if matches!(codes.get(attribute)?, Code::List) {
+        *verify |= who;
+        return Some(u64::MAX);
+    }
+    let number = codes.number(attribute, head >> 32 & TIME != 0)?;
+    let holds = |low: &Word, high: &Word| (number >= f64::from_le_bytes(*low)) & (number <= f64::from_le_bytes(*high));
+    let mut between = 0;
+    if head >> 32 & DENSE != 0 {
+        for (place, (low, high)) in low.iter().zip(high).enumerate() {
+            between |= u64::from(holds(low, high)) << place;
+        }
+    } else {
+        let mut asking = who & alive;
+        while asking != 0 {
+            let bit = asking & asking.wrapping_neg();
+            asking ^= bit;
+            let place = (who & (bit - 1)).count_ones() as usize;
+            between |= if holds(&low[place], &high[place]) { bit } else { 0 };
+        }
+    }
+    Some(!who | if head >> 32 & NEGATED != 0 { !between } else { between })
 }
 
 struct SectionView<'a> {
@@ -256,7 +383,7 @@ struct SectionView<'a> {
 
 impl<'a> SectionView<'a> {
     /// The section at `at`, and where the next thing is.
-    #[inline]
+    #[inline(always)]
     fn new(words: &'a [Word], mut at: usize) -> Option<(Self, usize)> {
         let (head, free) = (word(words, at)?, word(words, at + 1)?);
         at += 2;
@@ -279,7 +406,7 @@ impl<'a> SectionView<'a> {
     }
 
     /// The queries that the message does not rule out. Of a list nothing is known: whoever asks is added to `verify`.
-    #[inline]
+    #[inline(always)]
     fn mask(&self, codes: &Codes, verify: &mut u64) -> Option<u64> {
         Some(match codes.get(self.attribute)? {
             Code::Symbol(code) => self.of(code).unwrap_or(self.other),
@@ -298,7 +425,7 @@ impl<'a> SectionView<'a> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn of(&self, code: SymbolId) -> Option<u64> {
         const WALKED: usize = 16;
         let place = if self.codes.len() <= WALKED {
@@ -307,41 +434,5 @@ impl<'a> SectionView<'a> {
             self.codes.binary_search_by_key(&code, |other| u32::from_le_bytes(*other)).ok()?
         };
         Some(u64::from_le_bytes(self.masks[place]))
-    }
-}
-
-/// Bounds of numbers, flat: the first range of each query, then the second of each.
-struct Levels<'a> {
-    words: &'a [Word],
-    start: usize,
-    count: usize,
-}
-
-impl Levels<'_> {
-    /// True when every range of the query `bit` holds, or may hold of a list, which asks for `evaluate`.
-    #[inline]
-    fn hold(&self, bit: u64, codes: &Codes, evaluate: &mut bool) -> Option<bool> {
-        let mut at = self.start;
-        for _ in 0..self.count {
-            let who = word(self.words, at)?;
-            if who & bit == 0 {
-                // Ranges fill the levels from the first on.
-                return Some(true);
-            }
-            let entry = at + 1 + 3 * (who & (bit - 1)).count_ones() as usize;
-            let (head, low, high) =
-                (word(self.words, entry)?, word(self.words, entry + 1)?, word(self.words, entry + 2)?);
-            #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
-            let attribute = head as AttributeId;
-            let number = codes.number(attribute, head >> 32 & TIME != 0)?;
-            let is_between = number >= f64::from_bits(low) && number <= f64::from_bits(high);
-            match codes.get(attribute)? {
-                Code::List => *evaluate = true,
-                _ if is_between == (head >> 32 & NEGATED != 0) => return Some(false),
-                _ => {}
-            }
-            at += 1 + 3 * who.count_ones() as usize;
-        }
-        Some(true)
     }
 }

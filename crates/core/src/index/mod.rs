@@ -19,7 +19,7 @@ mod map;
 mod merge;
 mod normal;
 mod pages;
-mod prefetch;
+mod processor;
 mod removed;
 pub mod report;
 mod scratch;

@@ -54,6 +54,12 @@ impl Pages {
         Ok(&self.map[offset..end])
     }
 
+    /// `length` bytes at `offset`, which [`Self::read`] has given before.
+    #[must_use]
+    pub fn trusted(&self, offset: usize, length: usize) -> &[u8] {
+        &self.map[offset..offset + length]
+    }
+
     /// Check every page.
     ///
     /// # Errors

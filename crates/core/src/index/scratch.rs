@@ -16,8 +16,8 @@ pub struct Scratch {
     pub(super) left: Vec<u64>,
     /// The leaves that are left.
     pub(super) leaves: Vec<u32>,
-    /// Slots to evaluate, and slots that are decided.
-    pub(super) found: Vec<(u32, bool)>,
+    /// Slots that have still to be evaluated.
+    pub(super) unsure: Vec<u32>,
     /// Room for sorting.
     pub(super) spare: Vec<super::SubscriptionId>,
 }
@@ -64,6 +64,8 @@ pub struct Codes {
     numbers: Vec<[f64; 2]>,
     touched: Vec<AttributeId>,
     several: Vec<(AttributeId, Known)>,
+    /// True when some attribute is a list.
+    pub has_list: bool,
 }
 
 impl Codes {
@@ -74,6 +76,7 @@ impl Codes {
             self.numbers[attribute as usize] = [f64::NAN; 2];
         }
         self.several.clear();
+        self.has_list = false;
         if self.codes.len() < attribute_count {
             self.codes.resize(attribute_count, [ABSENT, NONE]);
             self.numbers.resize(attribute_count, [f64::NAN; 2]);
@@ -87,6 +90,7 @@ impl Codes {
 
     /// The attribute has something that is no symbol.
     pub fn set(&mut self, attribute: AttributeId, code: Code<'_>) {
+        self.has_list |= matches!(code, Code::List);
         let code = match code {
             Code::Absent => ABSENT,
             Code::Null => NULL,
@@ -128,7 +132,7 @@ impl Codes {
     }
 
     /// What `attribute` is; None when the segment has no such attribute.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn get(&self, attribute: AttributeId) -> Option<Code<'_>> {
         Some(match self.codes.get(attribute as usize)?[0] {
@@ -143,7 +147,7 @@ impl Codes {
     }
 
     /// The attribute's number, or instant; NaN when it has none, None when the segment has no such attribute.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn number(&self, attribute: AttributeId, is_time: bool) -> Option<f64> {
         self.numbers.get(attribute as usize).map(|both| both[usize::from(is_time)])

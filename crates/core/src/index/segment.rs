@@ -3,6 +3,7 @@
 //! A message is first put in codes; then the groups of its keys and the common group are looked through, leaf by leaf;
 //! what is left is a match, or is evaluated. A query is decoded when it is first needed, and kept.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use crate::dear::Opaque;
@@ -16,8 +17,8 @@ use super::attributes::{AttributeInfo, Attributes, Named};
 use super::builder::Slot;
 use super::codec::decode;
 use super::format::{Section, Sections};
-use super::leaf::{Word, candidates};
-use super::prefetch::prefetch;
+use super::leaf::{Candidates, Word};
+use super::processor::{Work, at_full_width, prefetch};
 use super::removed::Removed;
 use super::scratch::{Code, Scratch};
 use super::store::Store;
@@ -26,7 +27,10 @@ use super::symbols::{AttributeId, ENTRY_BYTES, Entry, Known, NONE, Scalar};
 /// Decoded queries are kept in chunks of this many, made when one is needed: opening allocates next to nothing.
 const CHUNK: usize = 64;
 
+/// A leaf is asked for while so many before it are looked through,
 const AHEAD: usize = 4;
+/// and so many of its cache lines.
+const LINES_AHEAD: usize = 4;
 
 type Chunk = Box<[OnceLock<Arc<Query>>]>;
 
@@ -48,7 +52,6 @@ pub struct Segment {
     queries: Vec<OnceLock<Chunk>>,
     place_count: usize,
     slot_count: usize,
-    entry_count: usize,
     wide_leaf_count: usize,
     row_words: usize,
     /// What has been removed from it.
@@ -80,7 +83,6 @@ impl Segment {
             queries: (0..slot_count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
             place_count,
             slot_count,
-            entry_count: store.length(Section::Table) / ENTRY_BYTES,
             wide_leaf_count,
             row_words: wide_leaf_count.div_ceil(64),
             removed: Removed::new(place_count),
@@ -100,38 +102,67 @@ impl Segment {
         matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
         self.encode(message, moment.hierarchies, scratch)?;
-        self.select_leaves(scratch)?;
-        scratch.found.clear();
-        let Scratch { codes, leaves, found, .. } = scratch;
-        for (index, &leaf) in leaves.iter().enumerate() {
-            if let Some(&later) = leaves.get(index + AHEAD) {
-                prefetch(self.leaf(later)?.as_flattened(), 6);
-            }
-            let words = self.leaf(leaf)?;
-            let seen = candidates(words, codes, |slot, evaluate| found.push((slot, evaluate)));
-            seen.ok_or_else(|| self.store.damaged(&format!("leaf {leaf} cannot be read")))?;
-        }
-        for (index, &(slot, evaluate)) in found.iter().enumerate() {
-            if let Some(&(later, _)) = found.get(index + 16) {
-                self.store.prefetch(Section::SlotEnds, later as usize * 4);
-            }
-            if let Some(&(later, _)) = found.get(index + 8) {
-                self.store.prefetch(Section::Ids, self.places(later)?.start * 8);
-            }
-            if !evaluate || self.query(slot)?.is_true(message, Some(moment.hierarchies)) {
-                self.push_ids(slot, moment.version, matched)?;
+        let index = Index::of(&self.store)?;
+        at_full_width(Scan { segment: self, index: &index, version: moment.version, scratch, matched })?;
+        for &slot in &scratch.unsure {
+            if self.query(slot)?.is_true(message, Some(moment.hierarchies)) {
+                self.push_ids(&index, slot, moment.version, matched).ok_or_else(|| self.contradiction())?;
             }
         }
         Ok(())
     }
 
-    #[inline]
-    fn push_ids(&self, slot: Slot, version: u64, matched: &mut Vec<SubscriptionId>) -> Result<(), EngineError> {
-        let places = self.places(slot)?;
-        let ids = self.store.part(Section::Ids, places.start * 8, places.len() * 8)?.as_chunks().0;
-        let live = places.zip(ids).filter(|(place, _)| self.removed.is_live(*place, version));
-        matched.extend(live.map(|(_, id)| SubscriptionId(u64::from_le_bytes(*id))));
+    /// Look through the leaves that are left: ids of queries that are decided go to `matched`, the others to `unsure`.
+    #[inline(always)]
+    fn scan_leaves(
+        &self,
+        index: &Index<'_>,
+        version: u64,
+        scratch: &mut Scratch,
+        matched: &mut Vec<SubscriptionId>,
+    ) -> Result<(), EngineError> {
+        let Scratch { codes, leaves, unsure, .. } = scratch;
+        unsure.clear();
+        for (number, &leaf) in leaves.iter().enumerate() {
+            if let Some(later) = leaves.get(number + AHEAD) {
+                prefetch(index.leaf(*later).unwrap_or_default().as_flattened(), LINES_AHEAD);
+            }
+            let Some(words) = index.leaf(leaf) else { return Err(self.contradiction()) };
+            let Some(mut candidates) = Candidates::of(words, codes) else { return Err(self.contradiction()) };
+            if candidates.alive == 0 {
+                continue;
+            }
+            index.prefetch_slots(candidates.first as usize, candidates.count);
+            let Some(()) = candidates.compare(codes) else { return Err(self.contradiction()) };
+            let mut alive = candidates.alive;
+            while alive != 0 {
+                let bit = alive.trailing_zeros();
+                alive &= alive - 1;
+                let Some(slot) = candidates.slot(bit) else { return Err(self.contradiction()) };
+                if candidates.verify >> bit & 1 != 0 || codes.has_list {
+                    unsure.push(slot);
+                } else if self.push_ids(index, slot, version, matched).is_none() {
+                    return Err(self.contradiction());
+                }
+            }
+        }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn push_ids(&self, index: &Index<'_>, slot: Slot, version: u64, matched: &mut Vec<SubscriptionId>) -> Option<()> {
+        let places = index.places(slot)?;
+        let is_whole = self.removed.count() == 0;
+        for (place, id) in places.clone().zip(index.ids.get(places)?) {
+            if is_whole || self.removed.is_live(place, version) {
+                matched.push(SubscriptionId(u64::from_le_bytes(*id)));
+            }
+        }
+        Some(())
+    }
+
+    fn contradiction(&self) -> EngineError {
+        self.store.damaged("its index contradicts itself")
     }
 
     // ---- the message in codes -------------------------------------------------------------------------------------
@@ -269,12 +300,12 @@ impl Segment {
 
     #[inline]
     fn symbol(&self, attribute: AttributeId, scalar: Scalar<'_>) -> Result<Option<Known>, EngineError> {
+        let table = self.store.whole(Section::Table)?.as_chunks::<ENTRY_BYTES>().0;
         let hash = scalar.hash(attribute);
-        for step in 0..self.entry_count {
+        for step in 0..table.len() {
             #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
-            let place = (hash as usize).wrapping_add(step) & (self.entry_count - 1);
-            let bytes = self.store.part(Section::Table, place * ENTRY_BYTES, ENTRY_BYTES)?;
-            let entry = Entry(bytes.try_into().map_err(|_| self.store.damaged("a symbol is cut"))?);
+            let place = (hash as usize).wrapping_add(step) & (table.len() - 1);
+            let entry = Entry(&table[place]);
             if entry.is_empty() {
                 return Ok(None);
             }
@@ -291,21 +322,19 @@ impl Segment {
     // ---- groups and leaves ----------------------------------------------------------------------------------------
 
     /// The leaves in which something can be true: those of the message's groups, but for what summary rows rule out.
-    fn select_leaves(&self, scratch: &mut Scratch) -> Result<(), EngineError> {
+    #[inline(always)]
+    fn select_leaves(&self, index: &Index<'_>, scratch: &mut Scratch) -> Result<(), EngineError> {
         scratch.leaves.clear();
         scratch.groups.push(0);
         if scratch.groups.len() > 2 {
             scratch.groups.sort_unstable();
             scratch.groups.dedup();
         }
-        self.collect_rows(scratch)?;
-        for index in 0..scratch.groups.len() {
-            let bytes = self.store.part(Section::Groups, scratch.groups[index] as usize * 8, 8)?;
-            let [first, count] =
-                [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
-            let end = first.checked_add(count).ok_or_else(|| self.store.damaged("a group has too many leaves"))?;
+        self.collect_rows(index, scratch)?;
+        for place in 0..scratch.groups.len() {
+            let (first, end) = index.group(scratch.groups[place]).ok_or_else(|| self.contradiction())?;
             if end as usize <= self.wide_leaf_count {
-                self.select_wide(first, end, scratch)?;
+                self.select_wide(index, first, end, scratch).ok_or_else(|| self.contradiction())?;
             } else {
                 scratch.leaves.extend(first..end);
             }
@@ -314,7 +343,7 @@ impl Segment {
     }
 
     /// The summary rows of the message: one for each attribute that rules leaves out.
-    fn collect_rows(&self, scratch: &mut Scratch) -> Result<(), EngineError> {
+    fn collect_rows(&self, index: &Index<'_>, scratch: &mut Scratch) -> Result<(), EngineError> {
         scratch.rows.clear();
         scratch.joined.clear();
         for &attribute in &self.attributes.with_rows {
@@ -327,7 +356,7 @@ impl Segment {
                 Some(Code::Other) => info.rows[3],
                 Some(Code::Symbol(_)) => row_of(scratch.codes.row(attribute), info),
                 Some(Code::Several(_)) => {
-                    self.join_rows(attribute, info, scratch)?;
+                    self.join_rows(index, attribute, info, scratch).ok_or_else(|| self.contradiction())?;
                     NONE
                 }
             };
@@ -341,46 +370,41 @@ impl Segment {
     /// Several values of one attribute let in what any of them does.
     fn join_rows(
         &self,
+        index: &Index<'_>,
         attribute: AttributeId,
         info: &AttributeInfo,
         scratch: &mut Scratch,
-    ) -> Result<(), EngineError> {
+    ) -> Option<()> {
         let start = scratch.joined.len();
         scratch.joined.resize(start + self.row_words, 0);
         for row in scratch.codes.several(attribute).map(|known| row_of(known.row, info)).chain([info.rows[3]]) {
             if row == NONE {
                 scratch.joined.truncate(start); // one that rules out nothing
-                return Ok(());
+                return Some(());
             }
-            let row = self.row(row, 0, self.row_words)?;
+            let row = index.row(row, self.row_words, 0, self.row_words)?;
             for (joined, word) in scratch.joined[start..].iter_mut().zip(row) {
                 *joined |= u64::from_le_bytes(*word);
             }
         }
-        Ok(())
+        Some(())
     }
 
-    /// `count` words of a summary row, from word `first` on.
-    #[inline]
-    fn row(&self, row: u32, first: usize, count: usize) -> Result<&[Word], EngineError> {
-        let start = (row as usize).saturating_mul(self.row_words).saturating_add(first + 1).saturating_mul(8);
-        Ok(self.store.part(Section::Rows, start, count * 8)?.as_chunks().0)
-    }
-
-    fn select_wide(&self, first: u32, end: u32, scratch: &mut Scratch) -> Result<(), EngineError> {
+    #[inline(always)]
+    fn select_wide(&self, index: &Index<'_>, first: u32, end: u32, scratch: &mut Scratch) -> Option<()> {
         if first == end {
-            return Ok(());
+            return Some(());
         }
         let (from, to) = (first as usize / 64, (end as usize).div_ceil(64));
         let Scratch { rows, joined, left, leaves, .. } = scratch;
         left.clear();
         left.resize(to - from, u64::MAX);
         left[0] &= u64::MAX << (first % 64);
-        if end % 64 != 0 {
+        if !end.is_multiple_of(64) {
             left[to - from - 1] &= u64::MAX >> (64 - end % 64);
         }
         for row in &*rows {
-            let row = self.row(*row, from, to - from)?;
+            let row = index.row(*row, self.row_words, from, to - from)?;
             left.iter_mut().zip(row).for_each(|(left, word)| *left &= u64::from_le_bytes(*word));
         }
         for row in joined.chunks(self.row_words) {
@@ -392,16 +416,7 @@ impl Segment {
                 *left &= *left - 1;
             }
         }
-        Ok(())
-    }
-
-    #[inline]
-    fn leaf(&self, leaf: u32) -> Result<&[Word], EngineError> {
-        let bytes = self.store.part(Section::LeafStarts, leaf as usize * 4, 8)?;
-        let [start, end] =
-            [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize);
-        let length = end.checked_sub(start).ok_or_else(|| self.store.damaged("a leaf ends before it begins"))?;
-        Ok(self.store.part(Section::Leaves, start * 8, length * 8)?.as_chunks().0)
+        Some(())
     }
 
     // ---- subscriptions and their queries ----------------------------------------------------------------------------
@@ -420,15 +435,9 @@ impl Segment {
     ///
     /// # Errors
     /// A damaged file.
-    #[inline]
-    pub fn places(&self, slot: Slot) -> Result<std::ops::Range<usize>, EngineError> {
-        let slot = slot as usize;
-        if self.store.length(Section::SlotEnds) == 0 {
-            return Ok(slot..slot + 1);
-        }
-        let start = if slot == 0 { 0 } else { self.store.number(Section::SlotEnds, slot - 1)? };
-        let end = self.store.number(Section::SlotEnds, slot)?;
-        Ok((start.min(end)) as usize..end as usize)
+    pub fn places(&self, slot: Slot) -> Result<Range<usize>, EngineError> {
+        let places = Index::of(&self.store)?.places(slot);
+        places.filter(|places| places.end <= self.place_count).ok_or_else(|| self.contradiction())
     }
 
     /// The query that the subscription at `place` subscribes to.
@@ -533,6 +542,91 @@ impl Segment {
     /// Where its bytes are.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+}
+
+/// The part of a match that takes the time.
+struct Scan<'a> {
+    segment: &'a Segment,
+    index: &'a Index<'a>,
+    version: u64,
+    scratch: &'a mut Scratch,
+    matched: &'a mut Vec<SubscriptionId>,
+}
+
+impl Work for Scan<'_> {
+    type Output = Result<(), EngineError>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Self { segment, index, version, scratch, matched } = self;
+        segment.select_leaves(index, scratch)?;
+        segment.scan_leaves(index, version, scratch, matched)
+    }
+}
+
+/// What a match goes through, as plain slices. Offsets may be damaged: each is checked when it is used.
+struct Index<'a> {
+    groups: &'a [Word],
+    leaf_starts: &'a [[u8; 4]],
+    leaves: &'a [Word],
+    /// The count of leaves that rows cover, and the rows.
+    rows: &'a [Word],
+    slot_ends: &'a [[u8; 4]],
+    ids: &'a [Word],
+}
+
+impl<'a> Index<'a> {
+    #[inline]
+    fn of(store: &'a Store) -> Result<Self, EngineError> {
+        Ok(Self {
+            groups: store.words(Section::Groups)?,
+            leaf_starts: store.numbers(Section::LeafStarts)?,
+            leaves: store.words(Section::Leaves)?,
+            rows: store.words(Section::Rows)?,
+            slot_ends: store.numbers(Section::SlotEnds)?,
+            ids: store.words(Section::Ids)?,
+        })
+    }
+
+    /// The first leaf of a group, and where its leaves end.
+    #[inline(always)]
+    fn group(&self, group: u32) -> Option<(u32, u32)> {
+        let both = u64::from_le_bytes(*self.groups.get(group as usize)?);
+        #[expect(clippy::cast_possible_truncation, reason = "two halves")]
+        let (first, count) = (both as u32, (both >> 32) as u32);
+        Some((first, first.checked_add(count)?))
+    }
+
+    #[inline(always)]
+    fn leaf(&self, leaf: u32) -> Option<&'a [Word]> {
+        let leaf = leaf as usize;
+        let (start, end) = (self.leaf_starts.get(leaf)?, self.leaf_starts.get(leaf + 1)?);
+        self.leaves.get(u32::from_le_bytes(*start) as usize..u32::from_le_bytes(*end) as usize)
+    }
+
+    /// Ask for what is known of `count` slots.
+    #[inline(always)]
+    fn prefetch_slots(&self, first: usize, count: usize) {
+        prefetch(self.slot_ends.get(first..first + count).unwrap_or_default().as_flattened(), 4);
+        prefetch(self.ids.get(first..first + count).unwrap_or_default().as_flattened(), 8);
+    }
+
+    /// `count` words of a summary row of `row_words`, from word `first` on.
+    #[inline(always)]
+    fn row(&self, row: u32, row_words: usize, first: usize, count: usize) -> Option<&'a [Word]> {
+        let start = (row as usize).checked_mul(row_words)?.checked_add(first + 1)?;
+        self.rows.get(start..start.checked_add(count)?)
+    }
+
+    #[inline(always)]
+    fn places(&self, slot: Slot) -> Option<Range<usize>> {
+        let slot = slot as usize;
+        if self.slot_ends.is_empty() {
+            return Some(slot..slot + 1);
+        }
+        let start = if slot == 0 { 0 } else { u32::from_le_bytes(*self.slot_ends.get(slot - 1)?) };
+        Some(start as usize..u32::from_le_bytes(*self.slot_ends.get(slot)?) as usize)
     }
 }
 

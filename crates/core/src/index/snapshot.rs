@@ -90,7 +90,7 @@ pub fn open(
     let map = map_file(&file).map_err(|error| in_snapshot("map", path, &error))?;
     let header = Header::decode(&map).map_err(|reason| refuse(&reason))?;
     let pages = Pages::new(map, path, HEADER_BYTES, header.body_end());
-    let store = Store::Mapped(pages, header);
+    let store = Store::Mapped(pages, header, Default::default());
     if verify {
         store.check_all()?;
     }

@@ -1,18 +1,20 @@
 //! Where the bytes of a segment are: in memory, or in a mapped file whose pages are checked when they are first read.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::error::EngineError;
 
-use super::format::{Header, SECTION_COUNT, Section, Sections};
+use super::format::{Extent, Header, SECTION_COUNT, Section, Sections};
+use super::leaf::Word;
 use super::pages::Pages;
-use super::prefetch::prefetch;
 
 /// The sections of a segment.
 #[derive(Debug)]
 pub enum Store {
     /// Built here.
     Memory(Sections),
-    /// Opened from a snapshot.
-    Mapped(Pages, Header),
+    /// Opened from a snapshot; and which sections have been checked as a whole.
+    Mapped(Pages, Header, [AtomicBool; SECTION_COUNT]),
 }
 
 impl Store {
@@ -20,7 +22,7 @@ impl Store {
     pub fn length(&self, section: Section) -> usize {
         match self {
             Self::Memory(sections) => sections[section].len(),
-            Self::Mapped(_, header) => header.extent(section).length,
+            Self::Mapped(_, header, _) => header.extent(section).length,
         }
     }
 
@@ -36,7 +38,7 @@ impl Store {
                 let end = start.checked_add(length).ok_or_else(beyond)?;
                 sections[section].get(start..end).ok_or_else(beyond)
             }
-            Self::Mapped(pages, header) => {
+            Self::Mapped(pages, header, _) => {
                 let extent = header.extent(section);
                 let end = start.checked_add(length).filter(|end| *end <= extent.length);
                 end.ok_or_else(beyond)?;
@@ -45,20 +47,44 @@ impl Store {
         }
     }
 
-    /// Ask for the memory at `start` within `section`, if it is there.
-    #[inline]
-    pub fn prefetch(&self, section: Section, start: usize) {
-        if let Self::Memory(sections) = self {
-            prefetch(sections[section].get(start..).unwrap_or_default(), 1);
-        }
-    }
-
-    /// A whole section.
+    /// A whole section, whose pages are checked the first time.
     ///
     /// # Errors
     /// A damaged file.
+    #[inline]
     pub fn whole(&self, section: Section) -> Result<&[u8], EngineError> {
-        self.part(section, 0, self.length(section))
+        match self {
+            Self::Memory(sections) => Ok(&sections[section]),
+            Self::Mapped(pages, header, checked) => {
+                let Extent { offset, length } = header.extent(section);
+                // Relaxed: the bytes never change, so whoever sees the mark sees the bytes that earned it.
+                let checked = &checked[section as usize];
+                if checked.load(Ordering::Relaxed) {
+                    return Ok(pages.trusted(offset, length));
+                }
+                let bytes = pages.read(offset, length)?;
+                checked.store(true, Ordering::Relaxed);
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// A whole section of words.
+    ///
+    /// # Errors
+    /// A damaged file.
+    #[inline]
+    pub fn words(&self, section: Section) -> Result<&[Word], EngineError> {
+        Ok(self.whole(section)?.as_chunks().0)
+    }
+
+    /// A whole section of numbers of four bytes.
+    ///
+    /// # Errors
+    /// A damaged file.
+    #[inline]
+    pub fn numbers(&self, section: Section) -> Result<&[[u8; 4]], EngineError> {
+        Ok(self.whole(section)?.as_chunks().0)
     }
 
     /// The four bytes at `index` of a section of such numbers.
@@ -102,7 +128,7 @@ impl Store {
     pub fn check_all(&self) -> Result<(), EngineError> {
         match self {
             Self::Memory(_) => Ok(()),
-            Self::Mapped(pages, _) => pages.check_all(),
+            Self::Mapped(pages, ..) => pages.check_all(),
         }
     }
 
@@ -110,7 +136,7 @@ impl Store {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Memory(sections) => sections.iter().map(<[u8]>::len).sum(),
-            Self::Mapped(_, header) => (0..SECTION_COUNT).map(|place| header.sections[place].length).sum(),
+            Self::Mapped(_, header, _) => (0..SECTION_COUNT).map(|place| header.sections[place].length).sum(),
         }
     }
 
@@ -118,7 +144,7 @@ impl Store {
     pub fn damaged(&self, what: &str) -> EngineError {
         match self {
             Self::Memory(_) => EngineError::Snapshot(format!("the index in memory contradicts itself: {what}")),
-            Self::Mapped(pages, _) => pages.damaged(what),
+            Self::Mapped(pages, ..) => pages.damaged(what),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::attributes::AttributeInfo;
 use super::leaf::Section;
@@ -61,19 +61,28 @@ impl Summary {
         }
     }
 
-    /// All rows, one after the other. Their numbers go to `infos`, and for symbols that have their own to `set_row`.
-    pub fn finish(self, infos: &mut [AttributeInfo], mut set_row: impl FnMut(SymbolId, u32)) -> Vec<u64> {
+    /// All rows, one after the other, and the attributes whose every value has a row that says all there is to say of a
+    /// leaf that passes or fails as one. Numbers of rows go to `infos`, and for symbols that have their own to `set_row`.
+    pub fn finish(
+        self,
+        infos: &mut [AttributeInfo],
+        mut set_row: impl FnMut(SymbolId, u32),
+    ) -> (Vec<u64>, HashSet<AttributeId>) {
         let mut rows = Rows { words: self.leaf_count.div_ceil(64), bits: Vec::new() };
         let mut attributes: Vec<_> = self.attributes.into_iter().collect();
         attributes.sort_unstable_by_key(|(id, attribute)| (Reverse(attribute.leaves), *id));
         attributes.truncate(ATTRIBUTES_MAX);
         let budget = self.leaf_count * BYTES_PER_LEAF / (8 * rows.words.max(1) * attributes.len().max(1));
+        let mut exact = HashSet::new();
         for (id, attribute) in attributes {
             let (classes, unlisted) = attribute.finish(&mut rows, budget, self.leaf_count, &mut set_row);
             infos[id as usize].rows = classes;
             infos[id as usize].unlisted = unlisted;
+            if unlisted == classes[3] {
+                exact.insert(id);
+            }
         }
-        rows.bits
+        (rows.bits, exact)
     }
 }
 
