@@ -258,7 +258,7 @@ class Engine:
     def report(self) -> Report:
         """What all subscriptions are like: shared, equal, covered, never or always true, unindexable, dear.
 
-        Cost: about 10 us a subscription, without the GIL; the engine may be used and changed meanwhile.
+        Cost: about 20 us a subscription, without the GIL; the engine may be used and changed meanwhile.
         """
         with self._lock:
             self._known_ids()

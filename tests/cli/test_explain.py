@@ -37,6 +37,27 @@ def test_one_query_as_json_from_stdin(tamis: Tamis) -> None:
 
 
 @pytest.mark.usefixtures("files")
+def test_near_leaves_only_queries_that_match_or_nearly_do(tamis: Tamis) -> None:
+    def explained(near: int, message: str) -> list[str]:
+        done = tamis("explain", "queries.txt", "--message", message, "--near", str(near), "--json")
+        return [json.loads(line)["key"] for line in done.stdout.splitlines()]
+
+    message = '{"price": 120, "body": "garlic and frost"}'
+    assert explained(0, message) == ["dear", "frost"]
+    assert explained(1, message) == ["dear", "frost"]
+    assert explained(1, '{"author": "James"}') == ["james", "dear", "frost"]
+    assert explained(2, message) == ["james", "dear", "frost"]
+
+
+@pytest.mark.usefixtures("files")
+def test_a_name_that_the_message_lacks_is_answered_with_one_that_it_has(tamis: Tamis) -> None:
+    done = tamis("explain", "queries.txt", "--message", '{"prcie": 7}', "--key", "dear")
+    assert done.stdout.splitlines()[-1] == "  hint: the message has no 'price'; did you mean 'prcie'?"
+    done = tamis("explain", "queries.txt", "--message", "{}", "--key", "deer")
+    assert "no query has the key 'deer'; did you mean 'dear'?" in done.stderr
+
+
+@pytest.mark.usefixtures("files")
 def test_mistakes_are_explained(tamis: Tamis) -> None:
     done = tamis("explain", "queries.txt", "--message", "no json")
     assert (done.returncode, done.stderr.startswith("error: --message: no message: ")) == (2, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from tamis.errors import TamisError
 from tamis.name_hints import nearest
 
 if TYPE_CHECKING:
-    from tamis.engine import Explanation
+    from tamis.engine import Engine, Explanation
 
 _ANSWERS = {True: "yes", False: "no", None: "unknown"}
 _WORDS = {True: "true", False: "FALSE", None: "unknown"}
@@ -26,6 +27,9 @@ def explain(
     ],
     message: Annotated[str, typer.Option(help="The message: a JSON object, or `-` to read it from stdin.")],
     key: Annotated[list[str] | None, typer.Option(help="Only this query; may be given again.")] = None,
+    near: Annotated[
+        int | None, typer.Option(min=0, help="Only queries that match, or fail by at most so many predicates.")
+    ] = None,
     topic: Annotated[str | None, typer.Option(help="The message's topic.")] = None,
     topic_field: Annotated[str, typer.Option(help="The field with the topic.")] = "topic",
     body_field: Annotated[str, typer.Option(help="The field with the text.")] = "body",
@@ -40,13 +44,17 @@ def explain(
     engine, keys = load_engine(queries)
     known = {str(one): one for one in keys}
     if unknown := [name for name in key or () if name not in known]:
-        near = nearest(unknown[0], known)
+        meant = nearest(unknown[0], known)
         raise TamisError(
-            f"{queries}: no query has the key '{unknown[0]}'" + (f"; did you mean '{near}'?" if near else "")
+            f"{queries}: no query has the key '{unknown[0]}'" + (f"; did you mean '{meant}'?" if meant else "")
         )
     read = _read(message, MessageForm(topic, topic_field, body_field))
+    wanted = list(key or known)
+    if near is not None:
+        close = _close(engine, read, near)
+        wanted = [name for name in wanted if known[name] in close]
     matched = 0
-    for name in key or known:
+    for name in wanted:
         explanation = engine.explain(known[name], read.properties, read.topic, read.body)
         matched += explanation.result is True
         _print(name, explanation, as_json)
@@ -58,6 +66,15 @@ def _read(text: str, form: MessageForm) -> Message:
         return form.read(sys.stdin.buffer.read() if text == "-" else text)
     except ValueError as error:
         raise TamisError(f"--message: no message: {error}") from error
+
+
+def _close(engine: Engine, message: Message, off_by: int) -> set[Hashable]:
+    """The keys of queries that match, or fail by at most so many predicates."""
+    asked = (message.properties, message.topic, message.body)
+    close = set(engine.match(*asked))
+    for distance in range(1, off_by + 1):
+        close.update(engine.near_misses(*asked, off_by=distance, limit=max(len(engine), 1)))
+    return close
 
 
 def _print(key: str, explanation: Explanation, as_json: bool) -> None:
