@@ -56,7 +56,7 @@ pub(super) struct Token<'a> {
 
 /// What a quoted token says: each doubled `quote` in `raw` is one.
 pub(super) fn unquote(raw: &str, quote: char) -> String {
-    raw.replace(&format!("{quote}{quote}"), &quote.to_string())
+    if raw.contains(quote) { raw.replace(&format!("{quote}{quote}"), &quote.to_string()) } else { raw.to_owned() }
 }
 
 /// True for a word that cannot be a name without quotes.
@@ -75,7 +75,10 @@ fn begins_identifier(character: char) -> bool {
 }
 
 fn continues_identifier(character: char) -> bool {
-    character.is_alphanumeric() || matches!(character, '_' | '$' | '.') || is_combining_mark(character)
+    if character.is_ascii() {
+        return character.is_ascii_alphanumeric() || matches!(character, '_' | '$' | '.');
+    }
+    character.is_alphanumeric() || is_combining_mark(character)
 }
 
 /// The number that the whole of `text` reads as, when it does: an optional sign, then as in a selector.
@@ -183,6 +186,10 @@ fn quoted(rest: &str, quote: char) -> (Kind<'_>, usize) {
 }
 
 fn symbol(rest: &str, first: char, style: Style) -> (Kind<'_>, usize) {
+    // Most are one character that begins no longer one.
+    if let Some(symbol) = ["(", ")", ",", "+", "-"].into_iter().find(|symbol| symbol.as_bytes()[0] as char == first) {
+        return (Kind::Symbol(symbol), 1);
+    }
     let known = |symbol: &&&str| rest.starts_with(**symbol) && (style == Style::Boolean || **symbol != "==");
     match SYMBOLS.iter().find(known) {
         Some(symbol) => (Kind::Symbol(symbol), symbol.len()),
@@ -225,6 +232,11 @@ impl<'a> Cursor<'a> {
     /// The token after the next one.
     pub fn peek(&self) -> Kind<'a> {
         self.lexer.clone().next().kind
+    }
+
+    /// True when a parenthesis opens after the next token.
+    pub fn precedes_parenthesis(&self) -> bool {
+        self.text[self.token.end..].trim_start().starts_with('(')
     }
 
     /// Take what stands from here to a space or a `)` as it is. None when that is nothing.

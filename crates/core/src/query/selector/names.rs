@@ -15,7 +15,7 @@ impl Parser<'_> {
     pub(super) fn reference(&mut self) -> Parsed<Reference> {
         let token = self.cursor.token;
         match token.kind {
-            Kind::Word(word) if word.eq_ignore_ascii_case("ANYCASE") && self.cursor.peek() == Kind::Symbol("(") => {
+            Kind::Word(word) if word.eq_ignore_ascii_case("ANYCASE") && self.cursor.precedes_parenthesis() => {
                 self.cursor.advance();
                 self.cursor.advance();
                 let name = self.name()?;

@@ -75,7 +75,7 @@ impl Parser<'_> {
         match token.kind {
             Kind::Symbol("(") => return self.parenthesis(),
             Kind::Word(word) if is_reserved(word) => return Err(self.cursor.unexpected(expected)),
-            Kind::Word(word) if self.cursor.peek() == Kind::Symbol("(") => {
+            Kind::Word(word) if self.cursor.precedes_parenthesis() => {
                 if let Some(predicate) = self.function(word)? {
                     return self.term(predicate, token.start);
                 }
@@ -128,6 +128,9 @@ fn arithmetic(kind: Kind<'_>) -> Option<(Arithmetic, Rank)> {
 
 /// `digits` as an integer of 64 bits, the smallest included.
 fn integer(digits: &str, is_negative: bool) -> Option<i64> {
+    if let Ok(magnitude) = digits.parse::<i64>() {
+        return Some(if is_negative { -magnitude } else { magnitude });
+    }
     let magnitude: i128 = digits.parse().ok()?;
     i64::try_from(if is_negative { -magnitude } else { magnitude }).ok()
 }
