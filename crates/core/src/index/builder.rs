@@ -59,18 +59,18 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder that takes `queries` for what the others are like; see [`sample_step`].
-    pub fn new<Q: Borrow<Query>>(queries: impl Iterator<Item = Q>) -> Self {
+    /// A builder of about `count` queries, which takes `queries` for what the others are like; see [`sample_step`].
+    pub fn new<Q: Borrow<Query>>(count: usize, queries: impl Iterator<Item = Q>) -> Self {
         let mut interner = Interner::default();
         queries.for_each(|query| sample(query.borrow(), &mut interner));
         Self {
             interner,
             records: Vec::new(),
-            record_ends: Vec::new(),
-            by_record: HashTable::new(),
-            normals: Vec::new(),
-            is_fields: Vec::new(),
-            subscriptions: Vec::new(),
+            record_ends: Vec::with_capacity(count),
+            by_record: HashTable::with_capacity(count),
+            normals: Vec::with_capacity(count),
+            is_fields: Vec::with_capacity(count),
+            subscriptions: Vec::with_capacity(count),
             keys: Vec::new(),
             key_ends: Vec::new(),
             opaques: OpaqueTable::default(),
@@ -122,19 +122,26 @@ impl Builder {
             leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout.slots)).collect::<Vec<_>>()
         };
         let mut summary = Summary::new(layout.wide_leaf_count);
+        let mut wide_sections = Vec::with_capacity(layout.wide_leaf_count);
         for (number, (group, leaf)) in layout.leaves().take(layout.wide_leaf_count).enumerate() {
-            summary.add(number, &leaf::sections(&group_of(group, leaf), &places));
+            let sections = leaf::sections(&group_of(group, leaf), &places);
+            summary.add(number, &sections);
+            wide_sections.push(sections);
         }
         let (rows, exact) = summary.finish(&mut attributes, |place, row| table.set_row(place, row));
         let (mut words, mut leaf_starts) = (Vec::new(), vec![0_u32]);
-        for (number, (group, leaf)) in layout.leaves().enumerate() {
+        let mut wide_sections = wide_sections.into_iter();
+        for (group, leaf) in layout.leaves() {
             let queries = group_of(group, leaf);
             let all = leaf::everyone(queries.len());
-            let is_decided = |section: &leaf::Section| {
-                number < layout.wide_leaf_count && exact.contains(&section.attribute) && section.is_uniform(all)
+            let leaf_sections = match wide_sections.next() {
+                Some(mut sections) => {
+                    sections.retain(|section| !(exact.contains(&section.attribute) && section.is_uniform(all)));
+                    sections
+                }
+                None => leaf::sections(&queries, &places),
             };
-            let leaf_sections = leaf::sections(&queries, &places);
-            leaf::encode(&queries, leaf_sections.iter().filter(|section| !is_decided(section)), &places, &mut words);
+            leaf::encode(&queries, &leaf_sections, &places, &mut words);
             leaf_starts.push(u32::try_from(words.len()).expect("leaves of fewer than 32 GiB fit in a segment"));
         }
         let mut first = 0;
@@ -253,6 +260,10 @@ impl Group {
 
     /// Order the queries and cut them into leaves.
     fn cut(&mut self, normals: &[Normal], interner: &Interner) {
+        if self.queries.len() <= LEAF {
+            self.ends.extend((!self.queries.is_empty()).then_some(self.queries.len()));
+            return;
+        }
         (self.queries, self.ends) = cluster(&self.queries, normals, interner);
     }
 

@@ -161,14 +161,8 @@ pub fn sections(queries: &[LeafQuery<'_>], places: &[SymbolId]) -> Vec<Section> 
 }
 
 /// Append the leaf of `queries` to `words`, with those of its `sections` that are not decided elsewhere.
-pub fn encode<'s>(
-    queries: &[LeafQuery<'_>],
-    sections: impl Iterator<Item = &'s Section>,
-    places: &[SymbolId],
-    words: &mut Vec<u64>,
-) {
+pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], places: &[SymbolId], words: &mut Vec<u64>) {
     let start = words.len();
-    let sections: Vec<_> = sections.collect();
     let unsure = bits(queries).filter(|(_, query)| query.has_rest || query.is_cut());
     let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
     let is_dense = queries.iter().zip(queries[0].slot..).all(|(query, slot)| query.slot == slot);

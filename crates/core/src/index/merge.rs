@@ -49,12 +49,13 @@ pub fn size(segments: &[Arc<Segment>]) -> usize {
 pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineError> {
     let slots =
         || segments.iter().flat_map(|segment| (0..segment.slot_count() as u32).map(move |slot| (segment, slot)));
-    let step = sample_step(segments.iter().map(|segment| segment.slot_count()).sum());
+    let count = segments.iter().map(|segment| segment.slot_count()).sum();
+    let step = sample_step(count);
     let mut damage = None;
     let sample = slots()
         .step_by(step)
         .map_while(|(segment, slot)| segment.decode(slot).map_err(|error| damage = Some(error)).ok());
-    let mut builder = Builder::new(sample);
+    let mut builder = Builder::new(count, sample);
     if let Some(error) = damage {
         return Err(error);
     }

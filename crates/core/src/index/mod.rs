@@ -377,7 +377,7 @@ impl Engine {
         for (_, place) in subscriptions.iter().step_by(sample_step(subscriptions.len())) {
             sample.push(version.decode(place)?);
         }
-        let mut builder = Builder::new(sample.into_iter());
+        let mut builder = Builder::new(subscriptions.len(), sample.into_iter());
         for (id, place) in &subscriptions {
             let key = keys(*id);
             builder.add(&*version.decode(place)?, [Subscription { id: *id, key: Some(&key) }].into_iter());
@@ -454,7 +454,7 @@ fn append(next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
     }
     let tail = next.live_tail().map(|(_, id, query)| (id, Arc::clone(query)));
     let all: Vec<_> = tail.chain(new).collect();
-    let mut builder = Builder::new(all.iter().step_by(sample_step(all.len())).map(|(_, query)| &**query));
+    let mut builder = Builder::new(all.len(), all.iter().step_by(sample_step(all.len())).map(|(_, query)| &**query));
     for (id, query) in &all {
         builder.add(query, [Subscription { id: *id, key: None }].into_iter());
     }

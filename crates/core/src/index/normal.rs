@@ -9,6 +9,8 @@
 //! Of a list clauses say too little, since each predicate may be true of another element (`SEMANTICS.md`, "Lists"):
 //! where a message has one, queries that ask about it are evaluated.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Name, Operand, Predicate, Reference, ValueSet};
 
@@ -28,6 +30,9 @@ pub const KEYS_MAX: usize = 1_024;
 /// An OR with more tests than this is left to evaluation.
 const SLOT_TESTS_MAX: usize = 32;
 
+/// Most tests name one or two values.
+pub type Symbols = SmallVec<[SymbolId; 4]>;
+
 /// True when the value of one attribute is in a set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
@@ -36,14 +41,14 @@ pub struct Test {
     /// Which of [`ABSENT`], [`NULL`], [`VALUELESS`], [`OTHER`] are in the set.
     pub classes: u8,
     /// Ascending. In the set when [`OTHER`] is not, and out of it when [`OTHER`] is.
-    pub symbols: Vec<SymbolId>,
+    pub symbols: Symbols,
     /// True when any element of a list that is one of `symbols` decides, so that a key that was found needs no test.
     pub holds_for_elements: bool,
 }
 
 impl Test {
     fn known(attribute: AttributeId) -> Self {
-        Self { attribute, classes: OTHER, symbols: Vec::new(), holds_for_elements: false }
+        Self { attribute, classes: OTHER, symbols: Symbols::new(), holds_for_elements: false }
     }
 
     /// True when `symbol` is in the set.
@@ -90,8 +95,8 @@ impl Test {
     }
 }
 
-fn merged(a: &[SymbolId], b: &[SymbolId]) -> Vec<SymbolId> {
-    let mut all = [a, b].concat();
+fn merged(a: &[SymbolId], b: &[SymbolId]) -> Symbols {
+    let mut all: Symbols = a.iter().chain(b).copied().collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -125,7 +130,7 @@ pub enum Key {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
     /// Ascending, each once.
-    pub keys: Vec<Key>,
+    pub keys: SmallVec<[Key; 2]>,
     /// The part of the messages that have one, guessed.
     pub share: f64,
 }
@@ -136,11 +141,11 @@ pub struct Normal {
     /// True of no message.
     pub is_never: bool,
     /// One for an attribute.
-    pub rows: Vec<Test>,
+    pub rows: SmallVec<[Test; 1]>,
     /// ORs over several attributes.
     pub slots: Vec<Vec<Test>>,
     /// Numbers.
-    pub ranges: Vec<Range>,
+    pub ranges: SmallVec<[Range; 1]>,
     /// True when the clauses are necessary and not enough.
     pub has_rest: bool,
     /// The rarest keys; None when there are none, or too many.
@@ -155,12 +160,13 @@ impl Normal {
             Expr::Predicate(predicate) => Self::of_predicate(predicate, is_negated, interner),
             Expr::Not(inner) => Self::of(inner, !is_negated, interner),
             Expr::And(children) | Expr::Or(children) => {
-                let parts = children.iter().map(|child| Self::of(child, is_negated, interner)).collect::<Vec<_>>();
+                let mut all = Self::default();
                 if matches!(expr, Expr::And(_)) != is_negated {
-                    parts.into_iter().fold(Self::default(), |all, part| all.and(part, interner))
-                } else {
-                    Self::any(parts, interner)
+                    all.rows.reserve(children.len());
+                    children.iter().for_each(|child| all.and(Self::of(child, is_negated, interner), interner));
+                    return all;
                 }
+                Self::any(children.iter().map(|child| Self::of(child, is_negated, interner)).collect(), interner)
             }
         }
     }
@@ -177,7 +183,7 @@ impl Normal {
         !self.is_never && !self.has_rest && self.rows.is_empty() && self.slots.is_empty() && self.ranges.is_empty()
     }
 
-    fn and(mut self, other: Self, interner: &Interner) -> Self {
+    fn and(&mut self, other: Self, interner: &Interner) {
         self.is_never |= other.is_never;
         self.has_rest |= other.has_rest;
         for row in other.rows {
@@ -192,11 +198,10 @@ impl Normal {
         }
         self.slots.extend(other.slots);
         self.ranges.extend(other.ranges);
-        self.access = match (self.access, other.access) {
-            (Some(a), Some(b)) => Some(if b.share < a.share { b } else { a }),
-            (a, b) => a.or(b),
-        };
-        self
+        let is_rarer = |b: &Access| self.access.as_ref().is_none_or(|a| b.share < a.share);
+        if let Some(access) = other.access.filter(is_rarer) {
+            self.access = Some(access);
+        }
     }
 
     fn any(parts: Vec<Self>, interner: &Interner) -> Self {
@@ -214,7 +219,7 @@ impl Normal {
         let mut tests = by_attribute(tests.unwrap_or_default().concat());
         match tests.len() {
             0 => {}
-            1 => joined.rows.append(&mut tests),
+            1 => joined.rows.extend(tests.pop()),
             2..=SLOT_TESTS_MAX => joined.slots.push(tests),
             _ => joined.has_rest = true,
         }
@@ -275,7 +280,7 @@ impl Normal {
             Predicate::Under(Reference::Property(Name { text: name, any_case: false }), ancestor) if !is_negated => {
                 let attribute = interner.attribute(Origin::Ancestors, name);
                 let symbol = interner.symbol(attribute, Scalar::Text(ancestor));
-                Self::row(attribute, vec![symbol], true, interner)
+                Self::row(attribute, Symbols::from_slice(&[symbol]), true, interner)
             }
             Predicate::Contains(reference, _)
             | Predicate::Near(reference, ..)
@@ -287,7 +292,7 @@ impl Normal {
     }
 
     /// A row that admits `symbols` and nothing else, filed under them.
-    fn row(attribute: AttributeId, mut symbols: Vec<SymbolId>, holds_for_elements: bool, interner: &Interner) -> Self {
+    fn row(attribute: AttributeId, mut symbols: Symbols, holds_for_elements: bool, interner: &Interner) -> Self {
         symbols.sort_unstable();
         symbols.dedup();
         if symbols.is_empty() {
@@ -298,7 +303,7 @@ impl Normal {
             share: symbols.iter().map(|symbol| interner.share(*symbol)).sum(),
         });
         let test = Test { attribute, classes: 0, symbols, holds_for_elements };
-        Self { rows: vec![test], access, ..Self::default() }
+        Self { rows: smallvec![test], access, ..Self::default() }
     }
 
     fn equality(reference: &Reference, values: &[Value], holds: bool, interner: &mut Interner) -> Self {
@@ -310,11 +315,11 @@ impl Normal {
     fn inequality(reference: &Reference, values: &[Value], interner: &mut Interner) -> Self {
         let Some(attribute) = attribute_of(reference, interner) else { return Self::rest() };
         let symbols = values.iter().filter_map(Scalar::of_literal).map(|scalar| interner.symbol(attribute, scalar));
-        let mut symbols: Vec<_> = symbols.collect();
+        let mut symbols: Symbols = symbols.collect();
         symbols.sort_unstable();
         symbols.dedup();
         let test = Test { symbols, ..Test::known(attribute) };
-        Self { rows: vec![test], access: present(attribute, interner), ..Self::default() }
+        Self { rows: smallvec![test], access: present(attribute, interner), ..Self::default() }
     }
 
     fn membership(reference: &Reference, values: &ValueSet, is_negated: bool, interner: &mut Interner) -> Self {
@@ -377,7 +382,7 @@ impl Normal {
     fn known(reference: &Reference, interner: &mut Interner) -> Self {
         let Some(attribute) = attribute_of(reference, interner) else { return Self::rest() };
         let access = present(attribute, interner);
-        Self { rows: vec![Test::known(attribute)], has_rest: true, access, ..Self::default() }
+        Self { rows: smallvec![Test::known(attribute)], has_rest: true, access, ..Self::default() }
     }
 
     /// True, if at all, of messages in which everything that the operands refer to has a value.
@@ -385,8 +390,9 @@ impl Normal {
         let mut references = Vec::new();
         operands.iter().for_each(|operand| collect_references(operand, &mut references));
         references.truncate(4);
-        let parts = references.into_iter().map(|reference| Self::known(reference, interner)).collect::<Vec<_>>();
-        parts.into_iter().fold(Self::rest(), |all, part| all.and(part, interner))
+        let mut all = Self::rest();
+        references.into_iter().for_each(|reference| all.and(Self::known(reference, interner), interner));
+        all
     }
 
     fn presence(reference: &Reference, classes: u8, interner: &mut Interner) -> Self {
@@ -394,16 +400,16 @@ impl Normal {
         let attribute = attribute.filter(|id| interner.attributes()[*id as usize].origin != Origin::Topic);
         let Some(attribute) = attribute else { return Self::rest() };
         let access = if classes & ABSENT == 0 { present(attribute, interner) } else { None };
-        Self { rows: vec![Test { classes, ..Test::known(attribute) }], access, ..Self::default() }
+        Self { rows: smallvec![Test { classes, ..Test::known(attribute) }], access, ..Self::default() }
     }
 }
 
 fn any_access(parts: &[Normal]) -> Option<Access> {
-    let mut keys = Vec::new();
+    let mut keys = SmallVec::new();
     let mut share = 0.0;
     for part in parts {
         let access = part.access.as_ref()?;
-        keys.extend_from_slice(&access.keys);
+        keys.extend(access.keys.iter().copied());
         share += access.share;
     }
     keys.sort_unstable();
@@ -425,7 +431,7 @@ fn by_attribute(mut tests: Vec<Test>) -> Vec<Test> {
 
 fn present(attribute: AttributeId, interner: &Interner) -> Option<Access> {
     let is_property = interner.attributes()[attribute as usize].origin == Origin::Property;
-    is_property.then(|| Access { keys: vec![Key::Presence(attribute)], share: interner.presence_share(attribute) })
+    is_property.then(|| Access { keys: smallvec![Key::Presence(attribute)], share: interner.presence_share(attribute) })
 }
 
 fn attribute_of(reference: &Reference, interner: &mut Interner) -> Option<AttributeId> {
