@@ -4,6 +4,7 @@
 //! `NOT LIKE`, `NOT IN`, `NOT BETWEEN` and `IS NOT NULL` are [`Expr::Not`] of the plain predicate, since NOT is
 //! applied after a list has been looked at.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::dear::Opaque;
@@ -258,9 +259,8 @@ impl Operand {
 #[derive(Clone, Debug)]
 pub struct ValueSet {
     values: Vec<Value>,
-    /// Indices into `values` of the texts, sorted by text. Numbers are few in practice and are walked.
-    texts: Vec<u32>,
-    others: Vec<u32>,
+    /// Indices into `values`, by kind and then by value, without what equals nothing.
+    sorted: Vec<u32>,
 }
 
 impl PartialEq for ValueSet {
@@ -273,13 +273,9 @@ impl ValueSet {
     /// A set of literals (bool, int, float, text, timestamp).
     #[must_use]
     pub fn new(values: Vec<Value>) -> Self {
-        let index = |wanted: bool| {
-            (0u32..).zip(&values).filter(move |(_, v)| matches!(v, Value::Text(_)) == wanted).map(|(i, _)| i)
-        };
-        let mut texts: Vec<u32> = index(true).collect();
-        let others = index(false).collect();
-        texts.sort_by(|a, b| text_of(&values[*a as usize]).cmp(text_of(&values[*b as usize])));
-        Self { values, texts, others }
+        let mut sorted: Vec<u32> = (0..).zip(&values).filter(|(_, v)| kind(v).is_some()).map(|(i, _)| i).collect();
+        sorted.sort_by(|a, b| by_kind_and_value(&values[*a as usize], &values[*b as usize]));
+        Self { values, sorted }
     }
 
     /// The values in the order written.
@@ -288,21 +284,28 @@ impl ValueSet {
         &self.values
     }
 
-    /// True when one of the values equals `value`, a scalar.
+    /// True when one of the values equals `value`, a scalar. Cost: a binary search.
     #[must_use]
     pub fn contains(&self, value: &Value) -> bool {
-        match value {
-            Value::Text(text) => self.texts.binary_search_by(|i| text_of(&self.values[*i as usize]).cmp(text)).is_ok(),
-            other => self.others.iter().any(|i| self.values[*i as usize].compare(other).is_some_and(|o| o.is_eq())),
-        }
+        let find = || self.sorted.binary_search_by(|i| by_kind_and_value(&self.values[*i as usize], value));
+        kind(value).is_some() && find().is_ok()
     }
 }
 
-fn text_of(value: &Value) -> &str {
+/// Values of one kind compare, all of them; None for what equals nothing.
+fn kind(value: &Value) -> Option<u8> {
     match value {
-        Value::Text(text) => text,
-        _ => "",
+        Value::Bool(_) => Some(0),
+        Value::Float(number) if number.is_nan() => None,
+        Value::Int(_) | Value::Float(_) => Some(1),
+        Value::Timestamp(_) => Some(2),
+        Value::Text(_) => Some(3),
+        _ => None,
     }
+}
+
+fn by_kind_and_value(a: &Value, b: &Value) -> Ordering {
+    kind(a).cmp(&kind(b)).then_with(|| a.compare(b).unwrap_or(Ordering::Equal))
 }
 
 /// A regular expression: linear time, compiled size at most 1 MiB. Equal when the patterns are.
@@ -360,5 +363,31 @@ impl Pattern {
     #[must_use]
     pub fn find_all(&self, text: &str, limit: usize) -> Vec<std::ops::Range<usize>> {
         self.regex.find_iter(text).take(limit).map(|found| found.range()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_contains_what_equals_one_of_its_values() {
+        let mut values = vec![Value::Null, Value::Float(f64::NAN), Value::Bool(true), Value::Timestamp(1)];
+        values.extend((-20..20).map(|i| Value::Int(i * 3)));
+        values.extend([0.5, -0.0, f64::INFINITY, 9_007_199_254_740_993.0, -9.25].map(Value::Float));
+        values.extend([i64::MAX, i64::MIN, 9_007_199_254_740_993].map(Value::Int));
+        values.extend(["", "x", "é", "1"].map(|text| Value::Text(text.into())));
+        let mut wanted = values.clone();
+        wanted.extend((-70..70).map(Value::Int));
+        wanted.extend((-70..70).map(|i| Value::Float(f64::from(i) / 2.0)));
+        wanted.extend(
+            [9_007_199_254_740_992.0, 9_223_372_036_854_775_808.0, -9_223_372_036_854_775_808.0].map(Value::Float),
+        );
+        wanted.extend([Value::Bool(false), Value::Timestamp(0), Value::Present, Value::Text("X".into())]);
+        let set = ValueSet::new(values);
+        for value in wanted {
+            let is_one = set.values().iter().any(|one| one.compare(&value).is_some_and(Ordering::is_eq));
+            assert_eq!(set.contains(&value), is_one, "{value:?}");
+        }
     }
 }
