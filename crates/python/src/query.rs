@@ -218,8 +218,9 @@ pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<Query> {
 /// Field criteria: name -> value, or None for presence.
 #[pyfunction]
 pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -> PyResult<Query> {
-    let mut tests = Vec::with_capacity(criteria.len());
-    for (name, wanted) in criteria.iter() {
+    let mut tests = Vec::new();
+    // One too many is refused like a hundred thousand, and sooner.
+    for (name, wanted) in criteria.iter().take(query::TERMS_MAX + 1) {
         let Ok(name) = name.cast::<PyString>() else {
             return Err(PyTypeError::new_err("fields: expected a text name"));
         };
