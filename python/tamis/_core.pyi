@@ -106,6 +106,9 @@ class Engine:
     def __new__(cls) -> Engine: ...
     @staticmethod
     def open(path: str | PathLike[str], verify: bool, opaque: dict[str, Callable[..., Any]]) -> Engine: ...
+    def next_id(self) -> int:
+        """The id that the next subscription gets, unless another thread adds one first."""
+
     def change(self, added: list[Query], replaced: list[tuple[int, Query]]) -> list[int]:
         """Add `added` and replace the queries of ids, in one step; the ids given to `added`."""
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from tamis import _core
 from tamis._core import Query
 from tamis.engine_report import Report
-from tamis.keys import decode_key, encode_key
+from tamis.key_table import KeyTable
+from tamis.keys import encode_key
 from tamis.message import Body, Properties
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def _short(value: Any) -> str:
 class Engine:
     """Holds subscriptions (key -> query); ``match(message)`` gives the keys of all that are true.
 
-    Changes are visible to the next match. Any thread may call any method; matching runs without the GIL.
+    Changes are visible to the next match. Any thread may call any method; matching runs without the GIL, and never
+    waits for a change. Each message sees exactly one state: a match that began before a key was removed may still tell
+    it. Keys that are removed while a match runs are kept until it ends.
 
     >>> import tamis
     >>> engine = Engine()
@@ -82,9 +85,9 @@ class Engine:
 
     def __init__(self) -> None:
         self._core = _core.Engine()
-        self._lock = threading.Lock()  # over the two tables of keys and the order of changes
-        self._ids: dict[Hashable, int] | None = {}
-        self._keys: dict[int, Hashable] = {}
+        self._keys = KeyTable(self._core, is_empty=True)
+        # Over the order of changes. A finalizer may make one in the middle of another, in the same thread.
+        self._lock = threading.RLock()
 
     def add(self, key: Hashable, query: Query) -> None:
         """Add a subscription; a key that is there already gets the new query and keeps its place in the order.
@@ -106,13 +109,11 @@ class Engine:
                 raise TypeError(f"key {key!r}: expected a tamis.Query, not {type(query).__name__}")
             wanted[key] = query
         with self._lock:
-            ids = self._known_ids()
+            ids = self._keys.ids()
             new = [key for key in wanted if key not in ids]
             replaced = [(ids[key], query) for key, query in wanted.items() if key in ids]
-            given = self._core.change([wanted[key] for key in new], replaced)
-            for subscription_id, key in zip(given, new, strict=True):
-                ids[key] = subscription_id
-                self._keys[subscription_id] = key
+            self._keys.expect(new)
+            self._keys.add(self._core.change([wanted[key] for key in new], replaced), new)
 
     def remove(self, key: Hashable) -> None:
         """Remove a subscription.
@@ -121,16 +122,16 @@ class Engine:
             KeyError: there is none with this key.
         """
         with self._lock:
-            subscription_id = self._known_ids().pop(key)
+            subscription_id = self._keys.ids()[key]
             self._core.remove(subscription_id)
-            self._keys.pop(subscription_id, None)
+            self._keys.remove(subscription_id)
 
     def __len__(self) -> int:
         return len(self._core)
 
     def __contains__(self, key: Hashable) -> bool:
         with self._lock:
-            return key in self._known_ids()
+            return key in self._keys.ids()
 
     def match(
         self,
@@ -152,7 +153,8 @@ class Engine:
             TypeError: a property of a type that has no meaning here, with its name.
             ValueError: an integer beyond 64 bits, or nesting over 100.
         """
-        return self._keys_of(self._core.match(properties, topic, body, signature))
+        since = self._keys.newest_removal
+        return self._keys.keys_of(self._core.match(properties, topic, body, signature), since)
 
     def match_batch(self, table: Any, *, threads: int = 1) -> Any:
         """Match every row of an Arrow table.
@@ -184,7 +186,7 @@ class Engine:
         Raises:
             KeyError: an id that no subscription has.
         """
-        return [self._key(int(subscription_id)) for subscription_id in ids]
+        return self._keys.keys_of(map(int, ids))
 
     def query(self, key: Hashable) -> Query:
         """The query of `key`.
@@ -193,14 +195,14 @@ class Engine:
             KeyError: there is no such subscription.
         """
         with self._lock:
-            subscription_id = self._known_ids()[key]
+            subscription_id = self._keys.ids()[key]
         return self._core.query(subscription_id)
 
     def all_keys(self) -> list[Hashable]:
         """Every key, in the order in which they were added."""
         with self._lock:
-            self._known_ids()
-            return [self._keys[subscription_id] for subscription_id in sorted(self._keys)]
+            ids = self._keys.ids()
+            return sorted(ids, key=ids.__getitem__)
 
     def hits(
         self, properties: Properties | None = None, topic: str = "", body: Body = None
@@ -209,8 +211,10 @@ class Engine:
 
         In the order in which they were added. Source: paper 000, "Field matching".
         """
+        since = self._keys.newest_removal
         found = self._core.hits(properties, topic, body)
-        return [(self._key(subscription_id), hits, criteria) for subscription_id, hits, criteria in found]
+        keys = self._keys.keys_of((subscription_id for subscription_id, _, _ in found), since)
+        return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, found, strict=True)]
 
     def explain(
         self, key: Hashable, properties: Properties | None = None, topic: str = "", body: Body = None
@@ -221,7 +225,7 @@ class Engine:
             KeyError: there is no such subscription.
         """
         with self._lock:
-            subscription_id = self._known_ids()[key]
+            subscription_id = self._keys.ids()[key]
         result, predicates, missing = self._core.explain(subscription_id, properties, topic, body)
         return Explanation(result, predicates, missing, _name_hints(missing, properties))
 
@@ -253,20 +257,16 @@ class Engine:
         """
         if off_by < 1 or limit < 1:
             raise ValueError(f"off_by and limit: expected at least 1, not {off_by} and {limit}")
-        return self._keys_of(self._core.near_misses(properties, topic, body, off_by, limit))
+        since = self._keys.newest_removal
+        return self._keys.keys_of(self._core.near_misses(properties, topic, body, off_by, limit), since)
 
     def report(self) -> Report:
         """What all subscriptions are like: shared, equal, covered, never or always true, unindexable, dear.
 
         Cost: about 20 us a subscription, without the GIL; the engine may be used and changed meanwhile.
         """
-        with self._lock:
-            self._known_ids()
-            keys = dict(self._keys)  # those that another thread removes meanwhile keep their names
-        found = self._core.report()
-        with self._lock:
-            keys.update(self._keys)
-        return Report.from_core(found, keys.get)
+        key_of = self._keys.key_of(self._keys.newest_removal)
+        return Report.from_core(self._core.report(), key_of)
 
     def time_matches(
         self, messages: Sequence[tuple[Properties, str, str | None]], *, warm_up: int = 1, rounds: int = 3
@@ -317,7 +317,7 @@ class Engine:
         if opaque not in (None, "names"):
             raise ValueError(f"opaque: expected 'names' or None, not {opaque!r}")
         with self._lock:
-            keys = [(i, encode_key(key)) for key, i in sorted(self._known_ids().items(), key=lambda pair: pair[1])]
+            keys = [(i, encode_key(key)) for key, i in sorted(self._keys.ids().items(), key=lambda pair: pair[1])]
             self._core.save(os.fspath(path), keys, opaque == "names")
 
     @classmethod
@@ -349,30 +349,5 @@ class Engine:
                 raise TypeError(f"opaque {name!r}: expected a function, not {type(function).__name__}")
         engine = cls()
         engine._core = _core.Engine.open(os.fspath(path), verify, functions)
-        engine._ids = None
+        engine._keys = KeyTable(engine._core, is_empty=False)
         return engine
-
-    def _known_ids(self) -> dict[Hashable, int]:
-        """Key -> id, read from the mapped snapshot at the first need. Call under the lock."""
-        if self._ids is None:
-            self._keys = {i: decode_key(self._core.key_bytes(i)) for i in self._core.ids()}
-            self._ids = {key: subscription_id for subscription_id, key in self._keys.items()}
-        return self._ids
-
-    def _key(self, subscription_id: int) -> Hashable:
-        try:
-            return self._keys[subscription_id]
-        except KeyError:
-            if self._ids is not None:
-                raise
-        return decode_key(self._core.key_bytes(subscription_id))
-
-    def _keys_of(self, ids: list[int]) -> list[Hashable]:
-        """Keys of ids just matched; one that another thread has removed meanwhile is left out."""
-        found = []
-        for subscription_id in ids:
-            try:
-                found.append(self._key(subscription_id))
-            except KeyError:
-                continue
-        return found

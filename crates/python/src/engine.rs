@@ -80,6 +80,11 @@ impl Engine {
         opened.map(Self).map_err(|error| engine_error(py, error))
     }
 
+    /// The id that the next subscription gets, unless another thread adds one first.
+    fn next_id(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.0.next_id().0)
+    }
+
     /// Add `added` and replace the queries of the ids in `replaced`, in one step; the ids given to `added`.
     fn change(
         &self,

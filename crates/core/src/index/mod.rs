@@ -238,6 +238,12 @@ impl Engine {
         self.len() == 0
     }
 
+    /// The id that the next new subscription gets, unless another thread adds one first.
+    #[must_use]
+    pub fn next_id(&self) -> SubscriptionId {
+        SubscriptionId(self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner).next_id)
+    }
+
     /// How many bytes the queries and their index take, keys and file cache apart.
     #[must_use]
     pub fn bytes(&self) -> usize {
