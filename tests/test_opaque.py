@@ -310,3 +310,66 @@ def test_what_is_no_dear_predicate_is_refused() -> None:
             tamis.opaque(name, function, cost_us=cost_us)  # type: ignore[arg-type]
     with pytest.raises(tamis.QueryError, match="at most"):
         tamis.opaque("x" * 70_000, bool)
+
+
+def test_functions_are_saved_by_name_and_given_again_when_the_snapshot_is_opened(tmp_path: Path) -> None:
+    asked, again = Asked(), Asked()
+    engine = tamis.Engine()
+    engine.add_many((i, asked.queries["a"] & tamis.selector(f"n >= {i}")) for i in range(100))
+    engine.add("deep", tamis.selector("n = 7") | ~(asked.queries["b"] & asked.queries["c"]))
+    sent = [
+        {"a": a, "b": b, "c": c, "n": n}
+        for a in (True, None)
+        for b in (True, False)
+        for c in (True, False)
+        for n in (7, 70)
+    ]
+    expected = [engine.match(message) for message in sent]
+    engine.save(tmp_path / "first", opaque="names")
+    functions = {name: again.function(name) for name in NAMES} | {"never asked": bool}
+    for verify in (False, True):
+        opened = tamis.Engine.open(tmp_path / "first", verify=verify, opaque=functions)
+        assert [opened.match(message) for message in sent] == expected
+        assert all(again.calls[name] for name in NAMES)
+    opened.add("new", tamis.opaque("new", lambda properties, topic, body: True, cost_us=2))
+    opened.save(tmp_path / "second", opaque="names")
+    twice = tamis.Engine.open(tmp_path / "second", opaque=functions | {"new": functions["a"]})
+    assert [twice.match(message) for message in sent] == [
+        keys + (["new"] if message["a"] else []) for message, keys in zip(sent, expected, strict=True)
+    ]
+    explanation = twice.explain("deep", sent[0])
+    assert [text for text, _, _ in explanation.predicates] == ["n = 7", "OPAQUE('b')", "OPAQUE('c')"]
+
+
+def test_one_function_of_a_snapshot_is_one_again_and_is_asked_once(tmp_path: Path) -> None:
+    asked = Asked()
+    engine = tamis.Engine()
+    engine.add_many((i, asked.queries["a"] & tamis.selector(f"n >= {i}")) for i in range(50))
+    engine.save(tmp_path / "queries", opaque="names")
+    opened = tamis.Engine.open(tmp_path / "queries", opaque={"a": asked.function("a")})
+    assert opened.match({"a": True, "n": 30}) == list(range(31))
+    assert asked.calls == {"a": 1}
+
+
+def test_a_snapshot_is_not_opened_without_its_functions_and_the_first_that_is_missing_is_named(tmp_path: Path) -> None:
+    asked = Asked()
+    engine = tamis.Engine()
+    engine.add("x", asked.queries["a"] & asked.queries["b"])
+    engine.save(tmp_path / "queries", opaque="names")
+    for functions, missing in ((None, "'a'"), ({}, "'a'"), ({"a": bool}, "'b'"), ({"b": bool}, "'a'")):
+        with pytest.raises(TypeError, match=f"names the dear predicate {missing}"):
+            tamis.Engine.open(tmp_path / "queries", opaque=functions)
+    with pytest.raises(TypeError, match="opaque 'b': expected a function, not int"):
+        tamis.Engine.open(tmp_path / "queries", opaque={"a": bool, "b": 1})  # type: ignore[dict-item]
+
+
+def test_two_functions_of_one_name_are_not_saved(tmp_path: Path) -> None:
+    engine = tamis.Engine()
+    engine.add_many((i, tamis.opaque("same", bool)) for i in range(2))
+    with pytest.raises(TypeError, match="two dear predicates are called 'same'"):
+        engine.save(tmp_path / "queries", opaque="names")
+    assert not list(tmp_path.iterdir())
+    engine.remove(1)
+    engine.save(tmp_path / "queries", opaque="names")
+    with pytest.raises(ValueError, match="expected 'names' or None"):
+        engine.save(tmp_path / "queries", opaque="pickle")  # type: ignore[arg-type]
