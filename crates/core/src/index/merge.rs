@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use crate::error::EngineError;
+use crate::query::Query;
 
+use super::SubscriptionId;
 use super::builder::{Builder, Subscription, sample_step};
 use super::segment::Segment;
 use super::version::{TAIL, Version};
@@ -42,11 +44,51 @@ pub fn size(segments: &[Arc<Segment>]) -> usize {
     segments.iter().map(|segment| segment.place_count()).sum()
 }
 
+/// A segment of `subscriptions`. Few queries are kept as they are, since they will be merged again soon.
+///
+/// # Panics
+/// Never: a builder's sections are whole.
+pub fn build(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Segment {
+    let sample = subscriptions.iter().step_by(sample_step(subscriptions.len())).map(|(_, query)| &**query);
+    let mut builder = Builder::new(subscriptions.len(), sample);
+    for (id, query) in subscriptions {
+        builder.add(query, [Subscription { id: *id, key: None }].into_iter());
+    }
+    let (sections, opaques) = builder.finish();
+    let segment = Segment::of(sections, opaques.as_slice().to_vec());
+    if subscriptions.len() <= INLINE_MAX {
+        segment.keep(subscriptions).expect("a builder's sections are whole");
+    }
+    segment
+}
+
+/// The subscriptions that are live in `segments` at `version`, where all their queries have been kept and none has a
+/// key that was saved.
+fn kept(segments: &[Arc<Segment>], version: u64) -> Option<Vec<(SubscriptionId, Arc<Query>)>> {
+    let mut all = Vec::with_capacity(size(segments));
+    for segment in segments {
+        for slot in 0..segment.slot_count() as u32 {
+            for place in segment.places(slot).ok()? {
+                if segment.removed.is_live(place, version) {
+                    if segment.key(place).ok()?.is_some() {
+                        return None;
+                    }
+                    all.push((segment.id(place).ok()?, Arc::clone(segment.kept(slot)?)));
+                }
+            }
+        }
+    }
+    Some(all)
+}
+
 /// One segment of what is live in `segments` at `version`. Cost: a few microseconds a query.
 ///
 /// # Errors
 /// A damaged snapshot.
 pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineError> {
+    if let Some(all) = kept(segments, version) {
+        return Ok(build(&all));
+    }
     let slots =
         || segments.iter().flat_map(|segment| (0..segment.slot_count() as u32).map(move |slot| (segment, slot)));
     let count = segments.iter().map(|segment| segment.slot_count()).sum();

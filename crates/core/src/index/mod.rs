@@ -14,6 +14,7 @@ mod cluster;
 mod codec;
 mod format;
 mod hash;
+mod hits;
 mod leaf;
 mod map;
 mod merge;
@@ -44,7 +45,6 @@ use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::message::Message;
 use crate::query::Query;
-use crate::query::expr::Expr;
 
 use builder::{Builder, Subscription, sample_step};
 pub use scratch::Scratch;
@@ -226,6 +226,12 @@ impl Engine {
         }
     }
 
+    /// How many segments its subscriptions lie in now: few, however it has been changed. For measuring.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.shared.current.load().segments.len()
+    }
+
     /// How many subscriptions there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -294,25 +300,20 @@ impl Engine {
     }
 
     /// The fields queries of which at least one criterion is true of `message`, by ascending id (paper 000: hit
-    /// counts). Cost: an evaluation of every fields query.
+    /// counts). Cost: a look-up for each field that queries name, and a step for each criterion that is met.
     ///
     /// # Errors
     /// A damaged snapshot.
     pub fn hits(&self, message: &Message<'_>) -> Result<Vec<Hit>, EngineError> {
         let version = self.current();
         let mut found = Vec::new();
-        let mut visit = |id, query: &Query| found.extend(count_hits(id, query, message, &version.hierarchies));
         for segment in &version.segments {
-            for slot in segment.fields()? {
-                for place in segment.places(slot)? {
-                    if segment.removed.is_live(place, version.number) {
-                        visit(segment.id(place)?, segment.query(slot)?);
-                    }
-                }
-            }
+            segment.hits_into(message, &version.hierarchies, version.number, &mut found)?;
         }
-        let tail = version.live_tail().filter(|(_, _, query)| query.is_fields());
-        tail.for_each(|(_, id, query)| visit(id, query));
+        for (_, id, query) in version.live_tail().filter(|(_, _, query)| query.is_fields()) {
+            let counted = hits::count_hits(query, message, &version.hierarchies);
+            found.extend(counted.map(|(hits, criteria)| Hit { id, hits, criteria }));
+        }
         found.sort_unstable_by_key(|hit| hit.id);
         Ok(found)
     }
@@ -460,12 +461,7 @@ fn append(next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
     }
     let tail = next.live_tail().map(|(_, id, query)| (id, Arc::clone(query)));
     let all: Vec<_> = tail.chain(new).collect();
-    let mut builder = Builder::new(all.len(), all.iter().step_by(sample_step(all.len())).map(|(_, query)| &**query));
-    for (id, query) in &all {
-        builder.add(query, [Subscription { id: *id, key: None }].into_iter());
-    }
-    let (sections, opaques) = builder.finish();
-    next.segments.push(Arc::new(Segment::of(sections, opaques.as_slice().to_vec())));
+    next.segments.push(Arc::new(merge::build(&all)));
     (next.tail, next.tail_length) = (Arc::new(Tail::default()), 0);
 }
 
@@ -475,10 +471,4 @@ fn exchange(next: &mut Version, segments: &[Arc<Segment>], merged: Segment) {
     if merged.place_count() > 0 {
         next.segments.push(Arc::new(merged));
     }
-}
-
-fn count_hits(id: SubscriptionId, query: &Query, message: &Message<'_>, hierarchies: &Hierarchies) -> Option<Hit> {
-    let criteria = query.criteria();
-    let hits = criteria.iter().filter(|expr: &&Expr| expr.evaluate(message, Some(hierarchies)) == Some(true)).count();
-    (hits > 0).then_some(Hit { id, hits, criteria: criteria.len() })
 }

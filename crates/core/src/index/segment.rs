@@ -17,6 +17,7 @@ use super::attributes::{AttributeInfo, Attributes, Named};
 use super::builder::Slot;
 use super::codec::decode;
 use super::format::{Section, Sections};
+use super::hits::FieldsIndex;
 use super::leaf::{Candidates, Word};
 use super::processor::{Work, at_full_width, prefetch};
 use super::removed::Removed;
@@ -56,6 +57,8 @@ pub struct Segment {
     row_words: usize,
     /// What has been removed from it.
     pub removed: Removed,
+    /// For hit counts; made when they are first asked for.
+    pub fields_index: OnceLock<FieldsIndex>,
 }
 
 impl Segment {
@@ -86,6 +89,7 @@ impl Segment {
             wide_leaf_count,
             row_words: wide_leaf_count.div_ceil(64),
             removed: Removed::new(place_count),
+            fields_index: OnceLock::new(),
             store,
         })
     }
@@ -509,6 +513,26 @@ impl Segment {
         }
         let query = Arc::new(self.decode(slot)?);
         Ok(cell.get_or_init(|| query))
+    }
+
+    /// The query of a slot, if it has been kept.
+    pub fn kept(&self, slot: Slot) -> Option<&Arc<Query>> {
+        self.queries.get(slot as usize / CHUNK)?.get()?[slot as usize % CHUNK].get()
+    }
+
+    /// Keep the queries that it was made of, so that they need not be decoded when it is merged. Worth it for a few.
+    ///
+    /// # Errors
+    /// None but what reading its own bytes gives.
+    pub fn keep(&self, queries: &[(SubscriptionId, Arc<Query>)]) -> Result<(), EngineError> {
+        for (id, query) in queries {
+            if let Some(place) = self.find(*id)? {
+                let slot = self.slot_of(place)? as usize;
+                let chunk = self.queries[slot / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+                _ = chunk[slot % CHUNK].set(Arc::clone(query)); // an equal one may be there
+            }
+        }
+        Ok(())
     }
 
     /// The query of a slot, decoded and not kept.
