@@ -1,4 +1,4 @@
-//! The layout of a snapshot: a header page, sections, and a checksum of every page (docs/adr/0003).
+//! The layout of a snapshot: a header page, sections, and a checksum of every page (docs/adr/0003, docs/adr/0012).
 //!
 //! ```text
 //! 0      magic, format version, file length, counts, the place of each section, CRC32C of all that
