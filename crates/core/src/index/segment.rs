@@ -80,6 +80,9 @@ impl Segment {
         let slot_count = store.length(Section::RecordEnds) / 8;
         let place_count = store.length(Section::Ids) / 8;
         let wide_leaf_count = usize::try_from(store.word(Section::Rows, 0)?).unwrap_or(usize::MAX);
+        if wide_leaf_count > store.length(Section::LeafStarts) / 4 {
+            return Err(store.damaged("its summary rows cover more leaves than there are"));
+        }
         Ok(Self {
             attributes,
             opaques,
@@ -619,7 +622,8 @@ impl<'a> Index<'a> {
         let both = u64::from_le_bytes(*self.groups.get(group as usize)?);
         #[expect(clippy::cast_possible_truncation, reason = "two halves")]
         let (first, count) = (both as u32, (both >> 32) as u32);
-        Some((first, first.checked_add(count)?))
+        let end = first.checked_add(count)?;
+        (end as usize <= self.leaf_starts.len()).then_some((first, end))
     }
 
     #[inline(always)]

@@ -1,5 +1,8 @@
 //! What a snapshot keeps, and snapshots against every kind of damage.
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+
 use super::*;
 use crate::dear::{InjectedCost, Opaque, OpaqueTable};
 
@@ -73,6 +76,23 @@ fn small_snapshot(path: &Path) -> (Vec<u8>, Vec<Properties>, Vec<Option<Vec<Subs
     (std::fs::read(path).expect("a file"), messages, answers)
 }
 
+/// Write into a file as it is: making it anew for every byte of damage would sync it every time on some file systems.
+fn put(file: &mut File, place: usize, bytes: &[u8]) {
+    file.seek(SeekFrom::Start(place as u64)).expect("a place in the file");
+    file.write_all(bytes).expect("a writable folder");
+}
+
+/// Make the file, which has the bytes `written`, have those of `wanted`.
+fn put_changes(file: &mut File, written: &mut Vec<u8>, wanted: &[u8]) {
+    let changed = (0..wanted.len()).filter(|place| written[*place] != wanted[*place]);
+    changed.for_each(|place| put(file, place, &wanted[place..=place]));
+    written.copy_from_slice(wanted);
+}
+
+fn writable(path: &Path) -> File {
+    File::options().write(true).open(path).expect("a writable folder")
+}
+
 fn answer(engine: &Engine, properties: &Properties) -> Option<Vec<SubscriptionId>> {
     let mut matched = Vec::new();
     let message = Message::new("x.y", properties, Body::Text("x y"));
@@ -85,16 +105,17 @@ fn a_damaged_byte_gives_an_error_or_the_right_answer() {
     let path = folder.file("file");
     let (bytes, messages, answers) = small_snapshot(&path);
     let mut random = Random(11);
+    let mut file = writable(&path);
     for place in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[place] ^= 1 + random.below(255) as u8;
-        std::fs::write(&path, &damaged).expect("a writable folder");
-        let Ok(engine) = Engine::open(&path, false, &none) else { continue };
-        for (message, expected) in messages.iter().zip(&answers) {
-            let found = answer(&engine, message);
-            assert!(found.is_none() || found == *expected, "byte {place}");
+        put(&mut file, place, &[bytes[place] ^ (1 + random.below(255) as u8)]);
+        if let Ok(engine) = Engine::open(&path, false, &none) {
+            for (message, expected) in messages.iter().zip(&answers) {
+                let found = answer(&engine, message);
+                assert!(found.is_none() || found == *expected, "byte {place}");
+            }
+            assert!(Engine::open(&path, true, &none).is_err(), "byte {place}");
         }
-        assert!(Engine::open(&path, true, &none).is_err(), "byte {place}");
+        put(&mut file, place, &bytes[place..=place]);
     }
 }
 
@@ -103,8 +124,9 @@ fn a_truncated_file_is_refused() {
     let folder = Folder::new("cut");
     let path = folder.file("file");
     let (bytes, ..) = small_snapshot(&path);
-    for length in 0..bytes.len() {
-        std::fs::write(&path, &bytes[..length]).expect("a writable folder");
+    let file = writable(&path);
+    for length in (0..bytes.len()).rev() {
+        file.set_len(length as u64).expect("a writable folder");
         assert!(matches!(Engine::open(&path, false, &none), Err(EngineError::Snapshot(_))), "{length} bytes");
     }
 }
@@ -117,11 +139,12 @@ fn damage_behind_fitting_checksums_never_crashes() {
     let (bytes, messages, _) = small_snapshot(&path);
     let header = format::Header::decode(&bytes).expect("whole");
     let mut random = Random(13);
+    let (mut file, mut written) = (writable(&path), bytes.clone());
     for place in (12..64 + 16 * format::SECTION_COUNT).chain(format::HEADER_BYTES..header.body_end()) {
         let mut forged = bytes.clone();
         forged[place] = random.below(256) as u8;
         seal(&mut forged, header.body_end());
-        std::fs::write(&path, &forged).expect("a writable folder");
+        put_changes(&mut file, &mut written, &forged);
         let Ok(engine) = Engine::open(&path, false, &none) else { continue };
         messages.iter().for_each(|message| drop(answer(&engine, message)));
         for id in engine.ids().unwrap_or_default() {
@@ -131,6 +154,24 @@ fn damage_behind_fitting_checksums_never_crashes() {
         }
         _ = Engine::open(&path, true, &none);
     }
+}
+
+#[test]
+fn a_forged_count_of_leaves_is_refused_before_memory_is_taken_for_it() {
+    let folder = Folder::new("counts");
+    let path = folder.file("file");
+    let (bytes, messages, _) = small_snapshot(&path);
+    let header = format::Header::decode(&bytes).expect("whole");
+    let forge = |section| {
+        let mut forged = bytes.clone();
+        forged[header.extent(section).offset + 7] = 0x7f;
+        seal(&mut forged, header.body_end());
+        std::fs::write(&path, &forged).expect("a writable folder");
+        Engine::open(&path, false, &none)
+    };
+    let engine = forge(format::Section::Groups).expect("nothing is read yet");
+    assert!(messages.iter().all(|message| answer(&engine, message).is_none()));
+    assert!(forge(format::Section::Rows).expect_err("too many").to_string().contains("more leaves than there are"));
 }
 
 /// Make every checksum fit again.
