@@ -70,6 +70,8 @@ pub struct FieldsIndex {
     fields: HashMap<Box<str>, Field>,
     /// Queries whose criteria are all in `fields`, with how many they have.
     slots: Vec<(Slot, usize)>,
+    /// Some name may reach into mappings, and is looked up by all its parts.
+    has_dots: bool,
     /// Queries that have other criteria: asked one by one.
     others: Vec<Slot>,
 }
@@ -77,7 +79,13 @@ pub struct FieldsIndex {
 impl FieldsIndex {
     fn of(segment: &Segment) -> Result<Self, EngineError> {
         let mut index = Self::default();
+        // By the first of their subscriptions, so that what is met comes in the order of ids where each has one.
+        let mut slots = Vec::new();
         for slot in segment.fields()? {
+            slots.push((segment.id(segment.places(slot)?.start)?, slot));
+        }
+        slots.sort_unstable();
+        for (_, slot) in slots {
             let query = segment.decode(slot)?;
             index.add(slot, &query);
         }
@@ -92,6 +100,7 @@ impl FieldsIndex {
         let place = u32::try_from(self.slots.len()).expect("fewer than 2^32 queries fit in memory");
         self.slots.push((slot, criteria.len()));
         for (name, wanted) in criteria {
+            self.has_dots |= name.contains('.');
             let field = self.fields.entry(name.into()).or_default();
             match wanted {
                 None => field.present.push(place),
@@ -103,9 +112,17 @@ impl FieldsIndex {
     /// The places of all criteria that `message` meets, in no particular order.
     fn met(&self, message: &Message<'_>) -> Vec<u32> {
         let mut met = Vec::new();
-        for (name, field) in &self.fields {
-            if let Some(found) = lookup(message.properties, name) {
-                field.collect(&found, &mut met);
+        if self.fields.len() <= message.properties.len() || self.has_dots {
+            for (name, field) in &self.fields {
+                if let Some(found) = lookup(message.properties, name) {
+                    field.collect(&found, &mut met);
+                }
+            }
+        } else {
+            for (name, value) in message.properties {
+                if let Some((field, found)) = self.fields.get(name).zip(Found::of(value)) {
+                    field.collect(&found, &mut met);
+                }
             }
         }
         met
@@ -169,12 +186,12 @@ impl Segment {
                 self.fields_index.get_or_init(|| index)
             }
         };
+        let sections = self.index()?;
+        let mut ids = Vec::new();
         let mut push = |slot, count, criteria| -> Result<(), EngineError> {
-            for place in self.places(slot)? {
-                if self.removed.is_live(place, version) {
-                    hits.push(Hit { id: self.id(place)?, hits: count, criteria });
-                }
-            }
+            ids.clear();
+            self.ids_into(&sections, slot, version, &mut ids)?;
+            hits.extend(ids.iter().map(|id| Hit { id: *id, hits: count, criteria }));
             Ok(())
         };
         let mut met = index.met(message);

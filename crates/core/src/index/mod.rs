@@ -314,7 +314,9 @@ impl Engine {
             let counted = hits::count_hits(query, message, &version.hierarchies);
             found.extend(counted.map(|(hits, criteria)| Hit { id, hits, criteria }));
         }
-        found.sort_unstable_by_key(|hit| hit.id);
+        if !found.is_sorted_by_key(|hit| hit.id) {
+            found.sort_unstable_by_key(|hit| hit.id);
+        }
         Ok(found)
     }
 

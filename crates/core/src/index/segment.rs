@@ -168,6 +168,28 @@ impl Segment {
         Some(())
     }
 
+    /// Its sections as slices.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn index(&self) -> Result<Index<'_>, EngineError> {
+        Index::of(&self.store)
+    }
+
+    /// Append the ids of the live subscriptions to a query, ascending.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn ids_into(
+        &self,
+        index: &Index<'_>,
+        slot: Slot,
+        version: u64,
+        ids: &mut Vec<SubscriptionId>,
+    ) -> Result<(), EngineError> {
+        self.push_ids(index, slot, version, ids).ok_or_else(|| self.contradiction())
+    }
+
     fn contradiction(&self) -> EngineError {
         self.store.damaged("its index contradicts itself")
     }
@@ -593,7 +615,7 @@ impl Work for Scan<'_> {
 }
 
 /// What a match goes through, as plain slices. Offsets may be damaged: each is checked when it is used.
-struct Index<'a> {
+pub struct Index<'a> {
     groups: &'a [Word],
     leaf_starts: &'a [[u8; 4]],
     leaves: &'a [Word],
