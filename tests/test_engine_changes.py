@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -427,3 +428,40 @@ def test_a_hundred_thousand_removals_during_one_match_are_let_go_without_recursi
     engine.add("remove", tamis.opaque("remove", remove))
     assert engine.match({"a": 1}) == ["one"]
     assert len(engine) == 2
+
+
+# ---- what must not happen, and when it does -----------------------------------------------------------------------
+
+
+def test_a_message_that_changes_while_it_is_read_is_an_error() -> None:
+    class Growing(Decimal):
+        def __float__(self) -> float:
+            properties["new"] = 1
+            return 1.0
+
+    engine = tamis.Engine()
+    engine.add("a", tamis.selector("a = 1"))
+    properties: dict[str, Any] = {"a": Growing(1), "b": 1}
+    with pytest.raises(RuntimeError, match="changed while it was read"):
+        engine.match(properties)
+
+
+def test_a_panic_below_becomes_an_exception_and_the_engine_goes_on(capfd: pytest.CaptureFixture[str]) -> None:
+    """PyO3 panics when a dict gets other keys, and as many, while it is read: no accident, and so a way to have one."""
+
+    class Restless(Decimal):
+        def __float__(self) -> float:
+            properties[str(len(seen))] = properties.pop(next(iter(properties)))
+            seen.append(1)
+            return 1.0
+
+    engine = tamis.Engine()
+    engine.add("a", tamis.selector("a = 1"))
+    seen: list[int] = []
+    properties: dict[str, Any] = {"x": Restless(1), "y": Restless(2)}
+    with pytest.raises(BaseException, match="dictionary keys changed") as caught:
+        engine.match(properties)
+    assert type(caught.value).__name__ == "PanicException"
+    assert "panicked" in capfd.readouterr().err
+    engine.add("b", tamis.selector("a = 1"))
+    assert engine.match({"a": 1}) == ["a", "b"]

@@ -152,6 +152,7 @@ class Engine:
         Raises:
             TypeError: a property of a type that has no meaning here, with its name.
             ValueError: an integer beyond 64 bits, or nesting over 100.
+            RuntimeError: another thread changed `properties` while they were read.
         """
         since = self._keys.newest_removal
         return self._keys.keys_of(self._core.match(properties, topic, body, signature), since)

@@ -1,6 +1,6 @@
 //! Python values into values of the core, and back.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
@@ -55,8 +55,14 @@ fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properti
         Ok(())
     };
     if let Ok(dict) = object.cast::<PyDict>() {
+        let count = dict.len();
         for (key, item) in dict.iter() {
             put(&key, &item)?;
+            // Converting may run Python, and so other threads; going on would panic.
+            if dict.len() != count {
+                let message = format!("{}: the mapping was changed while it was read", place(path));
+                return Err(PyRuntimeError::new_err(message));
+            }
         }
     } else if let Ok(mapping) = object.cast::<PyMapping>() {
         for pair in mapping.items()?.iter() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 mod snapshots;
 
 use super::*;
+use crate::dear::{InjectedCost, Opaque};
 use crate::message::{Body, Properties, Value};
 use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
 use crate::query::like::LikePattern;
@@ -263,6 +264,35 @@ fn dead_slots_are_swept_and_leave_no_trace() {
         assert!(pair.engine.remove(id).expect("in memory"));
     }
     pair.check(&mut random, 50);
+}
+
+#[test]
+fn an_engine_goes_on_after_a_panic_in_a_dear_predicate() {
+    let answer = |message: &Message<'_>| match message.properties.get("a") {
+        Some(Value::Int(13)) => panic!("a mistake in a dear predicate"),
+        _ => Some(true),
+    };
+    let engine = Engine::new();
+    let dear = engine.add(Arc::new(
+        Query::new(Predicate::Opaque(Opaque::new(InjectedCost::new("x", 1.0, answer))).into()).expect("a query"),
+    ));
+    let matched = |number| {
+        let properties = [("a".into(), Value::Int(number))].into();
+        let (mut scratch, mut matched) = (Scratch::new(), Vec::new());
+        let message = Message::new("", &properties, Body::Absent);
+        engine.match_into(&message, &mut scratch, &mut matched).expect("in memory");
+        matched
+    };
+    for in_a_segment in [false, true] {
+        assert_eq!(matched(1), [dear]);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| matched(13))).is_err());
+        assert_eq!(matched(2), [dear]);
+        if !in_a_segment {
+            let mut random = Random(21);
+            let ids: Vec<_> = (0..2_000).map(|_| engine.add(query(&mut random))).collect();
+            ids.iter().for_each(|id| assert!(engine.remove(*id).expect("in memory")));
+        }
+    }
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn put(file: &mut File, place: usize, bytes: &[u8]) {
 }
 
 /// Make the file, which has the bytes `written`, have those of `wanted`.
-fn put_changes(file: &mut File, written: &mut Vec<u8>, wanted: &[u8]) {
+fn put_changes(file: &mut File, written: &mut [u8], wanted: &[u8]) {
     let changed = (0..wanted.len()).filter(|place| written[*place] != wanted[*place]);
     changed.for_each(|place| put(file, place, &wanted[place..=place]));
     written.copy_from_slice(wanted);
