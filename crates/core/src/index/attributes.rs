@@ -14,6 +14,8 @@ pub struct AttributeInfo {
     pub name: Box<str>,
     /// True when ranges look at its number.
     pub has_ranges: bool,
+    /// True when queries are filed under its symbols.
+    pub has_keys: bool,
     /// The group of queries filed under its presence, or [`NONE`].
     pub group: u32,
     /// Summary rows of a message without the attribute, with null, without a value, with a value that no query names;
@@ -28,7 +30,7 @@ impl AttributeInfo {
     pub fn new(attribute: &Attribute) -> Self {
         let Attribute { origin, name, has_ranges, .. } = attribute;
         let (origin, name, has_ranges) = (*origin, name.clone(), *has_ranges);
-        Self { origin, name, has_ranges, group: NONE, rows: [NONE; 4], unlisted: NONE }
+        Self { origin, name, has_ranges, has_keys: false, group: NONE, rows: [NONE; 4], unlisted: NONE }
     }
 
     /// True when leaves are ruled out by its values.
@@ -41,7 +43,7 @@ impl AttributeInfo {
 pub fn encode_attributes(attributes: &[AttributeInfo]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for attribute in attributes {
-        bytes.extend([attribute.origin as u8, u8::from(attribute.has_ranges)]);
+        bytes.extend([attribute.origin as u8, u8::from(attribute.has_ranges), u8::from(attribute.has_keys)]);
         encode_text(&attribute.name, &mut bytes);
         let numbers = [attribute.group].into_iter().chain(attribute.rows).chain([attribute.unlisted]);
         numbers.for_each(|number| bytes.extend(number.to_le_bytes()));
@@ -56,6 +58,24 @@ pub struct Named {
     pub property: Option<AttributeId>,
     /// What it is below.
     pub ancestors: Option<AttributeId>,
+    /// What stands in its texts.
+    pub atoms: TextAtoms,
+}
+
+/// What may stand in a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextAtoms {
+    /// Needles.
+    pub needles: Option<AttributeId>,
+    /// Words.
+    pub words: Option<AttributeId>,
+}
+
+impl TextAtoms {
+    /// True when there is nothing to look for.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
 }
 
 /// All attributes of a segment.
@@ -71,6 +91,12 @@ pub struct Attributes {
     pub any_case: Vec<AttributeId>,
     /// The topic.
     pub topic: Option<AttributeId>,
+    /// What stands in it.
+    pub topic_atoms: TextAtoms,
+    /// The patterns that it matches.
+    pub patterns: Option<AttributeId>,
+    /// What is looked for in the body.
+    pub body_atoms: TextAtoms,
     /// Those with summary rows.
     pub with_rows: Vec<AttributeId>,
 }
@@ -91,21 +117,19 @@ impl Attributes {
 
     fn push(&mut self, attribute: AttributeInfo) -> Result<(), String> {
         let id = AttributeId::try_from(self.all.len()).map_err(|_| "too many attributes".to_owned())?;
-        let name = &attribute.name;
         match attribute.origin {
             Origin::Topic => self.topic = Some(id),
+            Origin::TopicNeedles => self.topic_atoms.needles = Some(id),
+            Origin::TopicWords => self.topic_atoms.words = Some(id),
+            Origin::Patterns => self.patterns = Some(id),
+            // Leaves do not ask about what no query is filed under: see the builder.
+            Origin::BodyNeedles => self.body_atoms.needles = attribute.has_keys.then_some(id),
+            Origin::BodyWords => self.body_atoms.words = attribute.has_keys.then_some(id),
             Origin::AnyCase => self.any_case.push(id),
-            Origin::Property | Origin::Ancestors => {
-                if name.contains('.') && !self.by_name.contains_key(name) {
-                    self.dotted.push(name.clone());
-                }
-                let named = self.by_name.entry(name.clone()).or_default();
-                if attribute.origin == Origin::Property {
-                    named.property = Some(id)
-                } else {
-                    named.ancestors = Some(id)
-                }
-            }
+            Origin::Property => self.named(&attribute.name).property = Some(id),
+            Origin::Ancestors => self.named(&attribute.name).ancestors = Some(id),
+            Origin::Needles => self.named(&attribute.name).atoms.needles = Some(id),
+            Origin::Words => self.named(&attribute.name).atoms.words = Some(id),
         }
         if attribute.has_rows() {
             self.with_rows.push(id);
@@ -113,16 +137,23 @@ impl Attributes {
         self.all.push(attribute);
         Ok(())
     }
+
+    fn named(&mut self, name: &str) -> &mut Named {
+        if name.contains('.') && !self.by_name.contains_key(name) {
+            self.dotted.push(name.into());
+        }
+        self.by_name.entry(name.into()).or_default()
+    }
 }
 
 fn read(reader: &mut Reader<'_>) -> Result<AttributeInfo, String> {
     let origin = reader.one_of(&Origin::ALL, "origin of an attribute")?;
-    let has_ranges = reader.flag()?;
+    let (has_ranges, has_keys) = (reader.flag()?, reader.flag()?);
     let name = reader.text()?.into();
     let group = reader.half_word()?;
     let mut rows = [NONE; 4];
     for row in &mut rows {
         *row = reader.half_word()?;
     }
-    Ok(AttributeInfo { origin, name, has_ranges, group, rows, unlisted: reader.half_word()? })
+    Ok(AttributeInfo { origin, name, has_ranges, has_keys, group, rows, unlisted: reader.half_word()? })
 }

@@ -11,8 +11,11 @@ use hashbrown::HashTable;
 
 use crate::dear::OpaqueTable;
 use crate::query::Query;
+use crate::topic::TopicPattern;
+use crate::topic::trie;
 
 use super::SubscriptionId;
+use super::atoms::LISTED_WORDS_MAX;
 use super::attributes::{AttributeInfo, encode_attributes};
 use super::cluster::cluster;
 use super::codec::{encode, encode_opaques};
@@ -21,7 +24,7 @@ use super::hash::hash_bytes;
 use super::leaf::{self, LEAF, LeafQuery};
 use super::normal::{Key, Normal, Test};
 use super::summary::Summary;
-use super::symbols::{Interner, NONE};
+use super::symbols::{AttributeId, Interner, NONE, Origin, SymbolId, Term};
 
 /// Where a distinct query stands in a segment. 32 bits: 4 billion queries are plenty, for half the memory.
 pub type Slot = u32;
@@ -51,6 +54,8 @@ pub struct Builder {
     record_ends: Vec<usize>,
     by_record: HashTable<Slot>,
     normals: Vec<Normal>,
+    /// The pure topic queries, by ascending slot: they are in no group.
+    topics: Vec<(Slot, TopicPattern)>,
     is_fields: Vec<bool>,
     subscriptions: Vec<(Slot, SubscriptionId, u32)>,
     keys: Vec<u8>,
@@ -69,6 +74,7 @@ impl Builder {
             record_ends: Vec::with_capacity(count),
             by_record: HashTable::with_capacity(count),
             normals: Vec::with_capacity(count),
+            topics: Vec::new(),
             is_fields: Vec::with_capacity(count),
             subscriptions: Vec::with_capacity(count),
             keys: Vec::new(),
@@ -97,7 +103,13 @@ impl Builder {
                 let slot = Slot::try_from(self.normals.len()).expect("fewer than 2^32 queries fit in memory");
                 by_record.insert_unique(hash, slot, |slot| hash_bytes(0, record(*slot)));
                 self.record_ends.push(self.records.len());
-                self.normals.push(Normal::of(query.expr(), false, &mut self.interner));
+                match query.topic_pattern() {
+                    Some(pattern) => {
+                        self.topics.push((slot, pattern.clone()));
+                        self.normals.push(Normal::never());
+                    }
+                    None => self.normals.push(Normal::of(query.expr(), false, &mut self.interner)),
+                }
                 self.is_fields.push(query.is_fields());
                 slot
             }
@@ -116,10 +128,12 @@ impl Builder {
     pub fn finish(mut self) -> (Sections, OpaqueTable) {
         let (mut table, places) = self.interner.lay_out();
         let mut attributes = self.interner.attributes().iter().map(AttributeInfo::new).collect::<Vec<_>>();
-        let layout = Layout::new(&self.normals, &self.interner);
+        let layout = Layout::new(&self.normals, &self.topics, &self.interner);
         let mut sections = Sections::default();
+        self.lay_out_topics(&places, &mut sections);
+        self.lay_out_atoms(&layout, &places, &mut sections);
         let group_of = |group: &Group, leaf: &[Slot]| {
-            leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout.slots)).collect::<Vec<_>>()
+            leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout)).collect::<Vec<_>>()
         };
         let mut summary = Summary::new(layout.wide_leaf_count);
         let mut wide_sections = Vec::with_capacity(layout.wide_leaf_count);
@@ -151,7 +165,10 @@ impl Builder {
             first += count;
             match group.key {
                 None => {}
-                Some(Key::Symbol(symbol)) => table.set_group(places[symbol as usize], number),
+                Some(Key::Symbol(symbol)) => {
+                    table.set_group(places[symbol as usize], number);
+                    attributes[self.interner.attribute_of(symbol) as usize].has_keys = true;
+                }
                 Some(Key::Presence(attribute)) => attributes[attribute as usize].group = number,
             }
         }
@@ -168,8 +185,42 @@ impl Builder {
         (sections, self.opaques)
     }
 
-    /// A query as the leaves of the group `key` take it: without what the key already says.
-    fn leaf_query(&self, slot: Slot, key: Option<Key>, slots: &[Slot]) -> LeafQuery<'_> {
+    /// The trie of all patterns: first the pure queries, which have the first slots, then those that are symbols.
+    fn lay_out_topics(&self, places: &[SymbolId], sections: &mut Sections) {
+        let mut patterns: Vec<_> = self.topics.iter().map(|(_, pattern)| pattern.clone()).collect();
+        for (symbol, _, term) in self.interner.atoms() {
+            if let Term::Pattern(dialect, text) = term {
+                patterns.push(TopicPattern::new(text, dialect));
+                extend_words(&mut sections[Section::Patterns], [places[symbol as usize]]);
+            }
+        }
+        if !patterns.is_empty() {
+            sections[Section::Topics] = trie::build(&patterns.iter().collect::<Vec<_>>());
+        }
+    }
+
+    /// What texts are looked through for: all needles, and the words of bodies where those are few.
+    fn lay_out_atoms(&self, layout: &Layout, places: &[SymbolId], sections: &mut Sections) {
+        let mut atoms: Vec<(AttributeId, SymbolId)> = Vec::new();
+        let attribute_of = |symbol| self.interner.attribute_of(symbol);
+        let is_word = |origin| origin == Origin::BodyWords;
+        let word_count = self.interner.atoms().filter(|(_, origin, _)| is_word(*origin)).count();
+        for (symbol, origin, term) in self.interner.atoms() {
+            let is_listed = matches!(term, Term::Needle(..)) || is_word(origin) && word_count <= LISTED_WORDS_MAX;
+            if is_listed && !layout.is_unread(attribute_of(symbol)) {
+                atoms.push((attribute_of(symbol), places[symbol as usize]));
+            }
+        }
+        atoms.sort_unstable();
+        extend_words(
+            &mut sections[Section::Atoms],
+            atoms.into_iter().flat_map(|(attribute, place)| [attribute, place]),
+        );
+    }
+
+    /// A query as the leaves of the group `key` take it: without what the key already says, and without what no message
+    /// is asked for.
+    fn leaf_query(&self, slot: Slot, key: Option<Key>, layout: &Layout) -> LeafQuery<'_> {
         let normal = &self.normals[slot as usize];
         let is_said = |test: &Test| match key {
             Some(Key::Symbol(symbol)) => {
@@ -180,13 +231,12 @@ impl Builder {
             }
             _ => false,
         };
-        LeafQuery {
-            slot: slots[slot as usize],
-            rows: normal.rows.iter().filter(|test| !is_said(test)).collect(),
-            slots: normal.slots.iter().filter(|tests| !tests.iter().any(is_said)).map(Vec::as_slice).collect(),
-            ranges: &normal.ranges,
-            has_rest: normal.has_rest,
-        }
+        let is_unread = |test: &Test| layout.is_unread(test.attribute);
+        let (unread, rows) = normal.rows.iter().filter(|test| !is_said(test)).partition::<Vec<_>, _>(|t| is_unread(t));
+        let slots = normal.slots.iter().map(Vec::as_slice).filter(|tests| !tests.iter().any(is_said));
+        let (unread_slots, slots) = slots.partition::<Vec<_>, _>(|tests| tests.iter().any(is_unread));
+        let has_rest = normal.has_rest || !unread.is_empty() || !unread_slots.is_empty();
+        LeafQuery { slot: layout.slots[slot as usize], rows, slots, ranges: &normal.ranges, has_rest }
     }
 
     fn lay_out_records(&self, slots: &[Slot], sections: &mut Sections) {
@@ -238,6 +288,9 @@ pub fn sample_step(queries: usize) -> usize {
 }
 
 fn sample(query: &Query, interner: &mut Interner) {
+    if query.topic_pattern().is_some() {
+        return;
+    }
     let normal = Normal::of(query.expr(), false, interner);
     let tests = || normal.rows.iter().chain(normal.slots.iter().flatten());
     let demanded = tests().filter(|test| !test.is_open()).flat_map(|test| test.symbols.iter().copied());
@@ -280,6 +333,9 @@ struct Layout {
     wide_leaf_count: usize,
     /// The final slot of each query.
     slots: Vec<Slot>,
+    /// What would have to be looked for in bodies, and no query is filed under: it is left to evaluation, so that no
+    /// body is looked through for nothing.
+    unread: Vec<AttributeId>,
 }
 
 impl Layout {
@@ -288,12 +344,12 @@ impl Layout {
         self.groups.iter().flat_map(|group| group.leaves().map(move |leaf| (group, leaf)))
     }
 
-    fn new(normals: &[Normal], interner: &Interner) -> Self {
+    fn new(normals: &[Normal], topics: &[(Slot, TopicPattern)], interner: &Interner) -> Self {
         let mut common = Vec::new();
         // In the order of keys, so that equal queries give equal files, byte for byte.
         let mut filed: BTreeMap<Key, Group> = BTreeMap::new();
         for (slot, normal) in (0..).zip(normals).filter(|(_, normal)| !normal.is_never) {
-            match normal.access.as_ref().filter(|access| is_worth(access.share, normal)) {
+            match normal.access.as_ref().filter(|access| is_worth(access.share, normal, interner)) {
                 None => common.push(slot),
                 Some(access) => {
                     for &key in &access.keys {
@@ -303,6 +359,11 @@ impl Layout {
                 }
             }
         }
+        let filed_under = |id: AttributeId| {
+            filed.keys().any(|key| matches!(key, Key::Symbol(symbol) if interner.attribute_of(*symbol) == id))
+        };
+        let bodies = (0..).zip(interner.attributes()).filter(|(_, attribute)| attribute.origin.is_of_body());
+        let unread = bodies.map(|(id, _)| id).filter(|id| !filed_under(*id)).collect();
         let (mut wide, small): (Vec<_>, Vec<_>) = filed.into_values().partition(|group| group.queries.len() > WIDE);
         // The common group is always the first, be it empty: nobody has to ask whether it is there.
         wide.insert(0, Group::of(None, common));
@@ -310,23 +371,32 @@ impl Layout {
         let mut groups: Vec<_> = wide.into_iter().chain(small).collect();
         groups.iter_mut().for_each(|group| group.cut(normals, interner));
         let wide_leaf_count = groups[..wide_count].iter().map(|group| group.ends.len()).sum();
-        let slots = number(&groups, normals.len());
-        Self { groups, wide_leaf_count, slots }
+        let slots = number(topics, &groups, normals.len());
+        Self { groups, wide_leaf_count, slots, unread }
+    }
+
+    fn is_unread(&self, attribute: AttributeId) -> bool {
+        self.unread.contains(&attribute)
     }
 }
 
-/// True when a query is better filed than left to the rows of the common group.
-fn is_worth(share: f64, normal: &Normal) -> bool {
-    let is_pruned = normal.rows.iter().any(|test| !test.is_open()) || !normal.slots.is_empty();
+/// True when a query is better filed than left to the rows of the common group. Of what messages have several of, rows
+/// rule out little.
+fn is_worth(share: f64, normal: &Normal, interner: &Interner) -> bool {
+    let is_single = |test: &Test| !interner.attributes()[test.attribute as usize].origin.is_several();
+    let is_pruned = normal.rows.iter().any(|test| !test.is_open() && is_single(test))
+        || normal.slots.iter().any(|tests| tests.iter().all(is_single));
     share <= if normal.has_rest || !is_pruned { SHARE_MAX_OF_REST } else { SHARE_MAX }
 }
 
-/// New numbers for queries, in the order of the leaves, so that what lies together is found together.
-fn number(groups: &[Group], count: usize) -> Vec<Slot> {
+/// New numbers for queries, pure topic queries first, then in the order of the leaves, so that what lies together is
+/// found together.
+fn number(topics: &[(Slot, TopicPattern)], groups: &[Group], count: usize) -> Vec<Slot> {
     let mut slots = vec![NONE; count];
     let mut next = 0;
     let unfiled = (0..).take(count);
-    for slot in groups.iter().flat_map(|group| group.queries.iter().copied()).chain(unfiled) {
+    let filed = groups.iter().flat_map(|group| group.queries.iter().copied());
+    for slot in topics.iter().map(|(slot, _)| *slot).chain(filed).chain(unfiled) {
         let number = &mut slots[slot as usize];
         if *number == NONE {
             *number = next;

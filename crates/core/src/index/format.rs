@@ -43,6 +43,13 @@ pub enum Section {
     Table,
     /// Values that are too long for the table.
     Pool,
+    /// The needles, and those words that are few: attribute and place in the table, 4 bytes each, ascending.
+    Atoms,
+    /// The trie of topic patterns (`topic/trie`): first the pure topic queries, which have the first slots, then those
+    /// that are a part of a query.
+    Topics,
+    /// The place in the table of each of these, 4 bytes each.
+    Patterns,
     /// First leaf and count of leaves of each group, 4 bytes each; the common group is the first.
     Groups,
     /// Where each leaf begins in `Leaves`, in words, and where the last one ends; 4 bytes each.
@@ -212,8 +219,12 @@ impl Header {
             && has_or_none(Section::SlotEnds, self.slot_count, 4)
             && has(Section::RecordEnds, self.slot_count, 8)
             && has_or_none(Section::KeyEnds, self.place_count, 8)
-            && [Section::Fields, Section::LeafStarts].into_iter().all(|section| length(section).is_multiple_of(4))
-            && [Section::Groups, Section::Leaves, Section::Rows].into_iter().all(|s| length(s).is_multiple_of(8))
+            && [Section::Fields, Section::LeafStarts, Section::Patterns]
+                .into_iter()
+                .all(|section| length(section).is_multiple_of(4))
+            && [Section::Groups, Section::Leaves, Section::Rows, Section::Atoms]
+                .into_iter()
+                .all(|s| length(s).is_multiple_of(8))
             && has(Section::Table, entries, ENTRY_BYTES)
             && (entries == 0 || entries.is_power_of_two())
     }

@@ -7,6 +7,7 @@
 //!
 //! Sources: papers 000 and 003, inverted bitmaps; paper 004, access predicates; `DESIGN.md`, "The matching engine".
 
+mod atoms;
 mod attributes;
 mod batch;
 mod builder;
@@ -33,6 +34,7 @@ mod symbols;
 #[cfg(test)]
 mod tests;
 pub mod timing;
+mod topics;
 mod version;
 
 use std::path::Path;
@@ -188,6 +190,7 @@ impl Engine {
             let Ok(merged) = merge::merge(&segments, next.number) else { break };
             exchange(&mut next, &segments, merged);
         }
+        next.seal();
         self.shared.current.store(Arc::new(next));
     }
 
@@ -411,12 +414,11 @@ impl Engine {
     pub fn open(path: &Path, verify: bool, resolve: &dyn Fn(&str, f64) -> Option<Opaque>) -> Result<Self, EngineError> {
         let (segment, hierarchies, next_id) = snapshot::open(path, verify, resolve)?;
         let live = segment.place_count();
-        let version = Version {
-            live,
-            segments: vec![Arc::new(segment)],
-            hierarchies: Arc::new(hierarchies),
-            ..Version::default()
-        };
+        let mut version = Version::default();
+        version.live = live;
+        version.segments = vec![Arc::new(segment)];
+        version.hierarchies = Arc::new(hierarchies);
+        version.seal();
         let writer = Mutex::new(Writer { next_id, ..Writer::default() });
         Ok(Self {
             shared: Arc::new(Shared { current: ArcSwap::from_pointee(version), writer, merged: Condvar::new() }),

@@ -1,7 +1,8 @@
 //! What has to hold for a query to be true, in the form that groups are built from.
 //!
 //! NOT is pushed to the predicates (De Morgan holds in three-valued logic), so that from then on only "is it true"
-//! matters: a query is true when all its clauses are. A clause is a *row* (one attribute's value is in a set), a *slot*
+//! matters: a query is true when all its clauses are. What stands in a text, and which patterns the topic matches, are
+//! values of attributes of their own (`symbols.rs`). A clause is a *row* (one attribute's value is in a set), a *slot*
 //! (an OR of rows of several attributes) or a *range* (a number lies between two bounds). Whatever is none of these is
 //! *the rest*: the whole query is then evaluated, after its other clauses have held. The tree is never expanded to
 //! disjunctive normal form (paper 004).
@@ -12,9 +13,11 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::message::Value;
-use crate::query::expr::{Comparison, Expr, Name, Operand, Predicate, Reference, ValueSet};
+use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
+use crate::query::like::{LikePattern, NecessaryNeedle};
+use crate::text::needles::Anchor;
 
-use super::symbols::{AttributeId, Interner, Origin, Scalar, SymbolId};
+use super::symbols::{AttributeId, Interner, Origin, Scalar, SymbolId, Term};
 
 /// The attribute is absent.
 pub const ABSENT: u8 = 1;
@@ -29,6 +32,8 @@ pub const OTHER: u8 = 8;
 pub const KEYS_MAX: usize = 1_024;
 /// An OR with more tests than this is left to evaluation.
 const SLOT_TESTS_MAX: usize = 32;
+/// Of a needle that has more bytes than this a part is looked for, and the rest is left to evaluation.
+const NEEDLE_BYTES_MAX: usize = 255;
 
 /// Most tests name one or two values.
 pub type Symbols = SmallVec<[SymbolId; 4]>;
@@ -120,7 +125,7 @@ pub struct Range {
 /// What a query can be filed under: true of a message in which the query can be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// An attribute has this value.
+    /// An attribute has this value, or one of its values is this.
     Symbol(SymbolId),
     /// The attribute is there.
     Presence(AttributeId),
@@ -171,7 +176,9 @@ impl Normal {
         }
     }
 
-    fn never() -> Self {
+    /// What is true of no message.
+    #[must_use]
+    pub fn never() -> Self {
         Self { is_never: true, ..Self::default() }
     }
 
@@ -189,9 +196,11 @@ impl Normal {
         for row in other.rows {
             match self.rows.iter_mut().find(|known| known.attribute == row.attribute) {
                 None => self.rows.push(row),
-                // Two values of a hierarchy do not exclude each other.
-                Some(_) if interner.attributes()[row.attribute as usize].origin == Origin::Ancestors => {
-                    self.has_rest = true;
+                // Two needles in a text, or two values of a hierarchy, do not exclude each other.
+                Some(known) if interner.attributes()[row.attribute as usize].origin.is_several() => {
+                    if *known != row {
+                        self.slots.push(vec![row]);
+                    }
                 }
                 Some(known) => known.intersect(&row),
             }
@@ -264,6 +273,9 @@ impl Normal {
             Predicate::In(Operand::Reference(reference), values) => {
                 Self::membership(reference, values, is_negated, interner)
             }
+            Predicate::Like(Operand::Reference(reference), pattern) => {
+                Self::like(reference, pattern, is_negated, interner)
+            }
             Predicate::In(operand, _) | Predicate::Like(operand, _) => Self::computed(&[operand], interner),
             Predicate::IsNull(Operand::Reference(reference)) => {
                 let classes = if is_negated { VALUELESS | OTHER } else { ABSENT | NULL };
@@ -277,10 +289,25 @@ impl Normal {
                 let op = if is_negated { Comparison::NotEqual } else { Comparison::Equal };
                 Self::comparison(&Reference::Topic, op, &topic, false, interner)
             }
+            Predicate::Topic(pattern) if !is_negated => {
+                let attribute = interner.attribute(Origin::Patterns, "");
+                let symbol = interner.symbol(attribute, Term::Pattern(pattern.dialect(), pattern.text()));
+                Self::row(attribute, Symbols::from_slice(&[symbol]), true, interner)
+            }
             Predicate::Under(Reference::Property(Name { text: name, any_case: false }), ancestor) if !is_negated => {
                 let attribute = interner.attribute(Origin::Ancestors, name);
                 let symbol = interner.symbol(attribute, Scalar::Text(ancestor));
                 Self::row(attribute, Symbols::from_slice(&[symbol]), true, interner)
+            }
+            Predicate::Prefix(reference, prefix) if !is_negated && !prefix.is_empty() => {
+                Self::needles(reference, &[(prefix, Anchor::Start)], true, interner)
+            }
+            Predicate::Regex(reference, pattern) if !is_negated => Self::regex(reference, pattern, interner),
+            Predicate::Contains(reference, phrase) if !is_negated => {
+                Self::words(reference, phrase.words(), phrase.words().len() == 1, interner)
+            }
+            Predicate::Near(reference, a, b, _) if !is_negated => {
+                Self::words(reference, &[a.words()[0].clone(), b.words()[0].clone()], false, interner)
             }
             Predicate::Contains(reference, _)
             | Predicate::Near(reference, ..)
@@ -395,6 +422,55 @@ impl Normal {
         all
     }
 
+    fn like(reference: &Reference, pattern: &LikePattern, is_negated: bool, interner: &mut Interner) -> Self {
+        match pattern.necessary_needle() {
+            Some(NecessaryNeedle { needle, anchor: Anchor::Whole, .. }) if *reference != Reference::Body => {
+                Self::comparison(reference, Comparison::Equal, &Value::Text(needle.into()), is_negated, interner)
+            }
+            Some(NecessaryNeedle { needle, anchor, is_exact }) if !is_negated => {
+                Self::needles(reference, &[(needle, anchor)], is_exact, interner)
+            }
+            _ => Self::known(reference, interner),
+        }
+    }
+
+    fn regex(reference: &Reference, pattern: &Pattern, interner: &mut Interner) -> Self {
+        let needles = pattern.necessary_needles().unwrap_or_default();
+        let needles: Vec<_> = needles.iter().map(|needle| (&**needle, Anchor::Anywhere)).collect();
+        Self::needles(reference, &needles, false, interner)
+    }
+
+    /// True, if at all, of texts in which one of `needles` stands; when `is_exact`, of all of them.
+    fn needles(reference: &Reference, needles: &[(&str, Anchor)], is_exact: bool, interner: &mut Interner) -> Self {
+        let attribute = match reference {
+            _ if needles.is_empty() || !interner.has_room_for_needles() => return Self::known(reference, interner),
+            Reference::Property(Name { any_case: true, .. }) => return Self::known(reference, interner),
+            Reference::Topic => interner.attribute(Origin::TopicNeedles, ""),
+            Reference::Body => interner.attribute(Origin::BodyNeedles, ""),
+            Reference::Property(name) => interner.attribute(Origin::Needles, &name.text),
+        };
+        let symbol = |(needle, anchor): &(&str, Anchor)| {
+            let (needle, anchor) = shortened(needle, *anchor);
+            interner.symbol(attribute, Term::Needle(anchor, needle))
+        };
+        let symbols = needles.iter().map(symbol).collect();
+        let is_exact = is_exact && needles.iter().all(|(needle, _)| needle.len() <= NEEDLE_BYTES_MAX);
+        Self { has_rest: !is_exact, ..Self::row(attribute, symbols, true, interner) }
+    }
+
+    /// True, if at all, of texts that have all of `words`; when `is_exact`, of all of them. The rarest is looked for.
+    fn words(reference: &Reference, words: &[Box<str>], is_exact: bool, interner: &mut Interner) -> Self {
+        let attribute = match reference {
+            Reference::Property(Name { any_case: true, .. }) => return Self::known(reference, interner),
+            Reference::Topic => interner.attribute(Origin::TopicWords, ""),
+            Reference::Body => interner.attribute(Origin::BodyWords, ""),
+            Reference::Property(name) => interner.attribute(Origin::Words, &name.text),
+        };
+        let longest = words.iter().max_by_key(|word| word.len()).expect("a phrase has a word");
+        let symbol = interner.symbol(attribute, Scalar::Text(longest));
+        Self { has_rest: !is_exact, ..Self::row(attribute, Symbols::from_slice(&[symbol]), true, interner) }
+    }
+
     fn presence(reference: &Reference, classes: u8, interner: &mut Interner) -> Self {
         let attribute = attribute_of(reference, interner);
         let attribute = attribute.filter(|id| interner.attributes()[*id as usize].origin != Origin::Topic);
@@ -402,6 +478,20 @@ impl Normal {
         let access = if classes & ABSENT == 0 { present(attribute, interner) } else { None };
         Self { rows: smallvec![Test { classes, ..Test::known(attribute) }], access, ..Self::default() }
     }
+}
+
+/// A part of a long needle that stands wherever it does.
+fn shortened(needle: &str, anchor: Anchor) -> (&str, Anchor) {
+    if needle.len() <= NEEDLE_BYTES_MAX {
+        return (needle, anchor);
+    }
+    let is_boundary = |place: &usize| needle.is_char_boundary(*place);
+    if anchor == Anchor::End {
+        let start = (needle.len() - NEEDLE_BYTES_MAX..).find(is_boundary).expect("the end is one");
+        return (&needle[start..], anchor);
+    }
+    let end = (0..=NEEDLE_BYTES_MAX).rev().find(is_boundary).expect("the start is one");
+    (&needle[..end], if anchor == Anchor::Anywhere { anchor } else { Anchor::Start })
 }
 
 fn any_access(parts: &[Normal]) -> Option<Access> {

@@ -1,6 +1,8 @@
 //! What matching needs between messages, kept by the caller so that nothing is allocated a message.
 
+use super::atoms::NeedleWork;
 use super::symbols::{AttributeId, Known, NONE, SymbolId};
+use super::topics::Topics;
 
 /// Reused from message to message, by one thread at a time; any engine may use it.
 #[derive(Debug, Default)]
@@ -20,9 +22,21 @@ pub struct Scratch {
     pub(super) unsure: Vec<u32>,
     /// Room for sorting.
     pub(super) spare: Vec<super::SubscriptionId>,
+    /// Room for searching texts.
+    pub(super) needles: NeedleWork,
+    /// The topics that come again; None before the first that a query asks about.
+    pub(super) topics: Option<Box<Topics>>,
 }
 
 impl Scratch {
+    /// The message has one of several symbols of an attribute; those of one attribute come one after the other.
+    pub(super) fn add(&mut self, attribute: AttributeId, known: Known) {
+        self.codes.add(attribute, known);
+        if known.group != NONE {
+            self.groups.push(known.group);
+        }
+    }
+
     /// An empty one.
     #[must_use]
     pub fn new() -> Self {
@@ -45,7 +59,8 @@ pub enum Code<'a> {
     List,
     /// A value that queries name.
     Symbol(SymbolId),
-    /// Everything that a value is or is below, among that of other attributes.
+    /// Everything that a value is or is below, or that stands in a text, among that of other attributes: by attribute
+    /// and code.
     Several(&'a [(AttributeId, Known)]),
 }
 
@@ -119,6 +134,13 @@ impl Codes {
             self.put(attribute, SEVERAL, NONE);
         }
         self.several.push((attribute, known));
+    }
+
+    /// Put what attributes have several of in order.
+    pub fn sort_several(&mut self) {
+        if self.several.len() > 1 {
+            self.several.sort_unstable_by_key(|(attribute, known)| u64::from(*attribute) << 32 | u64::from(known.code));
+        }
     }
 
     /// The symbols of an attribute that has several.

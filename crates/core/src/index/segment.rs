@@ -9,11 +9,13 @@ use std::sync::{Arc, OnceLock};
 use crate::dear::Opaque;
 use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
-use crate::message::{Found, Message, Value, lookup, lookup_any_case};
+use crate::message::{Body, Found, Message, Value, lookup, lookup_any_case};
 use crate::query::Query;
+use crate::topic::trie::Trie;
 
 use super::SubscriptionId;
-use super::attributes::{AttributeInfo, Attributes, Named};
+use super::atoms::{Atoms, symbol_at, words_of};
+use super::attributes::{AttributeInfo, Attributes, Named, TextAtoms};
 use super::builder::Slot;
 use super::codec::decode;
 use super::format::{Section, Sections};
@@ -23,7 +25,8 @@ use super::processor::{Work, at_full_width, prefetch};
 use super::removed::Removed;
 use super::scratch::{Code, Scratch};
 use super::store::Store;
-use super::symbols::{AttributeId, ENTRY_BYTES, Entry, Known, NONE, Scalar};
+use super::symbols::{AttributeId, Known, NONE, Scalar, find};
+use super::topics::{TopicSymbols, Topics};
 
 /// Decoded queries are kept in chunks of this many, made when one is needed: opening allocates next to nothing.
 const CHUNK: usize = 64;
@@ -49,6 +52,7 @@ pub struct Moment<'a> {
 pub struct Segment {
     store: Store,
     attributes: Attributes,
+    atoms: Atoms,
     opaques: Vec<Opaque>,
     queries: Vec<OnceLock<Chunk>>,
     place_count: usize,
@@ -85,6 +89,7 @@ impl Segment {
         }
         Ok(Self {
             attributes,
+            atoms: Atoms::default(),
             opaques,
             queries: (0..slot_count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
             place_count,
@@ -97,18 +102,20 @@ impl Segment {
         })
     }
 
-    /// Append the ids of the subscriptions that are true of `message`, in no particular order, some perhaps twice.
+    /// Append the ids of the subscriptions that are true of `message`, in no particular order, some perhaps twice: all
+    /// but the pure topic queries. `topic` is what [`Self::find_topic`] found.
     ///
     /// # Errors
     /// A damaged file.
     pub fn match_into(
         &self,
         message: &Message<'_>,
+        topic: &[(AttributeId, Known)],
         moment: Moment<'_>,
         scratch: &mut Scratch,
         matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
-        self.encode(message, moment.hierarchies, scratch)?;
+        self.encode(message, topic, moment.hierarchies, scratch)?;
         let index = Index::of(&self.store)?;
         at_full_width(Scan { segment: self, index: &index, version: moment.version, scratch, matched })?;
         for &slot in &scratch.unsure {
@@ -190,6 +197,71 @@ impl Segment {
         self.push_ids(index, slot, version, ids).ok_or_else(|| self.contradiction())
     }
 
+    /// True when there is something that [`Self::find_topic`] may find.
+    pub fn asks_about_topics(&self) -> bool {
+        self.store.length(Section::Topics) > 0 || self.has_topic_symbols()
+    }
+
+    /// True when the topic may have symbols.
+    pub fn has_topic_symbols(&self) -> bool {
+        self.attributes.patterns.is_some() || !self.attributes.topic_atoms.is_empty()
+    }
+
+    /// True when there are queries that [`Self::match_into`] may find.
+    pub fn has_leaves(&self) -> bool {
+        self.store.length(Section::Leaves) > 0
+    }
+
+    /// What there is to know of a topic: append the ids of the pure topic queries to `ids`, in no particular order, and
+    /// all that it is or that stands in it to `symbols`.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn find_topic(
+        &self,
+        topic: &str,
+        version: u64,
+        work: &mut Topics,
+        ids: &mut Vec<SubscriptionId>,
+        symbols: Option<&mut TopicSymbols>,
+    ) -> Result<(), EngineError> {
+        let before = ids.len();
+        let mut none = TopicSymbols::new();
+        let symbols = symbols.unwrap_or(&mut none);
+        if self.store.length(Section::Topics) > 0 {
+            let trie = Trie::new(self.store.whole(Section::Topics)?).map_err(|reason| self.store.damaged(&reason))?;
+            let Topics { trie: scratch, patterns, .. } = work;
+            patterns.clear();
+            trie.match_into(topic, scratch, patterns).map_err(|reason| self.store.damaged(&reason))?;
+            let parts = self.store.numbers(Section::Patterns)?;
+            let pure = (trie.pattern_count() as usize).checked_sub(parts.len()).ok_or_else(|| self.contradiction())?;
+            let index = Index::of(&self.store)?;
+            for &pattern in &*patterns {
+                match (pattern as usize).checked_sub(pure) {
+                    None => {
+                        let found = self.push_ids(&index, pattern, version, ids);
+                        // Only a damaged file has more: places that belong to several queries.
+                        let found = found.filter(|()| ids.len() - before <= self.place_count);
+                        found.ok_or_else(|| self.contradiction())?;
+                    }
+                    Some(part) => {
+                        let (_, known) = symbol_at(&self.store, u32::from_le_bytes(parts[part]))?;
+                        symbols.extend(self.attributes.patterns.map(|attribute| (attribute, known)));
+                    }
+                }
+            }
+        }
+        let TextAtoms { needles, words } = self.attributes.topic_atoms;
+        if let Some(needles) = needles {
+            let mut add = |known| symbols.push((needles, known));
+            self.atoms.needles(&self.store, needles, topic, &mut work.needles, &mut add)?;
+        }
+        if let Some(words) = words {
+            words_of(&self.store, words, topic, &mut |known| symbols.push((words, known)))?;
+        }
+        Ok(())
+    }
+
     fn contradiction(&self) -> EngineError {
         self.store.damaged("its index contradicts itself")
     }
@@ -199,6 +271,7 @@ impl Segment {
     fn encode(
         &self,
         message: &Message<'_>,
+        topic_symbols: &[(AttributeId, Known)],
         hierarchies: &Hierarchies,
         scratch: &mut Scratch,
     ) -> Result<(), EngineError> {
@@ -209,6 +282,7 @@ impl Segment {
             let text = Scalar::Text(message.topic);
             self.encode_scalar(topic, text, scratch)?;
         }
+        topic_symbols.iter().for_each(|(attribute, known)| scratch.add(*attribute, *known));
         if known.by_name.len() > message.properties.len() {
             for (name, value) in message.properties {
                 if let Some(named) = known.by_name.get(name) {
@@ -226,9 +300,18 @@ impl Segment {
         }
         for &attribute in &known.any_case {
             let name = &known.all[attribute as usize].name;
-            let named = Named { property: Some(attribute), ancestors: None };
+            let named = Named { property: Some(attribute), ..Named::default() };
             self.encode_found(named, lookup_any_case(message.properties, name), hierarchies, scratch)?;
         }
+        if let Body::Text(body) = message.body {
+            if let Some(needles) = known.body_atoms.needles {
+                self.encode_needles(needles, body, scratch)?;
+            }
+            if let Some(words) = known.body_atoms.words {
+                self.atoms.body_words(&self.store, words, message, body, &mut |known| scratch.add(words, known))?;
+            }
+        }
+        scratch.codes.sort_several();
         Ok(())
     }
 
@@ -243,6 +326,9 @@ impl Segment {
         if let Some(property) = named.property {
             self.encode_property(property, &found, scratch)?;
         }
+        if !named.atoms.is_empty() {
+            self.encode_texts(named.atoms, &found, scratch)?;
+        }
         let Some(ancestors) = named.ancestors else { return Ok(()) };
         let Some(hierarchy) = hierarchies.get(&*self.attributes.all[ancestors as usize].name) else { return Ok(()) };
         match found {
@@ -251,6 +337,41 @@ impl Segment {
                 values.into_iter().try_for_each(|value| self.encode_ancestors(ancestors, value, hierarchy, scratch))
             }
         }
+    }
+
+    /// What stands in the texts of a property.
+    fn encode_texts(
+        &self,
+        TextAtoms { needles, words }: TextAtoms,
+        found: &Found<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), EngineError> {
+        let values = match found {
+            Found::One(value) => std::slice::from_ref(value),
+            Found::Many(values) => values.as_slice(),
+        };
+        let texts = || {
+            values.iter().filter_map(|value| match value {
+                Value::Text(text) => Some(&**text),
+                _ => None,
+            })
+        };
+        if let Some(needles) = needles {
+            texts().try_for_each(|text| self.encode_needles(needles, text, scratch))?;
+        }
+        if let Some(words) = words {
+            let mut add = |known| scratch.add(words, known);
+            texts().try_for_each(|text| words_of(&self.store, words, text, &mut add))?;
+        }
+        Ok(())
+    }
+
+    fn encode_needles(&self, attribute: AttributeId, text: &str, scratch: &mut Scratch) -> Result<(), EngineError> {
+        let mut work = std::mem::take(&mut scratch.needles);
+        let mut add = |known| scratch.add(attribute, known);
+        let found = self.atoms.needles(&self.store, attribute, text, &mut work, &mut add);
+        scratch.needles = work;
+        found
     }
 
     #[inline]
@@ -278,7 +399,8 @@ impl Segment {
             }
             Found::Many(values) => {
                 for scalar in values.iter().filter_map(|value| Scalar::of(value)) {
-                    if let Some(Known { group, .. }) = self.symbol(attribute, scalar)?.filter(|s| s.group != NONE) {
+                    if let Some(Known { group, .. }) = find(&self.store, attribute, scalar)?.filter(|s| s.group != NONE)
+                    {
                         scratch.groups.push(group);
                     }
                 }
@@ -295,7 +417,7 @@ impl Segment {
         scalar: Scalar<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), EngineError> {
-        match self.symbol(attribute, scalar)? {
+        match find(&self.store, attribute, scalar)? {
             None => scratch.codes.set(attribute, Code::Other),
             Some(known) => {
                 scratch.codes.set_symbol(attribute, known);
@@ -317,35 +439,11 @@ impl Segment {
     ) -> Result<(), EngineError> {
         let Value::Text(text) = value else { return Ok(()) };
         for name in hierarchy.lineage(text) {
-            if let Some(known) = self.symbol(attribute, Scalar::Text(name))? {
-                scratch.codes.add(attribute, known);
-                if known.group != NONE {
-                    scratch.groups.push(known.group);
-                }
+            if let Some(known) = find(&self.store, attribute, Scalar::Text(name))? {
+                scratch.add(attribute, known);
             }
         }
         Ok(())
-    }
-
-    #[inline]
-    fn symbol(&self, attribute: AttributeId, scalar: Scalar<'_>) -> Result<Option<Known>, EngineError> {
-        let table = self.store.whole(Section::Table)?.as_chunks::<ENTRY_BYTES>().0;
-        let hash = scalar.hash(attribute);
-        for step in 0..table.len() {
-            #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
-            let place = (hash as usize).wrapping_add(step) & (table.len() - 1);
-            let entry = Entry(&table[place]);
-            if entry.is_empty() {
-                return Ok(None);
-            }
-            let pool = |start: u64, length| {
-                self.store.part(Section::Pool, usize::try_from(start).unwrap_or(usize::MAX), length)
-            };
-            if entry.is(hash, scalar, pool)? {
-                return Ok(Some(entry.known(place)));
-            }
-        }
-        Ok(None)
     }
 
     // ---- groups and leaves ----------------------------------------------------------------------------------------

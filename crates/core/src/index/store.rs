@@ -69,6 +69,15 @@ impl Store {
         }
     }
 
+    /// A value that is too long for the table of symbols.
+    ///
+    /// # Errors
+    /// A damaged file.
+    #[inline]
+    pub fn pool(&self, start: u64, length: usize) -> Result<&[u8], EngineError> {
+        self.part(Section::Pool, usize::try_from(start).unwrap_or(usize::MAX), length)
+    }
+
     /// A whole section of words.
     ///
     /// # Errors

@@ -5,9 +5,14 @@
 
 use hashbrown::{HashMap, HashTable};
 
+use crate::error::EngineError;
 use crate::message::Value;
+use crate::text::needles::Anchor;
+use crate::topic::Dialect;
 
+use super::format::Section;
 use super::hash::hash_bytes;
+use super::store::Store;
 
 /// Number of an attribute within a segment.
 pub type AttributeId = u32;
@@ -26,11 +31,49 @@ pub enum Origin {
     AnyCase,
     /// What the value of that property is or is below, by its hierarchy as it is at the time.
     Ancestors,
+    /// The patterns with wildcards that the topic matches.
+    Patterns,
+    /// The needles that stand in the topic,
+    TopicNeedles,
+    /// in the body,
+    BodyNeedles,
+    /// or in the property of that name.
+    Needles,
+    /// The words of the topic,
+    TopicWords,
+    /// of the body,
+    BodyWords,
+    /// or of the property of that name.
+    Words,
 }
 
 impl Origin {
     /// By their numbers in a snapshot.
-    pub const ALL: [Self; 4] = [Self::Topic, Self::Property, Self::AnyCase, Self::Ancestors];
+    pub const ALL: [Self; 11] = [
+        Self::Topic,
+        Self::Property,
+        Self::AnyCase,
+        Self::Ancestors,
+        Self::Patterns,
+        Self::TopicNeedles,
+        Self::BodyNeedles,
+        Self::Needles,
+        Self::TopicWords,
+        Self::BodyWords,
+        Self::Words,
+    ];
+
+    /// True when a message may have several symbols of such an attribute at once. It has nothing else then.
+    #[must_use]
+    pub fn is_several(self) -> bool {
+        !matches!(self, Self::Topic | Self::Property | Self::AnyCase)
+    }
+
+    /// True of what is found by looking through all of the body.
+    #[must_use]
+    pub fn is_of_body(self) -> bool {
+        matches!(self, Self::BodyNeedles | Self::BodyWords)
+    }
 }
 
 /// A scalar in the one form that all equal values share: 1 and 1.0, 0.0 and -0.0.
@@ -42,11 +85,34 @@ pub enum Scalar<'a> {
     Bits(u8, u64),
 }
 
+/// What a symbol stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Term<'a> {
+    /// A value, or a word.
+    Value(Scalar<'a>),
+    /// A text that may stand in others.
+    Needle(Anchor, &'a str),
+    /// A topic pattern.
+    Pattern(Dialect, &'a str),
+}
+
+impl<'a> From<Scalar<'a>> for Term<'a> {
+    fn from(scalar: Scalar<'a>) -> Self {
+        Self::Value(scalar)
+    }
+}
+
 const TEXT: u8 = 1;
 const BOOL: u8 = 2;
 const INT: u8 = 3;
 const FLOAT: u8 = 4;
 const TIMESTAMP: u8 = 5;
+/// The first of as many kinds as there are anchors,
+const NEEDLE: u8 = 6;
+const ANCHORS: [Anchor; 4] = [Anchor::Anywhere, Anchor::Start, Anchor::End, Anchor::Whole];
+/// and of as many as there are dialects.
+const PATTERN: u8 = 10;
+const DIALECTS: [Dialect; 3] = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
 
 impl<'a> Scalar<'a> {
     /// The canonical form of a scalar; None of null, a field without a value, a list and a mapping, which equal nothing.
@@ -71,30 +137,82 @@ impl<'a> Scalar<'a> {
         let is_nan = matches!(value, Value::Float(float) if float.is_nan());
         if is_nan { None } else { Self::of(value) }
     }
+}
 
+impl<'a> Term<'a> {
     /// Spreads well; a collision is found out by comparing.
     #[must_use]
     pub fn hash(self, attribute: AttributeId) -> u64 {
-        let seed = |kind: u8| u64::from(attribute) << 8 | u64::from(kind);
-        match self {
-            Self::Text(text) => hash_bytes(seed(TEXT), text.as_bytes()),
-            Self::Bits(kind, bits) => hash_bytes(seed(kind), &bits.to_le_bytes()),
-        }
+        let seed = u64::from(attribute) << 8 | u64::from(self.kind());
+        self.with_bytes(|bytes| hash_bytes(seed, bytes))
     }
 
+    #[inline]
     fn kind(self) -> u8 {
         match self {
-            Self::Text(_) => TEXT,
-            Self::Bits(kind, _) => kind,
+            Self::Value(Scalar::Text(_)) => TEXT,
+            Self::Value(Scalar::Bits(kind, _)) => kind,
+            Self::Needle(anchor, _) => NEEDLE + place_in(&ANCHORS, anchor),
+            Self::Pattern(dialect, _) => PATTERN + place_in(&DIALECTS, dialect),
         }
     }
 
+    #[inline]
     fn with_bytes<R>(self, work: impl FnOnce(&[u8]) -> R) -> R {
         match self {
-            Self::Text(text) => work(text.as_bytes()),
-            Self::Bits(_, bits) => work(&bits.to_le_bytes()),
+            Self::Value(Scalar::Bits(_, bits)) => work(&bits.to_le_bytes()),
+            text => work(text.text().as_bytes()),
         }
     }
+
+    /// What a text of `kind` is; None when it is of another kind.
+    fn of_text(kind: u8, text: &'a str) -> Option<Self> {
+        let place = |first: u8| usize::from(kind.wrapping_sub(first));
+        match ANCHORS.get(place(NEEDLE)) {
+            Some(anchor) => Some(Self::Needle(*anchor, text)),
+            None if kind == TEXT => Some(Self::Value(Scalar::Text(text))),
+            None => DIALECTS.get(place(PATTERN)).map(|dialect| Self::Pattern(*dialect, text)),
+        }
+    }
+
+    /// The text of a text, needle or pattern; empty of anything else.
+    #[must_use]
+    pub fn text(self) -> &'a str {
+        match self {
+            Self::Value(Scalar::Text(text)) | Self::Needle(_, text) | Self::Pattern(_, text) => text,
+            Self::Value(Scalar::Bits(..)) => "",
+        }
+    }
+
+    /// The needle that this is; a text is one that stands anywhere.
+    #[must_use]
+    pub fn needle(self) -> (&'a str, Anchor) {
+        (self.text(), if let Self::Needle(anchor, _) = self { anchor } else { Anchor::Anywhere })
+    }
+
+    /// The least part of the messages, guessed, that have it where messages have several: what is longer is rarer. Rarer
+    /// than a Boolean, whatever it is, and commoner than the rare ones of many values.
+    ///
+    /// A whole body has to be looked through for anything in it: that pays only where nothing else tells much.
+    fn least_share(self, origin: Origin) -> f64 {
+        const RAREST: f64 = 1.0 / 512.0;
+        let length = self.with_bytes(<[u8]>::len) as f64;
+        match self {
+            _ if !origin.is_several() || origin == Origin::Ancestors => 0.0,
+            _ if origin.is_of_body() => (1.0 + 1.0 / length.max(1.0)) / 8.0,
+            Self::Pattern(_, text) => {
+                let literals = text.split('.').filter(|word| !matches!(*word, "*" | "#")).count();
+                0.25_f64.powi(literals.min(8) as i32).max(RAREST)
+            }
+            // Every needle may be in a text, of words only the whole ones.
+            Self::Needle(..) => 0.25_f64.powf(length.min(8.0)).max(RAREST),
+            _ => 0.5_f64.powf(2.0 + length.min(8.0)).max(RAREST),
+        }
+    }
+}
+
+fn place_in<T: PartialEq>(all: &[T], one: T) -> u8 {
+    all.iter().position(|other| *other == one).unwrap_or_default() as u8
 }
 
 /// The 64-bit integer that `float` equals exactly, if there is one.
@@ -126,7 +244,12 @@ struct Symbol {
     start: u32,
     length: u32,
     sampled: u32,
+    least_share: f32,
 }
+
+/// Needles may have this many bytes in all; further ones are left to evaluation. An automaton takes up to 17 times as
+/// much.
+const NEEDLE_BYTES_MAX: usize = 32 << 20;
 
 /// Gives numbers to attributes and symbols while a segment is built, and counts them in a sample of the queries.
 #[derive(Default)]
@@ -136,6 +259,7 @@ pub struct Interner {
     symbols: Vec<Symbol>,
     by_value: HashTable<SymbolId>,
     pool: Vec<u8>,
+    needle_bytes: usize,
     sampled_queries: u32,
 }
 
@@ -154,24 +278,46 @@ impl Interner {
     }
 
     /// The number of a value of `attribute`, new or known.
-    pub fn symbol(&mut self, attribute: AttributeId, scalar: Scalar<'_>) -> SymbolId {
-        let hash = scalar.hash(attribute);
+    pub fn symbol<'t>(&mut self, attribute: AttributeId, term: impl Into<Term<'t>>) -> SymbolId {
+        let term = term.into();
+        let hash = term.hash(attribute);
         let Self { symbols, by_value, pool, .. } = self;
         let is_it = |id: &SymbolId| {
             let symbol = &symbols[*id as usize];
             let bytes = &pool[symbol.start as usize..][..symbol.length as usize];
-            symbol.attribute == attribute && symbol.kind == scalar.kind() && scalar.with_bytes(|other| bytes == other)
+            symbol.attribute == attribute && symbol.kind == term.kind() && term.with_bytes(|other| bytes == other)
         };
         if let Some(known) = by_value.find(hash, is_it) {
             return *known;
         }
         let id = SymbolId::try_from(symbols.len()).expect("fewer than 2^32 symbols fit in memory");
         let start = u32::try_from(pool.len()).expect("values of fewer than 4 GiB fit in a segment");
-        scalar.with_bytes(|bytes| pool.extend_from_slice(bytes));
+        term.with_bytes(|bytes| pool.extend_from_slice(bytes));
         let length = u32::try_from(pool.len()).expect("values of fewer than 4 GiB fit in a segment") - start;
-        symbols.push(Symbol { attribute, kind: scalar.kind(), hash, start, length, sampled: 0 });
+        let least_share = term.least_share(self.attributes[attribute as usize].origin) as f32;
+        symbols.push(Symbol { attribute, kind: term.kind(), hash, start, length, sampled: 0, least_share });
         by_value.insert_unique(hash, id, |id| symbols[*id as usize].hash);
+        if matches!(term, Term::Needle(..)) {
+            self.needle_bytes += length as usize;
+        }
         id
+    }
+
+    /// False when there are as many needles as may be.
+    #[must_use]
+    pub fn has_room_for_needles(&self) -> bool {
+        self.needle_bytes < NEEDLE_BYTES_MAX
+    }
+
+    /// Every symbol of the attributes of which a message may have several, but for hierarchies: by its number.
+    pub fn atoms(&self) -> impl Iterator<Item = (SymbolId, Origin, Term<'_>)> {
+        (0..).zip(&self.symbols).filter_map(|(id, symbol)| {
+            let origin = self.attributes[symbol.attribute as usize].origin;
+            let bytes = &self.pool[symbol.start as usize..][..symbol.length as usize];
+            let is_atom = origin.is_several() && origin != Origin::Ancestors;
+            let text = std::str::from_utf8(bytes).ok().filter(|_| is_atom)?;
+            Some((id, origin, Term::of_text(symbol.kind, text)?))
+        })
     }
 
     /// The attribute called `id`.
@@ -214,13 +360,15 @@ impl Interner {
     }
 
     /// The part of the messages that have `symbol`, guessed from what queries ask for: its share of the demands on
-    /// its attribute, drawn towards a prior while they are few (one in two of a Boolean, one in 64 of anything else).
+    /// its attribute, drawn towards a prior while they are few (one in two of a Boolean, one in 64 of anything else);
+    /// of what a message may have several of, no less than its length lets expect.
     #[must_use]
     pub fn share(&self, symbol: SymbolId) -> f64 {
         let symbol = &self.symbols[symbol as usize];
         let prior = if symbol.kind == BOOL { 2.0 } else { 64.0 };
         let demands = self.attributes[symbol.attribute as usize].sampled_demands;
-        (f64::from(symbol.sampled) + 1.0) / (f64::from(demands) + prior)
+        let share = (f64::from(symbol.sampled) + 1.0) / (f64::from(demands) + prior);
+        share.max(f64::from(symbol.least_share))
     }
 
     /// Lay the symbols out as a table, and tell the place of each.
@@ -314,7 +462,7 @@ pub struct Known {
 #[derive(Clone, Copy)]
 pub struct Entry<'a>(pub &'a [u8; ENTRY_BYTES]);
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
     fn number(self, place: usize) -> u32 {
         u32::from_le_bytes([self.0[place], self.0[place + 1], self.0[place + 2], self.0[place + 3]])
     }
@@ -330,28 +478,47 @@ impl Entry<'_> {
         self.number(8) == 0
     }
 
-    /// True when this is `scalar`'s entry; `pool` gives long values by place and length.
+    /// True when this is `term`'s entry; `pool` gives long values by place and length.
     ///
     /// # Errors
     /// What `pool` gives.
-    pub fn is<'p, E>(
+    #[inline]
+    pub fn is<E>(
         self,
         hash: u64,
-        scalar: Scalar<'_>,
-        pool: impl FnOnce(u64, usize) -> Result<&'p [u8], E>,
+        term: Term<'_>,
+        pool: impl FnOnce(u64, usize) -> Result<&'a [u8], E>,
     ) -> Result<bool, E> {
         if self.word(0) != hash {
             return Ok(false);
         }
+        let (kind, length) = self.kind_and_length();
+        let is_like = |other: &[u8]| kind == term.kind() && length == other.len();
+        let value = self.value(pool)?;
+        Ok(term.with_bytes(|other| is_like(other) && value == other))
+    }
+
+    #[inline]
+    fn kind_and_length(self) -> (u8, usize) {
         let described = self.number(8);
-        let (kind, length) = (described >> KIND_SHIFT, (described & ((1 << KIND_SHIFT) - 1)) as usize);
-        let is_like = |other: &[u8]| kind == u32::from(scalar.kind()) && length == other.len();
-        if length <= INLINE {
-            Ok(scalar.with_bytes(|other| is_like(other) && self.0[VALUE..][..length] == *other))
-        } else {
-            let value = pool(self.word(VALUE), length)?;
-            Ok(scalar.with_bytes(|other| is_like(other) && value == other))
+        ((described >> KIND_SHIFT) as u8, (described & ((1 << KIND_SHIFT) - 1)) as usize)
+    }
+
+    #[inline]
+    fn value<E>(self, pool: impl FnOnce(u64, usize) -> Result<&'a [u8], E>) -> Result<&'a [u8], E> {
+        match self.kind_and_length().1 {
+            length if length <= INLINE => Ok(&self.0[VALUE..][..length]),
+            length => pool(self.word(VALUE), length),
         }
+    }
+
+    /// The text that this is the entry of; None when there is another value, or none.
+    ///
+    /// # Errors
+    /// What `pool` gives.
+    pub fn text<E>(self, pool: impl FnOnce(u64, usize) -> Result<&'a [u8], E>) -> Result<Option<Term<'a>>, E> {
+        let text = std::str::from_utf8(self.value(pool)?).ok();
+        Ok(text.and_then(|text| Term::of_text(self.kind_and_length().0, text)))
     }
 
     /// Group and row of the symbol, which stands at `place`.
@@ -360,6 +527,29 @@ impl Entry<'_> {
         let code = place as SymbolId;
         Known { code, group: self.number(12), row: self.number(16) }
     }
+}
+
+/// What a segment knows of a value of `attribute`, if some query names it.
+///
+/// # Errors
+/// A damaged file.
+#[inline]
+pub fn find(store: &Store, attribute: AttributeId, scalar: Scalar<'_>) -> Result<Option<Known>, EngineError> {
+    let table = store.whole(Section::Table)?.as_chunks::<ENTRY_BYTES>().0;
+    let term = Term::from(scalar);
+    let hash = term.hash(attribute);
+    for step in 0..table.len() {
+        #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
+        let place = (hash as usize).wrapping_add(step) & (table.len() - 1);
+        let entry = Entry(&table[place]);
+        if entry.is_empty() {
+            return Ok(None);
+        }
+        if entry.is(hash, term, |start, length| store.pool(start, length))? {
+            return Ok(Some(entry.known(place)));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -3,20 +3,23 @@
 //! A change makes a new version and stores a pointer to it; whoever is matching goes on with the one that it has. A
 //! version is a few immutable segments, the largest the oldest, and a short tail of what was added last.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::EngineError;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
 use crate::query::Query;
+use crate::topic::TopicPattern;
 
 use super::SubscriptionId;
 use super::removed::Removed;
 use super::scratch::Scratch;
 use super::segment::{Moment, Segment};
 use super::sort::sort_and_dedup;
+use super::topics::Found;
 
-/// So many subscriptions are evaluated one by one before they become a segment.
+/// So many subscriptions are evaluated one by one before they become a segment. No more than a version has bits for.
 pub const TAIL: usize = 16;
 
 /// The subscriptions that were added last. Filled from the front; a version says how many it sees.
@@ -51,6 +54,8 @@ impl Tail {
 pub struct Version {
     /// Ascending from version to version; the first is 0.
     pub number: u64,
+    /// Of all versions of all engines that this process has seen, this one's own; 0 of an empty engine.
+    pub serial: u64,
     /// How many subscriptions there are.
     pub live: usize,
     /// What is indexed.
@@ -61,6 +66,13 @@ pub struct Version {
     pub tail_length: usize,
     /// Hierarchies of attributes.
     pub hierarchies: Arc<Hierarchies>,
+    /// True when the topic alone may decide something,
+    asks_about_topics: bool,
+    /// or may have symbols.
+    pub has_topic_symbols: bool,
+    /// Of the tail those that are there: a bit each for pure topic queries, and for all others.
+    tail_topics: u16,
+    tail_others: u16,
 }
 
 /// Where a subscription is.
@@ -73,6 +85,19 @@ pub enum Place {
 }
 
 impl Version {
+    /// Note what follows from the rest, before it is published. Cost: a few look-ups a segment.
+    pub fn seal(&mut self) {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        self.serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
+        let (mut topics, mut others) = (0, 0);
+        for (place, _, query) in self.live_tail() {
+            *(if query.topic_pattern().is_some() { &mut topics } else { &mut others }) |= 1 << place;
+        }
+        (self.tail_topics, self.tail_others) = (topics, others);
+        self.has_topic_symbols = self.segments.iter().any(|segment| segment.has_topic_symbols());
+        self.asks_about_topics = topics != 0 || self.segments.iter().any(|segment| segment.asks_about_topics());
+    }
+
     /// Append every subscription whose query is true of `message`, ascending, each once.
     ///
     /// # Errors
@@ -83,15 +108,51 @@ impl Version {
         scratch: &mut Scratch,
         matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
-        let start = matched.len();
-        let moment = Moment { hierarchies: &self.hierarchies, version: self.number };
-        for segment in &self.segments {
-            segment.match_into(message, moment, scratch, matched)?;
+        if !self.asks_about_topics {
+            return self.match_rest(message, &Found::NOTHING, scratch, matched);
         }
-        let tail = self.live_tail().filter(|(_, _, query)| query.is_true(message, Some(&self.hierarchies)));
-        matched.extend(tail.map(|(_, id, _)| id));
-        sort_and_dedup(matched, start, &mut scratch.spare);
+        let mut topics = scratch.topics.take().unwrap_or_default();
+        let done = topics.with(self, message.topic, |found| self.match_rest(message, found, scratch, matched));
+        scratch.topics = Some(topics);
+        done
+    }
+
+    /// Append what was `found` for the topic, and all else.
+    #[inline]
+    fn match_rest(
+        &self,
+        message: &Message<'_>,
+        found: &Found,
+        scratch: &mut Scratch,
+        matched: &mut Vec<SubscriptionId>,
+    ) -> Result<(), EngineError> {
+        let start = matched.len();
+        matched.extend_from_slice(&found.ids);
+        let ordered = matched.len();
+        let moment = Moment { hierarchies: &self.hierarchies, version: self.number };
+        for (place, segment) in self.segments.iter().enumerate().filter(|(_, segment)| segment.has_leaves()) {
+            segment.match_into(message, found.symbols(place), moment, scratch, matched)?;
+        }
+        let tail = self.in_tail(self.tail_others);
+        let tail = tail.filter(|(_, query)| query.is_true(message, Some(&self.hierarchies)));
+        matched.extend(tail.map(|(id, _)| id));
+        if matched.len() > ordered {
+            sort_and_dedup(matched, start, &mut scratch.spare);
+        }
         Ok(())
+    }
+
+    /// The pure topic queries of the tail.
+    pub fn topics_in_tail(&self) -> impl Iterator<Item = (SubscriptionId, &TopicPattern)> {
+        self.in_tail(self.tail_topics).filter_map(|(id, query)| Some((id, query.topic_pattern()?)))
+    }
+
+    fn in_tail(&self, mut places: u16) -> impl Iterator<Item = (SubscriptionId, &Query)> {
+        std::iter::from_fn(move || {
+            let place = (places != 0).then(|| places.trailing_zeros() as usize)?;
+            places &= places - 1;
+            self.tail.entries[place].get().map(|(id, query)| (*id, &**query))
+        })
     }
 
     /// The subscriptions of the tail that are there.

@@ -21,6 +21,7 @@ use crate::dear::Opaque;
 use crate::error::QueryError;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
+use crate::topic::TopicPattern;
 use expr::{Expr, Predicate};
 
 /// The longest text of a query, and the longest canonical text.
@@ -70,6 +71,15 @@ impl Query {
     #[must_use]
     pub fn expr(&self) -> &Expr {
         &self.expr
+    }
+
+    /// The pattern of a query that asks for a topic and nothing else.
+    #[must_use]
+    pub fn topic_pattern(&self) -> Option<&TopicPattern> {
+        match &self.expr {
+            Expr::Predicate(Predicate::Topic(pattern)) => Some(pattern),
+            _ => None,
+        }
     }
 
     /// True when the query came from field criteria, so that `Engine::hits` counts it.

@@ -157,6 +157,12 @@ impl Signature {
         self.word_count
     }
 
+    /// The stop list that kept words out, if there is one.
+    #[must_use]
+    pub fn stop_words(&self) -> Option<&Arc<StopWords>> {
+        self.stop_words.as_ref()
+    }
+
     /// False when a stop list kept one of the words of `phrase` out.
     #[must_use]
     pub fn is_complete_for(&self, phrase: &Phrase) -> bool {

@@ -11,7 +11,7 @@ use crate::dear::{InjectedCost, Opaque};
 use crate::message::{Body, Properties, Value};
 use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
 use crate::query::like::LikePattern;
-use crate::text::Phrase;
+use crate::text::{Phrase, Signature};
 use crate::topic::{Dialect, TopicPattern};
 
 /// xorshift64*; a failing test prints its seed.
@@ -31,7 +31,17 @@ impl Random {
 }
 
 const NAMES: [&str; 10] = ["a", "b", "c", "a.b", "a.b.c", "b.a", "c.a", "topic", "A", "a.c"];
-const TOPICS: [&str; 6] = ["", "x", "x.y", "y", "x.y.z", "x.*"];
+const TOPICS: [&str; 8] = ["", "x", "x.y", "y", "x.y.z", "x.*", "y.x.x", "The x"];
+const PATTERNS: [&str; 12] = ["", "x", "x.y", "x.*", "*", "#", "x.#", "#.y", "*.y.#", "#.x.#.x", "x.*.*", "y.#.z"];
+const TEXTS: [&str; 12] =
+    ["", "x", "y", "x y", "x.y", "1", "xy", "yxxy", "The x", "the y and the x", "x%y", "the x\nand y!"];
+const BODIES: [&str; 5] = ["x y", "y 1 x", "The y and the x", "", "xxyxx the"];
+const LIKES: [&str; 22] = [
+    "x%", "%x", "%x%", "x", "", "%", "_", "x_y", "%x_y%", "x%y", "_x%", "%y_", "%x%y%", "%the%", "x!%y", "!_%", "%!!%",
+    "%e y", "the%x", "_%_", "x y%", "%Y%",
+];
+const REGEXES: [&str; 9] = ["^x", "x$", "(?i)THE", "x|y", "x.*y", "[xy]{2}", "the (x|y)", "", "\\w+ y"];
+const PHRASES: [&str; 8] = ["x", "y", "x y", "the", "The x", "and", "and the", "1"];
 
 fn scalar(random: &mut Random) -> Value {
     match random.below(8) {
@@ -40,12 +50,13 @@ fn scalar(random: &mut Random) -> Value {
         3 => Value::Float(random.pick(&[-0.0, 0.0, 1.0, 1.5, 2.0, 9_007_199_254_740_992.0, f64::INFINITY])),
         4 => Value::Timestamp(random.below(3) as i64),
         5 => Value::Int(random.pick(&[9_007_199_254_740_992, 9_007_199_254_740_993, i64::MAX, i64::MIN])),
-        _ => Value::Text(random.pick(&["", "x", "y", "x y", "x.y", "1"]).into()),
+        _ => Value::Text(random.pick(&TEXTS).into()),
     }
 }
 
 fn message_value(random: &mut Random, depth: usize) -> Value {
-    match random.below(if depth == 0 { 6 } else { 10 }) {
+    match random.below(if depth == 0 { 6 } else { 11 }) {
+        10 => Value::List((0..random.below(4)).map(|_| Value::Text(random.pick(&TEXTS).into())).collect()),
         0 => random.pick(&[Value::Null, Value::Present, Value::Float(f64::NAN)]),
         1..=5 => scalar(random),
         6 | 7 => Value::List((0..random.below(4)).map(|_| message_value(random, depth - 1)).collect()),
@@ -69,7 +80,7 @@ fn reference(random: &mut Random) -> Reference {
 fn predicate(random: &mut Random) -> Predicate {
     let (left, right) = (Operand::Reference(reference(random)), Operand::Literal(scalar(random)));
     let text = random.pick(&["x", "y", "x y"]);
-    match random.below(24) {
+    match random.below(30) {
         0 => Predicate::Constant(random.below(2) == 0),
         1 => Predicate::Truth(reference(random)),
         2 => Predicate::Compare(right, Comparison::Equal, left),
@@ -78,22 +89,26 @@ fn predicate(random: &mut Random) -> Predicate {
         5 => Predicate::Compare(Operand::Negate(Box::new(left)), Comparison::Equal, right),
         6 => Predicate::Between(left, Operand::Literal(Value::Int(0)), right),
         7..=9 => Predicate::In(left, ValueSet::new((0..random.below(4)).map(|_| scalar(random)).collect())),
-        10 => Predicate::Like(left, LikePattern::new("x%", Some('!'))),
+        10 => Predicate::Like(left, LikePattern::new(random.pick(&LIKES), random.pick(&[None, Some('!'), Some('x')]))),
         11 => Predicate::IsNull(left),
         12 => Predicate::Exists(reference(random)),
-        13 => {
-            Predicate::Topic(TopicPattern::new(random.pick(&TOPICS), random.pick(&[Dialect::Amqp, Dialect::OpenAmq])))
+        13 | 24 => {
+            let dialects = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+            Predicate::Topic(TopicPattern::new(random.pick(&PATTERNS), random.pick(&dialects)))
         }
-        14 => Predicate::Prefix(reference(random), text.into()),
-        15 => Predicate::Regex(reference(random), Pattern::new("^x").expect("a pattern")),
+        14 => Predicate::Prefix(reference(random), random.pick(&["", "x", "the", "y x"]).into()),
+        15 => Predicate::Regex(reference(random), Pattern::new(random.pick(&REGEXES)).expect("a pattern")),
         16 => Predicate::Under(Reference::property("a"), text.into()),
-        17 => Predicate::Contains(Reference::Body, Phrase::new(text).expect("words")),
-        18 => {
-            let phrase = |text| Phrase::new(text).expect("words");
-            Predicate::Near(Reference::Body, phrase("x"), phrase("y"), 3)
-        }
+        17 | 25 => Predicate::Contains(reference(random), phrase(random)),
+        18 => Predicate::Near(reference(random), phrase(random), phrase(random), 1 + random.below(3) as u32),
+        26 => Predicate::Like(Operand::Reference(Reference::Body), LikePattern::new(random.pick(&LIKES), None)),
+        27 => Predicate::Contains(Reference::Body, phrase(random)),
         _ => Predicate::Compare(left, Comparison::Equal, right),
     }
+}
+
+fn phrase(random: &mut Random) -> Phrase {
+    Phrase::new(random.pick(&PHRASES)).expect("words")
 }
 
 fn expr(random: &mut Random, depth: usize) -> Expr {
@@ -156,11 +171,21 @@ impl Pair {
         assert_eq!(self.engine.len(), self.expected.len());
         assert!(self.engine.ids().expect("whole").iter().eq(self.expected.keys()));
         let mut scratch = Scratch::new();
+        let stop_lists = [["the", "and"], ["x", "1"]].map(|words| Arc::new(words.map(Box::from).into()));
         for _ in 0..messages {
             let properties = properties(random, 3);
             let topic = random.pick(&TOPICS);
-            let body = random.pick(&[Body::Absent, Body::Binary(b"\xff"), Body::Text("x y"), Body::Text("y 1 x")]);
-            let message = Message::new(topic, &properties, body);
+            let text = random.pick(&BODIES);
+            let body = random.pick(&[Body::Absent, Body::Binary(b"\xff"), Body::Text(text), Body::Text(text)]);
+            let signature = match random.below(3) {
+                0 => None,
+                1 => Some(Signature::of(text)),
+                _ => Some(Signature::without(text, random.pick(&stop_lists))),
+            };
+            let mut message = Message::new(topic, &properties, body);
+            if let Some(signature) = &signature {
+                message = message.with_signature(signature);
+            }
             let mut matched = Vec::new();
             self.engine.match_into(&message, &mut scratch, &mut matched).expect("whole");
             assert_eq!(matched, self.brute_force(&message), "{message:?}");
@@ -302,6 +327,27 @@ fn an_engine_may_be_shared_by_threads() {
 }
 
 #[test]
+fn what_a_clause_says_is_not_evaluated_again() {
+    let has_rest = |text: &str| {
+        let query = crate::query::selector::parse(text, crate::query::selector::Dialect::Jms).expect("a selector");
+        normal::Normal::of(query.expr(), false, &mut symbols::Interner::default()).has_rest
+    };
+    for exact in [
+        "a = 1 AND (TOPIC('x.#') OR b LIKE 'x%')",
+        "a LIKE '%x' AND a LIKE 'y%' AND a LIKE '%z%'",
+        "a NOT LIKE 'x' AND PREFIX(body, 'x')",
+        "CONTAINS(body, 'word') AND CONTAINS(a, 'Word')",
+        "a UNDER 'x' AND a UNDER 'y'",
+    ] {
+        assert!(!has_rest(exact), "{exact}");
+    }
+    let long = format!("a LIKE '%{}%'", "x".repeat(300));
+    for rest in ["a LIKE '%x%y%'", "REGEX(a, 'x')", "CONTAINS(body, 'two words')", "a NOT LIKE '%x%'", &long] {
+        assert!(has_rest(rest), "{rest}");
+    }
+}
+
+#[test]
 fn keys_are_necessary_and_the_rarest_are_taken() {
     let rarest = |text: &str| {
         let query = crate::query::selector::parse(text, crate::query::selector::Dialect::Jms).expect("a selector");
@@ -333,6 +379,19 @@ fn keys_are_necessary_and_the_rarest_are_taken() {
         ("a UNDER 'x'", symbols(1)),
         ("NOT a UNDER 'x'", presence),
         ("a = b", presence),
+        ("TOPIC('x.*') AND a > 1", symbols(1)),
+        ("NOT TOPIC('x.*')", None),
+        ("a LIKE '%x%'", symbols(1)),
+        ("a LIKE 'x' OR a LIKE '_y%'", symbols(2)),
+        ("a LIKE '%_%'", presence),
+        ("a NOT LIKE '%x%'", presence),
+        ("ANYCASE(a) LIKE '%x%'", None),
+        ("body LIKE '%x%y'", symbols(1)),
+        ("PREFIX(topic, 'x')", symbols(1)),
+        ("REGEX(a, '(x|y)z')", symbols(2)),
+        ("REGEX(a, 'x*')", presence),
+        ("CONTAINS(body, 'several words')", symbols(1)),
+        ("NEAR(a, 'x', 'y', 2) AND NOT a = 1", symbols(1)),
     ]
     .into();
     for (text, keys) in expected {
