@@ -16,6 +16,8 @@ use super::version::{TAIL, Version};
 const FANOUT: usize = 4;
 /// Merges of more subscriptions than this are done by a thread.
 pub const INLINE_MAX: usize = 1_024;
+/// Segments of no more than this are built without counting what their queries have in common.
+const SAMPLED_MIN: usize = FANOUT * TAIL;
 /// A segment is written anew when so many of it have been removed, and more than half.
 const REMOVED_MIN: usize = 1_024;
 
@@ -49,7 +51,9 @@ pub fn size(segments: &[Arc<Segment>]) -> usize {
 /// # Panics
 /// Never: a builder's sections are whole.
 pub fn build(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Segment {
-    let sample = subscriptions.iter().step_by(sample_step(subscriptions.len())).map(|(_, query)| &**query);
+    // A handful of queries say little of what the others are like, and are soon merged: they are taken as they come.
+    let sampled = if subscriptions.len() > SAMPLED_MIN { subscriptions } else { &[] };
+    let sample = sampled.iter().step_by(sample_step(sampled.len())).map(|(_, query)| &**query);
     let mut builder = Builder::new(subscriptions.len(), sample);
     for (id, query) in subscriptions {
         builder.add(query, [Subscription { id: *id, key: None }].into_iter());

@@ -58,6 +58,16 @@ impl Query {
         Ok(query)
     }
 
+    /// A query from a tree that a query had before: its text is not measured again, which would take longer than all else.
+    ///
+    /// # Errors
+    /// A tree with more terms or deeper than a query may have.
+    pub(crate) fn again(expr: Expr) -> Result<Self, QueryError> {
+        let query = Self { expr, is_fields: false };
+        query.check_shape()?;
+        Ok(query)
+    }
+
     /// A query from field criteria (paper 000): their AND when `all`, else their OR.
     ///
     /// # Errors
@@ -125,16 +135,24 @@ impl Query {
     }
 
     fn check_limits(&self) -> Result<(), QueryError> {
-        let too = |expected: String| Err(QueryError { text: String::new(), position: 0, expected, hint: None });
-        if self.expr.terms() > TERMS_MAX {
-            return too(format!("at most {TERMS_MAX} terms"));
-        }
-        if self.expr.nesting() > DEPTH_MAX {
-            return too(format!("nesting of at most {DEPTH_MAX}"));
-        }
+        self.check_shape()?;
         if self.to_string().len() > TEXT_BYTES_MAX {
-            return too(format!("a query whose text is at most {TEXT_BYTES_MAX} bytes"));
+            return Err(too_much(format!("a query whose text is at most {TEXT_BYTES_MAX} bytes")));
         }
         Ok(())
     }
+
+    fn check_shape(&self) -> Result<(), QueryError> {
+        if self.expr.terms() > TERMS_MAX {
+            return Err(too_much(format!("at most {TERMS_MAX} terms")));
+        }
+        if self.expr.nesting() > DEPTH_MAX {
+            return Err(too_much(format!("nesting of at most {DEPTH_MAX}")));
+        }
+        Ok(())
+    }
+}
+
+fn too_much(expected: String) -> QueryError {
+    QueryError { text: String::new(), position: 0, expected, hint: None }
 }

@@ -24,7 +24,7 @@ pub fn decode(record: &[u8], opaques: &[Opaque]) -> Result<Query, String> {
     if !reader.rest.is_empty() {
         return Err(format!("{} bytes follow the query", reader.rest.len()));
     }
-    let query = Query::new(expr).map_err(|error| format!("a query over the limits: expected {}", error.expected))?;
+    let query = Query::again(expr).map_err(|error| format!("a query over the limits: expected {}", error.expected))?;
     Ok(query.with_fields_mark(is_fields))
 }
 
