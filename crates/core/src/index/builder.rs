@@ -179,6 +179,7 @@ impl Builder {
         sections[Section::Attributes] = encode_attributes(&attributes);
         sections[Section::Table] = table.entries;
         sections[Section::Pool] = table.pool;
+        self.lay_out_units(&layout, &mut sections);
         encode_opaques(self.opaques.as_slice(), &mut sections[Section::Opaques]);
         self.lay_out_records(&layout.slots, &mut sections);
         self.lay_out_subscriptions(&layout.slots, &mut sections);
@@ -235,8 +236,40 @@ impl Builder {
         let (unread, rows) = normal.rows.iter().filter(|test| !is_said(test)).partition::<Vec<_>, _>(|t| is_unread(t));
         let slots = normal.slots.iter().map(Vec::as_slice).filter(|tests| !tests.iter().any(is_said));
         let (unread_slots, slots) = slots.partition::<Vec<_>, _>(|tests| tests.iter().any(is_unread));
-        let has_rest = normal.has_rest || !unread.is_empty() || !unread_slots.is_empty();
+        let has_rest = normal.has_rest || !normal.units.is_empty() || !unread.is_empty() || !unread_slots.is_empty();
         LeafQuery { slot: layout.slots[slot as usize], rows, slots, ranges: &normal.ranges, has_rest }
+    }
+
+    /// The units, and those of each query, the cheapest first; [`NONE`] where the whole query has to be evaluated.
+    fn lay_out_units(&mut self, layout: &Layout, sections: &mut Sections) {
+        let units = self.interner.units();
+        if units.is_empty() {
+            return;
+        }
+        for unit in units {
+            encode(unit, &mut sections[Section::Units], &mut self.opaques);
+            let end = sections[Section::Units].len() as u64;
+            sections[Section::UnitEnds].extend(end.to_le_bytes());
+        }
+        let mut rests = vec![Vec::new(); layout.slots.len()];
+        for (normal, slot) in self.normals.iter().zip(&layout.slots) {
+            let is_unread = |test: &Test| layout.is_unread(test.attribute);
+            let is_whole = normal.has_rest
+                || leaf::is_cut(normal.rows.len(), normal.slots.len(), normal.ranges.len())
+                || normal.rows.iter().chain(normal.slots.iter().flatten()).any(is_unread);
+            let mut rest = if is_whole { vec![NONE] } else { normal.units.to_vec() };
+            if !is_whole {
+                let cost = |unit: &u32| units[*unit as usize].expr().cost_ns();
+                rest.sort_by(|a, b| cost(a).total_cmp(&cost(b)).then(a.cmp(b)));
+            }
+            rests[*slot as usize] = rest;
+        }
+        let mut end = 0;
+        for rest in rests {
+            end += u32::try_from(rest.len()).expect("a query has few units");
+            extend_words(&mut sections[Section::RestEnds], [end]);
+            extend_words(&mut sections[Section::Rests], rest);
+        }
     }
 
     fn lay_out_records(&self, slots: &[Slot], sections: &mut Sections) {
@@ -386,7 +419,7 @@ fn is_worth(share: f64, normal: &Normal, interner: &Interner) -> bool {
     let is_single = |test: &Test| !interner.attributes()[test.attribute as usize].origin.is_several();
     let is_pruned = normal.rows.iter().any(|test| !test.is_open() && is_single(test))
         || normal.slots.iter().any(|tests| tests.iter().all(is_single));
-    share <= if normal.has_rest || !is_pruned { SHARE_MAX_OF_REST } else { SHARE_MAX }
+    share <= if normal.has_rest || !normal.units.is_empty() || !is_pruned { SHARE_MAX_OF_REST } else { SHARE_MAX }
 }
 
 /// New numbers for queries, pure topic queries first, then in the order of the leaves, so that what lies together is

@@ -58,6 +58,14 @@ pub enum Section {
     Leaves,
     /// Summary rows, one after the other (`summary.rs`).
     Rows,
+    /// The predicates that are no clauses, as queries (`units.rs`).
+    Units,
+    /// Where each of them ends in `Units`, 8 bytes each.
+    UnitEnds,
+    /// Where the units of each slot end in `Rests`, 4 bytes each; empty when there are none.
+    RestEnds,
+    /// Units of the slots, 4 bytes each; all ones where the whole query has to be evaluated.
+    Rests,
     /// Names and costs of the dear predicates that records name by place.
     Opaques,
     /// Where the key of each place ends in `Keys`, 8 bytes each; empty when there are no keys.
@@ -218,6 +226,7 @@ impl Header {
             && has(Section::ById, self.place_count, 4)
             && has_or_none(Section::SlotEnds, self.slot_count, 4)
             && has(Section::RecordEnds, self.slot_count, 8)
+            && has_or_none(Section::RestEnds, self.slot_count, 4)
             && has_or_none(Section::KeyEnds, self.place_count, 8)
             && [Section::Fields, Section::LeafStarts, Section::Patterns]
                 .into_iter()

@@ -26,8 +26,8 @@ pub const LEAF: usize = 64;
 /// A query with more clauses of a kind than this has the others evaluated.
 const ROWS_MAX: usize = 24;
 const SLOTS_MAX: usize = 4;
-const RANGES_MAX: usize = 8;
-const COLUMNS_MAX: usize = 255;
+/// 64 times as many columns still fit into their count.
+const RANGES_MAX: usize = 3;
 
 const VERIFY: u64 = 1;
 const REFS: u64 = 2;
@@ -55,8 +55,14 @@ pub struct LeafQuery<'a> {
 impl LeafQuery<'_> {
     /// True when not all of its clauses go into the leaf.
     fn is_cut(&self) -> bool {
-        self.rows.len() > ROWS_MAX || self.slots.len() > SLOTS_MAX || self.ranges.len() > RANGES_MAX
+        is_cut(self.rows.len(), self.slots.len(), self.ranges.len())
     }
+}
+
+/// True when a leaf does not take so many clauses of a query.
+#[must_use]
+pub fn is_cut(rows: usize, slots: usize, ranges: usize) -> bool {
+    rows > ROWS_MAX || slots > SLOTS_MAX || ranges > RANGES_MAX
 }
 
 /// The masks of one attribute.
@@ -167,9 +173,7 @@ pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], places: &[SymbolI
     let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
     let is_dense = queries.iter().zip(queries[0].slot..).all(|(query, slot)| query.slot == slot);
     let slot_count = queries.iter().map(|query| query.slots.len()).max().unwrap_or(0).min(SLOTS_MAX);
-    let mut columns = columns(queries);
-    let left_out = columns.split_off(columns.len().min(COLUMNS_MAX));
-    let verify = left_out.iter().flat_map(|(_, ranges)| ranges).fold(verify, |mask, (bit, _)| mask | bit);
+    let columns = columns(queries);
     let flags = if verify != 0 { VERIFY } else { 0 } | if is_dense { 0 } else { REFS };
     let counts = (sections.len() as u64) << 8 | (slot_count as u64) << 24 | (columns.len() as u64) << 32;
     words.push(queries.len() as u64 | counts | flags << 40);

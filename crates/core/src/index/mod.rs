@@ -35,6 +35,7 @@ mod symbols;
 mod tests;
 pub mod timing;
 mod topics;
+mod units;
 mod version;
 
 use std::path::Path;

@@ -3,8 +3,9 @@
 //! NOT is pushed to the predicates (De Morgan holds in three-valued logic), so that from then on only "is it true"
 //! matters: a query is true when all its clauses are. What stands in a text, and which patterns the topic matches, are
 //! values of attributes of their own (`symbols.rs`). A clause is a *row* (one attribute's value is in a set), a *slot*
-//! (an OR of rows of several attributes) or a *range* (a number lies between two bounds). Whatever is none of these is
-//! *the rest*: the whole query is then evaluated, after its other clauses have held. The tree is never expanded to
+//! (an OR of rows of several attributes) or a *range* (a number lies between two bounds). Whatever is none of these is a
+//! *unit* when it is a predicate of its own, which is evaluated after the clauses have held, once for all queries that
+//! have it; else it is *the rest*: the whole query is then evaluated. The tree is never expanded to
 //! disjunctive normal form (paper 004).
 //!
 //! Of a list clauses say too little, since each predicate may be true of another element (`SEMANTICS.md`, "Lists"):
@@ -18,6 +19,7 @@ use crate::query::like::{LikePattern, NecessaryNeedle};
 use crate::text::needles::Anchor;
 
 use super::symbols::{AttributeId, Interner, Origin, Scalar, SymbolId, Term};
+use super::units::UnitId;
 
 /// The attribute is absent.
 pub const ABSENT: u8 = 1;
@@ -151,7 +153,9 @@ pub struct Normal {
     pub slots: Vec<Vec<Test>>,
     /// Numbers.
     pub ranges: SmallVec<[Range; 1]>,
-    /// True when the clauses are necessary and not enough.
+    /// Predicates that are no clauses, each true or, negated, false: the cacheable units of paper 002.
+    pub units: SmallVec<[UnitId; 1]>,
+    /// True when all that is necessary and not enough.
     pub has_rest: bool,
     /// The rarest keys; None when there are none, or too many.
     pub access: Option<Access>,
@@ -162,7 +166,13 @@ impl Normal {
     #[must_use]
     pub fn of(expr: &Expr, is_negated: bool, interner: &mut Interner) -> Self {
         match expr {
-            Expr::Predicate(predicate) => Self::of_predicate(predicate, is_negated, interner),
+            Expr::Predicate(predicate) => {
+                let mut clauses = Self::of_predicate(predicate, is_negated, interner);
+                if std::mem::take(&mut clauses.has_rest) {
+                    clauses.units.push(interner.unit(predicate, is_negated));
+                }
+                clauses
+            }
             Expr::Not(inner) => Self::of(inner, !is_negated, interner),
             Expr::And(children) | Expr::Or(children) => {
                 let mut all = Self::default();
@@ -187,12 +197,18 @@ impl Normal {
     }
 
     fn is_always(&self) -> bool {
-        !self.is_never && !self.has_rest && self.rows.is_empty() && self.slots.is_empty() && self.ranges.is_empty()
+        !self.is_never
+            && !self.has_rest
+            && self.units.is_empty()
+            && self.rows.is_empty()
+            && self.slots.is_empty()
+            && self.ranges.is_empty()
     }
 
     fn and(&mut self, other: Self, interner: &Interner) {
         self.is_never |= other.is_never;
         self.has_rest |= other.has_rest;
+        self.units.extend(other.units);
         for row in other.rows {
             match self.rows.iter_mut().find(|known| known.attribute == row.attribute) {
                 None => self.rows.push(row),
@@ -237,7 +253,7 @@ impl Normal {
 
     /// True when this is one row or one slot and nothing else.
     fn is_one_choice(&self) -> bool {
-        self.rows.len() + self.slots.len() == 1 && self.ranges.is_empty() && !self.has_rest
+        self.rows.len() + self.slots.len() == 1 && self.ranges.is_empty() && self.units.is_empty() && !self.has_rest
     }
 
     /// The clause that rules out the most; None when no clause is a row or a slot.

@@ -3,6 +3,7 @@
 use super::atoms::NeedleWork;
 use super::symbols::{AttributeId, Known, NONE, SymbolId};
 use super::topics::Topics;
+use super::units::UnitMemo;
 
 /// Reused from message to message, by one thread at a time; any engine may use it.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub struct Scratch {
     pub(super) leaves: Vec<u32>,
     /// Slots that have still to be evaluated.
     pub(super) unsure: Vec<u32>,
+    /// What the units of a segment were found to be.
+    pub(super) units: UnitMemo,
     /// Room for sorting.
     pub(super) spare: Vec<super::SubscriptionId>,
     /// Room for searching texts.

@@ -27,6 +27,7 @@ use super::scratch::{Code, Scratch};
 use super::store::Store;
 use super::symbols::{AttributeId, Known, NONE, Scalar, find};
 use super::topics::{TopicSymbols, Topics};
+use super::units::UnitMemo;
 
 /// Decoded queries are kept in chunks of this many, made when one is needed: opening allocates next to nothing.
 const CHUNK: usize = 64;
@@ -55,6 +56,7 @@ pub struct Segment {
     atoms: Atoms,
     opaques: Vec<Opaque>,
     queries: Vec<OnceLock<Chunk>>,
+    units: Vec<OnceLock<Query>>,
     place_count: usize,
     slot_count: usize,
     wide_leaf_count: usize,
@@ -92,6 +94,7 @@ impl Segment {
             atoms: Atoms::default(),
             opaques,
             queries: (0..slot_count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
+            units: (0..store.length(Section::UnitEnds) / 8).map(|_| OnceLock::new()).collect(),
             place_count,
             slot_count,
             wide_leaf_count,
@@ -118,12 +121,62 @@ impl Segment {
         self.encode(message, topic, moment.hierarchies, scratch)?;
         let index = Index::of(&self.store)?;
         at_full_width(Scan { segment: self, index: &index, version: moment.version, scratch, matched })?;
-        for &slot in &scratch.unsure {
-            if self.query(slot)?.is_true(message, Some(moment.hierarchies)) {
+        let Scratch { codes, unsure, units, .. } = scratch;
+        units.begin(self.units.len());
+        for &slot in &*unsure {
+            // Of a list clauses say too little.
+            let is_true = match self.rest(slot)? {
+                Some(rest) if !codes.has_list => self.are_true(rest, message, moment.hierarchies, units)?,
+                _ => self.query(slot)?.is_true(message, Some(moment.hierarchies)),
+            };
+            if is_true {
                 self.push_ids(&index, slot, moment.version, matched).ok_or_else(|| self.contradiction())?;
             }
         }
         Ok(())
+    }
+
+    /// The units that decide a query whose clauses hold; None when the whole query has to be evaluated.
+    fn rest(&self, slot: Slot) -> Result<Option<&[[u8; 4]]>, EngineError> {
+        let (ends, rests) = (self.store.numbers(Section::RestEnds)?, self.store.numbers(Section::Rests)?);
+        if ends.is_empty() {
+            return Ok(None);
+        }
+        let slot = slot as usize;
+        let end = |slot: usize| ends.get(slot).map(|end| u32::from_le_bytes(*end) as usize);
+        let start = if slot == 0 { Some(0) } else { end(slot - 1) };
+        let rest = start.zip(end(slot)).and_then(|(start, end)| rests.get(start..end));
+        let rest = rest.ok_or_else(|| self.contradiction())?;
+        Ok(Some(rest).filter(|rest| !rest.is_empty() && *rest != [NONE.to_le_bytes()]))
+    }
+
+    /// True when all of `units` are, each evaluated once for a message.
+    fn are_true(
+        &self,
+        units: &[[u8; 4]],
+        message: &Message<'_>,
+        hierarchies: &Hierarchies,
+        memo: &mut UnitMemo,
+    ) -> Result<bool, EngineError> {
+        for unit in units {
+            let unit = u32::from_le_bytes(*unit);
+            let evaluate = || Ok::<_, EngineError>(self.unit(unit)?.is_true(message, Some(hierarchies)));
+            if !memo.is_true(unit, evaluate)?.ok_or_else(|| self.contradiction())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A unit, decoded the first time and kept.
+    fn unit(&self, unit: u32) -> Result<&Query, EngineError> {
+        let cell = self.units.get(unit as usize).ok_or_else(|| self.contradiction())?;
+        if let Some(query) = cell.get() {
+            return Ok(query);
+        }
+        let query = decode(self.store.item(Section::UnitEnds, Section::Units, unit as usize)?, &self.opaques)
+            .map_err(|reason| self.store.damaged(&format!("the predicate {unit} cannot be read: {reason}")))?;
+        Ok(cell.get_or_init(|| query))
     }
 
     /// Look through the leaves that are left: ids of queries that are decided go to `matched`, the others to `unsure`.

@@ -7,12 +7,15 @@ use hashbrown::{HashMap, HashTable};
 
 use crate::error::EngineError;
 use crate::message::Value;
+use crate::query::Query;
+use crate::query::expr::Predicate;
 use crate::text::needles::Anchor;
 use crate::topic::Dialect;
 
 use super::format::Section;
 use super::hash::hash_bytes;
 use super::store::Store;
+use super::units::{UnitId, Units};
 
 /// Number of an attribute within a segment.
 pub type AttributeId = u32;
@@ -261,6 +264,7 @@ pub struct Interner {
     pool: Vec<u8>,
     needle_bytes: usize,
     sampled_queries: u32,
+    units: Units,
 }
 
 impl Interner {
@@ -369,6 +373,17 @@ impl Interner {
         let demands = self.attributes[symbol.attribute as usize].sampled_demands;
         let share = (f64::from(symbol.sampled) + 1.0) / (f64::from(demands) + prior);
         share.max(f64::from(symbol.least_share))
+    }
+
+    /// The number of a predicate, or of its negation, that is no clause.
+    pub fn unit(&mut self, predicate: &Predicate, is_negated: bool) -> UnitId {
+        self.units.unit(predicate, is_negated)
+    }
+
+    /// Every unit.
+    #[must_use]
+    pub fn units(&self) -> &[Query] {
+        self.units.all()
     }
 
     /// Lay the symbols out as a table, and tell the place of each.
