@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import random
+import subprocess
 import sys
 import threading
 import weakref
@@ -285,6 +287,27 @@ def test_functions_in_many_threads_may_add_until_segments_merge() -> None:
     found = engine.match_batch(pa.table({"a": list(range(600))}), threads=4)
     assert found.to_pylist() == [[0]] * 600
     assert len(engine) == 1 + 60_000
+
+
+FORKED = """
+import os, signal, tamis
+engine = tamis.Engine()
+for part in range(4):
+    engine.add_many(((part, i), tamis.selector(f"a = {i} AND b > {i}")) for i in range(20_000))
+child = os.fork()  # four of a size: a thread merges them
+if child == 0:
+    signal.alarm(60)
+    for part in range(4, 74):
+        engine.add_many(((part, i), tamis.selector(f"a = {i} AND b > {i}")) for i in range(1_100))
+    os._exit(0 if len(engine.match({"a": 7, "b": 8})) == 74 else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_process_that_is_forked_during_a_merge_does_not_wait_for_it() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=False)
+    assert done.returncode == 0
 
 
 def removing_while_it_matches(*, reopened: Path | None = None) -> tuple[tamis.Engine, list[Hashable]]:

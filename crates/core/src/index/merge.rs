@@ -21,20 +21,20 @@ const SAMPLED_MIN: usize = FANOUT * TAIL;
 /// A segment is written anew when so many of it have been removed, and more than half.
 const REMOVED_MIN: usize = 1_024;
 
-/// The segments that should become one now, if any, apart from those in `busy`.
-pub fn due(version: &Version, busy: &[Arc<Segment>]) -> Option<Vec<Arc<Segment>>> {
+/// The segments that should become one now, if any, apart from those in `busy`; at most `size_max` subscriptions.
+pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<Vec<Arc<Segment>>> {
     let is_busy = |segment: &Arc<Segment>| busy.iter().any(|other| Arc::ptr_eq(other, segment));
     let idle = || version.segments.iter().filter(|segment| !is_busy(segment));
     let worn = idle().find(|segment| {
         let removed = segment.removed.count();
-        removed > REMOVED_MIN && removed * 2 > segment.place_count()
+        removed > REMOVED_MIN && removed * 2 > segment.place_count() && segment.place_count() <= size_max
     });
     if let Some(worn) = worn {
         return Some(vec![Arc::clone(worn)]);
     }
     let mut by_tier: std::collections::BTreeMap<u32, Vec<Arc<Segment>>> = std::collections::BTreeMap::new();
     idle().for_each(|segment| by_tier.entry(tier(segment)).or_default().push(Arc::clone(segment)));
-    by_tier.into_values().find(|segments| segments.len() >= FANOUT)
+    by_tier.into_values().find(|segments| segments.len() >= FANOUT && size(segments) <= size_max)
 }
 
 fn tier(segment: &Segment) -> u32 {
@@ -118,4 +118,34 @@ pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineE
     }
     let (sections, opaques) = builder.finish();
     Ok(Segment::of(sections, opaques.as_slice().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::expr::Predicate;
+
+    fn segment(first: u64, count: u64) -> Arc<Segment> {
+        let query = Arc::new(Query::new(Predicate::Constant(true).into()).expect("a query"));
+        let ids = (first..first + count).map(SubscriptionId);
+        Arc::new(build(&ids.map(|id| (id, Arc::clone(&query))).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn small_segments_are_merged_also_while_a_large_one_waits() {
+        let worn = segment(0, 5_000);
+        (0..3_000).for_each(|place| worn.removed.remove(place, 1));
+        let small: Vec<_> = (0..4).map(|i| segment(5_000 + 20 * i, 20)).collect();
+        let mut version = Version::default();
+        version.number = 1;
+        version.segments = [vec![Arc::clone(&worn)], small.clone()].concat();
+        let is_due = |busy: &[Arc<Segment>], size_max, expected: &[Arc<Segment>]| {
+            let found = due(&version, busy, size_max).unwrap_or_default();
+            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        assert!(is_due(&[], usize::MAX, std::slice::from_ref(&worn)));
+        assert!(is_due(&[], INLINE_MAX, &small));
+        assert!(is_due(std::slice::from_ref(&worn), usize::MAX, &small));
+        assert!(is_due(&small[..1], INLINE_MAX, &[]));
+    }
 }

@@ -38,6 +38,8 @@ mod topics;
 mod units;
 mod version;
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -92,6 +94,8 @@ struct Writer {
     next_id: u64,
     /// The segments that a thread is merging; empty when there is none.
     merging: Vec<Arc<Segment>>,
+    /// The process that has the thread: a fork of it has not.
+    merging_process: u32,
     /// What has been removed from them meanwhile, and by which version.
     removed_meanwhile: Vec<(SubscriptionId, u64)>,
 }
@@ -172,7 +176,7 @@ impl Engine {
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
         let mut writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        while !writer.merging.is_empty() && self.current().segments.len() > SEGMENTS_MAX {
+        while writer.is_merging() && self.current().segments.len() > SEGMENTS_MAX {
             writer = self.shared.merged.wait(writer).unwrap_or_else(PoisonError::into_inner);
         }
         writer
@@ -180,12 +184,19 @@ impl Engine {
 
     /// Make `next` what is seen, after such merges as are quickly done; a long one is left to a thread.
     fn publish(&self, mut writer: MutexGuard<'_, Writer>, mut next: Version) {
-        while let Some(segments) = merge::due(&next, &writer.merging) {
+        if !writer.is_merging() {
+            writer.merging.clear();
+        }
+        loop {
+            // One thread at a time; meanwhile what is small goes on being merged.
+            let size_max = if writer.merging.is_empty() { usize::MAX } else { merge::INLINE_MAX };
+            let Some(segments) = merge::due(&next, &writer.merging, size_max) else { break };
             if merge::size(&segments) > merge::INLINE_MAX {
-                if writer.merging.is_empty() {
-                    self.merge_in_thread(&mut writer, segments, next.number);
+                match self.merge_in_thread(&mut writer, segments, next.number) {
+                    Ok(()) => continue,
+                    // Without a thread the segments stay as they are, and the next change tries again.
+                    Err(_) => break,
                 }
-                break;
             }
             // A damaged snapshot is told to whoever matches; its segment stays as it is.
             let Ok(merged) = merge::merge(&segments, next.number) else { break };
@@ -195,16 +206,18 @@ impl Engine {
         self.shared.current.store(Arc::new(next));
     }
 
-    fn merge_in_thread(&self, writer: &mut Writer, segments: Vec<Arc<Segment>>, version: u64) {
+    fn merge_in_thread(&self, writer: &mut Writer, segments: Vec<Arc<Segment>>, version: u64) -> io::Result<()> {
         writer.merging.clone_from(&segments);
+        writer.merging_process = std::process::id();
         writer.removed_meanwhile.clear();
         let shared = Arc::clone(&self.shared);
         let work = move || {
-            let merged = merge::merge(&segments, version);
+            // A panic is a mistake here, which whoever waits for the merge must not pay for.
+            let merged = catch_unwind(AssertUnwindSafe(|| merge::merge(&segments, version)));
             let engine = Self { shared };
             let mut writer = engine.shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
             writer.merging.clear();
-            if let Ok(merged) = merged {
+            if let Ok(Ok(merged)) = merged {
                 for (id, version) in std::mem::take(&mut writer.removed_meanwhile) {
                     if let Ok(Some(place)) = merged.find(id) {
                         merged.removed.remove(place, version);
@@ -216,16 +229,14 @@ impl Engine {
             }
             engine.shared.merged.notify_all();
         };
-        // Without a thread the segments stay as they are, and the next change tries again.
-        if std::thread::Builder::new().name("tamis-merge".to_owned()).spawn(work).is_err() {
-            writer.merging.clear();
-        }
+        let started = std::thread::Builder::new().name("tamis-merge".to_owned()).spawn(work);
+        started.map(drop).inspect_err(|_| writer.merging.clear())
     }
 
     /// Wait until no merge is going on or due. For measuring; nothing else has to.
     pub fn settle(&self) {
         let mut writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        while !writer.merging.is_empty() {
+        while writer.is_merging() {
             writer = self.shared.merged.wait(writer).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -440,6 +451,10 @@ impl Engine {
 }
 
 impl Writer {
+    fn is_merging(&self) -> bool {
+        !self.merging.is_empty() && self.merging_process == std::process::id()
+    }
+
     /// Remove what is at `place` from `next` on.
     fn remove(&mut self, next: &mut Version, id: SubscriptionId, place: &Place) {
         match place {
