@@ -35,6 +35,15 @@ impl Arguments {
         self.positional.first().map(|text| from_caller(text))
     }
 
+    /// What was asked for, in words: the name of the workload's folder, and all numbers and names but `--json`.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let folder = self.directory().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        let named = self.named.iter().filter(|(name, _)| name != "json");
+        let words = folder.into_iter().chain(named.map(|(name, value)| format!("--{name} {value}")));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
     /// The path given as `--name`.
     #[must_use]
     pub fn path(&self, name: &str) -> Option<PathBuf> {

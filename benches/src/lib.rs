@@ -8,6 +8,7 @@ pub mod allocated;
 pub mod arguments;
 pub mod boolean;
 pub mod clock;
+pub mod machine;
 pub mod random;
 pub mod report;
 pub mod stamps;

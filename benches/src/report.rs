@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::Arguments;
+use crate::machine;
 
 /// Where a column's figures come from, how it is called and how many places it has after the point.
 #[derive(Clone, Copy, Debug)]
@@ -23,14 +24,26 @@ pub const fn column(key: &'static str, title: &'static str, places: usize) -> Co
     Column { key, title, places }
 }
 
-/// Collects records, prints them as they come, writes them at the end.
+/// Collects tables, prints their lines as they come, writes all at the end.
 #[derive(Debug)]
 pub struct Report {
     benchmark: &'static str,
-    records: Vec<Value>,
+    arguments: String,
     path: Option<PathBuf>,
+    started: u64,
+    load: Option<f64>,
+    tables: Vec<Table>,
+    unlisted: Vec<Table>,
+}
+
+/// What `benchmarks/write_page.py` shows as a table.
+#[derive(Debug, Default)]
+struct Table {
+    name: String,
+    title: String,
     columns: Vec<Column>,
-    table: &'static str,
+    records: Vec<Value>,
+    notes: Vec<String>,
 }
 
 impl Report {
@@ -39,44 +52,53 @@ impl Report {
     pub fn new(benchmark: &'static str, arguments: &Arguments) -> Self {
         let file = |path: PathBuf| if path.is_dir() { path.join(format!("{benchmark}.json")) } else { path };
         let path = arguments.path("json").map(file);
-        Self { benchmark, records: Vec::new(), path, columns: Vec::new(), table: "" }
+        let arguments = arguments.summary();
+        let (started, load) = (machine::now(), machine::load());
+        Self { benchmark, arguments, path, started, load, tables: Vec::new(), unlisted: Vec::new() }
     }
 
-    /// Begin a table: `name` goes into its records, `title` above it.
-    pub fn table(&mut self, name: &'static str, title: &str, columns: &[Column]) {
-        self.table = name;
-        self.columns = columns.to_vec();
+    /// Begin a table: `name` for programs, `title` above it.
+    pub fn table(&mut self, name: &str, title: &str, columns: &[Column]) {
         println!("\n{title}");
         let mut line = String::new();
         for (index, column) in columns.iter().enumerate() {
             line += &pad(column.title, index, column);
         }
         println!("{}", line.trim_end());
+        self.tables.push(Table { columns: columns.to_vec(), ..Table::new(name, title) });
     }
 
     /// One line of the table; what is not among its columns is in the JSON only.
-    pub fn line(&mut self, mut record: Value) {
-        let fields = record.as_object_mut().expect("a record is an object");
+    pub fn line(&mut self, record: Value) {
+        let table = self.current();
+        let fields = record.as_object().expect("a record is an object");
         let mut line = String::new();
-        for (index, column) in self.columns.iter().enumerate() {
+        for (index, column) in table.columns.iter().enumerate() {
             let is_text = index > 0 && fields.get(column.key).is_some_and(Value::is_string);
             let text = shown(fields, column);
             line += &if is_text { format!("  {text}") } else { pad(&text, index, column) };
         }
         println!("{}", line.trim_end());
-        fields.insert("table".to_owned(), json!(self.table));
-        self.records.push(record);
+        table.records.push(record);
     }
 
-    /// A record that no table shows.
-    pub fn record(&mut self, table: &str, mut record: Value) {
-        record["table"] = json!(table);
-        self.records.push(record);
+    /// A record that no table shows, under a name of its own.
+    pub fn record(&mut self, name: &str, record: Value) {
+        self.unlisted.push(Table { records: vec![record], ..Table::new(name, "") });
     }
 
-    /// A sentence between the lines, not in the JSON.
-    pub fn note(&self, text: &str) {
+    /// A sentence below the lines.
+    pub fn note(&mut self, text: &str) {
         println!("{text}");
+        self.current().notes.push(text.trim().to_owned());
+    }
+
+    /// The table that was begun last; one without a name before any was.
+    fn current(&mut self) -> &mut Table {
+        if self.tables.is_empty() {
+            self.tables.push(Table::default());
+        }
+        self.tables.last_mut().expect("there is one")
     }
 
     /// Write the JSON file, if one was asked for.
@@ -85,10 +107,28 @@ impl Report {
     /// When it cannot be written.
     pub fn finish(self) {
         let Some(path) = self.path else { return };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let document = json!({"benchmark": self.benchmark, "cores": cores, "records": self.records});
+        let tables: Vec<Value> = self.tables.iter().chain(&self.unlisted).map(Table::json).collect();
+        let document = json!({
+            "benchmark": self.benchmark, "arguments": self.arguments, "version": env!("CARGO_PKG_VERSION"),
+            "machine": machine::facts(), "started": self.started, "seconds": machine::now() - self.started,
+            "load": [self.load, machine::load()], "tables": tables,
+        });
         let text = serde_json::to_string_pretty(&document).expect("plain values");
         std::fs::write(&path, text + "\n").unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+    }
+}
+
+impl Table {
+    fn new(name: &str, title: &str) -> Self {
+        Self { name: name.to_owned(), title: title.to_owned(), ..Self::default() }
+    }
+
+    fn json(&self) -> Value {
+        let column = |column: &Column| json!([column.key, column.title, column.places]);
+        let columns: Vec<Value> = self.columns.iter().map(column).collect();
+        json!({
+            "name": self.name, "title": self.title, "columns": columns, "records": self.records, "notes": self.notes,
+        })
     }
 }
 
