@@ -11,7 +11,7 @@ CARGO ?= cargo
 UV ?= uv
 FUZZ_SECONDS ?= 20
 WORKLOAD ?=
-BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py, $(wildcard benchmarks/*.py))
+BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py benchmarks/write_%.py, $(wildcard benchmarks/*.py))
 FUZZ_TARGETS := selector boolean topic snapshot
 
 VENV := $(CURDIR)/.venv
@@ -86,10 +86,11 @@ format: setup ## bring Python and Rust into form
 	$(BIN)/ruff check --fix .
 	$(CARGO) fmt --all
 
-bench: setup ## measure: the engine beside its peers (on WORKLOAD=folder, if given), the pipeline beside a constant UDF
+bench: setup ## measure all beside its baselines (filters of WORKLOAD=folder, if given), and write docs/benchmarks.md
 	@mkdir -p benchmarks/out
 	$(CARGO) bench --locked --quiet -p tamis-benches -- $(WORKLOAD) --json $(CURDIR)/benchmarks/out
-	status=0; for script in $(BENCHMARKS); do $(BIN)/python "$$script" || status=1; done; exit $$status
+	status=0; for script in $(BENCHMARKS); do $(BIN)/python "$$script" || status=1; done; \
+	$(BIN)/python benchmarks/write_page.py && exit $$status
 
 faults: setup ## kill the pipeline at ten random points (TAMIS_KILLS=30: at thirty) and compare its outbox with brute force
 	TAMIS_KILLS=$${TAMIS_KILLS:-10} $(BIN)/python -m pytest tests/faults tests/notify/test_killed.py -s

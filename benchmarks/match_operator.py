@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+from _results import Results
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.functions import arrow_udf
@@ -131,22 +132,33 @@ def measure_engine(spark: SparkSession, queries: list[tuple[str, tamis.Query]], 
     return {"engine_us": engine_us, "brute_force_us": brute_us, "times_faster": brute_us / engine_us}
 
 
-def show(result: dict[str, Any]) -> None:
-    """The result for people."""
+def show(result: dict[str, Any], results: Results) -> None:
+    """The result for people, and for the page."""
     spark, engine = result["spark"], result["engine"]
+    times = {"constant": 1.0, **spark["times_constant"]}
+    labels = (("constant", "returns a constant"), ("ids", "match, ids"), ("keys", "match, keys"))
+    records = [
+        {"what": label, "messages_per_s": spark["messages_per_s"][name], "times_constant": times[name]}
+        for name, label in labels
+    ]
     kinds = ", ".join(result["kinds"])
-    print(
-        f"{result['queries']:,} queries ({kinds}), {spark['rows']:,} messages of 256 bytes, medians of {spark['runs']}"
-    )
-    print(f"{'Arrow UDF on Spark':34}{'messages/s':>12}{'x constant':>12}")
-    for name, label in (("constant", "returns a constant"), ("ids", "match, ids"), ("keys", "match, keys")):
-        times = f"{spark['times_constant'][name]:.2f}" if name != "constant" else "1.00"
-        print(f"  {label:32}{spark['messages_per_s'][name]:>12,.0f}{times:>12}")
     verdict = "met" if spark["times_constant"]["ids"] <= BAR else "MISSED"
-    print(f"  bar: at most {BAR} x a UDF of the same signature that returns a constant: {verdict}")
-    print(f"{'library, one thread':34}{'µs/message':>12}")
-    print(f"  {'engine, match_batch':32}{engine['engine_us']:>12,.2f}")
-    print(f"  {'brute force':32}{engine['brute_force_us']:>12,.2f}   {engine['times_faster']:,.0f} times as long")
+    results.table(
+        "spark",
+        f"{result['queries']:,} queries ({kinds}), {spark['rows']:,} messages of 256 bytes, medians of {spark['runs']}",
+        [("what", "Arrow UDF on Spark", 0), ("messages_per_s", "messages/s", 0), ("times_constant", "x constant", 2)],
+        records,
+        [f"Bar: at most {BAR} x a UDF of the same signature that returns a constant: {verdict}."],
+    )
+    results.table(
+        "library",
+        "the same messages without Spark, one thread",
+        [("what", "library", 0), ("us", "µs a message", 2)],
+        [
+            {"what": "engine, match_batch", "us": engine["engine_us"]},
+            {"what": "brute force", "us": engine["brute_force_us"]},
+        ],
+    )
 
 
 def main() -> None:
@@ -162,6 +174,9 @@ def main() -> None:
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; known: {', '.join(KINDS)}")
     queries = make_queries(arguments.queries, kinds)
+    results = Results(
+        "match_operator", f"--rows {arguments.rows} --queries {arguments.queries} --kinds {arguments.kinds}"
+    )
     engine = tamis.Engine()
     engine.add_many(queries)
     spark = tamis.spark.session("tamis benchmark", cores=2)
@@ -175,7 +190,11 @@ def main() -> None:
         }
     finally:
         tamis.spark.close_session(spark)
-    print(json.dumps(result)) if arguments.json else show(result)
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        show(result, results)
+        results.write()
 
 
 if __name__ == "__main__":

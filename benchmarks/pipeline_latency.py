@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from _results import Results
+
 import tamis
 from tamis.pipeline_config import PipelineConfig
 from tamis.spark import Pipeline, Progress, RunSummary
@@ -187,40 +189,28 @@ def by_second(points: list[tuple[float, float]]) -> list[tuple[int, float, float
     return [(second, statistics.median(values), max(values)) for second, values in sorted(seconds.items())]
 
 
-def show(figures: dict[str, Any]) -> None:
-    """The figures for people."""
-    print(f"{figures['rate']:,} messages/s for {figures['seconds']:g} s, {figures['queries']:,} queries")
-    print(f"  read            {figures['read']:>10,} of {figures['expected']:,}, in {figures['batches']:,} batches")
-    print(f"  notifications   {figures['notifications']:>10,}")
-    print(f"  arrival to outbox p50 {figures['p50_s']:>8.2f} s   (bar {P50_S_MAX:g} s)")
-    print(f"                    p99 {figures['p99_s']:>8.2f} s   (bar {P99_S_MAX:g} s)")
-    print(f"                    max {figures['max_s']:>8.2f} s")
-    growth = figures["lag_growth_s_a_minute"]
-    print(f"  lag grows by    {growth:>10.2f} s a minute   (bar {LAG_S_A_MINUTE_MAX:g} s)")
-    print(f"  bars: {'met' if figures['met'] else 'MISSED'}")
-
-
-def plot(points: list[tuple[int, float, float]]) -> str:
-    """The latencies over time as an SVG picture: the median and the greatest of each second."""
-    width, height, left, bottom = 800, 300, 50, 30
-    across = (width - left) / max(1, points[-1][0])
-    up = (height - bottom) / max(P99_S_MAX, *(greatest for _, _, greatest in points))
-
-    def line_of(index: int) -> str:
-        return " ".join(f"{left + p[0] * across:.1f},{height - bottom - p[index] * up:.1f}" for p in points)
-
-    bars = "".join(
-        f'<line x1="{left}" x2="{width}" y1="{height - bottom - bar * up:.1f}" y2="{height - bottom - bar * up:.1f}" '
-        f'stroke="#bbb" stroke-dasharray="4"/><text x="4" y="{height - bottom - bar * up + 4:.1f}">{bar:g} s</text>'
-        for bar in (P50_S_MAX, P99_S_MAX)
+def show(figures: dict[str, Any], results: Results) -> None:
+    """The figures for people, and for the page."""
+    results.table(
+        "latency",
+        f"{figures['rate']:,} messages/s for {figures['seconds']:g} s, {figures['queries']:,} queries; seconds from"
+        " arrival to the outbox",
+        [
+            ("what", "", 0),
+            ("p50_s", "p50", 2),
+            ("p99_s", "p99", 2),
+            ("max_s", "max", 2),
+            ("lag", "lag grows, s/min", 2),
+        ],
+        [{"what": "arrival to outbox", **figures, "lag": figures["lag_growth_s_a_minute"], "points": None}],
+        [
+            f"{figures['read']:,} of {figures['expected']:,} messages read in {figures['batches']:,} batches, "
+            f"{figures['notifications']:,} notifications. Bars (p50 {P50_S_MAX:g} s, p99 {P99_S_MAX:g} s, lag "
+            f"{LAG_S_A_MINUTE_MAX:g} s a minute): {'met' if figures['met'] else 'MISSED'}."
+        ],
     )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-size="12">'
-        f'{bars}<polyline points="{line_of(2)}" fill="none" stroke="#d95f02"/>'
-        f'<polyline points="{line_of(1)}" fill="none" stroke="#1b6ca8" stroke-width="2"/>'
-        f'<text x="{left}" y="{height - 8}">from arrival to outbox, by the second a message was written '
-        f"({points[-1][0]} s): median (blue) and greatest (orange)</text></svg>\n"
-    )
+    seconds = [{"second": at, "median_s": middle, "max_s": most} for at, middle, most in figures["points"]]
+    results.unlisted("seconds", seconds)
 
 
 def main() -> None:
@@ -230,18 +220,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--interval-ms", type=int, default=200)
-    parser.add_argument("--plot", type=Path, default=Path("benchmarks/out/pipeline_latency.svg"))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    asked = f"--rate {arguments.rate} --seconds {arguments.seconds:g} --queries {arguments.queries}"
+    results = Results("pipeline_latency", asked)
     with tempfile.TemporaryDirectory(prefix="tamis-latency-") as folder:
         figures = measure(arguments, Path(folder))
-    arguments.plot.parent.mkdir(parents=True, exist_ok=True)
-    arguments.plot.write_text(plot(figures["points"]), encoding="utf-8")
     if arguments.json:
         print(json.dumps(figures))
     else:
-        show(figures)
-        print(f"  picture: {arguments.plot}")
+        show(figures, results)
+        results.write()
 
 
 if __name__ == "__main__":

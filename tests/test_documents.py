@@ -37,7 +37,11 @@ def test_every_file_of_the_index_has_its_sentence_in_the_architecture() -> None:
 
 
 def test_every_file_that_the_architecture_names_is_there() -> None:
-    tree = {path.name for part in ("crates", "python", "tests", "benches") for path in (PROJECT / part).rglob("*.*")}
+    tree = {
+        path.name
+        for part in ("crates", "python", "tests", "benches", "benchmarks")
+        for path in (PROJECT / part).rglob("*.*")
+    }
     named = set(re.findall(r"`(?:[\w./]*/)?(\w+\.(?:rs|pyi?))`", ARCHITECTURE))
     assert named - tree == set()
 

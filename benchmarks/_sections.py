@@ -1,0 +1,557 @@
+"""What the page of benchmarks says of each, which charts it has, and what was aimed at.
+
+A section's text says what is measured, whose work it is, and what the paper found; the tables come from the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import _charts
+from _charts import Axis, Series
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one benchmark left."""
+
+    document: dict[str, Any]
+
+    @property
+    def arguments(self) -> str:
+        """What was asked for; nothing is the defaults."""
+        return self.document["arguments"]
+
+    @property
+    def tables(self) -> list[dict[str, Any]]:
+        """Its tables, in the order in which they were printed."""
+        return self.document["tables"]
+
+    @property
+    def was_busy(self) -> bool:
+        """Whether other programs took part of the processors; the benchmark itself is one load."""
+        before = self.document["load"][0]
+        return before is not None and before > self.document["machine"]["cores"] - 0.5
+
+    def records(self, name: str) -> list[Record]:
+        """The records of all tables of that name."""
+        return [record for table in self.tables if table["name"] == name for record in table["records"]]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture out of a run; None where the run lacks what it needs."""
+
+    name: str
+    title: str
+    draw: Callable[[Run], str | None]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading of the page."""
+
+    benchmark: str
+    title: str
+    text: str
+    charts: list[Chart] = field(default_factory=list)
+
+
+# ---- charts ----------------------------------------------------------------------------------------------------------
+
+
+def line_chart(
+    name: str,
+    title: str,
+    x: Axis,
+    y: Axis,
+    series: Callable[[Run], list[Series]],
+    guide: tuple[str, float] | None = None,
+) -> Chart:
+    """Lines, where there is a series with two points at least."""
+
+    def draw(run: Run) -> str | None:
+        found = [one for one in series(run) if len(one.values) > 1]
+        return _charts.lines(title, x, y, found, guide) if found else None
+
+    return Chart(name, title, draw)
+
+
+def point_chart(name: str, title: str, axis: Axis, of: Callable[[Run], tuple[list[str], list[Series]]]) -> Chart:
+    """Points in rows, where there are any."""
+
+    def draw(run: Run) -> str | None:
+        rows, series = of(run)
+        return _charts.points(title, rows, axis, series) if rows else None
+
+    return Chart(name, title, draw)
+
+
+def grouped(records: Iterable[Record], by: str, x: str, y: str) -> list[Series]:
+    """A series for each value of `by`, of (x, y) where both are known and, as axes may be logarithmic, positive."""
+    found: dict[str, dict[float, float]] = {}
+    for record in records:
+        if (at := number(record.get(x))) and (value := number(record.get(y))):
+            found.setdefault(str(record[by]), {})[at] = value
+    return [Series(name, sorted(values.items())) for name, values in found.items()]
+
+
+def columns(records: Iterable[Record], x: str, named: dict[str, str]) -> list[Series]:
+    """A series for each key of `named`, called as there, over `x`."""
+    listed = list(records)
+    return [
+        Series(title, grouped([{**one, "": title} for one in listed], "", x, key)[0].values)
+        for key, title in named.items()
+        if any(number(one.get(key)) for one in listed)
+    ]
+
+
+def in_rows(records: list[Record], row: str, named: dict[str, str]) -> tuple[list[str], list[Series]]:
+    """Rows called by the key `row`, and a series for each key of `named`; rows without any have no place."""
+    records = [record for record in records if any(number(record.get(key)) for key in named)]
+    values = {
+        title: [(index, value) for index, record in enumerate(records) if (value := number(record.get(key)))]
+        for key, title in named.items()
+    }
+    return [str(record[row]) for record in records], [Series(name, all_) for name, all_ in values.items() if all_]
+
+
+def number(value: Any) -> float | None:
+    """A figure as one; texts begin with it (`"400, 10 %"`)."""
+    if isinstance(value, str):
+        digits = value.split(",")[0].split(" ")[0]
+        return float(digits) if digits.replace(".", "", 1).isdigit() else None
+    return value
+
+
+def _largest(records: list[Record], key: str) -> list[Record]:
+    """The records with the greatest value of `key`."""
+    most = max((record[key] for record in records), default=None)
+    return [record for record in records if record[key] == most]
+
+
+def _both_topics(run: Run) -> tuple[list[str], list[Series]]:
+    """The largest number of patterns: names that come again, and names that are new."""
+    known, new = (_largest(run.records(name), "patterns") for name in ("many-known", "many-new"))
+    first = {record["matcher"]: record["match_us"] for record in new}
+    rows = [{**record, "new_us": first.get(record["matcher"])} for record in known]
+    return in_rows(rows, "matcher", {"match_us": "known names", "new_us": "new names"})
+
+
+def _second_by_second(run: Run) -> list[Series]:
+    return columns(run.records("seconds"), "second", {"median_s": "median", "max_s": "slowest"})
+
+
+MICROSECONDS = Axis("µs a message (CPU)")
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+SECTIONS = [
+    Section(
+        "boolean",
+        "Boolean filters beside the papers' algorithms",
+        """
+One message against N standing Boolean filters, beside every algorithm that paper 004 (ITMO, *Boolean filtering*)
+compares, the a-tree crate, one hash access predicate and brute force. All are written in Rust, behind one trait.
+The filters come from the folder that the run names, or else are workload B below as far as all algorithms can do
+it. The paper's table 1 is for 500,000 filters, 10,000 messages a minute and 16 cores: p50, p80, p90, p99 of 2,356
+3,578 4,295 4,493 µs (k-index), 1,866 2,876 3,293 3,429 (BE-tree), 2,065 3,220 3,822 3,974 (BDD) and 1,083 1,716
+2,039 2,111 (its own). Bytes are what a matcher holds, the filters' text not among it; build seconds are CPU, from
+text for tamis and a-tree, from parsed trees for the others.""",
+        [
+            line_chart(
+                "growth-beside-peers",
+                "One message against N Boolean filters, median",
+                Axis("standing filters"),
+                MICROSECONDS,
+                lambda run: grouped(run.records("costs"), "matcher", "filters", "p50_cpu_us"),
+            ),
+            point_chart(
+                "spread-beside-peers",
+                "The middle and the slow messages, most filters of the run",
+                MICROSECONDS,
+                lambda run: in_rows(
+                    _largest(run.records("costs"), "filters"),
+                    "matcher",
+                    {"p50_cpu_us": "p50", "p90_cpu_us": "p90", "p99_cpu_us": "p99"},
+                ),
+            ),
+        ],
+    ),
+    Section(
+        "scale",
+        "Growth, threads, snapshots",
+        """
+The engine alone on the same filters: what a match, a filter's memory and building cost as filters become more, how
+many messages a second several threads match together, and what a snapshot costs to write, to open and to use first.""",
+        [
+            line_chart(
+                "growth",
+                "The engine as filters become more",
+                Axis("standing filters"),
+                MICROSECONDS,
+                lambda run: columns(
+                    run.records("growth"), "filters", {"p50_cpu_us": "p50", "mean_cpu_us": "mean", "p99_cpu_us": "p99"}
+                ),
+                ("as N to the power 0.6", 0.6),
+            )
+        ],
+    ),
+    Section(
+        "workload_b",
+        "Workload B, as paper 004 prints it",
+        """
+At most 100 starting predicates; half of the messages `deleted`, CFI removes half, the group passes 30 %, trading 30
+%; a hierarchy of groupings that changes ten times a second; a tenth of the filters with dear predicates of 10 to
+500 ns. The note tells how many dear predicates were asked of messages that `deleted` had decided: none may be.""",
+        [
+            point_chart(
+                "workload-b",
+                "Workload B, a message",
+                MICROSECONDS,
+                lambda run: in_rows(
+                    [one for one in run.records("workload_b") if "p50_cpu_us" in one],
+                    "matcher",
+                    {"p50_cpu_us": "p50", "p90_cpu_us": "p90", "p99_cpu_us": "p99"},
+                ),
+            )
+        ],
+    ),
+    Section(
+        "changes",
+        "Changes, and the worn engine",
+        """
+Queries added and removed one at a time while another thread matches without a pause, and matching before, right
+after, during and after the merge that many changes leave behind.""",
+        [
+            point_chart(
+                "worn",
+                "Matching before and after many changes",
+                Axis("µs a message (CPU)", is_log=False),
+                lambda run: in_rows(run.records("worn"), "when", {"p50_cpu_us": "p50", "p99_cpu_us": "p99"}),
+            )
+        ],
+    ),
+    Section(
+        "topics",
+        "Topic patterns beside the papers' approaches",
+        """
+Paper 000's program (OpenAMQ: 2,000 subscriptions, 2,000 topics; 12 s to compile and 26 s for a million messages
+with 170 million hits on 2 GHz), the RabbitMQ blog's work of paper 001 (2,000 patterns, a million topics; in Erlang:
+naive 175 s, trie 11.7 s), many patterns with names that come again and names that never do, one to ten bindings,
+and the binding that costs RabbitMQ 124 ms. tamis beside the approaches that the papers weigh, in one language.""",
+        [
+            point_chart("topics", "One topic name against many patterns", Axis("µs a topic (CPU)"), _both_topics),
+            point_chart(
+                "topics-openamq",
+                "Paper 000's program: a million messages, all hits counted",
+                Axis("seconds (CPU)"),
+                lambda run: in_rows(
+                    run.records("openamq"), "matcher", {"match_s": "matching", "compile_s": "compiling"}
+                ),
+            ),
+        ],
+    ),
+    Section(
+        "topic_trie",
+        "The topic trie",
+        """
+Names that match, new names, and names with a word that no pattern has, against up to a million patterns; patterns
+made to explode a backtracking search; and the cache of names.""",
+        [
+            line_chart(
+                "topic-trie",
+                "A name against N topic patterns",
+                Axis("patterns"),
+                Axis("µs a name (CPU)"),
+                lambda run: columns(
+                    run.records("costs"),
+                    "patterns",
+                    {
+                        "matching_us": "matching names",
+                        "new_us": "new names",
+                        "strange_us": "with a strange word",
+                        "brute_force_us": "every pattern",
+                    },
+                ),
+            )
+        ],
+    ),
+    Section(
+        "selectors",
+        "Selectors on mail, criteria on fields",
+        """
+Paper 002 (PNNL) gives 10 to 400 subscribers one newsgroup post; its selectors grow dearer from level 1 (`From =`)
+over 2 (`Subject LIKE`) and 3 (`Body LIKE`, near the start) to 4 (near the end). From 200 on, a tenth has the
+selector that matches. Its JBoss fell from 1,082 to 18.6 messages a second at 100 subscribers between the levels,
+its own system from 1,202 to 721. Here the same selectors are evaluated one by one beside the engine, and bodies
+differ by a byte from message to message. Paper 000's requests for fields follow: 10,000, of 100 kinds and all
+distinct.""",
+        [
+            line_chart(
+                "newsgroup",
+                "A newsgroup post, the cheapest and the dearest selectors",
+                Axis("subscribers"),
+                MICROSECONDS,
+                lambda run: columns(
+                    _largest(run.records("newsgroup"), "body_bytes"),
+                    "subscribers",
+                    {
+                        "level_1_us": "tamis, level 1",
+                        "level_4_us": "tamis, level 4",
+                        "one_by_one_1_us": "one by one, level 1",
+                        "one_by_one_4_us": "one by one, level 4",
+                    },
+                ),
+            )
+        ],
+    ),
+    Section(
+        "sigma",
+        "Sigma's rules over Windows events",
+        """
+Real filters on wide, irregular messages: the detection rules that the Sigma project keeps for Windows, read as
+selectors, against events that the Security-Datasets project recorded during simulated attacks. Most tests are `LIKE
+'%...'` (endswith) and `LIKE '%...%'` (contains). Nothing of either is part of this project; the benchmark is
+skipped where they are not beside it.""",
+        [
+            point_chart(
+                "sigma",
+                "An event against all of Sigma's rules for Windows",
+                Axis("µs an event (CPU)"),
+                lambda run: in_rows(
+                    run.records("events"), "way", {"p50_us": "p50", "mean_us": "mean", "p99_us": "p99"}
+                ),
+            )
+        ],
+    ),
+    Section(
+        "needles",
+        "Many needles in one text",
+        """
+`LIKE '%x%'`, prefixes and suffixes by the thousand: one pass for all, beside one search after the other (memchr's
+`memmem`) and beside the aho-corasick crate.""",
+        [
+            line_chart(
+                "needles",
+                "Needles in a text of 1,000 bytes",
+                Axis("needles"),
+                Axis("ns a byte of text (CPU)"),
+                lambda run: columns(
+                    [one for one in run.records("anywhere") if 900 < one["text_bytes"] < 1_100],
+                    "needles",
+                    {"one_pass_ns": "tamis, one pass", "one_by_one_ns": "one by one", "crate_ns": "aho-corasick crate"},
+                ),
+            )
+        ],
+    ),
+    Section(
+        "signature",
+        "Signatures of texts",
+        """
+Term → positions of a text, as queries for words use it (paper 002), beside the obvious map of lists.""",
+    ),
+    Section(
+        "match_from_python",
+        "What Python adds to a match",
+        """
+A dict is converted, matched, and ids become keys. The core is timed on the same messages, converted before; reading
+the message with `json.loads` is what a program has done already when it calls `match`.""",
+        [
+            point_chart(
+                "python",
+                "A message of 6, 24 and 100 properties",
+                MICROSECONDS,
+                lambda run: in_rows(
+                    [{**one, "row": f"{one['properties']} properties"} for one in run.records("single")],
+                    "row",
+                    {"core_us": "in the core", "match_us": "match(dict)", "json_us": "json.loads"},
+                ),
+            )
+        ],
+    ),
+    Section(
+        "arrow_batches",
+        "Arrow batches",
+        """
+`match_batch` reads the buffers of a table where they are. While bodies grow that no query asks for, a row costs
+more only by the check that they are UTF-8, and memory does not grow with them; making Python strings of them does.
+Wall-clock time.""",
+        [
+            line_chart(
+                "arrow",
+                "A row whose body no query asks for",
+                Axis("bytes of the body"),
+                Axis("µs a row (wall)"),
+                lambda run: columns(
+                    run.records("batches"),
+                    "body_bytes",
+                    {
+                        "one_thread_us": "1 thread",
+                        "two_threads_us": "2 threads",
+                        "one_by_one_us": "row by row, as dicts",
+                    },
+                ),
+            )
+        ],
+    ),
+    Section(
+        "match_operator",
+        "On Spark",
+        """
+The match operator on Spark beside an Arrow UDF of the same signature that returns a constant, in turns in one
+process.""",
+    ),
+    Section(
+        "pipeline_latency",
+        "From arrival to the outbox",
+        """
+Lines appended to a file at a steady rate by another process, matched by the pipeline, and committed as
+notifications.""",
+        [
+            line_chart(
+                "latency",
+                "From arrival to the outbox, by the second a message was written",
+                Axis("seconds", is_log=False),
+                Axis("seconds until committed", is_log=False),
+                _second_by_second,
+            )
+        ],
+    ),
+]
+
+# ---- the aims --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bar for one figure: the worst of all records of a table that fit.
+
+    `size` is how many subscriptions the bar is for and `size_key` where records say how many theirs are: of several,
+    the records with the most count, up to `size`.
+    """
+
+    what: str
+    benchmark: str
+    table: str
+    key: str
+    limit: float
+    unit: str
+    where: dict[str, Any] = field(default_factory=dict)
+    size: int | None = None
+    size_key: str = "filters"
+    is_least: bool = False
+    places: int = 2
+
+    def find(self, run: Run) -> tuple[float, int | None] | None:
+        """The figure and at which size it was found, or None where the run does not have it."""
+        fitting = [
+            record
+            for record in run.records(self.table)
+            if record.get(self.key) is not None and all(record.get(name) == value for name, value in self.where.items())
+        ]
+        size = None
+        if self.size is not None:
+            sizes = [int(number(record[self.size_key]) or 0) for record in fitting]
+            size = max((one for one in sizes if one <= self.size), default=None)
+            fitting = [record for record, one in zip(fitting, sizes, strict=True) if one == size]
+        if not fitting:
+            return None
+        values = [record[self.key] for record in fitting]
+        return (min(values) if self.is_least else max(values)), size
+
+    def is_met(self, value: float) -> bool:
+        """Whether the bar is reached."""
+        return value >= self.limit if self.is_least else value <= self.limit
+
+    def bar(self) -> str:
+        """The bar in words."""
+        return f"{'at least' if self.is_least else 'at most'} {self.limit:g} {self.unit}".rstrip()
+
+
+_TAMIS = {"matcher": "tamis"}
+_MILLION = {**_TAMIS, "messages": 1_000_000}
+_MANY = 500_000
+
+GOALS = [
+    Goal("500,000 Boolean filters, p50", "boolean", "costs", "p50_cpu_us", 10, "µs", _TAMIS, _MANY),
+    Goal("the same, p99", "boolean", "costs", "p99_cpu_us", 30, "µs", _TAMIS, _MANY),
+    Goal("the same, bytes a filter", "boolean", "costs", "bytes_per_filter", 150, "", _TAMIS, _MANY, places=0),
+    Goal("the same, building from text", "boolean", "costs", "build_s", 3, "s", _TAMIS, _MANY),
+    Goal("cost grows as a power of the filters", "scale", "exponent", "exponent", 0.6, ""),
+    Goal("threads, of as many times one", "scale", "threads", "efficiency", 0.85, "", is_least=True),
+    Goal("opening a snapshot of 500,000", "scale", "snapshot", "open_ms", 10, "ms", size=_MANY, places=3),
+    Goal(
+        "workload B, groupings changing, p99",
+        "workload_b",
+        "workload_b",
+        "p99_cpu_us",
+        100,
+        "µs",
+        {"matcher": "tamis, groupings changing"},
+    ),
+    Goal(
+        "one change at 500,000, mean",
+        "changes",
+        "changes",
+        "mean_cpu_us",
+        10,
+        "µs",
+        size=_MANY,
+        size_key="subscriptions",
+    ),
+    Goal("the worn engine, p50 beside the fresh one's", "changes", "worn", "times_fresh", 2, "times"),
+    Goal("paper 000's program, compiling", "topics", "openamq", "compile_s", 0.05, "s", _TAMIS, places=3),
+    Goal("paper 000's program, a million messages", "topics", "openamq", "match_s", 0.3, "s", _MILLION, places=3),
+    Goal("the RabbitMQ blog's million topics", "topics", "rabbitmq", "match_s", 0.3, "s", _MILLION, places=3),
+    Goal(
+        "100,000 patterns, a known name",
+        "topics",
+        "many-known",
+        "match_us",
+        0.2,
+        "µs",
+        _TAMIS,
+        100_000,
+        "patterns",
+        places=3,
+    ),
+    Goal(
+        "100,000 patterns, a new name",
+        "topics",
+        "many-new",
+        "match_us",
+        2,
+        "µs",
+        _TAMIS,
+        100_000,
+        "patterns",
+        places=3,
+    ),
+    Goal("10 patterns", "topics", "few", "10", 0.1, "µs", _TAMIS, places=3),
+    Goal("`#.a.#.a.#.a.#.a.#.z` against 21 words", "topics", "worst", "first_us", 5, "µs", _TAMIS),
+    Goal(
+        "level 4 less level 1, a byte of body",
+        "selectors",
+        "newsgroup",
+        "difference_ns_per_byte",
+        1,
+        "ns",
+        places=3,
+    ),
+    Goal("10,000 requests for fields, with hits", "selectors", "fields", "hits_us", 2, "µs"),
+    Goal(
+        "the match operator beside a constant",
+        "match_operator",
+        "spark",
+        "times_constant",
+        1.3,
+        "times",
+        {"what": "match, ids"},
+    ),
+    Goal("arrival to outbox, p50", "pipeline_latency", "latency", "p50_s", 1, "s"),
+    Goal("arrival to outbox, p99", "pipeline_latency", "latency", "p99_s", 3, "s"),
+]

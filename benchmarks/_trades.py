@@ -1,0 +1,45 @@
+"""Messages about trades, and standing queries for them: what the benchmarks of the Python side match. All seeded."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import tamis
+
+SYMBOLS, REGIONS = 5_000, 40
+
+
+def engine_of(count: int, seed: int = 1) -> tamis.Engine:
+    """An engine with `count` queries on a symbol each: with a limit, with a region, or both fields equal."""
+    chance = random.Random(seed)
+    engine = tamis.Engine()
+    engine.add_many((f"q{number}", _query(number, chance)) for number in range(count))
+    return engine
+
+
+def _query(number: int, chance: random.Random) -> tamis.Query:
+    symbol, region = f"S{chance.randrange(SYMBOLS)}", f"R{chance.randrange(REGIONS)}"
+    match number % 3:
+        case 0:
+            return tamis.selector(f"symbol = '{symbol}' AND price > {chance.randrange(100)}")
+        case 1:
+            return tamis.selector(f"symbol = '{symbol}' AND region IN ('{region}', 'R1', 'R2') AND urgent")
+        case _:
+            return tamis.fields({"symbol": symbol, "region": region})
+
+
+def message(chance: random.Random, width: int) -> dict[str, Any]:
+    """A message of `width` properties: the five that queries ask for, and others that none does."""
+    asked = {
+        "symbol": f"S{chance.randrange(SYMBOLS)}",
+        "region": f"R{chance.randrange(REGIONS)}",
+        "price": chance.randrange(10_000) / 100,
+        "urgent": chance.random() < 0.1,
+        "volume": chance.randrange(1_000_000),
+    }
+    others = {
+        f"field{number}": f"value {chance.randrange(1_000)}" if number % 2 else chance.randrange(1_000)
+        for number in range(width - len(asked))
+    }
+    return {**asked, **others}
