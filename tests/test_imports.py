@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "tamis"
 LAYERS = [
     {"_core", "errors", "message", "name_hints"},
-    {"query", "engine", "engine_report", "keys", "query_file", "words", "reference", "toml_places"},
+    {"query", "engine", "engine_report", "key_table", "keys", "query_file", "words", "reference", "toml_places"},
     {"store", "pipeline_config"},
     {"adapters", "notify", "spark", "report"},
     {"demo", "pipeline_check"},
