@@ -34,6 +34,7 @@ mod symbols;
 #[cfg(test)]
 mod tests;
 pub mod timing;
+mod together;
 mod topics;
 mod units;
 mod version;

@@ -11,6 +11,7 @@ use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::message::{Body, Found, Message, Value, lookup, lookup_any_case};
 use crate::query::Query;
+use crate::topic::TopicPattern;
 use crate::topic::trie::Trie;
 
 use super::SubscriptionId;
@@ -25,7 +26,7 @@ use super::processor::{Work, at_full_width, prefetch};
 use super::removed::Removed;
 use super::scratch::{Code, Scratch};
 use super::store::Store;
-use super::symbols::{AttributeId, Known, NONE, Scalar, find};
+use super::symbols::{AttributeId, Known, NONE, Scalar, Term, find};
 use super::topics::{TopicSymbols, Topics};
 use super::units::UnitMemo;
 
@@ -106,7 +107,7 @@ impl Segment {
     }
 
     /// Append the ids of the subscriptions that are true of `message`, in no particular order, some perhaps twice: all
-    /// but the pure topic queries. `topic` is what [`Self::find_topic`] found.
+    /// but the pure topic queries. `topic` is what the topic is to the segment, as its functions for that found.
     ///
     /// # Errors
     /// A damaged file.
@@ -250,7 +251,7 @@ impl Segment {
         self.push_ids(index, slot, version, ids).ok_or_else(|| self.contradiction())
     }
 
-    /// True when there is something that [`Self::find_topic`] may find.
+    /// True when there is something to be found about a topic alone.
     pub fn asks_about_topics(&self) -> bool {
         self.store.length(Section::Topics) > 0 || self.has_topic_symbols()
     }
@@ -265,45 +266,56 @@ impl Segment {
         self.store.length(Section::Leaves) > 0
     }
 
-    /// What there is to know of a topic: append the ids of the pure topic queries to `ids`, in no particular order, and
-    /// all that it is or that stands in it to `symbols`.
+    /// How many bytes its topic patterns take.
+    pub fn topic_bytes(&self) -> usize {
+        self.store.length(Section::Topics)
+    }
+
+    /// Its topic patterns.
     ///
     /// # Errors
     /// A damaged file.
-    pub fn find_topic(
+    pub fn patterns(&self) -> Result<Patterns<'_>, EngineError> {
+        let trie = Trie::new(self.store.whole(Section::Topics)?).map_err(|reason| self.store.damaged(&reason))?;
+        let parts = self.store.numbers(Section::Patterns)?;
+        let pure = (trie.pattern_count() as usize).checked_sub(parts.len()).ok_or_else(|| self.contradiction())?;
+        Ok(Patterns { segment: self, trie, index: Index::of(&self.store)?, parts, pure })
+    }
+
+    /// What a topic says that matches some of its patterns: append the ids of the pure topic queries to `ids`, in no
+    /// particular order, and other patterns to `symbols`.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn find_patterns(
         &self,
         topic: &str,
         version: u64,
         work: &mut Topics,
         ids: &mut Vec<SubscriptionId>,
-        symbols: Option<&mut TopicSymbols>,
+        symbols: &mut TopicSymbols,
     ) -> Result<(), EngineError> {
-        let before = ids.len();
-        let mut none = TopicSymbols::new();
-        let symbols = symbols.unwrap_or(&mut none);
-        if self.store.length(Section::Topics) > 0 {
-            let trie = Trie::new(self.store.whole(Section::Topics)?).map_err(|reason| self.store.damaged(&reason))?;
-            let Topics { trie: scratch, patterns, .. } = work;
-            patterns.clear();
-            trie.match_into(topic, scratch, patterns).map_err(|reason| self.store.damaged(&reason))?;
-            let parts = self.store.numbers(Section::Patterns)?;
-            let pure = (trie.pattern_count() as usize).checked_sub(parts.len()).ok_or_else(|| self.contradiction())?;
-            let index = Index::of(&self.store)?;
-            for &pattern in &*patterns {
-                match (pattern as usize).checked_sub(pure) {
-                    None => {
-                        let found = self.push_ids(&index, pattern, version, ids);
-                        // Only a damaged file has more: places that belong to several queries.
-                        let found = found.filter(|()| ids.len() - before <= self.place_count);
-                        found.ok_or_else(|| self.contradiction())?;
-                    }
-                    Some(part) => {
-                        let (_, known) = symbol_at(&self.store, u32::from_le_bytes(parts[part]))?;
-                        symbols.extend(self.attributes.patterns.map(|attribute| (attribute, known)));
-                    }
-                }
+        if self.topic_bytes() == 0 {
+            return Ok(());
+        }
+        let (patterns, before) = (self.patterns()?, ids.len());
+        work.patterns.clear();
+        let matched = patterns.trie.match_into(topic, &mut work.trie, &mut work.patterns);
+        matched.map_err(|reason| self.store.damaged(&reason))?;
+        for &number in &work.patterns {
+            patterns.meaning(number, version, ids, symbols)?;
+            if ids.len() - before > self.place_count {
+                return Err(self.contradiction()); // places that belong to several queries
             }
         }
+        Ok(())
+    }
+
+    /// Append all that stands in a topic to `symbols`.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn find_in_topic(&self, topic: &str, work: &mut Topics, symbols: &mut TopicSymbols) -> Result<(), EngineError> {
         let TextAtoms { needles, words } = self.attributes.topic_atoms;
         if let Some(needles) = needles {
             let mut add = |known| symbols.push((needles, known));
@@ -742,6 +754,67 @@ impl Segment {
     /// Where its bytes are.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+}
+
+/// The topic patterns of a segment: first those of its pure topic queries, which have the first slots, then those that
+/// are a part of a query, each a symbol.
+pub struct Patterns<'a> {
+    segment: &'a Segment,
+    trie: Trie<'a>,
+    index: Index<'a>,
+    /// Places in the table.
+    parts: &'a [[u8; 4]],
+    pure: usize,
+}
+
+impl Patterns<'_> {
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.trie.pattern_count()
+    }
+
+    fn symbol(&self, part: usize) -> Result<(Option<Term<'_>>, Known), EngineError> {
+        symbol_at(&self.segment.store, u32::from_le_bytes(self.parts[part]))
+    }
+
+    /// The pattern with this number, which is less than their count.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn pattern(&self, number: u32) -> Result<TopicPattern, EngineError> {
+        let pattern = match (number as usize).checked_sub(self.pure) {
+            None => match self.segment.kept(number) {
+                Some(query) => query.topic_pattern().cloned(),
+                None => self.segment.decode(number)?.topic_pattern().cloned(),
+            },
+            Some(part) => match self.symbol(part)?.0 {
+                Some(Term::Pattern(dialect, text)) => Some(TopicPattern::new(text, dialect)),
+                _ => None,
+            },
+        };
+        pattern.ok_or_else(|| self.segment.contradiction())
+    }
+
+    /// Append what the pattern with this number says: ids, or a symbol.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn meaning(
+        &self,
+        number: u32,
+        version: u64,
+        ids: &mut Vec<SubscriptionId>,
+        symbols: &mut TopicSymbols,
+    ) -> Result<(), EngineError> {
+        match (number as usize).checked_sub(self.pure) {
+            None => self.segment.ids_into(&self.index, number, version, ids),
+            Some(part) => {
+                let (_, known) = self.symbol(part)?;
+                symbols.extend(self.segment.attributes.patterns.map(|attribute| (attribute, known)));
+                Ok(())
+            }
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use super::symbols::{AttributeId, Known};
 use super::version::Version;
 
 /// So many topics are kept at most, those that were used last; a scratch has them, so each thread its own.
-const TOPICS_MAX: usize = 1 << 14;
+const TOPICS_MAX: usize = 1 << 16;
 /// Their ids and symbols take at most this many times 8 bytes. A topic that has more than half of that is looked
 /// through whenever it comes.
 const WEIGHT_MAX: usize = 1 << 21;
@@ -33,7 +33,7 @@ pub struct Found {
     /// The subscriptions that ask for such a topic and nothing else: ascending, each once.
     pub ids: Vec<SubscriptionId>,
     /// What the topic is to each segment; empty when it is nothing to all of them.
-    symbols: Vec<TopicSymbols>,
+    pub(super) symbols: Vec<TopicSymbols>,
 }
 
 impl Found {
@@ -87,11 +87,16 @@ impl Topics {
         topic: &str,
         work: impl FnOnce(&Found) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
-        if let Some(found) = self.cache.get(topic).filter(|found| found.serial == version.serial) {
-            return work(found);
+        let hash = self.cache.hash(topic);
+        let mut is_stale = false;
+        if let Some(found) = self.cache.get_hashed(hash, topic) {
+            if found.serial == version.serial {
+                return work(found);
+            }
+            is_stale = true;
         }
         self.look_through(version, topic)?;
-        self.cache.offer(topic, self.fresh.weight(), || self.fresh.clone());
+        self.cache.offer_hashed(hash, topic, is_stale, self.fresh.weight(), || self.fresh.clone());
         work(&self.fresh)
     }
 
@@ -100,16 +105,21 @@ impl Topics {
         found.serial = version.serial;
         found.ids.clear();
         found.symbols.iter_mut().for_each(Vec::clear);
-        if version.has_topic_symbols {
-            found.symbols.resize_with(version.segments.len(), Vec::new);
-        } else {
-            found.symbols.clear();
+        found.symbols.resize_with(if version.has_topic_symbols { version.segments.len() } else { 0 }, Vec::new);
+        let done = version.together.find(version, topic, self, &mut found)?;
+        let mut none = TopicSymbols::new();
+        let is_left = |place: &usize| done.is_none_or(|segments| segments.binary_search(place).is_err());
+        for (place, segment) in version.segments.iter().enumerate().filter(|(place, _)| is_left(place)) {
+            let symbols = found.symbols.get_mut(place).unwrap_or(&mut none);
+            segment.find_patterns(topic, version.number, self, &mut found.ids, symbols)?;
         }
-        for (place, segment) in version.segments.iter().enumerate() {
-            segment.find_topic(topic, version.number, self, &mut found.ids, found.symbols.get_mut(place))?;
+        for (segment, symbols) in version.segments.iter().zip(&mut found.symbols) {
+            segment.find_in_topic(topic, self, symbols)?;
         }
-        let tail = version.topics_in_tail().filter(|(_, pattern)| pattern.is_match(topic));
-        found.ids.extend(tail.map(|(id, _)| id));
+        if done.is_none() {
+            let tail = version.topics_in_tail().filter(|(_, pattern)| pattern.is_match(topic));
+            found.ids.extend(tail.map(|(id, _)| id));
+        }
         sort_and_dedup(&mut found.ids, 0, &mut self.spare);
         self.fresh = found;
         Ok(())

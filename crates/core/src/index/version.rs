@@ -17,6 +17,7 @@ use super::removed::Removed;
 use super::scratch::Scratch;
 use super::segment::{Moment, Segment};
 use super::sort::sort_and_dedup;
+use super::together::Together;
 use super::topics::Found;
 
 /// So many subscriptions are evaluated one by one before they become a segment. No more than a version has bits for.
@@ -73,6 +74,8 @@ pub struct Version {
     /// Of the tail those that are there: a bit each for pure topic queries, and for all others.
     tail_topics: u16,
     tail_others: u16,
+    /// The topic patterns of small parts.
+    pub together: Arc<Together>,
 }
 
 /// Where a subscription is.
@@ -96,6 +99,8 @@ impl Version {
         (self.tail_topics, self.tail_others) = (topics, others);
         self.has_topic_symbols = self.segments.iter().any(|segment| segment.has_topic_symbols());
         self.asks_about_topics = topics != 0 || self.segments.iter().any(|segment| segment.asks_about_topics());
+        let trie_bytes = self.segments.iter().map(|segment| segment.topic_bytes());
+        self.together = Arc::new(Together::new(trie_bytes, topics.count_ones() as usize));
     }
 
     /// Append every subscription whose query is true of `message`, ascending, each once.

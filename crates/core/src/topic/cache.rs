@@ -64,7 +64,18 @@ impl<T> TopicCache<T> {
 
     /// The value of `name`, if it is here.
     pub fn get(&mut self, name: &str) -> Option<&T> {
-        let hash = self.hasher.hash_one(name);
+        self.get_hashed(self.hash(name), name)
+    }
+
+    /// What [`Self::get_hashed`] and [`Self::offer_hashed`] take, so that a name is hashed once for both.
+    #[inline]
+    pub fn hash(&self, name: &str) -> u64 {
+        self.hasher.hash_one(name)
+    }
+
+    /// The value of `name`, whose hash is `hash`, if it is here.
+    #[inline]
+    pub fn get_hashed(&mut self, hash: u64, name: &str) -> Option<&T> {
         let is_it = |entry: &Entry<T>| *entry.name == *name;
         let place = match self.young.entries.find_bucket_index(hash, is_it) {
             Some(place) => place,
@@ -79,11 +90,19 @@ impl<T> TopicCache<T> {
     /// Tell the cache of a name whose value was not found in it, or is no longer true. It may `make` the value and store
     /// it: when the name was offered before, and its `weight` is at most half of what the cache may have.
     pub fn offer(&mut self, name: &str, weight: usize, make: impl FnOnce() -> T) {
+        let hash = self.hash(name);
+        let is_stored = self.get_hashed(hash, name).is_some();
+        self.offer_hashed(hash, name, is_stored, weight, make);
+    }
+
+    /// The same of a name whose hash is `hash`, when it is known whether [`Self::get_hashed`] gave a value just now.
+    pub fn offer_hashed(&mut self, hash: u64, name: &str, is_stored: bool, weight: usize, make: impl FnOnce() -> T) {
         if name.len() > NAME_BYTES_MAX || weight > self.weight_max || self.entries_max == 0 {
             return;
         }
-        let hash = self.hasher.hash_one(name);
-        let is_stored = self.young.remove(hash, name).or_else(|| self.old.remove(hash, name)).is_some();
+        if is_stored {
+            self.young.remove(hash, name); // where `get` has put it
+        }
         if is_stored || self.was_offered(hash) {
             self.insert(Entry { hash, name: name.into(), weight, value: make() });
         }

@@ -279,6 +279,48 @@ fn the_engine_agrees_with_brute_force_in_memory_reopened_and_changed() {
     }
 }
 
+/// Patterns that have to do with a few words, alone and as a part of a query.
+fn topic_query(random: &mut Random) -> Arc<Query> {
+    let words: Vec<_> = (0..random.below(5)).map(|_| random.pick(&["a", "b", "c", "*", "#"])).collect();
+    let dialects = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+    let topic = Predicate::Topic(TopicPattern::new(&words.join("."), random.pick(&dialects)));
+    let expr = match random.below(4) {
+        0 => Expr::and(vec![topic.into(), predicate(random).into()]),
+        1 => Expr::or(vec![topic.into(), Predicate::Prefix(Reference::Topic, "a.b".into()).into()]),
+        _ => topic.into(),
+    };
+    Arc::new(Query::new(expr).expect("within the limits"))
+}
+
+#[test]
+fn new_topics_and_topics_that_come_again_agree_with_brute_force_while_queries_change() {
+    let mut random = Random(23);
+    let mut pair = Pair::default();
+    let (mut scratch, none) = (Scratch::new(), Properties::new());
+    for count in [3, 20, 200, 400] {
+        for _ in 0..count {
+            let query = topic_query(&mut random);
+            pair.expected.insert(pair.engine.add(query.clone()), query);
+        }
+        for round in 0..4 {
+            let properties = if round % 2 == 0 { properties(&mut random, 1) } else { none.clone() };
+            for _ in 0..500 {
+                let words: Vec<_> = (0..random.below(7)).map(|_| random.pick(&["a", "b", "c", "d"])).collect();
+                let topic = words.join(".");
+                let message = Message::new(&topic, &properties, Body::Absent);
+                let mut matched = Vec::new();
+                pair.engine.match_into(&message, &mut scratch, &mut matched).expect("in memory");
+                assert_eq!(matched, pair.brute_force(&message), "{topic}");
+            }
+            if let Some(id) = pair.expected.keys().copied().nth(random.below(count)) {
+                assert!(pair.engine.remove(id).expect("in memory"));
+                pair.expected.remove(&id);
+            }
+        }
+        pair.engine.settle();
+    }
+}
+
 #[test]
 fn dead_slots_are_swept_and_leave_no_trace() {
     let mut random = Random(5);
