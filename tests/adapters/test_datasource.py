@@ -242,3 +242,16 @@ def test_the_manager_runs_real_streams(spark: SparkSession, tmp_path: Path) -> N
         manager.close()
     with pytest.raises(AdapterError, match="nowhere: no such file"):
         adapters[1].dataframe(spark)
+
+
+def test_each_stream_has_a_registration_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark writes into a registration's environment while it starts a stream; tasks that share it fail (4.3)."""
+    (tmp_path / "mail").mkdir()
+    manager = spark._jsparkSession.sessionState().dataSourceManager()  # type: ignore[attr-defined]
+    environments = []
+    for name in ("first", "second"):
+        Adapter(name, "eml", str(tmp_path / "mail")).dataframe(spark)
+        environments.append(manager.lookupDataSource("tamis.eml").dataSourceCls().envVars())
+    first, second = environments
+    first.put("TAMIS_WRITTEN_BY", "the first stream")
+    assert not second.containsKey("TAMIS_WRITTEN_BY")

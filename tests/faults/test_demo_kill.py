@@ -29,17 +29,15 @@ RUN_S_MAX = 240.0
 
 def start(folder: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tamis", "demo", "--folder", str(folder), "--json"]
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def run_to_the_end(folder: Path) -> float:
     """Run it whole; how many seconds that took."""
     began = time.monotonic()
     with start(folder) as child:
-        _, errors = child.communicate(timeout=RUN_S_MAX)
-    assert child.returncode == 0, errors
+        lines, errors = child.communicate(timeout=RUN_S_MAX)
+    assert child.returncode == 0, f"{errors}{lines[-4000:]}"  # what failed is in the last lines
     return time.monotonic() - began
 
 

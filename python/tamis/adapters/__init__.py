@@ -13,9 +13,15 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-def register(spark: SparkSession) -> None:
-    """Make ``tamis.mbox``, ``tamis.eml`` and ``tamis.jsonl`` known to a Spark session. Doing it again is harmless."""
+def register(spark: SparkSession, name: str | None = None) -> None:
+    """Make ``tamis.mbox``, ``tamis.eml`` and ``tamis.jsonl`` known to a Spark session. Doing it again is harmless.
+
+    Args:
+        spark: the session.
+        name: this one alone, such as ``tamis.eml``.
+    """
     from tamis.adapters.datasource import DATA_SOURCES
 
     for data_source in DATA_SOURCES:
-        spark.dataSource.register(data_source)
+        if name is None or data_source.name() == name:
+            spark.dataSource.register(data_source)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from tamis.adapters import register
 from tamis.adapters.eml import EmlSource
 from tamis.adapters.files import Source, offset_of, status_of
 from tamis.adapters.jsonl import JsonlSource
@@ -153,6 +154,10 @@ class Adapter:
             AdapterError: there is nothing to read from, said before Spark is asked.
         """
         self.source().check()
+        # Anew for each stream: Spark 4.3's PythonStreamingSourceRunner writes into the registration's map of the
+        # environment when a stream starts. Were it shared, another stream's tasks could be serialized at that moment,
+        # and would fail with java.io.OptionalDataException.
+        register(spark, self.format)
         return spark.readStream.format(self.format).options(**self.options()).load()
 
     def test(self) -> AdapterHealth:
