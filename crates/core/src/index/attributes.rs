@@ -87,8 +87,8 @@ pub struct Attributes {
     pub by_name: HashMap<Box<str>, Named>,
     /// Those of `by_name` that may reach into mappings.
     pub dotted: Vec<Box<str>>,
-    /// Names that are found without regard to case.
-    pub any_case: Vec<AttributeId>,
+    /// The same of names that are found without regard to case.
+    pub any_case: HashMap<Box<str>, Named>,
     /// The topic.
     pub topic: Option<AttributeId>,
     /// What stands in it.
@@ -125,7 +125,9 @@ impl Attributes {
             // Leaves do not ask about what no query is filed under: see the builder.
             Origin::BodyNeedles => self.body_atoms.needles = attribute.has_keys.then_some(id),
             Origin::BodyWords => self.body_atoms.words = attribute.has_keys.then_some(id),
-            Origin::AnyCase => self.any_case.push(id),
+            Origin::AnyCase => self.any_case_named(&attribute.name).property = Some(id),
+            Origin::AnyCaseNeedles => self.any_case_named(&attribute.name).atoms.needles = Some(id),
+            Origin::AnyCaseWords => self.any_case_named(&attribute.name).atoms.words = Some(id),
             Origin::Property => self.named(&attribute.name).property = Some(id),
             Origin::Ancestors => self.named(&attribute.name).ancestors = Some(id),
             Origin::Needles => self.named(&attribute.name).atoms.needles = Some(id),
@@ -143,6 +145,10 @@ impl Attributes {
             self.dotted.push(name.into());
         }
         self.by_name.entry(name.into()).or_default()
+    }
+
+    fn any_case_named(&mut self, name: &str) -> &mut Named {
+        self.any_case.entry(name.into()).or_default()
     }
 }
 

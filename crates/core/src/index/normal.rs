@@ -460,10 +460,10 @@ impl Normal {
     fn needles(reference: &Reference, needles: &[(&str, Anchor)], is_exact: bool, interner: &mut Interner) -> Self {
         let attribute = match reference {
             _ if needles.is_empty() || !interner.has_room_for_needles() => return Self::known(reference, interner),
-            Reference::Property(Name { any_case: true, .. }) => return Self::known(reference, interner),
             Reference::Topic => interner.attribute(Origin::TopicNeedles, ""),
             Reference::Body => interner.attribute(Origin::BodyNeedles, ""),
-            Reference::Property(name) => interner.attribute(Origin::Needles, &name.text),
+            Reference::Property(Name { text, any_case: true }) => interner.attribute(Origin::AnyCaseNeedles, text),
+            Reference::Property(Name { text, any_case: false }) => interner.attribute(Origin::Needles, text),
         };
         let symbol = |(needle, anchor): &(&str, Anchor)| {
             let (needle, anchor) = shortened(needle, *anchor);
@@ -477,10 +477,10 @@ impl Normal {
     /// True, if at all, of texts that have all of `words`; when `is_exact`, of all of them. The rarest is looked for.
     fn words(reference: &Reference, words: &[Box<str>], is_exact: bool, interner: &mut Interner) -> Self {
         let attribute = match reference {
-            Reference::Property(Name { any_case: true, .. }) => return Self::known(reference, interner),
             Reference::Topic => interner.attribute(Origin::TopicWords, ""),
             Reference::Body => interner.attribute(Origin::BodyWords, ""),
-            Reference::Property(name) => interner.attribute(Origin::Words, &name.text),
+            Reference::Property(Name { text, any_case: true }) => interner.attribute(Origin::AnyCaseWords, text),
+            Reference::Property(Name { text, any_case: false }) => interner.attribute(Origin::Words, text),
         };
         let longest = words.iter().max_by_key(|word| word.len()).expect("a phrase has a word");
         let symbol = interner.symbol(attribute, Scalar::Text(longest));

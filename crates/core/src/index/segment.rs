@@ -363,10 +363,8 @@ impl Segment {
                 self.encode_found(*named, lookup(message.properties, name), hierarchies, scratch)?;
             }
         }
-        for &attribute in &known.any_case {
-            let name = &known.all[attribute as usize].name;
-            let named = Named { property: Some(attribute), ..Named::default() };
-            self.encode_found(named, lookup_any_case(message.properties, name), hierarchies, scratch)?;
+        for (name, named) in &known.any_case {
+            self.encode_found(*named, lookup_any_case(message.properties, name), hierarchies, scratch)?;
         }
         if let Body::Text(body) = message.body {
             if let Some(needles) = known.body_atoms.needles {

@@ -48,11 +48,15 @@ pub enum Origin {
     BodyWords,
     /// or of the property of that name.
     Words,
+    /// The needles that stand in the property of that name, found without regard to case,
+    AnyCaseNeedles,
+    /// and its words.
+    AnyCaseWords,
 }
 
 impl Origin {
     /// By their numbers in a snapshot.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Topic,
         Self::Property,
         Self::AnyCase,
@@ -64,6 +68,8 @@ impl Origin {
         Self::TopicWords,
         Self::BodyWords,
         Self::Words,
+        Self::AnyCaseNeedles,
+        Self::AnyCaseWords,
     ];
 
     /// True when a message may have several symbols of such an attribute at once. It has nothing else then.
