@@ -4,6 +4,7 @@
 //! an [`index::Engine`] holds many subscriptions and finds all that a message satisfies.
 //! Sources: `SEMANTICS.md` of the design for meaning; the papers named in each module for algorithms.
 
+pub mod amqp;
 pub mod bitmap;
 pub mod dear;
 pub mod error;

@@ -1,0 +1,81 @@
+//! What is wrong with bytes, and what the peer is told.
+
+use std::fmt;
+
+use super::frame::FrameError;
+use super::method::MethodId;
+use super::reply::{ReplyCode, Scope};
+
+/// Bytes that are no method, content header or table. Small and without a heap, since it is returned where bytes are hot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// The code to close the connection with.
+    pub code: ReplyCode,
+    /// What is wrong, in words, without the code's name.
+    pub reason: &'static str,
+}
+
+impl DecodeError {
+    /// Fields that cannot be read: 502.
+    #[must_use]
+    pub const fn syntax(reason: &'static str) -> Self {
+        Self { code: ReplyCode::SyntaxError, reason }
+    }
+
+    /// The same for the peer, naming the method that could not be read.
+    #[must_use]
+    pub fn at(self, method: MethodId) -> AmqpError {
+        AmqpError::new(self.code, self.reason, method)
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// An error as `channel.close` or `connection.close` carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AmqpError {
+    /// Why, and by [`AmqpError::scope`] what ends.
+    pub code: ReplyCode,
+    /// The whole reply text, with the code's name: one line of at most 255 bytes.
+    pub text: String,
+    /// The method that failed; zero where none did.
+    pub method: MethodId,
+    /// What it ends: the code's own, unless [`AmqpError::closing_connection`] widened it.
+    pub scope: Scope,
+}
+
+impl AmqpError {
+    /// An error of `code` at `method`, for `reason` (without the code's name, which is put before it).
+    /// A code that closes nothing counts as one that closes the connection: it cannot be an error.
+    #[must_use]
+    pub fn new(code: ReplyCode, reason: &str, method: MethodId) -> Self {
+        Self { code, text: code.text(reason), method, scope: code.closes().unwrap_or(Scope::Connection) }
+    }
+
+    /// The same error for the whole connection: 403 at login, 404 on channel 0.
+    #[must_use]
+    pub fn closing_connection(mut self) -> Self {
+        self.scope = Scope::Connection;
+        self
+    }
+}
+
+impl fmt::Display for AmqpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for AmqpError {}
+
+impl From<FrameError> for AmqpError {
+    fn from(error: FrameError) -> Self {
+        Self::new(ReplyCode::FrameError, &error.to_string(), MethodId::NONE)
+    }
+}

@@ -1,0 +1,31 @@
+//! AMQP 0-9-1 on the wire: bytes in, values out, and back. No socket, clock, thread or state of a connection.
+//!
+//! [`frame::next_frame`] cuts the stream into frames; [`method::Method::decode`] reads a method frame,
+//! [`properties::ContentHeader::decode`] a content header, [`table::RawTable`] the tables inside both. What is decoded
+//! borrows from the bytes it was read from, so that the way of a message through the broker copies it once.
+//! [`fields`] reads and writes the same methods by name, for faces that know no Rust types.
+//!
+//! Bounds: a frame holds no more than the caller's `frame_size_max`; a table no more than [`table::TABLE_SIZE_BYTES_MAX`]
+//! bytes and [`table::TABLE_DEPTH_MAX`] levels. What is over them is refused before anything is allocated for it.
+//!
+//! Source: AMQP 0-9-1 specification, sections 2.3 and 4.2; RabbitMQ's errata for the types of field values and its
+//! extensions (`basic.nack`, `confirm`, `exchange.bind`, `connection.blocked`, `connection.update-secret`).
+
+pub mod error;
+pub mod fields;
+pub mod frame;
+pub mod method;
+pub mod properties;
+pub mod reply;
+pub mod table;
+mod wire;
+
+pub use error::{AmqpError, DecodeError};
+pub use frame::{Frame, FrameError, FrameKind, next_frame};
+pub use method::{Method, MethodId};
+pub use properties::{ContentHeader, Properties, PropertyFields};
+pub use reply::{ReplyCode, Scope};
+pub use table::{FieldValue, RawTable, RawValue, Table};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,614 @@
+//! Field tables: arguments of methods, headers of messages, properties of peers.
+//!
+//! [`RawTable`] is the bytes, read value by value as [`RawValue`]s without building anything; [`Table`] is the values,
+//! in their order. Types: `t b B s u I i l L f d D S A T F V x`.
+//!
+//! Source: AMQP 0-9-1 specification, section 4.2.5.5, with RabbitMQ's errata: `s` is a signed 16-bit integer here and
+//! `l` a signed 64-bit one, as RabbitMQ and every client of it write them.
+
+use std::fmt;
+
+use super::error::DecodeError;
+use super::wire::{Reader, put_short};
+
+/// How deep tables and arrays may nest; the table itself is level 1. Reading recurses, so this bounds the stack.
+pub const TABLE_DEPTH_MAX: usize = 32;
+
+/// The most bytes of a table, without its length field.
+pub const TABLE_SIZE_BYTES_MAX: usize = 64 * 1024;
+
+const TOO_LARGE: DecodeError = DecodeError::syntax("a table is over 65536 bytes");
+const TOO_DEEP: DecodeError = DecodeError::syntax("a table nests over 32 levels deep");
+const UNKNOWN_TYPE: DecodeError = DecodeError::syntax("a table has a value of unknown type");
+
+/// The bytes of a table, without its length field. Read lazily: what is in them may be nonsense until [`RawTable::check`].
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawTable<'a>(&'a [u8]);
+
+/// The bytes of an array, without its length field.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct RawArray<'a>(&'a [u8]);
+
+/// A value, borrowed from a table's bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RawValue<'a> {
+    /// `t`
+    Bool(bool),
+    /// `b`
+    I8(i8),
+    /// `B`
+    U8(u8),
+    /// `s`
+    I16(i16),
+    /// `u`
+    U16(u16),
+    /// `I`
+    I32(i32),
+    /// `i`
+    U32(u32),
+    /// `l`, and `L`, which all clients read as the same
+    I64(i64),
+    /// `f`
+    F32(f32),
+    /// `d`
+    F64(f64),
+    /// `D`: `unscaled` / 10^`scale`
+    Decimal {
+        /// Decimal places.
+        scale: u8,
+        /// All digits, as an integer.
+        unscaled: i32,
+    },
+    /// `S`: text by custom, but any bytes are allowed
+    Text(&'a [u8]),
+    /// `A`
+    Array(RawArray<'a>),
+    /// `T`: seconds since 1970-01-01 UTC
+    Timestamp(u64),
+    /// `F`
+    Table(RawTable<'a>),
+    /// `V`
+    Void,
+    /// `x`
+    Bytes(&'a [u8]),
+}
+
+impl<'a> RawValue<'a> {
+    #[inline]
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            b'S' => Self::Text(reader.long_bytes()?),
+            b't' => Self::Bool(reader.u8()? != 0),
+            b'I' => Self::I32(reader.i32()?),
+            b'l' | b'L' => Self::I64(reader.i64()?),
+            b'F' => Self::Table(RawTable(reader.long_bytes()?)),
+            b'A' => Self::Array(RawArray(reader.long_bytes()?)),
+            b'b' => Self::I8(reader.i8()?),
+            b'B' => Self::U8(reader.u8()?),
+            b's' => Self::I16(reader.i16()?),
+            b'u' => Self::U16(reader.u16()?),
+            b'i' => Self::U32(reader.u32()?),
+            b'f' => Self::F32(reader.f32()?),
+            b'd' => Self::F64(reader.f64()?),
+            b'D' => Self::Decimal { scale: reader.u8()?, unscaled: reader.i32()? },
+            b'T' => Self::Timestamp(reader.u64()?),
+            b'V' => Self::Void,
+            b'x' => Self::Bytes(reader.long_bytes()?),
+            _ => return Err(UNKNOWN_TYPE),
+        })
+    }
+
+    /// Whole numbers of any width.
+    #[must_use]
+    pub fn as_i64(&self) -> Option<i64> {
+        match *self {
+            Self::I8(value) => Some(value.into()),
+            Self::U8(value) => Some(value.into()),
+            Self::I16(value) => Some(value.into()),
+            Self::U16(value) => Some(value.into()),
+            Self::I32(value) => Some(value.into()),
+            Self::U32(value) => Some(value.into()),
+            Self::I64(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Text, if it is text and valid UTF-8.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&'a str> {
+        match *self {
+            Self::Text(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    /// A truth value.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        match *self {
+            Self::Bool(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn check(&self, depth: usize) -> Result<(), DecodeError> {
+        match self {
+            Self::Table(table) => table.check_at(depth),
+            Self::Array(array) => array.check_at(depth),
+            _ => Ok(()),
+        }
+    }
+
+    fn to_value(self, depth: usize) -> Result<FieldValue, DecodeError> {
+        Ok(match self {
+            Self::Bool(value) => FieldValue::Bool(value),
+            Self::I8(value) => FieldValue::I8(value),
+            Self::U8(value) => FieldValue::U8(value),
+            Self::I16(value) => FieldValue::I16(value),
+            Self::U16(value) => FieldValue::U16(value),
+            Self::I32(value) => FieldValue::I32(value),
+            Self::U32(value) => FieldValue::U32(value),
+            Self::I64(value) => FieldValue::I64(value),
+            Self::F32(value) => FieldValue::F32(value),
+            Self::F64(value) => FieldValue::F64(value),
+            Self::Decimal { scale, unscaled } => FieldValue::Decimal { scale, unscaled },
+            Self::Text(bytes) => FieldValue::Text(bytes.into()),
+            Self::Array(array) => FieldValue::Array(array.parse_at(depth)?),
+            Self::Timestamp(seconds) => FieldValue::Timestamp(seconds),
+            Self::Table(table) => FieldValue::Table(table.parse_at(depth)?),
+            Self::Void => FieldValue::Void,
+            Self::Bytes(bytes) => FieldValue::Bytes(bytes.into()),
+        })
+    }
+}
+
+/// Refuse what is too deep or too large, before it is read.
+#[inline]
+fn check_bounds(bytes: &[u8], depth: usize) -> Result<(), DecodeError> {
+    if bytes.len() > TABLE_SIZE_BYTES_MAX {
+        Err(TOO_LARGE)
+    } else if depth > TABLE_DEPTH_MAX {
+        Err(TOO_DEEP)
+    } else {
+        Ok(())
+    }
+}
+
+impl<'a> RawTable<'a> {
+    /// The table whose bytes, without the length field, are `bytes`.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, without the length field.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Whether it has no field.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The fields in their order. After an error the iterator ends.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> RawFields<'a> {
+        RawFields(Reader::new(self.0))
+    }
+
+    /// The value of the first field of that name; None also where the bytes before it are damaged.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
+        self.iter().map_while(Result::ok).find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// The fields in their order, each with its own bytes (name, type and value), to be copied without being understood.
+    pub(crate) fn fields_as_bytes(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
+        let mut reader = Reader::new(self.0);
+        std::iter::from_fn(move || {
+            let before = reader.rest();
+            let key = reader.short().ok()?;
+            RawValue::read(&mut reader).ok()?;
+            Some((key, &before[..before.len() - reader.rest().len()]))
+        })
+    }
+
+    /// Read everything once, without keeping it: afterwards iterating gives no error at any level.
+    ///
+    /// # Errors
+    /// The bytes are no table, nest too deep or are too many.
+    #[inline]
+    pub fn check(&self) -> Result<(), DecodeError> {
+        self.check_at(1)
+    }
+
+    fn check_at(&self, depth: usize) -> Result<(), DecodeError> {
+        check_bounds(self.0, depth)?;
+        self.iter().try_for_each(|field| field?.1.check(depth + 1))
+    }
+
+    /// The values.
+    ///
+    /// # Errors
+    /// As [`RawTable::check`].
+    pub fn parse(&self) -> Result<Table, DecodeError> {
+        self.parse_at(1)
+    }
+
+    fn parse_at(&self, depth: usize) -> Result<Table, DecodeError> {
+        check_bounds(self.0, depth)?;
+        let mut fields = Vec::new();
+        for field in self.iter() {
+            let (key, value) = field?;
+            fields.push((key.into(), value.to_value(depth + 1)?));
+        }
+        Ok(Table(fields))
+    }
+}
+
+impl fmt::Debug for RawTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parse() {
+            Ok(table) => table.fmt(f),
+            Err(error) => write!(f, "{{{error}}}"),
+        }
+    }
+}
+
+impl<'a> IntoIterator for RawTable<'a> {
+    type Item = Result<(&'a str, RawValue<'a>), DecodeError>;
+    type IntoIter = RawFields<'a>;
+
+    fn into_iter(self) -> RawFields<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> RawArray<'a> {
+    /// The values in their order. After an error the iterator ends.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> RawValues<'a> {
+        RawValues(Reader::new(self.0))
+    }
+
+    fn check_at(&self, depth: usize) -> Result<(), DecodeError> {
+        check_bounds(self.0, depth)?;
+        self.iter().try_for_each(|value| value?.check(depth + 1))
+    }
+
+    fn parse_at(&self, depth: usize) -> Result<Vec<FieldValue>, DecodeError> {
+        check_bounds(self.0, depth)?;
+        self.iter().map(|value| value?.to_value(depth + 1)).collect()
+    }
+}
+
+impl fmt::Debug for RawArray<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parse_at(1) {
+            Ok(values) => values.fmt(f),
+            Err(error) => write!(f, "[{error}]"),
+        }
+    }
+}
+
+impl<'a> IntoIterator for RawArray<'a> {
+    type Item = Result<RawValue<'a>, DecodeError>;
+    type IntoIter = RawValues<'a>;
+
+    fn into_iter(self) -> RawValues<'a> {
+        self.iter()
+    }
+}
+
+/// The fields of a [`RawTable`].
+#[derive(Clone, Debug)]
+pub struct RawFields<'a>(Reader<'a>);
+
+impl<'a> Iterator for RawFields<'a> {
+    type Item = Result<(&'a str, RawValue<'a>), DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.0.short().and_then(|key| Ok((key, RawValue::read(&mut self.0)?)));
+        if field.is_err() {
+            self.0 = Reader::new(&[]);
+        }
+        Some(field)
+    }
+}
+
+/// The values of a [`RawArray`].
+#[derive(Clone, Debug)]
+pub struct RawValues<'a>(Reader<'a>);
+
+impl<'a> Iterator for RawValues<'a> {
+    type Item = Result<RawValue<'a>, DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let value = RawValue::read(&mut self.0);
+        if value.is_err() {
+            self.0 = Reader::new(&[]);
+        }
+        Some(value)
+    }
+}
+
+/// A value with its type on the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FieldValue {
+    /// `t`
+    Bool(bool),
+    /// `b`
+    I8(i8),
+    /// `B`
+    U8(u8),
+    /// `s`
+    I16(i16),
+    /// `u`
+    U16(u16),
+    /// `I`
+    I32(i32),
+    /// `i`
+    U32(u32),
+    /// `l`, and `L`, which all clients read as the same
+    I64(i64),
+    /// `f`
+    F32(f32),
+    /// `d`
+    F64(f64),
+    /// `D`: `unscaled` / 10^`scale`
+    Decimal {
+        /// Decimal places.
+        scale: u8,
+        /// All digits, as an integer.
+        unscaled: i32,
+    },
+    /// `S`: text by custom, but any bytes are allowed
+    Text(Box<[u8]>),
+    /// `A`
+    Array(Vec<FieldValue>),
+    /// `T`: seconds since 1970-01-01 UTC
+    Timestamp(u64),
+    /// `F`
+    Table(Table),
+    /// `V`
+    Void,
+    /// `x`
+    Bytes(Box<[u8]>),
+}
+
+impl FieldValue {
+    /// Append the type octet and the value. Values of more than 4 GiB, which no frame can hold, are cut.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Bool(value) => out.extend_from_slice(&[b't', u8::from(*value)]),
+            Self::I8(value) => put(out, b'b', value.to_be_bytes()),
+            Self::U8(value) => put(out, b'B', value.to_be_bytes()),
+            Self::I16(value) => put(out, b's', value.to_be_bytes()),
+            Self::U16(value) => put(out, b'u', value.to_be_bytes()),
+            Self::I32(value) => put(out, b'I', value.to_be_bytes()),
+            Self::U32(value) => put(out, b'i', value.to_be_bytes()),
+            Self::I64(value) => put(out, b'l', value.to_be_bytes()),
+            Self::F32(value) => put(out, b'f', value.to_be_bytes()),
+            Self::F64(value) => put(out, b'd', value.to_be_bytes()),
+            Self::Decimal { scale, unscaled } => {
+                put(out, b'D', [*scale]);
+                out.extend_from_slice(&unscaled.to_be_bytes());
+            }
+            Self::Text(bytes) => put_long(out, b'S', bytes),
+            Self::Array(values) => {
+                out.push(b'A');
+                with_length(out, |out| values.iter().for_each(|value| value.encode(out)));
+            }
+            Self::Timestamp(seconds) => put(out, b'T', seconds.to_be_bytes()),
+            Self::Table(table) => {
+                out.push(b'F');
+                table.encode(out);
+            }
+            Self::Void => out.push(b'V'),
+            Self::Bytes(bytes) => put_long(out, b'x', bytes),
+        }
+    }
+
+    /// Whole numbers of any width.
+    #[must_use]
+    pub fn as_i64(&self) -> Option<i64> {
+        match *self {
+            Self::I8(value) => Some(value.into()),
+            Self::U8(value) => Some(value.into()),
+            Self::I16(value) => Some(value.into()),
+            Self::U16(value) => Some(value.into()),
+            Self::I32(value) => Some(value.into()),
+            Self::U32(value) => Some(value.into()),
+            Self::I64(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Text, if it is text and valid UTF-8.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Text(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    /// A truth value.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        match *self {
+            Self::Bool(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether it and what it holds stay within [`TABLE_DEPTH_MAX`], `depth` being the level of its own fields.
+    fn within_depth(&self, depth: usize) -> bool {
+        match self {
+            Self::Array(values) => depth <= TABLE_DEPTH_MAX && values.iter().all(|value| value.within_depth(depth + 1)),
+            Self::Table(table) => table.within_depth(depth),
+            _ => true,
+        }
+    }
+}
+
+#[inline]
+fn put<const N: usize>(out: &mut Vec<u8>, kind: u8, bytes: [u8; N]) {
+    out.push(kind);
+    out.extend_from_slice(&bytes);
+}
+
+fn put_long(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+    let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    put(out, kind, count.to_be_bytes());
+    out.extend_from_slice(&bytes[..count as usize]);
+}
+
+/// Append what `fill` appends, behind its length.
+fn with_length(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    fill(out);
+    let count = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
+    out[start..start + 4].copy_from_slice(&count.to_be_bytes());
+}
+
+impl From<bool> for FieldValue {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i32> for FieldValue {
+    fn from(value: i32) -> Self {
+        Self::I32(value)
+    }
+}
+
+impl From<i64> for FieldValue {
+    fn from(value: i64) -> Self {
+        Self::I64(value)
+    }
+}
+
+impl From<f64> for FieldValue {
+    fn from(value: f64) -> Self {
+        Self::F64(value)
+    }
+}
+
+impl From<&str> for FieldValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.as_bytes().into())
+    }
+}
+
+impl From<Table> for FieldValue {
+    fn from(table: Table) -> Self {
+        Self::Table(table)
+    }
+}
+
+impl From<Vec<FieldValue>> for FieldValue {
+    fn from(values: Vec<FieldValue>) -> Self {
+        Self::Array(values)
+    }
+}
+
+/// Names and values in the order in which they were written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table(Vec<(Box<str>, FieldValue)>);
+
+impl Table {
+    /// A table without fields.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// How many fields.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether it has no field.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The fields in their order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &FieldValue)> {
+        self.0.iter().map(|(key, value)| (&**key, value))
+    }
+
+    /// The value of the first field of that name. Linear: arguments are few.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&FieldValue> {
+        self.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// Set the first field of that name, or append one. Names are cut to 255 bytes when they are written.
+    pub fn insert(&mut self, name: &str, value: impl Into<FieldValue>) {
+        match self.0.iter_mut().find(|(key, _)| **key == *name) {
+            Some((_, old)) => *old = value.into(),
+            None => self.0.push((name.into(), value.into())),
+        }
+    }
+
+    /// Append a field without a look at the others.
+    pub fn push(&mut self, name: &str, value: impl Into<FieldValue>) {
+        self.0.push((name.into(), value.into()));
+    }
+
+    /// Take the first field of that name out.
+    pub fn remove(&mut self, name: &str) -> Option<FieldValue> {
+        let index = self.0.iter().position(|(key, _)| **key == *name)?;
+        Some(self.0.remove(index).1)
+    }
+
+    /// Append the length field and the fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        with_length(out, |out| self.encode_fields(out));
+    }
+
+    /// Append the fields without the length field: the bytes of a [`RawTable`].
+    pub fn encode_fields(&self, out: &mut Vec<u8>) {
+        for (key, value) in &self.0 {
+            put_short(out, key);
+            value.encode(out);
+        }
+    }
+
+    /// The bytes of a [`RawTable`].
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.encode_fields(&mut bytes);
+        bytes
+    }
+
+    pub(crate) fn within_depth(&self, depth: usize) -> bool {
+        depth <= TABLE_DEPTH_MAX && self.0.iter().all(|(_, value)| value.within_depth(depth + 1))
+    }
+}
+
+impl<K: AsRef<str>, V: Into<FieldValue>> FromIterator<(K, V)> for Table {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(fields: I) -> Self {
+        Self(fields.into_iter().map(|(key, value)| (key.as_ref().into(), value.into())).collect())
+    }
+}

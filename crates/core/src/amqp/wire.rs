@@ -1,0 +1,162 @@
+//! The elementary types: reading them from a slice, appending them to a buffer.
+
+use super::error::DecodeError;
+
+pub(crate) const SHORT_SIZE_BYTES_MAX: usize = 255;
+
+const TRUNCATED: DecodeError = DecodeError::syntax("the fields end too early");
+
+/// A cursor over the bytes of one frame's payload. Every read is checked; none allocates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+    /// Bits of the octet being read, the next one lowest; bits that follow each other share octets.
+    bits: u8,
+    bit_count: u8,
+}
+
+macro_rules! numbers {
+    ($($name:ident: $type:ty),*) => {
+        $(#[inline]
+        pub(crate) fn $name(&mut self) -> Result<$type, DecodeError> {
+            let (bytes, rest) = self.rest.split_first_chunk().ok_or(TRUNCATED)?;
+            self.rest = rest;
+            self.bit_count = 0;
+            Ok(<$type>::from_be_bytes(*bytes))
+        })*
+    };
+}
+
+impl<'a> Reader<'a> {
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, bits: 0, bit_count: 0 }
+    }
+
+    numbers!(u8: u8, u16: u16, u32: u32, u64: u64, i8: i8, i16: i16, i32: i32, i64: i64, f32: f32, f64: f64);
+
+    /// The next of a run of bits.
+    #[inline]
+    pub(crate) fn bit(&mut self) -> Result<bool, DecodeError> {
+        if self.bit_count == 0 {
+            self.bits = self.u8()?;
+            self.bit_count = 8;
+        }
+        let bit = self.bits & 1 == 1;
+        self.bits >>= 1;
+        self.bit_count -= 1;
+        Ok(bit)
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        let (bytes, rest) = self.rest.split_at_checked(count).ok_or(TRUNCATED)?;
+        self.rest = rest;
+        self.bit_count = 0;
+        Ok(bytes)
+    }
+
+    /// A length octet and so many bytes.
+    #[inline]
+    pub(crate) fn short_bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let count = self.u8()?;
+        self.bytes(usize::from(count))
+    }
+
+    /// A short string: names, keys, texts. Bytes that are no UTF-8 are refused, so that all behind it may use text.
+    #[inline]
+    pub(crate) fn short(&mut self) -> Result<&'a str, DecodeError> {
+        let bytes = self.short_bytes()?;
+        std::str::from_utf8(bytes).map_err(|_| DecodeError::syntax("a short string is not valid UTF-8"))
+    }
+
+    /// A length of 32 bits and so many bytes.
+    #[inline]
+    pub(crate) fn long_bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let count = self.u32()?;
+        // A 32-bit length always fits where Rust's std runs with 32-bit pointers or more.
+        self.bytes(count as usize)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Nothing may follow the last field.
+    #[inline]
+    pub(crate) fn finish(&self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::syntax("bytes follow the last field")) }
+    }
+}
+
+/// Appends fields to a buffer, packing bits that follow each other into octets.
+#[derive(Debug)]
+pub(crate) struct Writer<'o> {
+    out: &'o mut Vec<u8>,
+    /// The bit for the next flag in the last octet; 0 when the last field was no bit.
+    next_bit: u8,
+}
+
+impl<'o> Writer<'o> {
+    #[inline]
+    pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
+        Self { out, next_bit: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.next_bit = 0;
+        self.out.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    pub(crate) fn bit(&mut self, bit: bool) {
+        if self.next_bit == 0 {
+            self.out.push(0);
+            self.next_bit = 1;
+        }
+        if bit && let Some(octet) = self.out.last_mut() {
+            *octet |= self.next_bit;
+        }
+        self.next_bit <<= 1; // after the eighth bit it is 0: the next flag opens another octet
+    }
+
+    #[inline]
+    pub(crate) fn short(&mut self, text: &str) {
+        self.next_bit = 0;
+        put_short(self.out, text);
+    }
+
+    /// A length of 32 bits and the bytes. What is over 4 GiB, which no frame can hold, is cut.
+    #[inline]
+    pub(crate) fn long_bytes(&mut self, bytes: &[u8]) {
+        let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.bytes(&count.to_be_bytes());
+        self.out.extend_from_slice(&bytes[..count as usize]);
+    }
+}
+
+/// `text`, cut between characters to what a short string can hold.
+#[inline]
+pub(crate) fn clamp_short(text: &str) -> &str {
+    if text.len() <= SHORT_SIZE_BYTES_MAX {
+        return text;
+    }
+    // A character has at most four bytes: one of the last four places is between two.
+    let end = (0..=SHORT_SIZE_BYTES_MAX).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
+/// Append `text` as a short string, cut to 255 bytes.
+#[inline]
+pub(crate) fn put_short(out: &mut Vec<u8>, text: &str) {
+    let text = clamp_short(text);
+    out.push(text.len() as u8); // at most 255, by the cut
+    out.extend_from_slice(text.as_bytes());
+}
