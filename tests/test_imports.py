@@ -14,8 +14,9 @@ PACKAGE = Path(__file__).resolve().parent.parent / "python" / "tamis"
 LAYERS = [
     {"_core", "errors", "message", "name_hints"},
     {"query", "engine", "engine_report", "key_table", "keys", "query_file", "words", "reference", "toml_places"},
+    {"config_mistakes"},
     {"store", "pipeline_config"},
-    {"adapters", "notify", "spark", "report"},
+    {"adapters", "broker", "notify", "spark", "report"},
     {"demo", "pipeline_check"},
     {"cli", "__main__"},
 ]
@@ -31,6 +32,10 @@ HEAVY = {
     "rich": {"cli", "demo"},
     "selectolax": {"adapters"},
     "aiosmtplib": {"notify"},
+    "pydantic": {"broker", "pipeline_config"},
+    "argon2": {"broker"},
+    "uvloop": {"broker"},
+    "structlog": {"broker"},
 }
 """A heavy package -> the parts that may import it."""
 

@@ -25,6 +25,10 @@ class AdapterError(TamisError):
     """A data source that cannot be read."""
 
 
+class AccessError(TamisError):
+    """The broker's users cannot be read or changed as asked: which user, what, what was expected."""
+
+
 class QueryError(ValueError):
     """A query that cannot be read, with a caret under the place.
 

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.config_mistakes import did_you_mean
 from tamis.errors import ConfigError, StoreError, TamisError
-from tamis.pipeline_config import PipelineConfig, TestBlock, did_you_mean
+from tamis.pipeline_config import PipelineConfig, TestBlock
 from tamis.toml_places import Place, line_numbers
 
 if TYPE_CHECKING:

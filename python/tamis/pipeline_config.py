@@ -5,10 +5,7 @@ made here; `tamis.pipeline_check` tries what a run would do."""
 
 from __future__ import annotations
 
-import difflib
-import re
-import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -26,11 +23,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from tamis import config_mistakes
+from tamis.config_mistakes import MistakeError, did_you_mean
 from tamis.errors import ConfigError
 from tamis.toml_places import Place, line_numbers
-
-SIZE_BYTES_MAX = 1024 * 1024
-"""The largest pipeline.toml that is read."""
 
 
 def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
@@ -241,13 +237,13 @@ class PipelineConfig(_Section):
                 with file and line and what was expected.
         """
         path = Path(path)
-        text = _read(path)
-        document = _parse(path, text)
+        text = config_mistakes.read_text(path)
+        document = config_mistakes.parse(path, text)
         try:
             config = cls.model_validate(_with_sections(document), context={"folder": path.parent})
         except ValidationError as error:
             lines = line_numbers(text)
-            found = [details for details in error.errors(include_url=False) if not _is_echo(details)]
+            found = [details for details in error.errors(include_url=False) if not config_mistakes.is_echo(details)]
             problems = [_sentence(path, lines, details) for details in found]
             raise ConfigError("\n".join(dict.fromkeys(problems))) from error
         config._path = path
@@ -259,7 +255,7 @@ class PipelineConfig(_Section):
         seen: dict[str, int] = {}
         for index, item in enumerate(items):
             if item.name in seen:
-                raise _MistakeError((index, "name"), f"the name '{item.name}' is taken already")
+                raise MistakeError((index, "name"), f"the name '{item.name}' is taken already")
             seen[item.name] = index
         return items
 
@@ -268,45 +264,10 @@ class PipelineConfig(_Section):
         known = [delivery.name for delivery in self.deliveries]
         for index, name in enumerate(self.queries.deliveries):
             if name not in known:
-                raise _MistakeError(
+                raise MistakeError(
                     ("queries", "deliveries", index), f"no [[delivery]] is named '{name}'{did_you_mean(name, known)}"
                 )
         return self
-
-
-class _MistakeError(ValueError):
-    """A mistake at a place below the one that the validator stands at."""
-
-    def __init__(self, below: Place, message: str) -> None:
-        super().__init__(message)
-        self.below = below
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """``; did you mean 'x'?`` for the nearest of `known`, or nothing when none is near."""
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
-
-
-def _read(path: Path) -> str:
-    try:
-        if path.stat().st_size > SIZE_BYTES_MAX:
-            raise ConfigError(f"{path}: expected a file of at most {SIZE_BYTES_MAX} bytes")
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected UTF-8 text ({error.reason} at byte {error.start})") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: the configuration cannot be read: {error.strerror}") from error
-
-
-def _parse(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        what, _, place = str(error).partition(" (at ")
-        found = re.match(r"line (\d+), column (\d+)", place)
-        where = f"line {found[1]}, column {found[2]}" if found else "at its end"
-        raise ConfigError(f"{path}, {where}: not TOML: {what[:1].lower()}{what[1:]}") from error
 
 
 def _with_sections(document: dict[str, Any]) -> dict[str, Any]:
@@ -333,16 +294,10 @@ def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str
     """One mistake: file, line, what is wrong, what was expected, and the nearest name."""
     location, model = _location(details["loc"])
     cause = details.get("ctx", {}).get("error")
-    if isinstance(cause, _MistakeError):
+    if isinstance(cause, MistakeError):
         location = (*location, *cause.below)
-    line = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), None)
-    where = f"{path}, line {line}" if line else f"{path}"
+    where = config_mistakes.place_in_file(path, lines, location)
     return f"{where}: {_mistake(details, location, model)}"
-
-
-def _is_echo(details: ErrorDetails) -> bool:
-    """Whether pydantic only tells again of a bad value: that the list is too short without it."""
-    return details["type"] == "too_short" and bool(details["input"])
 
 
 def _location(loc: tuple[str | int, ...]) -> tuple[Place, type[BaseModel] | None]:
@@ -375,7 +330,7 @@ def _mistake(details: ErrorDetails, location: Place, model: type[BaseModel] | No
     if kind == "tuple_type" and len(location) == 1:
         return f"expected {within}, not [{name}]"
     shown = ".".join(str(part) for part in location[1:] if isinstance(part, str)) or within
-    return f"{shown}: {_expected(details)}, not {_short(details['input'])}"
+    return f"{shown}: {config_mistakes.expected(details, _PATTERNS)}, not {config_mistakes.short(details['input'])}"
 
 
 def _keys(model: type[BaseModel]) -> Iterator[str]:
@@ -385,42 +340,3 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
 def _table(section: Place) -> str:
     name = str(section[0]) if section else "the file"
     return f"[[{name}]]" if name in _ARRAYS else f"[{name}]"
-
-
-_EXPECTED = {
-    "string_type": "text",
-    "path_type": "a path as text",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "dict_type": "a table",
-    "model_type": "a table",
-    "model_attributes_type": "a table",
-    "greater_than": "a number above {gt}",
-    "less_than_equal": "a number of at most {le}",
-    "string_too_short": "some text",
-    "string_too_long": "at most {max_length} characters",
-    "too_short": "at least one value",
-    "literal_error": "{expected}",
-}
-
-
-def _expected(details: ErrorDetails) -> str:
-    """What should have been there, in the words used everywhere here: ``expected ...``."""
-    kind, context = details["type"], {name: _plain(value) for name, value in details.get("ctx", {}).items()}
-    if kind == "string_pattern_mismatch":
-        return f"expected {_PATTERNS[context['pattern']]}"
-    if kind in _EXPECTED:
-        return "expected " + _EXPECTED[kind].format(**context)
-    return details["msg"][:1].lower() + details["msg"][1:]
-
-
-def _plain(value: Any) -> Any:
-    """2.0 as 2."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

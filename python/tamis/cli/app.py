@@ -17,6 +17,7 @@ COMMANDS = {
     "query": ("tamis.cli.query", "app"),
     "adapter": ("tamis.cli.adapter", "app"),
     "run": ("tamis.cli.pipeline", "run"),
+    "users": ("tamis.cli.users", "app"),
     "demo": ("tamis.cli.demo", "demo"),
     "bench": ("tamis.cli.bench", "app"),
 }

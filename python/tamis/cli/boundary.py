@@ -23,6 +23,9 @@ EXTRAS = {
     "pandas": "spark",
     "selectolax": "adapters",
     "aiosmtplib": "notify",
+    "argon2": "server",
+    "uvloop": "server",
+    "structlog": "server",
     "rich": "cli",
 }
 """Top-level module -> the extra that installs it."""
