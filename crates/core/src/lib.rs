@@ -6,10 +6,12 @@
 
 pub mod amqp;
 pub mod bitmap;
+pub mod broker;
 pub mod dear;
 pub mod error;
 pub mod hierarchy;
 pub mod index;
+mod json;
 pub mod message;
 pub mod query;
 pub mod text;

@@ -7,7 +7,6 @@
 //! Source: Arrow columnar format; `SEMANTICS.md`, "Engine".
 
 mod column;
-mod json;
 #[cfg(test)]
 mod tests;
 mod variant;
@@ -23,6 +22,7 @@ use arrow_schema::DataType;
 
 use super::{Engine, Scratch, SubscriptionId};
 use crate::error::EngineError;
+use crate::json;
 use crate::message::{Body, Message, Properties, Value};
 use column::{Reader, Texts};
 

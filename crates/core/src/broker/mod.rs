@@ -1,0 +1,4 @@
+//! The data plane of the AMQP broker.
+
+mod slab;
+pub mod topology;

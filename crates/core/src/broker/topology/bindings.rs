@@ -1,0 +1,287 @@
+//! Bindings: made, found again and taken away, each in constant time, however many an exchange or a queue has.
+//!
+//! A binding is a number. It knows its place among the destinations of its condition and among what leads to its
+//! destination, so that neither list is ever searched.
+
+use std::borrow::Cow;
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+
+use crate::amqp::{AmqpError, MethodId, RawTable, Table};
+
+use super::exchange::Exchange;
+use super::filter::{self, FindStored};
+use super::{BINDINGS_MAX, Destination, ExchangeId, Owner, Topology, VhostId, errors};
+
+/// Where a binding leads, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// To a queue.
+    Queue(&'a str),
+    /// To an exchange.
+    Exchange(&'a str),
+}
+
+/// A binding to be made or taken away. Two are the same when all four are.
+#[derive(Clone, Copy, Debug)]
+pub struct Bind<'a> {
+    /// The exchange that it leads from.
+    pub source: &'a str,
+    /// Where it leads.
+    pub target: Target<'a>,
+    /// The binding's routing key.
+    pub key: &'a str,
+    /// `x-query`, the headers of a headers exchange, and whatever else; in any order.
+    pub arguments: RawTable<'a>,
+}
+
+#[derive(Debug)]
+pub(super) struct Binding {
+    pub source: ExchangeId,
+    pub condition: u32,
+    pub destination: Destination,
+    /// Among the destinations of the condition.
+    place: u32,
+    /// Among the bindings that lead to the destination.
+    incoming_place: u32,
+}
+
+/// Both ends of a binding are small numbers that clients do not choose.
+fn hash(source: ExchangeId, condition: u32, destination: Destination) -> u64 {
+    FixedState::default().hash_one((source, condition, destination))
+}
+
+impl Topology {
+    /// Make a binding. The same one again is one.
+    ///
+    /// Returns whether it is new. `find` gives queries of the store, when `x-query-key` names one; a binding keeps the
+    /// text that it had then.
+    ///
+    /// # Errors
+    /// 403 for the default exchange; 404 for what it leads from or to; 405 for a queue of another connection; 406 for
+    /// arguments that cannot be read, with the place in a query; 506 where there are [`BINDINGS_MAX`].
+    pub fn bind(
+        &mut self,
+        vhost: VhostId,
+        bind: &Bind<'_>,
+        connection: Owner,
+        find: FindStored<'_>,
+    ) -> Result<bool, AmqpError> {
+        let source = self.source(vhost, bind)?;
+        let destination = self.destination(vhost, bind.target, connection)?;
+        let arguments = sorted(bind.arguments)?;
+        let condition = match self.exchanges[source.0].find(bind.key, &arguments) {
+            Some(condition) if self.find_binding(source, condition, destination).is_some() => return Ok(false),
+            _ if self.bindings.len() >= BINDINGS_MAX => return Err(errors::too_many("bindings", BINDINGS_MAX)),
+            Some(condition) => condition,
+            None => {
+                let stored = filter::find_stored(RawTable::new(&arguments), find)?;
+                self.add_condition(source, bind.key, &arguments, stored)?
+            }
+        };
+        let number = self.link(source, condition, destination);
+        if self.survives(number) {
+            self.record(|topology| topology.binding_definition(number));
+        }
+        Ok(true)
+    }
+
+    pub(super) fn add_condition(
+        &mut self,
+        source: ExchangeId,
+        key: &str,
+        arguments: &[u8],
+        stored: Option<super::StoredQuery>,
+    ) -> Result<u32, AmqpError> {
+        let exchange = &mut self.exchanges[source.0];
+        let had_queries = exchange.queries.is_some();
+        let condition = exchange.add(key, arguments, stored, self.engine_count)?;
+        self.engine_count += usize::from(!had_queries && exchange.queries.is_some());
+        Ok(condition)
+    }
+
+    /// Take a binding away. Returns whether there was one; no error where there is not even what it would lead from or
+    /// to. An exchange that goes by itself goes with its last binding.
+    ///
+    /// # Errors
+    /// 403 for the default exchange; 405 for a queue of another connection; 502 for arguments that are no table.
+    pub fn unbind(&mut self, vhost: VhostId, bind: &Bind<'_>, connection: Owner) -> Result<bool, AmqpError> {
+        if bind.source.is_empty() {
+            return Err(errors::default_exchange());
+        }
+        let destination = match self.destination(vhost, bind.target, connection) {
+            Err(error) if error.code == crate::amqp::ReplyCode::NotFound => return Ok(false),
+            found => found?,
+        };
+        let Some(source) = self.get_vhost(vhost)?.exchanges.get(bind.source).copied() else { return Ok(false) };
+        let arguments = sorted(bind.arguments)?;
+        let condition = self.exchanges[source.0].find(bind.key, &arguments);
+        let Some(number) = condition.and_then(|condition| self.find_binding(source, condition, destination)) else {
+            return Ok(false);
+        };
+        if self.survives(number) {
+            self.record_removed(|topology| topology.binding_definition(number).key());
+        }
+        self.unlink(number);
+        Ok(true)
+    }
+
+    fn source(&self, vhost: VhostId, bind: &Bind<'_>) -> Result<ExchangeId, AmqpError> {
+        if bind.source.is_empty() || bind.target == Target::Exchange("") {
+            return Err(errors::default_exchange());
+        }
+        self.exchange(vhost, bind.source)
+    }
+
+    pub(super) fn exchange(&self, vhost: VhostId, name: &str) -> Result<ExchangeId, AmqpError> {
+        let there = self.get_vhost(vhost)?;
+        there.exchanges.get(name).copied().ok_or_else(|| errors::no_exchange(name, &there.name))
+    }
+
+    fn destination(&self, vhost: VhostId, target: Target<'_>, connection: Owner) -> Result<Destination, AmqpError> {
+        Ok(match target {
+            Target::Queue(name) => Destination::Queue(self.queue(vhost, name, connection)?),
+            Target::Exchange("") => return Err(errors::default_exchange()),
+            Target::Exchange(name) => Destination::Exchange(self.exchange(vhost, name)?),
+        })
+    }
+
+    pub(super) fn find_binding(&self, source: ExchangeId, condition: u32, destination: Destination) -> Option<u32> {
+        let is_it = |number: &u32| {
+            let binding = &self.bindings[*number];
+            (binding.source, binding.condition, binding.destination) == (source, condition, destination)
+        };
+        self.by_ends.find(hash(source, condition, destination), is_it).copied()
+    }
+
+    /// The number of a new binding between what is there.
+    pub(super) fn link(&mut self, source: ExchangeId, condition: u32, destination: Destination) -> u32 {
+        self.version += 1;
+        let exchange = &mut self.exchanges[source.0];
+        exchange.binding_count += 1;
+        let destinations = &mut exchange.conditions[condition].destinations;
+        destinations.push(destination);
+        let place = (destinations.len() - 1) as u32;
+        let incoming_place = self.incoming(destination).len() as u32;
+        let number = self.bindings.insert(Binding { source, condition, destination, place, incoming_place });
+        self.incoming(destination).push(number);
+        let bindings = &self.bindings;
+        self.by_ends.insert_unique(hash(source, condition, destination), number, |other| {
+            let binding = &bindings[*other];
+            hash(binding.source, binding.condition, binding.destination)
+        });
+        number
+    }
+
+    /// The bindings that lead to `destination`.
+    fn incoming(&mut self, destination: Destination) -> &mut Vec<u32> {
+        match destination {
+            Destination::Queue(id) => &mut self.queues[id.0].incoming,
+            Destination::Exchange(id) => &mut self.exchanges[id.0].incoming,
+        }
+    }
+
+    /// Take away one binding.
+    pub(super) fn unlink(&mut self, number: u32) {
+        self.unlink_destination(number);
+        let mut doomed = Vec::new();
+        self.unlink_sources(&[number], &mut doomed);
+        doomed.into_iter().for_each(|exchange| self.remove_exchange(exchange));
+    }
+
+    /// Take away bindings whose destination is gone.
+    pub(super) fn unlink_all(&mut self, numbers: &[u32]) {
+        let mut doomed = Vec::new();
+        self.unlink_sources(numbers, &mut doomed);
+        doomed.into_iter().for_each(|exchange| self.remove_exchange(exchange));
+    }
+
+    /// Take bindings, which no destination knows any more, from their sources; those of the sources that go by
+    /// themselves when they have lost their last are added to `doomed`.
+    pub(super) fn unlink_sources(&mut self, numbers: &[u32], doomed: &mut Vec<ExchangeId>) {
+        for number in numbers {
+            let binding = self.forget(*number);
+            let Some(exchange) = self.exchanges.get_mut(binding.source.0) else { continue };
+            let place = binding.place as usize;
+            let destinations = &mut exchange.conditions[binding.condition].destinations;
+            destinations.swap_remove(place);
+            let moved = destinations.get(place).copied();
+            if destinations.is_empty() {
+                exchange.remove(binding.condition);
+            }
+            exchange.binding_count -= 1;
+            if exchange.binding_count == 0 && exchange.auto_delete && !self.is_recovering {
+                doomed.push(binding.source);
+            }
+            if let Some(moved) = moved {
+                let number = self.find_binding(binding.source, binding.condition, moved);
+                self.bindings[number.expect("a destination has a binding")].place = binding.place;
+            }
+        }
+    }
+
+    /// Take an exchange out, with all bindings that lead from it. None when it is gone already.
+    pub(super) fn take_exchange(&mut self, id: ExchangeId) -> Option<Exchange> {
+        self.exchanges.get(id.0)?;
+        let mut numbers = Vec::with_capacity(self.exchanges[id.0].binding_count);
+        for (condition, entry) in self.exchanges[id.0].conditions.iter() {
+            let find = |destination: &Destination| self.find_binding(id, condition, *destination);
+            numbers.extend(entry.destinations.iter().filter_map(find));
+        }
+        for number in numbers {
+            self.unlink_destination(number);
+            self.forget(number);
+        }
+        let exchange = self.exchanges.remove(id.0);
+        self.version += 1;
+        self.get_vhost_mut(exchange.vhost).exchanges.remove(&exchange.name);
+        Some(exchange)
+    }
+
+    /// Take a binding from what leads to its destination.
+    fn unlink_destination(&mut self, number: u32) {
+        let Binding { destination, incoming_place: place, .. } = self.bindings[number];
+        let incoming = self.incoming(destination);
+        incoming.swap_remove(place as usize);
+        if let Some(moved) = incoming.get(place as usize).copied() {
+            self.bindings[moved].incoming_place = place;
+        }
+    }
+
+    /// Take a binding out of all that finds it by number or ends.
+    fn forget(&mut self, number: u32) -> Binding {
+        self.version += 1;
+        let binding = self.bindings.remove(number);
+        let hash = hash(binding.source, binding.condition, binding.destination);
+        if let Ok(entry) = self.by_ends.find_entry(hash, |other| *other == number) {
+            entry.remove();
+        }
+        binding
+    }
+
+    /// True when a binding survives a restart: what it leads from and to does.
+    pub(super) fn survives(&self, number: u32) -> bool {
+        let binding = &self.bindings[number];
+        let destination = match binding.destination {
+            Destination::Queue(id) => self.queues[id.0].survives(),
+            Destination::Exchange(id) => self.exchanges[id.0].durable,
+        };
+        destination && self.exchanges[binding.source.0].durable
+    }
+}
+
+/// The fields of `arguments`, sorted by name.
+fn sorted(arguments: RawTable<'_>) -> Result<Cow<'_, [u8]>, AmqpError> {
+    if arguments.is_empty() {
+        return Ok(Cow::Borrowed(&[]));
+    }
+    let table = arguments.parse().map_err(|error| error.at(MethodId::NONE))?;
+    if table.iter().is_sorted_by_key(|(name, _)| name) {
+        return Ok(Cow::Borrowed(arguments.as_bytes()));
+    }
+    let mut fields: Vec<_> = table.iter().collect();
+    fields.sort_by_key(|(name, _)| *name);
+    let sorted: Table = fields.into_iter().map(|(name, value)| (name, value.clone())).collect();
+    Ok(Cow::Owned(sorted.to_bytes()))
+}

@@ -1,0 +1,297 @@
+//! One exchange: its bindings by what they ask for, and the engine that answers for those that ask with a query.
+//!
+//! Bindings that ask for the same are one [`Condition`] with several destinations: a thousand queues bound alike cost a
+//! message one look-up and a copy.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use smallvec::SmallVec;
+
+use crate::amqp::{AmqpError, RawTable};
+use crate::index::{Engine, SubscriptionId};
+use crate::message::Value;
+use crate::query::Query;
+use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
+use crate::topic::{Dialect, TopicPattern};
+
+use super::super::slab::Slab;
+use super::filter::StoredQuery;
+use super::names::Needs;
+use super::settings::{ALTERNATE, ExchangeKind, ExchangeSettings};
+use super::{Destination, VhostId, errors, filter, headers};
+
+/// An exchange of a vhost.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub vhost: VhostId,
+    pub name: Arc<str>,
+    pub kind: ExchangeKind,
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub internal: bool,
+    pub arguments: Box<[u8]>,
+    pub alternate: Option<Box<str>>,
+    /// Bindings of other exchanges that lead here, by their numbers.
+    pub incoming: Vec<u32>,
+    /// How many bindings it has.
+    pub binding_count: usize,
+    pub conditions: Slab<Condition>,
+    /// By routing key and arguments.
+    by_identity: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// Those that every message meets.
+    pub always: Vec<u32>,
+    /// True while some of them are met by their key alone.
+    pub by_key: usize,
+    /// Those that are queries.
+    pub queries: Option<Box<Queries>>,
+}
+
+/// What bindings ask for, and where they lead.
+#[derive(Debug)]
+pub(super) struct Condition {
+    pub key: Box<str>,
+    /// The fields of the table, sorted by name: the same arguments in another order are the same binding.
+    pub arguments: Box<[u8]>,
+    pub stored: Option<Box<StoredQuery>>,
+    pub destinations: SmallVec<[Destination; 2]>,
+    filed: Filed,
+}
+
+/// Where a condition is found when a message comes.
+#[derive(Clone, Copy, Debug)]
+enum Filed {
+    /// At this place of `always`.
+    Always(u32),
+    /// Nowhere: no message meets it.
+    Never,
+    /// By its key.
+    Key,
+    /// By the engine.
+    Query(SubscriptionId, Needs),
+}
+
+/// What a condition is to be filed as.
+enum Compiled {
+    Always,
+    Never,
+    Key,
+    Query(Arc<Query>, Needs),
+}
+
+/// The conditions of an exchange that are queries: one engine, one match a message.
+#[derive(Debug)]
+pub(super) struct Queries {
+    pub engine: Engine,
+    pub conditions: HashMap<SubscriptionId, u32, FixedState>,
+    /// How many need properties, text and JSON.
+    counts: [usize; 3],
+    /// Which of several rooms for matching it uses: topics that come again are remembered there, and two engines that
+    /// see the same topics would push each other's out.
+    pub room: usize,
+}
+
+impl Queries {
+    fn new(room: usize) -> Self {
+        Self { engine: Engine::new(), conditions: HashMap::default(), counts: [0; 3], room }
+    }
+
+    /// What some of them need of a message.
+    pub fn needs(&self) -> Needs {
+        let [properties, text, json] = self.counts.map(|count| count > 0);
+        Needs { properties, text, json }
+    }
+
+    fn count(&mut self, needs: Needs, change: impl Fn(&mut usize)) {
+        for (count, needed) in self.counts.iter_mut().zip([needs.properties, needs.text, needs.json]) {
+            if needed {
+                change(count);
+            }
+        }
+    }
+}
+
+impl Exchange {
+    pub fn new(vhost: VhostId, name: Arc<str>, settings: &ExchangeSettings<'_>) -> Result<Self, AmqpError> {
+        let alternate = match settings.arguments.get(ALTERNATE) {
+            None => None,
+            Some(value) => Some(value.as_str().ok_or_else(|| {
+                errors::precondition(&format!("invalid arg '{ALTERNATE}' for exchange '{name}': expected a name"))
+            })?),
+        };
+        Ok(Self {
+            vhost,
+            kind: settings.kind,
+            durable: settings.durable,
+            auto_delete: settings.auto_delete,
+            internal: settings.internal,
+            arguments: settings.arguments.as_bytes().into(),
+            alternate: alternate.map(Box::from),
+            name,
+            incoming: Vec::new(),
+            binding_count: 0,
+            conditions: Slab::default(),
+            by_identity: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            always: Vec::new(),
+            by_key: 0,
+            queries: None,
+        })
+    }
+
+    pub fn settings(&self) -> ExchangeSettings<'_> {
+        ExchangeSettings {
+            kind: self.kind,
+            durable: self.durable,
+            auto_delete: self.auto_delete,
+            internal: self.internal,
+            arguments: RawTable::new(&self.arguments),
+        }
+    }
+
+    fn hash(&self, key: &str, arguments: &[u8]) -> u64 {
+        self.hasher.hash_one((key, arguments))
+    }
+
+    /// The condition of this key and these (sorted) arguments.
+    pub fn find(&self, key: &str, arguments: &[u8]) -> Option<u32> {
+        let is_it = |number: &u32| {
+            let condition = &self.conditions[*number];
+            *condition.key == *key && *condition.arguments == *arguments
+        };
+        self.by_identity.find(self.hash(key, arguments), is_it).copied()
+    }
+
+    /// The condition that this routing key meets by itself. Cost: a look-up.
+    #[inline]
+    pub fn find_key(&self, key: &str) -> Option<&Condition> {
+        if self.by_key == 0 {
+            return None;
+        }
+        let condition = &self.conditions[self.find(key, &[])?];
+        matches!(condition.filed, Filed::Key).then_some(condition)
+    }
+
+    /// Make a condition, without destinations yet; `room` is for an engine, if this is its first query.
+    pub fn add(
+        &mut self,
+        key: &str,
+        arguments: &[u8],
+        stored: Option<StoredQuery>,
+        room: usize,
+    ) -> Result<u32, AmqpError> {
+        let compiled = compile(self.kind, key, RawTable::new(arguments), stored.as_ref())?;
+        let number = self.conditions.insert(Condition {
+            key: key.into(),
+            arguments: arguments.into(),
+            stored: stored.map(Box::new),
+            destinations: SmallVec::new(),
+            filed: Filed::Never,
+        });
+        self.conditions[number].filed = self.file(number, compiled, room);
+        let hash = self.hash(key, arguments);
+        let (conditions, hasher) = (&self.conditions, &self.hasher);
+        self.by_identity.insert_unique(hash, number, |other| {
+            let condition = &conditions[*other];
+            hasher.hash_one((&*condition.key, &*condition.arguments))
+        });
+        Ok(number)
+    }
+
+    fn file(&mut self, number: u32, compiled: Compiled, room: usize) -> Filed {
+        match compiled {
+            Compiled::Never => Filed::Never,
+            Compiled::Always => {
+                self.always.push(number);
+                Filed::Always((self.always.len() - 1) as u32)
+            }
+            Compiled::Key => {
+                self.by_key += 1;
+                Filed::Key
+            }
+            Compiled::Query(query, needs) => {
+                let queries = self.queries.get_or_insert_with(|| Box::new(Queries::new(room)));
+                let id = queries.engine.add(query);
+                queries.conditions.insert(id, number);
+                queries.count(needs, |count| *count += 1);
+                Filed::Query(id, needs)
+            }
+        }
+    }
+
+    /// Take a condition out, which has lost its last destination.
+    pub fn remove(&mut self, number: u32) {
+        let condition = self.conditions.remove(number);
+        let hash = self.hash(&condition.key, &condition.arguments);
+        if let Ok(entry) = self.by_identity.find_entry(hash, |other| *other == number) {
+            entry.remove();
+        }
+        match condition.filed {
+            Filed::Never => {}
+            Filed::Key => self.by_key -= 1,
+            Filed::Always(place) => {
+                self.always.swap_remove(place as usize);
+                if let Some(moved) = self.always.get(place as usize) {
+                    self.conditions[*moved].filed = Filed::Always(place);
+                }
+            }
+            Filed::Query(id, needs) => self.remove_query(id, needs),
+        }
+    }
+
+    fn remove_query(&mut self, id: SubscriptionId, needs: Needs) {
+        let Some(queries) = &mut self.queries else { return };
+        queries.conditions.remove(&id);
+        if queries.conditions.is_empty() {
+            self.queries = None;
+            return;
+        }
+        queries.count(needs, |count| *count -= 1);
+        queries.engine.remove(id).expect("an engine in memory has no file that could be damaged");
+    }
+}
+
+/// What a binding asks for.
+fn compile(
+    kind: ExchangeKind,
+    key: &str,
+    arguments: RawTable<'_>,
+    stored: Option<&StoredQuery>,
+) -> Result<Compiled, AmqpError> {
+    let (query, mut needs) = match filter::parse(arguments, stored)? {
+        None | Some((Expr::Predicate(Predicate::Constant(true)), _)) => (None, Needs::default()),
+        Some((expr, needs)) => (Some(expr), needs),
+    };
+    let condition = match kind {
+        ExchangeKind::Fanout | ExchangeKind::Query => None,
+        ExchangeKind::Direct if query.is_none() => return Ok(Compiled::Key),
+        ExchangeKind::Direct => Some(key_is(key)),
+        ExchangeKind::Topic => match TopicPattern::new(key, Dialect::Amqp) {
+            pattern if pattern.text() == "#" => None,
+            pattern if pattern.is_literal() && query.is_none() => return Ok(Compiled::Key),
+            pattern => Some(Predicate::Topic(pattern).into()),
+        },
+        ExchangeKind::Headers => {
+            let condition = headers::condition(arguments)?;
+            needs.properties |= condition.is_some();
+            condition
+        }
+    };
+    let expr = match (condition, query) {
+        (None, None) => return Ok(Compiled::Always),
+        (Some(Expr::Predicate(Predicate::Constant(false))), _) => return Ok(Compiled::Never),
+        (Some(expr), None) | (None, Some(expr)) => expr,
+        (Some(condition), Some(query)) => Expr::and(vec![condition, query]),
+    };
+    let query = Query::again(expr).map_err(|error| errors::precondition(&format!("{error} in a binding")))?;
+    Ok(Compiled::Query(Arc::new(query), needs))
+}
+
+/// A direct exchange's key stands for itself: `*` has no meaning.
+fn key_is(key: &str) -> Expr {
+    let literal = Operand::Literal(Value::Text(key.into()));
+    Predicate::Compare(Operand::Reference(Reference::Topic), Comparison::Equal, literal).into()
+}

@@ -1,0 +1,160 @@
+//! Queries in the arguments of bindings and consumers: `x-query`, `x-query-language`, `x-query-body`, `x-query-key`.
+
+use std::sync::Arc;
+
+use crate::amqp::{AmqpError, RawTable};
+use crate::error::QueryError;
+use crate::query::expr::{Expr, Predicate, Reference};
+use crate::query::selector::{self, Dialect};
+use crate::query::{Query, boolean};
+use crate::text::Phrase;
+
+use super::names::{self, BodyMode, Needs};
+use super::{View, errors};
+
+const QUERY: &str = "x-query";
+const LANGUAGE: &str = "x-query-language";
+const BODY: &str = "x-query-body";
+const KEY: &str = "x-query-key";
+
+/// All of them: no headers of a headers exchange.
+pub(super) const ARGUMENTS: [&str; 4] = [QUERY, LANGUAGE, BODY, KEY];
+
+/// So much of a query's text is shown on either side of the place where it cannot be read.
+const SHOWN_BEFORE: usize = 8;
+const SHOWN_AFTER: usize = 24;
+
+/// A query of the store, as it was when it was bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredQuery {
+    /// As `x-query-language` has it.
+    pub language: Box<str>,
+    /// In that language.
+    pub text: Box<str>,
+}
+
+/// Gives the query of the store that has a key, or the reason why there is none.
+pub type FindStored<'a> = &'a mut dyn FnMut(&str) -> Result<StoredQuery, String>;
+
+/// The key of the store that `arguments` name in `x-query-key`.
+///
+/// # Errors
+/// 406: it is no text, or stands beside an `x-query`.
+pub fn stored_key<'a>(arguments: RawTable<'a>) -> Result<Option<&'a str>, AmqpError> {
+    let key = text_argument(arguments, KEY)?;
+    if key.is_some() && arguments.get(QUERY).is_some() {
+        return Err(errors::precondition("x-query and x-query-key cannot both be given"));
+    }
+    Ok(key)
+}
+
+/// The query of `arguments`, or `stored`, which they name by its key; None where they have none. What it asks of bodies
+/// is resolved: it may be asked of a message that others look at with another `x-query-body`.
+///
+/// # Errors
+/// 406: a query that cannot be read, with the place on one line; an unknown language or mode; an argument that is no text.
+pub(super) fn parse(arguments: RawTable<'_>, stored: Option<&StoredQuery>) -> Result<Option<(Expr, Needs)>, AmqpError> {
+    if arguments.is_empty() {
+        return Ok(None);
+    }
+    let given = text_argument(arguments, QUERY)?;
+    let language = text_argument(arguments, LANGUAGE)?;
+    let mode = match text_argument(arguments, BODY)? {
+        None => BodyMode::None,
+        Some(name) => BodyMode::from_name(name)
+            .ok_or_else(|| errors::precondition(&format!("{BODY} '{name}': expected none, text or json")))?,
+    };
+    let (text, language) = match (given, stored) {
+        (Some(text), _) => (text, language.unwrap_or("selector")),
+        (None, Some(stored)) => (&*stored.text, &*stored.language),
+        (None, None) => return Ok(None),
+    };
+    let query = read(text, language)?;
+    Ok(Some(names::resolve(query.expr().clone(), mode)))
+}
+
+fn text_argument<'a>(arguments: RawTable<'a>, name: &str) -> Result<Option<&'a str>, AmqpError> {
+    let text = |value: crate::amqp::RawValue<'a>| {
+        value.as_str().ok_or_else(|| errors::precondition(&format!("{name}: expected text in UTF-8")))
+    };
+    arguments.get(name).map(text).transpose()
+}
+
+fn read(text: &str, language: &str) -> Result<Query, AmqpError> {
+    let query = match language {
+        "selector" => selector::parse(text, Dialect::Jms),
+        "cbm" => selector::parse(text, Dialect::Cbm),
+        "boolean" => boolean::parse(text),
+        "text" => Phrase::new(text)
+            .ok_or_else(|| QueryError::at_byte(text, 0, "a word"))
+            .and_then(|phrase| Query::new(Predicate::Contains(Reference::Body, phrase).into())),
+        other => {
+            let expected = "expected selector, cbm, boolean or text";
+            return Err(errors::precondition(&format!("{LANGUAGE} '{other}': {expected}")));
+        }
+    };
+    query.map_err(|error| errors::precondition(&one_line(&error)))
+}
+
+/// `position 17: expected a number near 'price >> 3'`.
+fn one_line(error: &QueryError) -> String {
+    let before = error.position.min(SHOWN_BEFORE);
+    let near: String = error.text.chars().skip(error.position - before).take(before + SHOWN_AFTER).collect::<String>();
+    let place = if near.trim().is_empty() { String::new() } else { format!(" near '{}'", near.trim()) };
+    let hint = error.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
+    format!("position {}: expected {}{place}{hint}", error.position, error.expected)
+}
+
+/// A query that single messages are asked: that of a consumer of a stream.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    query: Arc<Query>,
+    needs: Needs,
+}
+
+impl Filter {
+    /// The query in `arguments`; None where they have none.
+    ///
+    /// # Errors
+    /// 406: it cannot be read, or its key is unknown to `find`.
+    pub fn parse(arguments: RawTable<'_>, find: FindStored<'_>) -> Result<Option<Self>, AmqpError> {
+        let stored = find_stored(arguments, find)?;
+        let Some((expr, needs)) = parse(arguments, stored.as_ref())? else { return Ok(None) };
+        let query = Query::new(expr).map_err(|error| errors::precondition(&one_line(&error)))?;
+        Ok(Some(Self { query: Arc::new(query), needs }))
+    }
+
+    /// True when it is true of the message of which `view` was begun.
+    pub fn is_match(&self, routing_key: &str, view: &mut View<'_>) -> bool {
+        view.with(routing_key, self.needs, |message| self.query.is_true(message, None))
+    }
+}
+
+/// The query of the store that `arguments` name, if they name one.
+pub(super) fn find_stored(arguments: RawTable<'_>, find: FindStored<'_>) -> Result<Option<StoredQuery>, AmqpError> {
+    let Some(key) = stored_key(arguments)? else { return Ok(None) };
+    find(key).map(Some).map_err(|reason| errors::precondition(&format!("{KEY} '{key}': {reason}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amqp::Table;
+
+    fn refusal(fields: &[(&str, &str)]) -> String {
+        let bytes = fields.iter().copied().collect::<Table>().to_bytes();
+        parse(RawTable::new(&bytes), None).expect_err("refused").text
+    }
+
+    #[test]
+    fn a_bad_query_is_told_on_one_line() {
+        assert_eq!(
+            refusal(&[(QUERY, "region = 'EU' AND price >> 3")]),
+            "PRECONDITION_FAILED - position 25: expected a number near 'price >> 3' (did you mean `>`?)"
+        );
+        assert!(refusal(&[(QUERY, "a ="), (LANGUAGE, "boolean")]).contains("position 3: expected"));
+        assert!(refusal(&[(QUERY, &"(".repeat(70_000))]).len() <= 255);
+        assert!(refusal(&[(QUERY, "a"), (LANGUAGE, "sql")]).ends_with("expected selector, cbm, boolean or text"));
+        assert!(refusal(&[(QUERY, "a"), (BODY, "xml")]).ends_with("expected none, text or json"));
+    }
+}

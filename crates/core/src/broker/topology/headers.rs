@@ -1,0 +1,91 @@
+//! The arguments of a headers exchange's binding as a condition.
+//!
+//! `x-match` is `all` (the default), `any`, `all-with-x` or `any-with-x`; headers whose names begin with `x-` count
+//! only with the latter two. A header without a value asks for its presence. Whole numbers of all widths, and numbers
+//! with and without a point, are compared by value; arrays and tables must be equal.
+//!
+//! Source: RabbitMQ, `rabbit_exchange_type_headers`.
+
+use crate::amqp::{AmqpError, RawTable, RawValue};
+use crate::dear::{DearPredicate, Failure, Opaque};
+use crate::message::{Message, Value};
+use crate::query::evaluate::Truth;
+use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
+
+use super::filter::ARGUMENTS as FILTER_ARGUMENTS;
+use super::{errors, names, view};
+
+const MATCH: &str = "x-match";
+
+/// What must hold of the message's headers; None where nothing is asked for, so that everything matches.
+pub(super) fn condition(arguments: RawTable<'_>) -> Result<Option<Expr>, AmqpError> {
+    let (is_all, with_x) = mode(arguments)?;
+    let mut tests = Vec::new();
+    for field in arguments.iter() {
+        let (name, value) = field.map_err(|error| errors::precondition(&error.to_string()))?;
+        let is_ours = name == MATCH || FILTER_ARGUMENTS.contains(&name);
+        if !is_ours && (with_x || !name.starts_with("x-")) {
+            tests.push(test(name, value)?.into());
+        }
+    }
+    Ok(match (tests.is_empty(), is_all) {
+        (true, true) => None,
+        (true, false) => Some(Predicate::Constant(false).into()),
+        (false, true) => Some(Expr::and(tests)),
+        (false, false) => Some(Expr::or(tests)),
+    })
+}
+
+/// Whether all headers are asked for, and whether those that begin with `x-` are.
+fn mode(arguments: RawTable<'_>) -> Result<(bool, bool), AmqpError> {
+    let Some(value) = arguments.get(MATCH) else { return Ok((true, false)) };
+    Ok(match value.as_str() {
+        Some("all") => (true, false),
+        Some("any") => (false, false),
+        Some("all-with-x") => (true, true),
+        Some("any-with-x") => (false, true),
+        other => {
+            let found = other.map_or_else(|| "a value that is no text".to_owned(), |text| format!("'{text}'"));
+            let expected = "expected all, any, all-with-x, or any-with-x";
+            return Err(errors::precondition(&format!("invalid x-match field value {found}; {expected}")));
+        }
+    })
+}
+
+fn test(name: &str, value: RawValue<'_>) -> Result<Predicate, AmqpError> {
+    let header = names::beside_property(name).unwrap_or(name);
+    let reference = Reference::property(header);
+    Ok(match view::value(value) {
+        Value::Null => Predicate::Exists(reference),
+        value @ (Value::List(_) | Value::Map(_)) => {
+            Predicate::Opaque(Opaque::new(SameHeader { name: header.into(), value }))
+        }
+        Value::Present => {
+            let reason = format!("header '{name}' of the binding has a value that no message can be compared with");
+            return Err(errors::precondition(&reason));
+        }
+        value => Predicate::Compare(Operand::Reference(reference), Comparison::Equal, Operand::Literal(value)),
+    })
+}
+
+/// The header is an array or a table, and the same one. Nothing else can say so: in queries a list is its elements, and
+/// a mapping its fields.
+#[derive(Debug)]
+struct SameHeader {
+    name: Box<str>,
+    value: Value,
+}
+
+impl DearPredicate for SameHeader {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn cost_ns(&self) -> f64 {
+        100.0
+    }
+
+    fn test(&self, message: &Message<'_>) -> Result<Truth, Failure> {
+        Ok(message.properties.get(&*self.name).map(|value| *value == self.value))
+    }
+}

@@ -1,0 +1,140 @@
+//! What there is, for people: exchanges, queues and bindings of a vhost, in a stable order.
+
+use crate::amqp::{AmqpError, RawTable};
+
+use super::bindings::Target;
+use super::exchange::Exchange;
+use super::settings::{ExchangeSettings, QueueSettings};
+use super::{Destination, ExchangeId, Owner, Queue, QueueId, Topology, VhostId};
+
+/// An exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct ExchangeInfo<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// How it was declared.
+    pub settings: ExchangeSettings<'a>,
+    /// How many bindings lead from it.
+    pub bindings_from: usize,
+    /// How many lead to it.
+    pub bindings_to: usize,
+}
+
+/// A queue.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueInfo<'a> {
+    /// Its number.
+    pub id: QueueId,
+    /// Its vhost.
+    pub vhost: VhostId,
+    /// Its name.
+    pub name: &'a str,
+    /// How it was declared.
+    pub settings: QueueSettings<'a>,
+    /// The connection that alone may use it.
+    pub owner: Option<Owner>,
+    /// How many bindings lead to it.
+    pub bindings_to: usize,
+}
+
+/// A binding.
+#[derive(Clone, Copy, Debug)]
+pub struct BindingInfo<'a> {
+    /// The exchange that it leads from.
+    pub source: &'a str,
+    /// Where it leads.
+    pub target: Target<'a>,
+    /// Its routing key.
+    pub key: &'a str,
+    /// Its arguments, sorted by name.
+    pub arguments: RawTable<'a>,
+}
+
+impl Topology {
+    /// The exchange called `name`; None also of the default exchange.
+    #[must_use]
+    pub fn exchange_info(&self, vhost: VhostId, name: &str) -> Option<ExchangeInfo<'_>> {
+        self.exchange(vhost, name).ok().map(|id| info(&self.exchanges[id.0]))
+    }
+
+    /// The exchanges of a vhost but for the default one. Cost: linear in those of all vhosts.
+    pub fn exchanges(&self, vhost: VhostId) -> impl Iterator<Item = ExchangeInfo<'_>> {
+        self.exchange_ids(vhost).map(|id| info(&self.exchanges[id.0]))
+    }
+
+    /// A queue.
+    #[must_use]
+    pub fn queue_info(&self, id: QueueId) -> Option<QueueInfo<'_>> {
+        let queue: &Queue = self.queues.get(id.0)?;
+        Some(QueueInfo {
+            id,
+            vhost: queue.vhost,
+            name: &queue.name,
+            settings: queue.settings(),
+            owner: queue.owner,
+            bindings_to: queue.incoming.len(),
+        })
+    }
+
+    /// The queues of a vhost. Cost: linear in those of all vhosts.
+    pub fn queues(&self, vhost: VhostId) -> impl Iterator<Item = QueueInfo<'_>> {
+        self.queue_ids(vhost).filter_map(|id| self.queue_info(id))
+    }
+
+    /// The bindings of a vhost, those of the default exchange apart: it has one for each queue, under its name. Cost:
+    /// linear in those of all vhosts.
+    pub fn bindings(&self, vhost: VhostId) -> impl Iterator<Item = BindingInfo<'_>> {
+        let is_here = move |number: &u32| self.exchanges[self.bindings[*number].source.0].vhost == vhost;
+        self.bindings.iter().map(|(number, _)| number).filter(is_here).map(|number| self.binding_info(number))
+    }
+
+    /// The bindings that lead to a queue.
+    ///
+    /// # Errors
+    /// 404 or 405, as [`Topology::queue`].
+    pub fn bindings_to(
+        &self,
+        vhost: VhostId,
+        queue: &str,
+        connection: Owner,
+    ) -> Result<impl Iterator<Item = BindingInfo<'_>>, AmqpError> {
+        let id = self.queue(vhost, queue, connection)?;
+        Ok(self.queues[id.0].incoming.iter().map(|number| self.binding_info(*number)))
+    }
+
+    /// How many exchanges, queues and bindings there are in all vhosts.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        (self.exchanges.len(), self.queues.len(), self.bindings.len())
+    }
+
+    pub(super) fn binding_info(&self, number: u32) -> BindingInfo<'_> {
+        let binding = &self.bindings[number];
+        let exchange = &self.exchanges[binding.source.0];
+        let condition = &exchange.conditions[binding.condition];
+        let target = match binding.destination {
+            Destination::Queue(id) => Target::Queue(&self.queues[id.0].name),
+            Destination::Exchange(id) => Target::Exchange(&self.exchanges[id.0].name),
+        };
+        let arguments = RawTable::new(&condition.arguments);
+        BindingInfo { source: &exchange.name, target, key: &condition.key, arguments }
+    }
+
+    pub(super) fn exchange_ids(&self, vhost: VhostId) -> impl Iterator<Item = ExchangeId> {
+        let here = self.exchanges.iter().filter(move |(_, exchange)| exchange.vhost == vhost);
+        here.map(|(id, _)| ExchangeId(id))
+    }
+
+    pub(super) fn queue_ids(&self, vhost: VhostId) -> impl Iterator<Item = QueueId> {
+        self.queues.iter().filter(move |(_, queue)| queue.vhost == vhost).map(|(id, _)| QueueId(id))
+    }
+}
+
+fn info(exchange: &Exchange) -> ExchangeInfo<'_> {
+    ExchangeInfo {
+        name: &exchange.name,
+        settings: exchange.settings(),
+        bindings_from: exchange.binding_count,
+        bindings_to: exchange.incoming.len(),
+    }
+}

@@ -1,0 +1,435 @@
+//! Who gets a message: vhosts, exchanges, the names of queues, bindings, and the way through them.
+//!
+//! Structure only: what is in a queue, who consumes from it and who may do what is not known here. A queue is its
+//! [`QueueId`], under which the caller keeps the rest. Nothing here does I/O, reads a clock or has a thread of its own
+//! (an engine merges its segments in one, which changes no answer).
+//!
+//! All bindings of an exchange are one engine (`exchange.rs`): a message is matched once an exchange, however many
+//! bindings have queries. What a routing key alone decides is a look-up. `bindings.rs` links and unlinks, `route.rs`
+//! follows a message, `filter.rs`, `headers.rs`, `names.rs` and `view.rs` say what queries are asked of,
+//! `definition.rs` writes and reads what survives a restart.
+//!
+//! Bounds: [`EXCHANGES_MAX`], [`QUEUES_MAX`] and [`BINDINGS_MAX`] of all vhosts together; one more is refused with 506.
+
+mod bindings;
+mod definition;
+mod errors;
+mod exchange;
+mod filter;
+mod headers;
+mod list;
+mod names;
+mod route;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashTable};
+
+use crate::amqp::{AmqpError, RawTable};
+
+use super::slab::Slab;
+pub use bindings::{Bind, Target};
+pub use definition::{Change, Definition, DefinitionError, DefinitionKey};
+use exchange::Exchange;
+pub use filter::{Filter, FindStored, StoredQuery, stored_key};
+pub use list::{BindingInfo, ExchangeInfo, QueueInfo};
+pub use names::{BodyMode, Needs};
+pub use route::{Published, RouteScratch};
+pub use settings::{ExchangeKind, ExchangeSettings, QueueSettings};
+pub use view::{View, ViewScratch};
+
+/// So many exchanges there may be.
+pub const EXCHANGES_MAX: usize = 1 << 20;
+/// So many queues there may be.
+pub const QUEUES_MAX: usize = 1 << 22;
+/// So many bindings there may be.
+pub const BINDINGS_MAX: usize = 1 << 24;
+
+/// A vhost: dense, and never used for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VhostId(u32);
+
+/// A queue, in whichever vhost: dense, so that what is in queues can be an array. 32 bits: half the memory of a list of
+/// queues. Used again after the queue is gone: whoever removes one drops what refers to it before declaring the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId(u32);
+
+impl QueueId {
+    /// Its place in an array.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An exchange, in whichever vhost: dense, used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ExchangeId(u32);
+
+/// Where a binding leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Destination {
+    Queue(QueueId),
+    Exchange(ExchangeId),
+}
+
+/// Whether a declaration made something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// It is new.
+    Created,
+    /// It was there already, declared alike.
+    Existed,
+}
+
+/// The connection that declares or uses an exclusive queue: any number that the caller gives it.
+pub type Owner = u64;
+
+#[derive(Debug)]
+struct Vhost {
+    name: Arc<str>,
+    exchanges: HashMap<Arc<str>, ExchangeId>,
+    queues: HashMap<Arc<str>, QueueId>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    vhost: VhostId,
+    name: Arc<str>,
+    durable: bool,
+    owner: Option<Owner>,
+    auto_delete: bool,
+    arguments: Box<[u8]>,
+    /// The bindings that lead here, by their numbers.
+    incoming: Vec<u32>,
+}
+
+impl Queue {
+    fn settings(&self) -> QueueSettings<'_> {
+        QueueSettings {
+            durable: self.durable,
+            exclusive: self.owner.is_some(),
+            auto_delete: self.auto_delete,
+            arguments: RawTable::new(&self.arguments),
+        }
+    }
+
+    /// An exclusive queue ends with its connection, so with the broker.
+    fn survives(&self) -> bool {
+        self.durable && self.owner.is_none()
+    }
+}
+
+/// All vhosts of a broker.
+#[derive(Debug, Default)]
+pub struct Topology {
+    vhosts: Vec<Option<Vhost>>,
+    exchanges: Slab<Exchange>,
+    queues: Slab<Queue>,
+    bindings: Slab<bindings::Binding>,
+    /// Bindings by both their ends.
+    by_ends: HashTable<u32>,
+    changes: Vec<Change>,
+    /// True while what was written is read back: nothing is written again, and no exchange goes by itself.
+    is_recovering: bool,
+    /// How many engines there have been: they take turns in the rooms for matching.
+    engine_count: usize,
+    version: u64,
+}
+
+/// What every vhost has from the beginning.
+const PREDECLARED: [(&str, ExchangeKind); 5] = [
+    ("amq.direct", ExchangeKind::Direct),
+    ("amq.fanout", ExchangeKind::Fanout),
+    ("amq.topic", ExchangeKind::Topic),
+    ("amq.headers", ExchangeKind::Headers),
+    ("amq.match", ExchangeKind::Headers),
+];
+
+impl Topology {
+    /// One without any vhost.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Another number after every change of where messages go: what was remembered of routes is old then.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The vhost called `name`, a new one with the predeclared exchanges where there is none.
+    pub fn add_vhost(&mut self, name: &str) -> VhostId {
+        if let Some(id) = self.vhost(name) {
+            return id;
+        }
+        let id = VhostId(self.vhosts.len() as u32);
+        let mut vhost = Vhost { name: name.into(), exchanges: HashMap::new(), queues: HashMap::new() };
+        for (name, kind) in PREDECLARED {
+            let arguments = RawTable::default();
+            let settings = ExchangeSettings { kind, durable: true, auto_delete: false, internal: false, arguments };
+            let exchange = Exchange::new(id, name.into(), &settings).expect("settings without arguments");
+            vhost.exchanges.insert(name.into(), ExchangeId(self.exchanges.insert(exchange)));
+        }
+        self.vhosts.push(Some(vhost));
+        self.version += 1;
+        self.record(|_| Definition::Vhost { vhost: name.to_owned() });
+        id
+    }
+
+    /// The vhost called `name`.
+    #[must_use]
+    pub fn vhost(&self, name: &str) -> Option<VhostId> {
+        let is_it = |vhost: &Option<Vhost>| vhost.as_ref().is_some_and(|vhost| *vhost.name == *name);
+        self.vhosts.iter().position(is_it).map(|place| VhostId(place as u32))
+    }
+
+    /// Every vhost with its name, in the order in which they were added.
+    pub fn vhosts(&self) -> impl Iterator<Item = (VhostId, &str)> {
+        (0..).map(VhostId).zip(&self.vhosts).filter_map(|(id, vhost)| Some((id, &*vhost.as_ref()?.name)))
+    }
+
+    /// Remove a vhost and all that is in it. Returns its queues, ascending, for whoever keeps what is in them. Nothing
+    /// when it is gone already. Cost: linear in its exchanges, queues and bindings, and in all queues there are.
+    pub fn remove_vhost(&mut self, id: VhostId) -> Vec<QueueId> {
+        let Ok(vhost) = self.get_vhost(id) else { return Vec::new() };
+        let name = vhost.name.to_string();
+        let queues: Vec<QueueId> = self.queue_ids(id).collect();
+        let exchanges: Vec<ExchangeId> = self.exchange_ids(id).collect();
+        let changes = std::mem::take(&mut self.changes);
+        queues.iter().for_each(|queue| self.remove_queue(*queue));
+        for exchange in exchanges {
+            // The removal of another may have taken it along.
+            if self.exchanges.get(exchange.0).is_some() {
+                self.remove_exchange(exchange);
+            }
+        }
+        self.vhosts[id.0 as usize] = None;
+        self.version += 1;
+        self.changes = changes; // the one below says it all
+        self.record_removed(|_| Definition::Vhost { vhost: name }.key());
+        queues
+    }
+
+    fn get_vhost(&self, id: VhostId) -> Result<&Vhost, AmqpError> {
+        self.vhosts.get(id.0 as usize).and_then(Option::as_ref).ok_or_else(errors::no_vhost)
+    }
+
+    fn get_vhost_mut(&mut self, id: VhostId) -> &mut Vhost {
+        self.vhosts[id.0 as usize].as_mut().expect("the vhost of an exchange or queue that is there")
+    }
+
+    fn vhost_name(&self, id: VhostId) -> &str {
+        self.get_vhost(id).map_or("", |vhost| &vhost.name)
+    }
+
+    /// Declare an exchange.
+    ///
+    /// # Errors
+    /// 403 for the default exchange and for reserved names; 406 where it is there and declared otherwise, or its
+    /// arguments make no sense; 506 where there are [`EXCHANGES_MAX`].
+    pub fn declare_exchange(
+        &mut self,
+        vhost: VhostId,
+        name: &str,
+        settings: &ExchangeSettings<'_>,
+    ) -> Result<Declared, AmqpError> {
+        if name.is_empty() {
+            return Err(errors::default_exchange());
+        }
+        check_table(settings.arguments)?;
+        let there = self.get_vhost(vhost)?;
+        if let Some(id) = there.exchanges.get(name) {
+            let resource = format!("exchange '{name}' in vhost '{}'", there.name);
+            settings::same_exchange(&self.exchanges[id.0].settings(), settings, &resource)?;
+            return Ok(Declared::Existed);
+        }
+        if name.starts_with("amq.") {
+            return Err(errors::reserved_name("exchange", name));
+        }
+        if self.exchanges.len() >= EXCHANGES_MAX {
+            return Err(errors::too_many("exchanges", EXCHANGES_MAX));
+        }
+        let name: Arc<str> = name.into();
+        let id = ExchangeId(self.exchanges.insert(Exchange::new(vhost, Arc::clone(&name), settings)?));
+        self.get_vhost_mut(vhost).exchanges.insert(name, id);
+        self.version += 1;
+        if settings.durable {
+            self.record(|topology| topology.exchange_definition(id));
+        }
+        Ok(Declared::Created)
+    }
+
+    /// Check that there is an exchange, as a passive declaration does.
+    ///
+    /// # Errors
+    /// 404.
+    pub fn check_exchange(&self, vhost: VhostId, name: &str) -> Result<(), AmqpError> {
+        let there = self.get_vhost(vhost)?;
+        if name.is_empty() || there.exchanges.contains_key(name) {
+            return Ok(());
+        }
+        Err(errors::no_exchange(name, &there.name))
+    }
+
+    /// Delete an exchange and all its bindings; exchanges that go by themselves when they lose their last go too. No
+    /// error when there is none.
+    ///
+    /// # Errors
+    /// 403 for the default and predeclared exchanges; 406 when it has bindings and is to go only `if_unused`.
+    pub fn delete_exchange(&mut self, vhost: VhostId, name: &str, if_unused: bool) -> Result<(), AmqpError> {
+        if name.is_empty() {
+            return Err(errors::default_exchange());
+        }
+        let there = self.get_vhost(vhost)?;
+        if name.starts_with("amq.") {
+            return Err(errors::system_exchange(name, &there.name));
+        }
+        let Some(id) = there.exchanges.get(name).copied() else { return Ok(()) };
+        if if_unused && self.exchanges[id.0].binding_count > 0 {
+            return Err(errors::in_use("exchange", name, &there.name));
+        }
+        self.remove_exchange(id);
+        Ok(())
+    }
+
+    /// Declare a queue, for `connection` alone where it is exclusive. Names that begin with `amq.` are for queues that
+    /// the broker names: `is_generated`.
+    ///
+    /// # Errors
+    /// 403 for reserved names; 405 where it is there and of another connection, or exclusive and is not to be, or the
+    /// other way round; 406 where it is there and declared otherwise; 506 where there are [`QUEUES_MAX`].
+    pub fn declare_queue(
+        &mut self,
+        vhost: VhostId,
+        name: &str,
+        settings: &QueueSettings<'_>,
+        connection: Owner,
+        is_generated: bool,
+    ) -> Result<(QueueId, Declared), AmqpError> {
+        check_table(settings.arguments)?;
+        let there = self.get_vhost(vhost)?;
+        let owner = settings.exclusive.then_some(connection);
+        if let Some(id) = there.queues.get(name).copied() {
+            let queue = &self.queues[id.0];
+            if queue.owner != owner {
+                return Err(errors::locked(name, &there.name));
+            }
+            let resource = format!("queue '{name}' in vhost '{}'", there.name);
+            settings::same_queue(&queue.settings(), settings, &resource)?;
+            return Ok((id, Declared::Existed));
+        }
+        if !is_generated && name.starts_with("amq.") {
+            return Err(errors::reserved_name("queue", name));
+        }
+        if self.queues.len() >= QUEUES_MAX {
+            return Err(errors::too_many("queues", QUEUES_MAX));
+        }
+        let name: Arc<str> = name.into();
+        let id = QueueId(self.queues.insert(Queue {
+            vhost,
+            name: Arc::clone(&name),
+            durable: settings.durable,
+            owner,
+            auto_delete: settings.auto_delete,
+            arguments: settings.arguments.as_bytes().into(),
+            incoming: Vec::new(),
+        }));
+        self.get_vhost_mut(vhost).queues.insert(name, id);
+        self.version += 1;
+        if self.queues[id.0].survives() {
+            self.record(|topology| topology.queue_definition(id));
+        }
+        Ok((id, Declared::Created))
+    }
+
+    /// The queue called `name`, if `connection` may use it; a passive declaration is no more than this.
+    ///
+    /// # Errors
+    /// 404; 405 where it is exclusive to another connection.
+    pub fn queue(&self, vhost: VhostId, name: &str, connection: Owner) -> Result<QueueId, AmqpError> {
+        let there = self.get_vhost(vhost)?;
+        let id = *there.queues.get(name).ok_or_else(|| errors::no_queue(name, &there.name))?;
+        match self.queues[id.0].owner {
+            Some(owner) if owner != connection => Err(errors::locked(name, &there.name)),
+            _ => Ok(id),
+        }
+    }
+
+    /// Delete a queue that `check` lets go, and its bindings. None when there is none.
+    ///
+    /// `contents` tells of the queue how many consumers and how many messages it has, when `if_unused` or `if_empty`.
+    ///
+    /// # Errors
+    /// 405 where it is exclusive to another connection; 406 when it has consumers and is to go only `if_unused`, or
+    /// messages and is to go only `if_empty`.
+    pub fn delete_queue(
+        &mut self,
+        vhost: VhostId,
+        name: &str,
+        connection: Owner,
+        (if_unused, if_empty): (bool, bool),
+        contents: impl FnOnce(QueueId) -> (usize, usize),
+    ) -> Result<Option<QueueId>, AmqpError> {
+        if !self.get_vhost(vhost)?.queues.contains_key(name) {
+            return Ok(None);
+        }
+        let id = self.queue(vhost, name, connection)?;
+        if if_unused || if_empty {
+            let (consumers, messages) = contents(id);
+            if if_unused && consumers > 0 {
+                return Err(errors::in_use("queue", name, self.vhost_name(vhost)));
+            }
+            if if_empty && messages > 0 {
+                return Err(errors::not_empty(name, self.vhost_name(vhost)));
+            }
+        }
+        self.remove_queue(id);
+        Ok(Some(id))
+    }
+
+    /// Remove a queue and its bindings, whatever is in it: it was deleted, has expired, or its owner is gone. Exchanges
+    /// that lose their last binding and go by themselves then go too.
+    ///
+    /// Cost: linear in its bindings, a few microseconds each.
+    ///
+    /// # Panics
+    /// When there is no such queue.
+    pub fn remove_queue(&mut self, id: QueueId) {
+        let queue = self.queues.remove(id.0);
+        self.version += 1;
+        self.get_vhost_mut(queue.vhost).queues.remove(&queue.name);
+        if queue.survives() {
+            self.record_removed(|topology| {
+                let vhost = topology.vhost_name(queue.vhost).to_owned();
+                DefinitionKey::queue(&vhost, &queue.name)
+            });
+        }
+        self.unlink_all(&queue.incoming);
+    }
+
+    /// Remove an exchange, and whatever goes with it.
+    fn remove_exchange(&mut self, id: ExchangeId) {
+        let mut doomed = vec![id];
+        while let Some(id) = doomed.pop() {
+            let Some(exchange) = self.take_exchange(id) else { continue };
+            if exchange.durable {
+                self.record_removed(|topology| {
+                    let vhost = topology.vhost_name(exchange.vhost).to_owned();
+                    DefinitionKey::exchange(&vhost, &exchange.name)
+                });
+            }
+            self.unlink_sources(&exchange.incoming, &mut doomed);
+        }
+    }
+}
+
+/// Read the whole of what a client sent, so that reading it again gives no error.
+fn check_table(table: RawTable<'_>) -> Result<(), AmqpError> {
+    table.check().map_err(|error| error.at(crate::amqp::MethodId::NONE))
+}

@@ -1,0 +1,138 @@
+//! An AMQP message as queries see it: made when the first query asks, at most once a message, in room that is kept.
+
+use crate::amqp::{Properties as AmqpProperties, RawTable, RawValue};
+use crate::json;
+use crate::message::{Body, Message, Properties, Value};
+
+use super::names::{self, JSON, Needs};
+
+/// Room for what queries see of one message after the other.
+#[derive(Debug, Default)]
+pub struct ViewScratch {
+    properties: Properties,
+}
+
+/// What queries see of one message.
+#[derive(Debug)]
+pub struct View<'a> {
+    room: &'a mut ViewScratch,
+    properties: AmqpProperties<'a>,
+    body: &'a [u8],
+    has_properties: bool,
+    has_json: bool,
+    text: Option<Body<'a>>,
+}
+
+impl<'a> View<'a> {
+    /// Begin with a message; nothing is converted yet.
+    #[must_use]
+    pub fn new(room: &'a mut ViewScratch, properties: AmqpProperties<'a>, body: &'a [u8]) -> Self {
+        Self { room, properties, body, has_properties: false, has_json: false, text: None }
+    }
+
+    /// Do `work` with a message that has what it `needs`, and perhaps more of its properties than that.
+    ///
+    /// Cost: linear in those parts of the message, the first time that they are needed.
+    pub fn with<R>(&mut self, routing_key: &str, needs: Needs, work: impl FnOnce(&Message<'_>) -> R) -> R {
+        if needs.properties && !self.has_properties {
+            self.begin();
+            self.has_properties = true;
+            fill(&mut self.room.properties, &self.properties);
+        }
+        if needs.json && !self.has_json {
+            self.begin();
+            self.has_json = true;
+            // Whatever is no JSON, or has no fields, is nothing: `body.x` is unknown.
+            if let Ok(value) = json::parse(self.body) {
+                self.room.properties.insert(JSON.into(), value);
+            }
+        }
+        let body = match needs.text {
+            true => *self.text.get_or_insert_with(|| Body::from_bytes(self.body)),
+            false => Body::Absent,
+        };
+        if !self.has_properties && !self.has_json {
+            self.room.properties.clear();
+        }
+        work(&Message::new(routing_key, &self.room.properties, body))
+    }
+
+    /// Forget the message before this one, when something of this one is put in its place.
+    fn begin(&mut self) {
+        if !self.has_properties && !self.has_json {
+            self.room.properties.clear();
+        }
+    }
+}
+
+/// Put headers and properties under their names.
+fn fill(properties: &mut Properties, amqp: &AmqpProperties<'_>) {
+    for (name, value) in amqp.headers().iter().flat_map(RawTable::iter).map_while(Result::ok) {
+        if name.starts_with('\0') {
+            continue; // ours
+        }
+        let value = self::value(value);
+        if let Some(beside) = names::beside_property(name) {
+            properties.entry(beside.into()).or_insert_with(|| value.clone());
+            if name == "user_id" {
+                continue;
+            }
+        }
+        // Of two headers of one name the first counts, as everywhere.
+        properties.entry(name.into()).or_insert(value);
+    }
+    let fields = amqp.fields();
+    let mut text = |name: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            properties.insert(name.into(), Value::Text(value.into()));
+        }
+    };
+    text("content_type", fields.content_type);
+    text("content_encoding", fields.content_encoding);
+    text("correlation_id", fields.correlation_id);
+    text("reply_to", fields.reply_to);
+    text("expiration", fields.expiration);
+    text("message_id", fields.message_id);
+    text("type", fields.message_type);
+    text("user_id", fields.user_id);
+    text("app_id", fields.app_id);
+    text("cluster_id", fields.cluster_id);
+    let mut other = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            properties.insert(name.into(), value);
+        }
+    };
+    other("delivery_mode", fields.delivery_mode.map(|mode| Value::Int(mode.into())));
+    other("priority", fields.priority.map(|priority| Value::Int(priority.into())));
+    other("timestamp", fields.timestamp.map(instant));
+}
+
+/// A field's value as queries see it. Bytes that are no UTF-8, and numbers and instants beyond 64 bits, are present and
+/// unknown.
+pub(super) fn value(raw: RawValue<'_>) -> Value {
+    match raw {
+        RawValue::Bool(truth) => Value::Bool(truth),
+        RawValue::F32(number) => Value::Float(number.into()),
+        RawValue::F64(number) => Value::Float(number),
+        RawValue::Decimal { scale, unscaled } => Value::Float(f64::from(unscaled) / 10_f64.powi(scale.into())),
+        RawValue::Text(bytes) | RawValue::Bytes(bytes) => {
+            std::str::from_utf8(bytes).map_or(Value::Present, |text| Value::Text(text.into()))
+        }
+        RawValue::Array(array) => Value::List(array.iter().map_while(Result::ok).map(value).collect()),
+        RawValue::Table(table) => {
+            let mut inner = Properties::new();
+            for (name, raw) in table.iter().map_while(Result::ok) {
+                inner.entry(name.into()).or_insert_with(|| value(raw));
+            }
+            Value::Map(inner)
+        }
+        RawValue::Timestamp(seconds) => instant(seconds),
+        RawValue::Void => Value::Null,
+        whole => whole.as_i64().map_or(Value::Present, Value::Int),
+    }
+}
+
+fn instant(seconds: u64) -> Value {
+    let micros = i64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(1_000_000));
+    micros.map_or(Value::Present, Value::Timestamp)
+}
