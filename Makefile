@@ -12,7 +12,7 @@ UV ?= uv
 FUZZ_SECONDS ?= 20
 WORKLOAD ?=
 BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py benchmarks/write_%.py, $(wildcard benchmarks/*.py))
-FUZZ_TARGETS := selector boolean topic snapshot
+FUZZ_TARGETS := selector boolean topic snapshot amqp
 
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin

@@ -15,6 +15,8 @@ __all__ = [
     "Query",
     "Signature",
     "__version__",
+    "amqp_decode_frame",
+    "amqp_encode_method",
     "boolean",
     "contains",
     "fields",
@@ -243,3 +245,21 @@ def opaque(
     name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_ns: float
 ) -> Query: ...
 def words(text: str) -> list[str]: ...
+def amqp_decode_frame(data: bytes, frame_size_max: int) -> tuple[int, str, dict[str, Any], int] | None:
+    """The first AMQP frame of `data`: channel, name, fields, bytes that it takes. None while it is not all there.
+
+    The name is a method's ("queue.declare"), "header", "body" or "heartbeat". Long strings are bytes. A header has
+    `body_size` and `properties` (those that are set), a body has `body`. Values of tables: str where text is valid
+    UTF-8, else bytes; datetime, or the number of seconds where the year is over 9999.
+
+    Raises:
+        AmqpError: the bytes are no frame, or the frame holds no method, header or table."""
+
+def amqp_encode_method(channel: int, name: str, fields: Mapping[str, Any]) -> bytes:
+    """The frame of an AMQP method. Fields that are not given are false, zero or empty; long strings are bytes or str.
+
+    In tables an int becomes `I` or `l`, a float `d`, a str `S`, bytes `x`, a datetime whole seconds.
+
+    Raises:
+        ValueError: no such method or field, or a value that does not fit it.
+        TypeError: a table has a value of a type that AMQP has not."""

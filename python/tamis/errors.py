@@ -29,6 +29,30 @@ class AccessError(TamisError):
     """The broker's users cannot be read or changed as asked: which user, what, what was expected."""
 
 
+class AmqpError(TamisError):
+    """What an AMQP peer did wrong, as connection.close or channel.close tells it.
+
+    Attributes:
+        reply_code: the number, 404 for instance.
+        reply_text: its name and the reason, one line of at most 255 bytes.
+        class_id: the class of the method that failed; 0 where none did.
+        method_id: the method within it; 0 where none did.
+
+    >>> str(AmqpError(404, "NOT_FOUND - no queue 'q'", class_id=50, method_id=10))
+    "NOT_FOUND - no queue 'q'"
+    """
+
+    def __init__(self, reply_code: int, reply_text: str, class_id: int = 0, method_id: int = 0) -> None:
+        super().__init__(reply_code, reply_text, class_id, method_id)
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
+
+    def __str__(self) -> str:
+        return self.reply_text
+
+
 class QueryError(ValueError):
     """A query that cannot be read, with a caret under the place.
 

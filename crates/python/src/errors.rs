@@ -3,6 +3,7 @@
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use tamis_core::amqp::AmqpError;
 use tamis_core::error::{EngineError, QueryError};
 
 /// An exception class of `tamis.errors` with `arguments`; the import error where that cannot be had.
@@ -37,4 +38,10 @@ pub fn engine_error(py: Python<'_>, error: EngineError) -> PyErr {
         EngineError::Batch(reason) | EngineError::Opaque(reason) => PyTypeError::new_err(reason),
         EngineError::Row(reason) | EngineError::Hierarchy(reason) => PyValueError::new_err(reason),
     }
+}
+
+/// `tamis.errors.AmqpError`: what the peer is to be told.
+pub fn amqp_error(py: Python<'_>, error: AmqpError) -> PyErr {
+    let (class_id, method_id) = (error.method.class_id, error.method.method_id);
+    raise(py, "AmqpError", (error.code.number(), error.text, class_id, method_id))
 }

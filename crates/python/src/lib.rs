@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+mod amqp;
 mod arrow;
 mod bitmap;
 mod convert;
@@ -30,5 +31,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query::near, module)?)?;
     module.add_function(wrap_pyfunction!(opaque::opaque, module)?)?;
     module.add_function(wrap_pyfunction!(text::words, module)?)?;
+    module.add_function(wrap_pyfunction!(amqp::amqp_decode_frame, module)?)?;
+    module.add_function(wrap_pyfunction!(amqp::amqp_encode_method, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -24,7 +24,7 @@ impl fmt::Display for EncodeError {
 impl std::error::Error for EncodeError {}
 
 /// The method of a method frame's payload and its fields, tables parsed. Bits are `Bool`, numbers unsigned of the next
-/// type that holds them (64 bits: `I64`, negative from 2^63 on), both kinds of strings `Text`.
+/// type that holds them (64 bits: `I64`, negative from 2^63 on), short strings `Text`, long ones `Bytes`.
 ///
 /// # Errors
 /// As [`super::Method::decode`], and for tables that cannot be read.
@@ -49,7 +49,7 @@ fn read(reader: &mut Reader<'_>, kind: FieldKind) -> Result<FieldValue, DecodeEr
         FieldKind::Long => FieldValue::U32(reader.u32()?),
         FieldKind::LongLong => FieldValue::I64(reader.i64()?),
         FieldKind::ShortString => reader.short()?.into(),
-        FieldKind::LongString => FieldValue::Text(reader.long_bytes()?.into()),
+        FieldKind::LongString => FieldValue::Bytes(reader.long_bytes()?.into()),
         FieldKind::Table => FieldValue::Table(RawTable::new(reader.long_bytes()?).parse()?),
     })
 }
@@ -110,9 +110,7 @@ fn write(writer: &mut Writer<'_>, kind: FieldKind, value: Option<&FieldValue>) -
 
 /// The bytes of a table that peers can read.
 fn table_bytes(table: &Table) -> Result<Vec<u8>, &'static str> {
-    if !table.within_depth(1) {
-        return Err("a table of at most 32 levels");
-    }
+    table.check_writable(1)?;
     let bytes = table.to_bytes();
     if bytes.len() > TABLE_SIZE_BYTES_MAX { Err("a table of at most 65536 bytes") } else { Ok(bytes) }
 }

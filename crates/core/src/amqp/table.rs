@@ -9,7 +9,7 @@
 use std::fmt;
 
 use super::error::DecodeError;
-use super::wire::{Reader, put_short};
+use super::wire::{Reader, SHORT_SIZE_BYTES_MAX, put_short};
 
 /// How deep tables and arrays may nest; the table itself is level 1. Reading recurses, so this bounds the stack.
 pub const TABLE_DEPTH_MAX: usize = 32;
@@ -19,6 +19,7 @@ pub const TABLE_SIZE_BYTES_MAX: usize = 64 * 1024;
 
 const TOO_LARGE: DecodeError = DecodeError::syntax("a table is over 65536 bytes");
 const TOO_DEEP: DecodeError = DecodeError::syntax("a table nests over 32 levels deep");
+const EXPECTED_DEPTH: &str = "a table of at most 32 levels";
 const UNKNOWN_TYPE: DecodeError = DecodeError::syntax("a table has a value of unknown type");
 
 /// The bytes of a table, without its length field. Read lazily: what is in them may be nonsense until [`RawTable::check`].
@@ -455,12 +456,13 @@ impl FieldValue {
         }
     }
 
-    /// Whether it and what it holds stay within [`TABLE_DEPTH_MAX`], `depth` being the level of its own fields.
-    fn within_depth(&self, depth: usize) -> bool {
+    /// What keeps it from being written, `depth` being the level of its own fields.
+    fn check_writable(&self, depth: usize) -> Result<(), &'static str> {
         match self {
-            Self::Array(values) => depth <= TABLE_DEPTH_MAX && values.iter().all(|value| value.within_depth(depth + 1)),
-            Self::Table(table) => table.within_depth(depth),
-            _ => true,
+            Self::Array(_) if depth > TABLE_DEPTH_MAX => Err(EXPECTED_DEPTH),
+            Self::Array(values) => values.iter().try_for_each(|value| value.check_writable(depth + 1)),
+            Self::Table(table) => table.check_writable(depth),
+            _ => Ok(()),
         }
     }
 }
@@ -602,8 +604,18 @@ impl Table {
         bytes
     }
 
-    pub(crate) fn within_depth(&self, depth: usize) -> bool {
-        depth <= TABLE_DEPTH_MAX && self.0.iter().all(|(_, value)| value.within_depth(depth + 1))
+    /// What keeps it from being written as it is, its own fields being of level `depth`: a name that would be cut, or a
+    /// depth that no reader of ours takes. The words stand behind "must be".
+    pub(crate) fn check_writable(&self, depth: usize) -> Result<(), &'static str> {
+        if depth > TABLE_DEPTH_MAX {
+            return Err(EXPECTED_DEPTH);
+        }
+        self.0.iter().try_for_each(|(name, value)| {
+            if name.len() > SHORT_SIZE_BYTES_MAX {
+                return Err("a table with names of at most 255 bytes");
+            }
+            value.check_writable(depth + 1)
+        })
     }
 }
 

@@ -68,7 +68,7 @@ impl Random {
             FieldKind::Long => FieldValue::U32(random.next() as u32),
             FieldKind::LongLong => FieldValue::I64(random.next() as i64),
             FieldKind::ShortString => random.text(60).as_str().into(),
-            FieldKind::LongString => FieldValue::Text(random.bytes(300).into()),
+            FieldKind::LongString => FieldValue::Bytes(random.bytes(300).into()),
             FieldKind::Table => FieldValue::Table(random.table(2)),
         };
         spec.fields.iter().map(|&(name, kind)| (name, value(self, kind))).collect()
@@ -459,6 +459,9 @@ fn texts_that_are_too_long_are_cut_between_characters_or_refused_by_name() {
     );
     let refused = fields::encode("basic.cancel", &Table::from_iter([("consumer_tag", long.as_str())]), 1, &mut out);
     assert_eq!(refused.unwrap_err().to_string(), "basic.cancel: 'consumer_tag' must be text of at most 255 bytes");
+    let arguments = Table::from_iter([("arguments", Table::from_iter([(long.as_str(), true)]))]);
+    let refused = fields::encode("queue.declare", &arguments, 1, &mut out).unwrap_err().to_string();
+    assert_eq!(refused, "queue.declare: 'arguments' must be a table with names of at most 255 bytes");
     let refused = fields::encode("basic.cancel", &Table::from_iter([("tag", "x")]), 1, &mut out);
     assert_eq!(
         refused.unwrap_err().to_string(),
