@@ -12,6 +12,7 @@ pub mod error;
 pub mod hierarchy;
 pub mod index;
 mod json;
+pub mod journal;
 pub mod message;
 pub mod query;
 pub mod text;

@@ -1,0 +1,171 @@
+//! The directory of a log: which files it has, and whose they are.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::disk::{Disk, DiskFile};
+use super::footer::Trailer;
+use super::mark::{self, Mark};
+use super::record::Seed;
+use super::segment::{DATA_START, Header, Name, VERSION, seed};
+
+/// Why a log cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The file system said no.
+    Io(io::Error),
+    /// A later version of tamis wrote it.
+    Version(String),
+    /// There is no log, or nothing of it says which.
+    NoLog(String),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Version(text) | Self::NoLog(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A directory of segments.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    pub disk: Arc<dyn Disk>,
+    pub path: PathBuf,
+    pub log_id: u64,
+}
+
+/// The names in it.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Ascending.
+    pub segments: Vec<Name>,
+    /// Files that wait to be used again.
+    pub spares: Vec<String>,
+    pub has_mark: bool,
+}
+
+/// A log that is there.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub directory: Directory,
+    /// None when it is missing or damaged.
+    pub mark: Option<Mark>,
+}
+
+/// A segment's file, open.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    pub name: Name,
+    pub file: Arc<dyn DiskFile>,
+    pub file_bytes: u64,
+    pub seed: Seed,
+}
+
+impl Listing {
+    pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
+        let mut listing = Self::default();
+        for text in disk.list(path)? {
+            match Name::parse(&text) {
+                Some(name) => listing.segments.push(name),
+                None if text == mark::FILE_NAME => listing.has_mark = true,
+                None if text.starts_with("spare-") => listing.spares.push(text),
+                None => {} // not ours, not our business
+            }
+        }
+        listing.segments.sort_unstable();
+        listing.spares.sort_unstable();
+        Ok(listing)
+    }
+}
+
+impl Directory {
+    /// The log that is in `path`: None when there are no files of one.
+    pub fn find(disk: &Arc<dyn Disk>, path: &Path) -> Result<(Listing, Option<Found>), OpenError> {
+        let listing = Listing::read(disk.as_ref(), path)?;
+        let mark = if listing.has_mark { read_mark(disk.as_ref(), path)?.0 } else { None };
+        let mut log_id = mark.map(|mark| mark.log_id);
+        for &name in &listing.segments {
+            if let Some(header) = read_header(disk.as_ref(), path, name)? {
+                log_id = log_id.or(Some(header.log_id));
+            }
+        }
+        match log_id {
+            Some(log_id) => {
+                let directory = Self { disk: Arc::clone(disk), path: path.to_owned(), log_id };
+                Ok((listing, Some(Found { directory, mark })))
+            }
+            None if listing.segments.is_empty() => Ok((listing, None)),
+            None => Err(OpenError::NoLog(format!(
+                "{}: neither the mark nor the header of any segment can be read",
+                path.display()
+            ))),
+        }
+    }
+
+    pub fn names(&self) -> io::Result<Vec<Name>> {
+        Ok(Listing::read(self.disk.as_ref(), &self.path)?.segments)
+    }
+
+    pub fn path_of(&self, name: Name) -> PathBuf {
+        self.path.join(name.file_name())
+    }
+
+    pub fn open(&self, name: Name) -> io::Result<SegmentFile> {
+        self.with_file(name, self.disk.open(&self.path_of(name))?)
+    }
+
+    pub fn open_to_write(&self, name: Name) -> io::Result<SegmentFile> {
+        self.with_file(name, self.disk.open_to_write(&self.path_of(name))?)
+    }
+
+    pub fn with_file(&self, name: Name, file: Arc<dyn DiskFile>) -> io::Result<SegmentFile> {
+        let file_bytes = file.size_bytes()?;
+        Ok(SegmentFile { name, file, file_bytes, seed: seed(self.log_id, name.ordinal) })
+    }
+
+    /// Whether the header of a segment is what it should be.
+    pub fn has_good_header(&self, name: Name) -> Result<bool, OpenError> {
+        let expected = Header { log_id: self.log_id, name };
+        Ok(read_header(self.disk.as_ref(), &self.path, name)? == Some(expected))
+    }
+}
+
+impl SegmentFile {
+    pub fn trailer(&self) -> io::Result<Option<Trailer>> {
+        Trailer::read(self.file.as_ref(), self.file_bytes, self.seed)
+    }
+}
+
+/// The mark of a log, None when it is damaged; and its file.
+pub(crate) fn read_mark(disk: &dyn Disk, path: &Path) -> Result<(Option<Mark>, Arc<dyn DiskFile>), OpenError> {
+    let file = disk.open_to_write(&path.join(mark::FILE_NAME)).or_else(|_| disk.open(&path.join(mark::FILE_NAME)))?;
+    let mark = Mark::read(file.as_ref())?.map_err(|version| later(&path.join(mark::FILE_NAME), version))?;
+    Ok((mark, file))
+}
+
+fn read_header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, OpenError> {
+    let path = path.join(name.file_name());
+    let mut bytes = [0; DATA_START as usize];
+    let count = disk.open(&path)?.read_at(0, &mut bytes)?;
+    Header::decode(&bytes[..count]).map_err(|version| later(&path, version))
+}
+
+fn later(path: &Path, version: u32) -> OpenError {
+    OpenError::Version(format!(
+        "{}: journal format {version}, and this tamis reads up to {VERSION}: open it with the version that wrote it, or a later one",
+        path.display()
+    ))
+}

@@ -1,0 +1,380 @@
+//! A file system in memory that forgets what was not synced, fails when told, and holds no more than told.
+//!
+//! It is harsher than the real ones: of what was not synced any sectors may be kept and others lost, one of them torn at
+//! any byte, and any of the changes of names.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Disk, DiskFile};
+
+/// What survives a power cut whole or not at all, but for the one that is torn.
+const SECTOR_BYTES: usize = 512;
+
+/// Numbers that look random and come again from the same seed (SplitMix64; Steele, Lea and Flood 2014).
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Dice that fall the same way for the same seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number from 0 to `bound`, exclusive; 0 when the bound is.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.roll() % bound }
+    }
+
+    /// True once in `times`.
+    pub fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// A disk in memory. Clones are the same disk.
+#[derive(Clone, Default)]
+pub struct SimulatedDisk(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    files: Vec<Contents>,
+    names: BTreeMap<PathBuf, usize>,
+    synced_names: BTreeMap<PathBuf, usize>,
+    changes: Vec<NameChange>,
+    capacity_bytes: Option<u64>,
+    syncs: u64,
+    failing_sync: Option<u64>,
+    writes: u64,
+    failing_write: Option<u64>,
+    syncs_ignored: bool,
+}
+
+#[derive(Clone, Default)]
+struct Contents {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+enum NameChange {
+    Create(PathBuf, usize),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+}
+
+impl SimulatedDisk {
+    /// An empty disk without a limit.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Files may take this much together; None for no limit. What is there stays.
+    pub fn limit(&self, capacity_bytes: Option<u64>) {
+        self.lock().capacity_bytes = capacity_bytes;
+    }
+
+    /// The sync of a file after `count` further ones fails, once, and what it was to make durable never is, though it can
+    /// still be read: that is what Linux does.
+    pub fn fail_sync_after(&self, count: u64) {
+        let mut state = self.lock();
+        state.failing_sync = Some(state.syncs + count);
+    }
+
+    /// The write after `count` further ones fails, once, when half of it is written.
+    pub fn fail_write_after(&self, count: u64) {
+        let mut state = self.lock();
+        state.failing_write = Some(state.writes + count);
+    }
+
+    /// Whether syncs of files do nothing from now on: what a test's control is made of.
+    pub fn ignore_syncs(&self, ignored: bool) {
+        self.lock().syncs_ignored = ignored;
+    }
+
+    /// How many times a file was synced.
+    #[must_use]
+    pub fn sync_count(&self) -> u64 {
+        self.lock().syncs
+    }
+
+    /// The power goes. Files keep what was synced, and what `dice` leaves of the rest.
+    pub fn power_cut(&self, dice: &mut Dice) {
+        let mut state = self.lock();
+        for file in &mut state.files {
+            file.lose(dice);
+        }
+        let keep_all = dice.once_in(4);
+        let changes = std::mem::take(&mut state.changes);
+        for change in changes {
+            if keep_all || dice.once_in(2) {
+                change.apply(&mut state.synced_names);
+            }
+        }
+        state.names = state.synced_names.clone();
+    }
+
+    /// The bytes of a file as a reader sees them now, to damage or to keep.
+    #[must_use]
+    pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.lock();
+        state.names.get(path).map(|&id| state.files[id].now.clone())
+    }
+
+    /// Put a file there, durable at once.
+    pub fn put(&self, path: &Path, bytes: Vec<u8>) {
+        let mut state = self.lock();
+        let id = state.files.len();
+        state.files.push(Contents { synced: bytes.clone(), now: bytes, unsynced: Vec::new() });
+        state.names.insert(path.to_owned(), id);
+        state.synced_names.insert(path.to_owned(), id);
+    }
+
+    /// Turn bits of a byte over, on the platter and in the cache.
+    pub fn flip(&self, path: &Path, offset: usize, mask: u8) {
+        let mut state = self.lock();
+        if let Some(&id) = state.names.get(path) {
+            state.files[id].now[offset] ^= mask;
+            state.files[id].synced[offset] ^= mask;
+        }
+    }
+
+    /// The files that are there.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.lock().names.keys().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let id = self.lock().names.get(path).copied().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
+    }
+}
+
+impl fmt::Debug for SimulatedDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimulatedDisk of {} files", self.lock().names.len())
+    }
+}
+
+impl State {
+    fn used_bytes(&self) -> u64 {
+        self.names.values().map(|&id| self.files[id].now.len() as u64).sum()
+    }
+
+    fn room_bytes(&self) -> u64 {
+        self.capacity_bytes.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used_bytes()))
+    }
+}
+
+impl Contents {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        if self.now.len() < end {
+            self.now.resize(end, 0);
+        }
+        self.now[offset..end].copy_from_slice(bytes);
+        self.unsynced.push((offset, bytes.to_vec()));
+    }
+
+    fn sync(&mut self) {
+        for (offset, bytes) in std::mem::take(&mut self.unsynced) {
+            put(&mut self.synced, offset, &bytes);
+        }
+    }
+
+    /// Keep of what was not synced all, nothing, or some sectors and one in part.
+    fn lose(&mut self, dice: &mut Dice) {
+        let mut kept = self.synced.clone();
+        let (keep_all, keep_none) = (dice.once_in(6), dice.once_in(6));
+        for (offset, bytes) in std::mem::take(&mut self.unsynced) {
+            if keep_none {
+                continue;
+            }
+            let torn = dice.below(bytes.len() as u64) as usize;
+            let mut start = 0;
+            while start < bytes.len() {
+                // Sectors lie at fixed places of the file, wherever a write begins.
+                let end = bytes.len().min((offset + start) / SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES - offset);
+                if keep_all || dice.once_in(2) {
+                    let end = if !keep_all && (start..end).contains(&torn) { torn } else { end };
+                    put(&mut kept, offset + start, &bytes[start..end]);
+                }
+                start = end;
+            }
+        }
+        // What was allocated stays allocated.
+        if kept.len() < self.now.len() {
+            kept.resize(self.now.len(), 0);
+        }
+        self.now.clone_from(&kept);
+        self.synced = kept;
+    }
+}
+
+fn put(place: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if place.len() < end {
+        place.resize(end, 0);
+    }
+    place[offset..end].copy_from_slice(bytes);
+}
+
+impl NameChange {
+    fn apply(self, names: &mut BTreeMap<PathBuf, usize>) {
+        match self {
+            Self::Create(path, id) => {
+                names.insert(path, id);
+            }
+            Self::Rename(from, to) => {
+                if let Some(id) = names.remove(&from) {
+                    names.insert(to, id);
+                }
+            }
+            Self::Remove(path) => {
+                names.remove(&path);
+            }
+        }
+    }
+
+    fn is_in(&self, dir: &Path) -> bool {
+        let (Self::Create(path, _) | Self::Rename(path, _) | Self::Remove(path)) = self;
+        path.parent() == Some(dir)
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn create_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(()) // directories are where files are
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = self.lock();
+        let inside = state.names.keys().filter(|path| path.parent() == Some(dir));
+        Ok(inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
+    }
+
+    fn create(&self, path: &Path, size_bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.lock();
+        if state.names.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if state.room_bytes() < size_bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let id = state.files.len();
+        let size = usize::try_from(size_bytes).map_err(|_| io::ErrorKind::StorageFull)?;
+        state.files.push(Contents { now: vec![0; size], ..Contents::default() });
+        state.names.insert(path.to_owned(), id);
+        state.changes.push(NameChange::Create(path.to_owned(), id));
+        Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.file(path)
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), id);
+        state.changes.push(NameChange::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.names.remove(path).ok_or(io::ErrorKind::NotFound)?;
+        state.changes.push(NameChange::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        let changes = std::mem::take(&mut state.changes);
+        let (inside, outside): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.is_in(dir));
+        state.changes = outside;
+        for change in inside {
+            change.apply(&mut state.synced_names);
+        }
+        Ok(())
+    }
+
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        Ok(self.lock().room_bytes())
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    id: usize,
+}
+
+impl DiskFile for SimulatedFile {
+    fn size_bytes(&self) -> io::Result<u64> {
+        Ok(self.disk.lock().files[self.id].now.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let state = self.disk.lock();
+        let bytes = &state.files[self.id].now;
+        let start = bytes.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
+        let count = buffer.len().min(bytes.len() - start);
+        buffer[..count].copy_from_slice(&bytes[start..start + count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        let (number, offset) = (state.writes, usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?);
+        state.writes += 1;
+        if state.failing_write == Some(number) {
+            state.files[self.id].write(offset, &bytes[..bytes.len() / 2]);
+            return Err(io::Error::other("a write that was to fail"));
+        }
+        state.files[self.id].write(offset, bytes);
+        Ok(())
+    }
+
+    fn zero(&self, offset: u64, size_bytes: u64) -> io::Result<()> {
+        let size = usize::try_from(size_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.write_at(offset, &vec![0; size])
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        let number = state.syncs;
+        state.syncs += 1;
+        if state.failing_sync == Some(number) {
+            state.files[self.id].unsynced.clear();
+            return Err(io::Error::other("a sync that was to fail"));
+        }
+        if !state.syncs_ignored {
+            state.files[self.id].sync();
+        }
+        Ok(())
+    }
+}

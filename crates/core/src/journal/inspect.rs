@@ -1,0 +1,150 @@
+//! Reading everything there is in a log, to say what is wrong with it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::directory::{Directory, Found, OpenError};
+use super::disk::Disk;
+use super::record::Sequence;
+use super::scan::{self, Damage, DamageKind, Extent, Scanner};
+use super::segment::Name;
+
+/// What a log has, every record checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspection {
+    /// How far the mark says it is synced.
+    pub synced: Sequence,
+    /// Its segments, oldest first.
+    pub segments: Vec<SegmentReport>,
+    /// What is damaged or lost, in order.
+    pub damage: Vec<Damage>,
+}
+
+/// What a segment has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentReport {
+    /// Which one it is.
+    pub ordinal: u32,
+    /// The name of its file.
+    pub file_name: String,
+    /// The number of its first record, as its name says.
+    pub first: Sequence,
+    /// How many intact records it has.
+    pub record_count: u64,
+    /// How many of them there are of each kind, by kind.
+    pub kinds: Vec<(u8, u64)>,
+    /// How much they take.
+    pub data_bytes: u64,
+    /// How large the file is.
+    pub file_bytes: u64,
+    /// Whether it is sealed, as far as its trailer says.
+    pub is_sealed: bool,
+    /// The first and last time of its records; 0 when it has none.
+    pub times_us: (i64, i64),
+}
+
+/// Read and check all of the log in `dir`. Nothing is changed. A process that writes it meanwhile may make the last
+/// segments look torn.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn inspect(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Inspection, OpenError> {
+    let (listing, found) = Directory::find(disk, dir)?;
+    let no_log = || OpenError::NoLog(format!("{}: no log of tamis is here", dir.display()));
+    let Found { directory, mark } = found.ok_or_else(no_log)?;
+    let mut inspection = Inspection { synced: mark.map_or(Sequence(0), |mark| mark.synced), ..Inspection::default() };
+    let mut expected = listing.segments.first().map_or(Sequence(1), |name| name.first);
+    for (index, &name) in listing.segments.iter().enumerate() {
+        expected = inspection.add(&directory, name, listing.segments.get(index + 1), expected)?;
+    }
+    Ok(inspection)
+}
+
+/// What is wrong with one sealed segment.
+#[cfg(test)]
+pub(crate) fn inspect_segment(directory: &Directory, name: Name, next: Name) -> Result<Vec<Damage>, OpenError> {
+    let mut inspection = Inspection::default();
+    inspection.add(directory, name, Some(&next), name.first)?;
+    Ok(inspection.damage)
+}
+
+impl Inspection {
+    /// Check one more segment; the number that has to follow it.
+    fn add(
+        &mut self,
+        directory: &Directory,
+        name: Name,
+        next: Option<&Name>,
+        expected: Sequence,
+    ) -> Result<Sequence, OpenError> {
+        if name.first > expected {
+            let (kind, last) = (DamageKind::Missing, name.first.previous());
+            self.damage.push(Damage { kind, segment: name.ordinal, offset: 0, size_bytes: 0, first: expected, last });
+        }
+        let segment = directory.open(name)?;
+        let trailer = segment.trailer()?;
+        if !directory.has_good_header(name)? {
+            self.damage.push(Damage::of_index(DamageKind::Header, name.ordinal, 0, name.first));
+        }
+        let index = Damage::of_index(DamageKind::Index, name.ordinal, segment.file_bytes, name.first);
+        let (extent, limit) = match (&trailer, next) {
+            (Some(trailer), _) => {
+                let is_whole = trailer.read_sparse(segment.file.as_ref(), segment.file_bytes)?.is_some()
+                    && (!trailer.has_heads()
+                        || trailer.read_heads(segment.file.as_ref(), segment.file_bytes)?.is_some());
+                if !is_whole {
+                    self.damage.push(index);
+                }
+                let end = u64::from(trailer.end);
+                (Extent::Sealed { end, last: trailer.last }, end)
+            }
+            (None, Some(next)) => {
+                self.damage.push(index);
+                (Extent::Before { next: next.first }, segment.file_bytes)
+            }
+            (None, None) => (Extent::Open { proven: self.synced }, segment.file_bytes),
+        };
+        let mut report = SegmentReport {
+            ordinal: name.ordinal,
+            file_name: name.file_name(),
+            first: name.first,
+            record_count: 0,
+            kinds: Vec::new(),
+            data_bytes: 0,
+            file_bytes: segment.file_bytes,
+            is_sealed: trailer.is_some(),
+            times_us: (0, 0),
+        };
+        let mut scanner = Scanner::new(Arc::clone(&segment.file), segment.seed, limit);
+        let mut kinds = [0_u64; 256];
+        let mut last = name.first.previous();
+        report.data_bytes = self.walk(&mut scanner, name, extent, |time_us, kind, sequence| {
+            report.times_us = match report.record_count {
+                0 => (time_us, time_us),
+                _ => (report.times_us.0.min(time_us), report.times_us.1.max(time_us)),
+            };
+            report.record_count += 1;
+            kinds[usize::from(kind)] += 1;
+            last = sequence;
+        })?;
+        report.kinds = (0..=u8::MAX).zip(kinds).filter(|(_, count)| *count > 0).collect();
+        self.segments.push(report);
+        Ok(trailer.map_or(next.map_or(last, |next| next.first.previous()), |trailer| trailer.last).next())
+    }
+
+    fn walk(
+        &mut self,
+        scanner: &mut Scanner,
+        name: Name,
+        extent: Extent,
+        mut record: impl FnMut(i64, u8, Sequence),
+    ) -> io::Result<u64> {
+        scan::walk(scanner, name.ordinal, name.first, extent, &mut |found| match found {
+            scan::Found::Record(_, decoded) => {
+                record(decoded.record.time_us, decoded.record.kind, decoded.record.sequence)
+            }
+            scan::Found::Damage(damage) => self.damage.push(damage),
+        })
+    }
+}

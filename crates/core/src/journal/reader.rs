@@ -1,0 +1,371 @@
+//! Reading a log from any place on, while it grows, and while retention removes its beginning.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::directory::{Directory, OpenError, SegmentFile, read_mark};
+use super::disk::{Disk, DiskFile};
+use super::footer::Sparse;
+use super::log::Shared;
+use super::mark::Mark;
+use super::record::{Record, Sequence};
+use super::scan::{Damage, DamageKind, Scanner};
+use super::segment::{Location, Name};
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the first record that is kept.
+    First,
+    /// Behind the last record that is synced now.
+    Next,
+    /// At this number; when retention has passed it, the reader is told so first.
+    Sequence(Sequence),
+    /// At the first record of this time or later, in microseconds since 1970.
+    Time(i64),
+}
+
+/// What a reader comes upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A record.
+    Record(Record<'a>),
+    /// Records that are damaged: they come no more, those behind them do.
+    Damaged(Damage),
+    /// Retention was faster than the reader: these numbers, first and last, are gone.
+    Missed(Sequence, Sequence),
+}
+
+/// Why something cannot be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The file system said no.
+    Io(io::Error),
+    /// The record is not what was written.
+    Damaged(Location),
+    /// Its segment has been removed.
+    Gone(Location),
+    /// Nothing says how far the log is synced.
+    NoMark,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Damaged(Location { segment, offset }) => {
+                write!(f, "the record at {offset} of segment {segment} is damaged")
+            }
+            Self::Gone(Location { segment, .. }) => write!(f, "segment {segment} has been removed"),
+            Self::NoMark => f.write_str("the mark, which says how far the log is synced, cannot be read"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads a log in order, each record once, and never one that a crash could still take back.
+pub struct Reader {
+    source: Source,
+    next: Sequence,
+    /// Where the source was synced when last asked.
+    synced: Sequence,
+    /// Records before this time are left out, until one is not.
+    from_time_us: Option<i64>,
+    segment: Option<Open>,
+}
+
+/// Who says which segments there are, and how far they are synced.
+enum Source {
+    /// The log itself, in this process.
+    Live(Arc<Shared>),
+    /// The directory, which another process writes.
+    Files(Directory, Arc<dyn DiskFile>),
+}
+
+struct Open {
+    name: Name,
+    /// The first number of the segment behind, once there is one.
+    following: Option<Sequence>,
+    scanner: Scanner,
+}
+
+/// What is at the reader's place.
+enum Here {
+    /// A record of this length.
+    Record(u32),
+    /// A record before the time that was asked for, which has been gone past.
+    Early,
+    Damaged(Damage),
+    Missed(Sequence, Sequence),
+    /// Another place has to be looked at first.
+    Elsewhere,
+}
+
+impl Reader {
+    /// Read the log in `dir`, which another process may be writing. Nothing is written here.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(disk: &Arc<dyn Disk>, dir: &Path, start: Start) -> Result<Self, OpenError> {
+        let (_, found) = Directory::find(disk, dir)?;
+        let no_log = || OpenError::NoLog(format!("{}: no log of tamis is here", dir.display()));
+        let directory = found.ok_or_else(no_log)?.directory;
+        let (_, mark_file) = read_mark(disk.as_ref(), dir)?;
+        Self::of(Source::Files(directory, mark_file), start).map_err(|error| match error {
+            ReadError::Io(error) => OpenError::Io(error),
+            other => OpenError::NoLog(format!("{}: {other}", dir.display())),
+        })
+    }
+
+    pub(crate) fn live(log: Arc<Shared>, start: Start) -> Result<Self, ReadError> {
+        Self::of(Source::Live(log), start)
+    }
+
+    fn of(source: Source, start: Start) -> Result<Self, ReadError> {
+        let synced = source.synced()?;
+        let mut reader = Self { source, next: synced.next(), synced, from_time_us: None, segment: None };
+        match start {
+            Start::First => reader.next = reader.first_sequence()?,
+            Start::Next => {}
+            Start::Sequence(sequence) => reader.next = sequence.max(Sequence(1)),
+            Start::Time(time_us) => reader.seek_time(time_us)?,
+        }
+        Ok(reader)
+    }
+
+    /// The next item; None when everything that is synced has been read, and then again later. Reads a file in pieces of
+    /// 256 KiB, or of a record where one is larger.
+    ///
+    /// # Errors
+    /// What the system says. The reader stays where it is.
+    #[expect(clippy::should_implement_trait, reason = "what it returns is borrowed from it")]
+    pub fn next(&mut self) -> Result<Option<Item<'_>>, ReadError> {
+        let length = loop {
+            if self.next > self.synced {
+                self.synced = self.source.synced()?;
+                if self.next > self.synced {
+                    return Ok(None);
+                }
+            }
+            match self.look()? {
+                Here::Elsewhere => {}
+                Here::Early => self.next = self.next.next(),
+                Here::Damaged(damage) => {
+                    self.next = damage.last.next();
+                    return Ok(Some(Item::Damaged(damage)));
+                }
+                Here::Missed(first, last) => {
+                    self.next = last.next();
+                    return Ok(Some(Item::Missed(first, last)));
+                }
+                Here::Record(length) => break length,
+            }
+        };
+        self.next = self.next.next();
+        let record = match &mut self.segment {
+            Some(open) => open.scanner.take(length)?,
+            None => None,
+        };
+        Ok(record.map(Item::Record))
+    }
+
+    /// The number that comes next.
+    #[must_use]
+    pub fn position(&self) -> Sequence {
+        self.next
+    }
+
+    /// Go to another place.
+    pub fn seek(&mut self, sequence: Sequence) {
+        self.next = sequence.max(Sequence(1));
+        self.from_time_us = None;
+        self.segment = None;
+    }
+
+    /// The first number that is kept; the next one when there is none.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn first_sequence(&self) -> Result<Sequence, ReadError> {
+        let first = self.source.names()?.first().map(|name| name.first);
+        Ok(first.unwrap_or(self.source.synced()?.next()))
+    }
+
+    /// The number behind the last one that is synced.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn next_sequence(&self) -> Result<Sequence, ReadError> {
+        Ok(self.source.synced()?.next())
+    }
+
+    /// Begin in the first segment that has a record of that time or later.
+    fn seek_time(&mut self, time_us: i64) -> Result<(), ReadError> {
+        for name in self.source.names()? {
+            let segment = match self.source.directory().open(name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue, // removed meanwhile
+                segment => segment?,
+            };
+            if segment.trailer()?.is_some_and(|trailer| trailer.time_max_us < time_us) {
+                continue;
+            }
+            let sparse = self.source.sparse(&segment)?;
+            let begin = sparse.iter().rfind(|entry| entry.time_before_us < time_us);
+            self.next = begin.map_or(name.first, |entry| entry.sequence);
+            self.from_time_us = Some(time_us);
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// What is at the place of `self.next`, which is synced.
+    fn look(&mut self) -> Result<Here, ReadError> {
+        let Some(open) = &mut self.segment else { return self.open_segment() };
+        if let Some(here) = here(open, self.next, &mut self.from_time_us)? {
+            return Ok(here);
+        }
+        // What was read ahead may have been written since; and the segment may not be the last any more, or gone.
+        open.scanner.refresh();
+        if let Some(here) = here(open, self.next, &mut self.from_time_us)? {
+            return Ok(here);
+        }
+        let names = self.source.names()?;
+        let Ok(place) = names.binary_search(&open.name) else {
+            self.segment = None;
+            return Ok(Here::Elsewhere);
+        };
+        open.following = names.get(place + 1).map(|name| name.first);
+        if open.following.is_some_and(|following| following <= self.next) {
+            self.segment = None;
+            return Ok(Here::Elsewhere);
+        }
+        self.step_over()
+    }
+
+    /// There is a record, but what is here is none.
+    fn step_over(&mut self) -> Result<Here, ReadError> {
+        let Some(open) = &mut self.segment else { return Ok(Here::Elsewhere) };
+        let last = open.following.map_or(self.synced, |following| following.previous().min(self.synced));
+        let offset = open.scanner.offset;
+        let found = open.scanner.resync(self.next, last)?;
+        let end = if found { open.scanner.offset } else { offset };
+        let last = match open.scanner.peek()? {
+            Ok(decoded) if found => decoded.record.sequence.previous(),
+            _ => last,
+        };
+        let damage = Damage {
+            kind: DamageKind::Records,
+            segment: open.name.ordinal,
+            offset,
+            size_bytes: end - offset,
+            first: self.next,
+            last,
+        };
+        if !found {
+            self.segment = None;
+        }
+        Ok(Here::Damaged(damage))
+    }
+
+    /// Open the segment that has `self.next`, near it.
+    fn open_segment(&mut self) -> Result<Here, ReadError> {
+        let names = self.source.names()?;
+        let Some(first) = names.first() else {
+            return Ok(Here::Missed(self.next, self.synced)); // nothing is kept
+        };
+        if self.next < first.first {
+            return Ok(Here::Missed(self.next, first.first.previous()));
+        }
+        let place = names.partition_point(|name| name.first <= self.next);
+        let name = names[place - 1];
+        let segment = match self.source.directory().open(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Here::Elsewhere), // removed meanwhile
+            segment => segment?,
+        };
+        let sparse = self.source.sparse(&segment)?;
+        let begin = sparse.iter().rfind(|entry| entry.sequence <= self.next);
+        let mut scanner = Scanner::new(Arc::clone(&segment.file), segment.seed, segment.file_bytes);
+        if let Some(entry) = begin {
+            scanner.offset = u64::from(entry.offset);
+        }
+        self.segment = Some(Open { name, following: names.get(place).map(|name| name.first), scanner });
+        Ok(Here::Elsewhere)
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reader of {} at {}", self.source.directory().path.display(), self.next)
+    }
+}
+
+/// Go to the record `next`, if only records are before it. None when something else is.
+fn here(open: &mut Open, next: Sequence, from_time_us: &mut Option<i64>) -> io::Result<Option<Here>> {
+    loop {
+        let offset = open.scanner.offset;
+        let Ok(decoded) = open.scanner.peek()? else { return Ok(None) };
+        let (sequence, length) = (decoded.record.sequence, decoded.length);
+        if sequence > next {
+            // Its predecessors were lost before it was written: recovery has reported them, and so does every reader.
+            let (kind, segment, last) = (DamageKind::Missing, open.name.ordinal, sequence.previous());
+            let damage = Damage { kind, segment, offset, size_bytes: 0, first: next, last };
+            return Ok(Some(Here::Damaged(damage)));
+        }
+        if sequence == next {
+            let is_early = from_time_us.is_some_and(|time_us| decoded.record.time_us < time_us);
+            if is_early {
+                open.scanner.advance(length);
+                return Ok(Some(Here::Early));
+            }
+            *from_time_us = None;
+            return Ok(Some(Here::Record(length)));
+        }
+        open.scanner.advance(length);
+    }
+}
+
+impl Source {
+    fn directory(&self) -> &Directory {
+        match self {
+            Self::Live(log) => &log.directory,
+            Self::Files(directory, _) => directory,
+        }
+    }
+
+    fn names(&self) -> io::Result<Vec<Name>> {
+        match self {
+            Self::Live(log) => Ok(log.names()),
+            Self::Files(directory, _) => directory.names(),
+        }
+    }
+
+    fn synced(&self) -> Result<Sequence, ReadError> {
+        match self {
+            Self::Live(log) => Ok(log.synced()),
+            Self::Files(_, file) => match Mark::read(file.as_ref())? {
+                Ok(Some(mark)) => Ok(mark.synced),
+                _ => Err(ReadError::NoMark),
+            },
+        }
+    }
+
+    /// The sparse index of a segment; nothing where it has none yet, or is damaged: then one begins at its beginning.
+    fn sparse(&self, segment: &SegmentFile) -> io::Result<Vec<Sparse>> {
+        if let Self::Live(log) = self
+            && let Some(sparse) = log.sparse_of(segment.name)
+        {
+            return Ok(sparse);
+        }
+        let Some(trailer) = segment.trailer()? else { return Ok(Vec::new()) };
+        Ok(trailer.read_sparse(segment.file.as_ref(), segment.file_bytes)?.unwrap_or_default())
+    }
+}

@@ -1,0 +1,216 @@
+//! Appending, numbers, places, segments.
+
+use super::*;
+use crate::journal::{HEAD_BYTES_MAX, Location, ReadError, Retention};
+
+#[test]
+fn what_is_appended_is_read_back_by_number_and_by_place() {
+    let bench = Bench::open(&SimulatedDisk::new(), small(8192));
+    let sizes = |number: u64| (number * 37 % 900) as usize;
+    let mut places = Vec::new();
+    for number in 1..200 {
+        let appended = bench.append(number, sizes(number)).expect("appended");
+        places.push(appended.location);
+        if number % 9 == 0 {
+            bench.committer.commit_once();
+        }
+    }
+    bench.committer.commit_once();
+    assert!(bench.log.segment_count() > 5);
+    assert_eq!(read_all(all_from_first(&bench.log), sizes), ((1..200).collect(), Vec::new()));
+    let mut buffer = Vec::new();
+    for (place, number) in places.iter().zip(1..) {
+        let record = bench.log.read_at(*place, &mut buffer).expect("there");
+        assert_eq!((record.sequence, record.body), (Sequence(number), &*body_of(number, sizes(number))));
+    }
+}
+
+#[test]
+fn nothing_is_visible_before_it_is_synced() {
+    let bench = Bench::open(&SimulatedDisk::new(), small(8192));
+    let mut reader = all_from_first(&bench.log);
+    bench.append(1, 10).expect("appended");
+    assert_eq!((bench.log.synced(), bench.log.next_sequence()), (Sequence(0), Sequence(2)));
+    assert!(matches!(reader.next(), Ok(None)));
+    bench.committer.commit_once();
+    assert_eq!(bench.log.synced(), Sequence(1));
+    assert!(matches!(reader.next(), Ok(Some(Item::Record(_)))));
+    assert!(matches!(reader.next(), Ok(None)));
+}
+
+#[test]
+fn one_commit_is_one_sync_however_much_was_appended() {
+    let bench = Bench::open(&SimulatedDisk::new(), small(1 << 20));
+    bench.commit(1, 2, 10);
+    let before = bench.disk.sync_count();
+    bench.commit(2, 1000, 10);
+    assert_eq!(bench.disk.sync_count() - before, 1);
+    bench.committer.commit_once();
+    assert_eq!(bench.disk.sync_count() - before, 1, "nothing to do is no sync");
+}
+
+#[test]
+fn a_record_that_no_segment_can_hold_is_refused_and_takes_no_number() {
+    let bench = Bench::open(&SimulatedDisk::new(), small(4096));
+    let max = bench.log.record_bytes_max();
+    let refused = bench.log.append(0, 0, &[], &[&vec![0; max]]).expect_err("too large");
+    assert_eq!(refused, AppendError::TooLarge { size_bytes: max + 28, max_bytes: max });
+    for number in 1..5 {
+        let size = max - 28 - head_of(number).len();
+        assert_eq!(bench.append(number, size).expect("appended").sequence, Sequence(number));
+    }
+    bench.committer.commit_once();
+    assert_eq!(bench.log.synced(), Sequence(4));
+    let head = vec![7; HEAD_BYTES_MAX];
+    let large = Bench::open(&SimulatedDisk::new(), small(1 << 20));
+    let place = large.log.append(0, 0, &head, &[]).expect("appended").location;
+    large.committer.commit_once();
+    assert_eq!(large.log.read_at(place, &mut Vec::new()).expect("there").head, head);
+}
+
+#[test]
+fn a_log_goes_on_where_it_was() {
+    let disk = SimulatedDisk::new();
+    for round in 0..6 {
+        let bench = Bench::open(&disk, small(8192));
+        assert_eq!(bench.recovery.next, Sequence(1 + round * 40));
+        assert_eq!(bench.recovery.damage, []);
+        bench.commit(1 + round * 40, 41 + round * 40, 100);
+    }
+    let bench = Bench::open(&disk, small(8192));
+    assert_eq!(read_all(all_from_first(&bench.log), |_| 100), ((1..241).collect(), Vec::new()));
+}
+
+#[test]
+fn heads_are_had_without_bodies_and_are_those_of_the_records() {
+    let disk = SimulatedDisk::new();
+    let bench = Bench::open(&disk, small(8192));
+    bench.commit(1, 300, 100);
+    for bench in
+        [bench, Bench::open(&disk, small(8192)), Bench::open(&disk, Options { index_heads: false, ..small(8192) })]
+    {
+        let mut heads = Vec::new();
+        let damage = bench.log.for_each_head(&mut |head| {
+            assert_eq!((head.head, head.kind), (&*head_of(head.sequence.0), kind_of(head.sequence.0)));
+            assert_eq!((head.time_us, head.size_bytes as usize), (time_of(head.sequence.0), 128 + head.head.len()));
+            heads.push((head.sequence.0, head.location));
+        });
+        assert_eq!(damage.expect("readable"), []);
+        assert_eq!(heads.iter().map(|head| head.0).collect::<Vec<_>>(), (1..300).collect::<Vec<_>>());
+        for (number, place) in heads {
+            assert_eq!(bench.log.read_at(place, &mut Vec::new()).expect("there").sequence, Sequence(number));
+        }
+    }
+}
+
+#[test]
+fn a_log_may_be_opened_with_other_options_at_any_time() {
+    let disk = SimulatedDisk::new();
+    let mut next = 1;
+    for round in 0..40 {
+        let options = Options { index_heads: round % 2 == 1, ..small(4096 << (round % 3)) };
+        let bench = Bench::open(&disk, options);
+        bench.commit(next, next + 23, 90);
+        next += 23;
+        let mut heads = 0;
+        assert_eq!(bench.log.for_each_head(&mut |_| heads += 1).expect("readable"), []);
+        assert_eq!(heads, next - 1);
+        assert_eq!(read_all(all_from_first(&bench.log), |_| 90), ((1..next).collect(), Vec::new()));
+    }
+}
+
+#[test]
+fn segments_that_nobody_wants_are_used_again_and_never_show_what_they_had() {
+    let disk = SimulatedDisk::new();
+    let bench = Bench::open(&disk, small(8192));
+    let mut reader = all_from_first(&bench.log);
+    // Every record has the same size: the old ones lie exactly where the new ones are looked for.
+    let size = |number: u64| 100 - head_of(number).len();
+    let mut files = 0;
+    for round in 0..60 {
+        for number in round * 50 + 1..round * 50 + 51 {
+            bench.append(number, size(number)).expect("appended");
+        }
+        bench.committer.commit_once();
+        while let Some(item) = reader.next().expect("readable") {
+            assert!(
+                matches!(item, Item::Record(record) if record.body == body_of(record.sequence.0, size(record.sequence.0)))
+            );
+        }
+        bench.log.remove_through(Sequence(round * 50));
+        bench.committer.commit_once();
+        files = files.max(disk.paths().len());
+    }
+    assert!(files < 8, "{files} files");
+    let first = bench.log.first_sequence();
+    let (numbers, damage) = read_all(all_from_first(&bench.log), size);
+    assert_eq!((numbers, damage), ((first.0..3001).collect(), Vec::new()));
+    // Control: the seed without the ordinal, and the old records do verify.
+    let path = segments(&disk).pop().expect("one");
+    let bytes = disk.contents(&path).expect("there");
+    let old = (0..bytes.len() - 28).filter(|&at| crate::journal::record::length_of(&bytes[at..]) == Some(128)).count();
+    assert!(old > read_all(bench.log.reader(Start::Sequence(first_of(&path))).expect("a reader"), size).0.len());
+}
+
+fn first_of(path: &Path) -> Sequence {
+    let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+    crate::journal::segment::Name::parse(name).expect("a segment").first
+}
+
+#[test]
+fn retention_removes_whole_segments_by_bytes_and_by_age() {
+    let retention = Retention { bytes_max: Some(30_000), age_us_max: None };
+    let bench = Bench::open(&SimulatedDisk::new(), Options { retention, ..small(8192) });
+    let place = bench.append(1, 100).expect("appended").location;
+    bench.commit(2, 1000, 100);
+    assert!(bench.log.size_bytes() <= 30_000 && bench.log.size_bytes() > 15_000);
+    assert!(matches!(bench.log.read_at(place, &mut Vec::new()), Err(ReadError::Gone(_))));
+    bench.log.set_retention(Retention { bytes_max: None, age_us_max: Some(1_000) });
+    bench.log.expire(time_of(999) + 500);
+    bench.committer.commit_once();
+    let first = bench.log.first_sequence().0;
+    assert!((900..950).contains(&first), "{first}");
+    bench.log.expire(i64::MAX);
+    bench.committer.commit_once();
+    assert_eq!(bench.log.segment_count(), 1, "the last one is never removed");
+    let mut reader = bench.log.reader(Start::Sequence(Sequence(5))).expect("a reader");
+    let first = bench.log.first_sequence();
+    assert_eq!(reader.next().expect("readable"), Some(Item::Missed(Sequence(5), first.previous())));
+}
+
+#[test]
+fn a_place_in_a_segment_that_was_used_again_is_gone() {
+    let bench = Bench::open(&SimulatedDisk::new(), small(4096));
+    let place = bench.append(1, 100).expect("appended").location;
+    bench.commit(2, 100, 100);
+    assert_eq!(place, Location { segment: 1, offset: 64 });
+    bench.log.remove_through(Sequence(90));
+    bench.commit(100, 200, 100);
+    assert!(matches!(bench.log.read_at(place, &mut Vec::new()), Err(ReadError::Gone(_))));
+}
+
+#[test]
+fn the_thread_commits_what_many_threads_append() {
+    let disk = SimulatedDisk::new();
+    let wakes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&wakes);
+    let committer = Committer::start(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    })
+    .expect("a thread");
+    let (log, _) = Log::open(Arc::new(disk.clone()), dir(), small(1 << 16), &committer).expect("a log");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 0..500_u64 {
+                    log.append(1, 0, &[], &[&number.to_le_bytes()]).expect("appended");
+                }
+            });
+        }
+    });
+    drop(committer); // which commits what is left
+    assert_eq!(log.synced(), Sequence(2000));
+    assert!(wakes.load(std::sync::atomic::Ordering::Relaxed) > 0);
+    drop(log);
+    assert_eq!(Bench::open(&disk, small(1 << 16)).recovery.next, Sequence(2001));
+}

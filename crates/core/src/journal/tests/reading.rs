@@ -1,0 +1,136 @@
+//! Readers: where they begin, what they are told, while the log grows and shrinks.
+
+use super::*;
+use crate::journal::{Disk, OpenError};
+
+#[test]
+fn a_reader_begins_at_any_number_and_at_any_time() {
+    let disk = SimulatedDisk::new();
+    let bench = Bench::open(&disk, small(200_000));
+    bench.commit(1, 3000, 150);
+    assert!(bench.log.segment_count() > 2);
+    let shared: Arc<dyn Disk> = Arc::new(disk);
+    for number in (1..3000).step_by(41) {
+        for start in [Start::Sequence(Sequence(number)), Start::Time(time_of(number)), Start::Time(time_of(number) - 9)]
+        {
+            for reader in [bench.log.reader(start), Reader::open(&shared, dir(), start).map_err(|_| unreachable!())] {
+                let mut reader = reader.expect("a reader");
+                assert!(matches!(reader.next(), Ok(Some(Item::Record(record))) if record.sequence == Sequence(number)));
+                assert_eq!(reader.position(), Sequence(number + 1));
+            }
+        }
+    }
+    let mut reader = bench.log.reader(Start::Next).expect("a reader");
+    assert!(matches!(reader.next(), Ok(None)));
+    let mut late = bench.log.reader(Start::Time(time_of(3001))).expect("a reader");
+    assert!(matches!(late.next(), Ok(None)));
+    bench.commit(3000, 3003, 150);
+    assert!(matches!(reader.next(), Ok(Some(Item::Record(record))) if record.sequence == Sequence(3000)));
+    assert!(matches!(late.next(), Ok(Some(Item::Record(record))) if record.sequence == Sequence(3001)));
+    reader.seek(Sequence(17));
+    assert!(matches!(reader.next(), Ok(Some(Item::Record(record))) if record.sequence == Sequence(17)));
+}
+
+#[test]
+fn readers_follow_a_log_that_grows_and_are_told_what_retention_took() {
+    let seed = seed("readers_follow", 5);
+    let mut dice = Dice::new(seed);
+    let disk = SimulatedDisk::new();
+    let bench = Bench::open(&disk, small(4096));
+    let shared: Arc<dyn Disk> = Arc::new(disk);
+    let mut readers: Vec<(Reader, u64, u64)> = Vec::new();
+    for number in 1..3000 {
+        bench.append(number, dice.below(300) as usize).expect("appended");
+        if dice.once_in(4) {
+            bench.committer.commit_once();
+        }
+        if dice.once_in(100) {
+            bench.log.remove_through(Sequence(bench.log.synced().0.saturating_sub(dice.below(100))));
+        }
+        if readers.len() < 12 && dice.once_in(30) {
+            let start = Start::Sequence(Sequence(dice.below(number) + 1));
+            let reader = match dice.once_in(2) {
+                true => bench.log.reader(start).expect("a reader"),
+                false => Reader::open(&shared, dir(), start).expect("a log"),
+            };
+            let next = reader.position().0;
+            readers.push((reader, next, 0));
+        }
+        let count = readers.len() as u64;
+        if count > 0 {
+            let (reader, next, missed) = &mut readers[dice.below(count) as usize];
+            for _ in 0..dice.below(100) {
+                match reader.next().expect("readable") {
+                    None => break,
+                    Some(Item::Record(record)) => {
+                        assert_eq!(record.sequence.0, *next, "no gap, no repeat");
+                        assert_eq!(record.body, body_of(*next, record.body.len()));
+                        *next += 1;
+                    }
+                    Some(Item::Missed(first, last)) => {
+                        assert_eq!(first.0, *next);
+                        *missed += last.0 - first.0 + 1;
+                        *next = last.0 + 1;
+                    }
+                    Some(Item::Damaged(damage)) => panic!("{damage:?}"),
+                }
+            }
+        }
+    }
+    assert!(readers.iter().any(|(_, _, missed)| *missed > 0));
+}
+
+#[test]
+fn a_directory_without_a_log_is_no_log() {
+    let shared: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    assert!(matches!(Reader::open(&shared, dir(), Start::First), Err(OpenError::NoLog(_))));
+}
+
+#[test]
+fn a_log_without_a_mark_opens_and_one_with_nothing_readable_says_so() {
+    let disk = SimulatedDisk::new();
+    Bench::open(&disk, small(4096)).commit(1, 50, 100);
+    let mark = dir().join("mark");
+    Disk::remove(&disk, &mark).expect("removed");
+    assert_eq!(Bench::open(&disk, small(4096)).recovery.next, Sequence(50));
+    disk.put(&mark, vec![1; 4096]);
+    assert_eq!(Bench::open(&disk, small(4096)).recovery.next, Sequence(50));
+    disk.put(&mark, vec![1; 4096]);
+    for path in segments(&disk) {
+        disk.flip(&path, 30, 1);
+    }
+    let committer = Committer::manual(|| {});
+    let opened = Log::open(Arc::new(disk.clone()), dir(), small(4096), &committer);
+    assert!(matches!(opened, Err(OpenError::NoLog(text)) if text.contains("neither the mark nor the header")));
+}
+
+#[test]
+fn with_real_files_it_is_the_same() {
+    let root = std::env::temp_dir().join(format!("tamis-journal-{}", std::process::id()));
+    drop(std::fs::remove_dir_all(&root));
+    let dir = root.join("log");
+    let disk: Arc<dyn Disk> = Arc::new(crate::journal::RealDisk);
+    for round in 0..3_u64 {
+        let committer = Committer::start(|| {}).expect("a thread");
+        let (log, recovery) = Log::open(Arc::clone(&disk), &dir, small(65_536), &committer).expect("a log");
+        assert_eq!((recovery.next, recovery.damage.len()), (Sequence(round * 500 + 1), 0));
+        let mut reader = Reader::open(&disk, &dir, Start::Sequence(recovery.next)).expect("a log");
+        for number in round * 500 + 1..round * 500 + 501 {
+            log.append(kind_of(number), time_of(number), &head_of(number), &[&body_of(number, 300)]).expect("appended");
+        }
+        drop(committer);
+        let mut count = 0;
+        while let Some(Item::Record(_)) = reader.next().expect("readable") {
+            count += 1;
+        }
+        assert_eq!(count, 500);
+        log.reader(Start::First).expect("a reader");
+    }
+    let (numbers, damage) = read_all(Reader::open(&disk, &dir, Start::First).expect("a log"), |_| 300);
+    assert_eq!((numbers, damage), ((1..1501).collect(), Vec::new()));
+    let lock = crate::journal::DirectoryLock::take(&root).expect("free");
+    assert_eq!(crate::journal::DirectoryLock::take(&root).expect_err("taken").kind(), std::io::ErrorKind::WouldBlock);
+    drop(lock);
+    crate::journal::DirectoryLock::take(&root).expect("free again");
+    std::fs::remove_dir_all(&root).expect("removed");
+}

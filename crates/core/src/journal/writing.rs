@@ -1,0 +1,207 @@
+//! The committer's side of a log: batches into segments.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::disk::{DiskFile, is_full};
+use super::footer::Contents;
+use super::log::{Batch, Run, Shared};
+use super::mark::Mark;
+use super::record::{SYNCED_BEFORE, Sequence, length_of, parse, seal};
+use super::recovery::{Active, Meta};
+use super::segment::{Header, Name, TERMINATOR, spare_name};
+
+/// A buffer larger than this is given back after its batch.
+const KEPT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// What the committer has of a log.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    pub active: Option<Active>,
+    pub mark_file: Arc<dyn DiskFile>,
+    /// The batch that is being written, and how many of its runs are.
+    batch: Option<(Batch, usize)>,
+    /// An empty one, for its memory.
+    empty: Batch,
+    /// Whether there is something that is not synced.
+    is_unsynced: bool,
+    /// The number of the last record written.
+    written: Sequence,
+}
+
+/// How a write ended when it did not fail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    /// There is no room for a further segment; the rest waits.
+    pub is_full: bool,
+}
+
+impl Writing {
+    pub fn new(active: Option<Active>, mark_file: Arc<dyn DiskFile>, written: Sequence) -> Self {
+        Self { active, mark_file, batch: None, empty: Batch::default(), is_unsynced: false, written }
+    }
+}
+
+impl Shared {
+    /// Write what was appended. Errors are words for [`super::Committer::failed`].
+    pub(crate) fn write(&self) -> Result<Written, String> {
+        let mut writing = self.writing();
+        let writing = &mut *writing;
+        let (mut batch, mut done) = match writing.batch.take() {
+            Some(rest) => rest,
+            None => (self.take_batch(std::mem::take(&mut writing.empty)), 0),
+        };
+        while done < batch.runs.len() {
+            let run = batch.runs[done];
+            if !self.make_active(writing, run).map_err(|error| self.failure("write to", &error))? {
+                writing.batch = Some((batch, done));
+                self.is_full.store(true, Ordering::Release);
+                return Ok(Written { is_full: true });
+            }
+            let range = batch.range(done);
+            writing.put(run, &mut batch.bytes[range]).map_err(|error| self.failure("write to", &error))?;
+            let records = batch.range(done).len() - TERMINATOR.len();
+            self.no_longer_pending(records);
+            done += 1;
+        }
+        self.is_full.store(false, Ordering::Release);
+        batch.clear();
+        if batch.bytes.capacity() <= KEPT_BUFFER_BYTES {
+            writing.empty = batch;
+        }
+        // While the disk was full more was appended: it has its turn after this one.
+        Ok(Written { is_full: false })
+    }
+
+    /// Sync what was written.
+    pub(crate) fn sync(&self) -> Result<(), String> {
+        let mut writing = self.writing();
+        if writing.is_unsynced {
+            if let Some(active) = &writing.active {
+                active.segment.file.sync().map_err(|error| self.failure("sync", &error))?;
+            }
+            writing.is_unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Report what was synced, and remove what is no longer wanted.
+    pub(crate) fn publish(&self) -> Result<(), String> {
+        let writing = self.writing();
+        if writing.written > self.synced() {
+            if let Some(active) = &writing.active {
+                self.update_catalog(active);
+            }
+            let mark = Mark { log_id: self.directory.log_id, synced: writing.written };
+            mark.write(writing.mark_file.as_ref()).map_err(|error| self.failure("write the mark of", &error))?;
+            self.publish_synced(writing.written);
+        }
+        drop(writing);
+        self.remove_unwanted().map_err(|error| self.failure("remove a segment of", &error))
+    }
+
+    fn failure(&self, what: &str, error: &io::Error) -> String {
+        format!("cannot {what} the log in {}: {error}", self.directory.path.display())
+    }
+
+    /// See to it that the segment of `run` is the one that is written; false when there is no room for it.
+    fn make_active(&self, writing: &mut Writing, run: Run) -> io::Result<bool> {
+        if writing.active.as_ref().is_some_and(|active| active.segment.name.ordinal == run.ordinal) {
+            return Ok(true);
+        }
+        writing.seal()?;
+        if let Some(sealed) = writing.active.take() {
+            self.update_catalog(&sealed);
+        }
+        let name = Name { ordinal: run.ordinal, first: run.first };
+        let Some(file) = self.allocate(name)? else { return Ok(false) };
+        file.write_at(0, &Header { log_id: self.directory.log_id, name }.encode())?;
+        // Before the first record is written: an ordinal under which there were records is never lost and given again.
+        self.directory.disk.sync_dir(&self.directory.path)?;
+        let segment = self.directory.with_file(name, file)?;
+        self.add_segment(Meta {
+            name,
+            last: name.first.previous(),
+            time_max_us: i64::MIN,
+            data_bytes: 0,
+            file_bytes: segment.file_bytes,
+        });
+        writing.active = Some(Active { segment, contents: Contents::empty(self.options.index_heads) });
+        Ok(true)
+    }
+
+    /// A file for a segment: one that was used before, or a new one; None when there is no room.
+    fn allocate(&self, name: Name) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        let (disk, path) = (self.directory.disk.as_ref(), self.directory.path_of(name));
+        while let Some(spare) = self.take_spare() {
+            let spare = self.directory.path.join(spare);
+            let file = disk.open_to_write(&spare)?;
+            if file.size_bytes()? == u64::from(self.options.segment_bytes) {
+                disk.rename(&spare, &path)?;
+                return Ok(Some(file));
+            }
+            disk.remove(&spare)?; // the size of segments has been changed
+        }
+        match disk.create(&path, u64::from(self.options.segment_bytes)) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if is_full(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Remove segments from the oldest on, one after the other, so that none is ever missing between two others.
+    fn remove_unwanted(&self) -> io::Result<()> {
+        while let Some(name) = self.first_unwanted() {
+            let (disk, path) = (self.directory.disk.as_ref(), self.directory.path_of(name));
+            let is_kept = self.catalog().spares.len() < self.options.spares_max;
+            let spare = spare_name(name.ordinal);
+            if is_kept {
+                disk.rename(&path, &self.directory.path.join(&spare))?;
+            } else {
+                disk.remove(&path)?;
+            }
+            disk.sync_dir(&self.directory.path)?;
+            self.forget_first(name, is_kept.then_some(spare));
+        }
+        Ok(())
+    }
+}
+
+impl Writing {
+    /// Write a run of records, of which only the checksums are missing.
+    fn put(&mut self, run: Run, bytes: &mut [u8]) -> io::Result<()> {
+        let Some(active) = &mut self.active else { return Ok(()) };
+        let mut place = 0;
+        let end = bytes.len() - TERMINATOR.len();
+        while place < end {
+            let length = length_of(&bytes[place..]).unwrap_or(0) as usize;
+            let record = &mut bytes[place..place + length];
+            seal(record, if self.is_unsynced { 0 } else { SYNCED_BEFORE }, active.segment.seed);
+            self.is_unsynced = true;
+            let decoded = parse(record).expect("a record that was just encoded");
+            active.contents.push(run.offset + place as u32, &decoded);
+            place += length;
+        }
+        active.segment.file.write_at(u64::from(run.offset), bytes)?;
+        self.written = active.contents.last;
+        Ok(())
+    }
+
+    /// Write the footer of the active segment and sync all of it.
+    fn seal(&mut self) -> io::Result<()> {
+        let Some(active) = &mut self.active else { return Ok(()) };
+        let mut footer = active.contents.encode(active.segment.seed);
+        let room = active.segment.file_bytes - u64::from(active.contents.end);
+        if footer.len() as u64 > room {
+            // It was begun without an index of heads, so no place was kept for one.
+            active.contents.heads = None;
+            footer = active.contents.encode(active.segment.seed);
+        }
+        let file = active.segment.file.as_ref();
+        file.write_at(active.segment.file_bytes - footer.len() as u64, &footer)?;
+        file.sync()?;
+        self.is_unsynced = false;
+        Ok(())
+    }
+}
