@@ -184,11 +184,14 @@ pub struct InjectedCost<F> {
     answer: F,
 }
 
+/// The most that [`InjectedCost`] spins, whatever cost it declares: a damaged snapshot may name any number.
+const INJECTED_NS_MAX: f64 = 1e6;
+
 impl<F: Fn(&Message<'_>) -> Truth> InjectedCost<F> {
-    /// `cost_ns` nanoseconds of one core (within a few tens of percent), then `answer`.
+    /// `cost_ns` nanoseconds of one core (within a few tens of percent, and a millisecond at the most), then `answer`.
     pub fn new(name: &str, cost_ns: f64, answer: F) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of turns, at least 0")]
-        let turns = (cost_ns / turn_ns()) as u64;
+        let turns = (cost_ns.min(INJECTED_NS_MAX) / turn_ns()) as u64;
         Self { name: name.to_owned(), cost_ns, turns, answer }
     }
 }
