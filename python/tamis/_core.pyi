@@ -12,6 +12,7 @@ __all__ = [
     "Bitmap",
     "Engine",
     "IdLists",
+    "JournalReader",
     "Query",
     "Signature",
     "__version__",
@@ -232,6 +233,53 @@ class Signature:
 
     def __len__(self) -> int: ...
     def __contains__(self, term: str, /) -> bool: ...
+
+@final
+class JournalReader:
+    """Reads the log that the broker keeps in a directory, also while it writes, and never past what is synced.
+
+    Safe in any thread. Nothing is written. Numbers (sequences) count from 1 and name one record for ever."""
+
+    def __new__(
+        cls, path: str | PathLike[str], start: int | None = None, *, time_us: int | None = None
+    ) -> JournalReader:
+        """A reader that begins at the first record kept, at number `start`, or at the first one of `time_us` or later.
+
+        Raises:
+            JournalError: no log is there, or a newer version wrote it.
+            OSError: the directory cannot be read."""
+
+    def read(
+        self, count_max: int = 1000, bytes_max: int = 4_194_304
+    ) -> tuple[list[tuple[int, int, int, bytes]], list[tuple[int, int, str]]]:
+        """The next records and gaps, both empty when all that is synced has been read; then again later.
+
+        Returns:
+            Records as (sequence, microseconds since 1970, kind, body), ascending; at most `count_max`, and no more once
+            `bytes_max` is reached. Gaps as (first, last, reason): numbers that will not come, because retention has
+            "removed" them or they are damaged ("records", "missing")."""
+
+    def seek(self, sequence: int) -> None:
+        """Go to a number."""
+
+    @property
+    def position(self) -> int:
+        """The number that comes next."""
+
+    def first_sequence(self) -> int:
+        """The first number that is kept; the next one when there is none."""
+
+    def next_sequence(self) -> int:
+        """The number behind the last one that is synced."""
+
+    @staticmethod
+    def inspect(path: str | PathLike[str]) -> dict[str, Any]:
+        """Read and check every record of a log; time and reading are linear in its size.
+
+        Returns:
+            `path`, `synced`, `segments` (each `ordinal`, `file`, `first_sequence`, `record_count`, `kinds` {kind:
+            count}, `data_bytes`, `file_bytes`, `is_sealed`, `first_time_us`, `last_time_us`) and `damage` (each `kind`,
+            `segment`, `offset`, `size_bytes`, `first_sequence`, `lost_count`), oldest first."""
 
 def selector(text: str, dialect: str, is_fields: bool = False) -> Query: ...
 def boolean(text: str) -> Query: ...

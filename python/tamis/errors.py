@@ -21,6 +21,10 @@ class SnapshotError(TamisError):
     """A file that is no engine snapshot, is of another version, or is damaged."""
 
 
+class JournalError(TamisError):
+    """A log that cannot be opened or read: none is there, a newer version wrote it, or it says too little of itself."""
+
+
 class AdapterError(TamisError):
     """A data source that cannot be read."""
 

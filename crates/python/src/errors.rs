@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use tamis_core::amqp::AmqpError;
 use tamis_core::error::{EngineError, QueryError};
+use tamis_core::journal::{OpenError, ReadError};
 
 /// An exception class of `tamis.errors` with `arguments`; the import error where that cannot be had.
 fn raise<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr
@@ -27,14 +28,35 @@ pub fn query_error(py: Python<'_>, error: QueryError) -> PyErr {
     raise(py, "QueryError", (error.text, error.position, error.expected, error.hint))
 }
 
+/// OSError with the system's number, so that it is a FileNotFoundError where it is one.
+fn os_error(error: std::io::Error) -> PyErr {
+    match error.raw_os_error() {
+        Some(code) => PyOSError::new_err((code, error.to_string())),
+        None => error.into(),
+    }
+}
+
+/// A `tamis.errors.JournalError`, or OSError: a log that cannot be opened.
+pub fn journal_error(py: Python<'_>, error: OpenError) -> PyErr {
+    match error {
+        OpenError::Io(error) => os_error(error),
+        OpenError::Version(reason) | OpenError::NoLog(reason) => raise(py, "JournalError", (reason,)),
+    }
+}
+
+/// A `tamis.errors.JournalError`, or OSError: a log that cannot be read any more.
+pub fn journal_read_error(py: Python<'_>, error: ReadError) -> PyErr {
+    match error {
+        ReadError::Io(error) => os_error(error),
+        other => raise(py, "JournalError", (other.to_string(),)),
+    }
+}
+
 /// A `tamis.SnapshotError`, OSError, TypeError or ValueError, by who is at fault.
 pub fn engine_error(py: Python<'_>, error: EngineError) -> PyErr {
     match error {
         EngineError::Snapshot(reason) => raise(py, "SnapshotError", (reason,)),
-        EngineError::Io(error) => match error.raw_os_error() {
-            Some(code) => PyOSError::new_err((code, error.to_string())),
-            None => error.into(),
-        },
+        EngineError::Io(error) => os_error(error),
         EngineError::Batch(reason) | EngineError::Opaque(reason) => PyTypeError::new_err(reason),
         EngineError::Row(reason) | EngineError::Hierarchy(reason) => PyValueError::new_err(reason),
     }

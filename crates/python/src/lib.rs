@@ -8,6 +8,7 @@ mod bitmap;
 mod convert;
 mod engine;
 mod errors;
+mod journal;
 mod opaque;
 mod query;
 mod report;
@@ -21,6 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<arrow::IdLists>()?;
     module.add_class::<bitmap::Bitmap>()?;
     module.add_class::<text::Signature>()?;
+    module.add_class::<journal::JournalReader>()?;
     module.add_function(wrap_pyfunction!(query::selector, module)?)?;
     module.add_function(wrap_pyfunction!(query::boolean, module)?)?;
     module.add_function(wrap_pyfunction!(query::topic, module)?)?;

@@ -1,0 +1,163 @@
+//! `tamis._core.JournalReader`: a log of the broker, read by another process.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use tamis_core::journal::{Damage, Disk, Inspection, Item, ReadError, Reader, RealDisk, Sequence, Start, inspect};
+
+use crate::errors::{journal_error, journal_read_error};
+
+/// A reader of the log in a directory.
+#[pyclass(frozen, module = "tamis._core")]
+pub struct JournalReader {
+    path: PathBuf,
+    reader: Mutex<Reader>,
+}
+
+/// First and last number, and why they do not come.
+type Gap = (u64, u64, &'static str);
+
+/// A batch: its records, and the numbers that are gone with the reason.
+#[derive(Default)]
+struct Batch {
+    records: Vec<(u64, i64, u8, Vec<u8>)>,
+    gaps: Vec<Gap>,
+}
+
+impl Batch {
+    fn read(reader: &mut Reader, count_max: usize, bytes_max: usize) -> Result<Self, ReadError> {
+        let (mut batch, mut bytes) = (Self::default(), 0);
+        while batch.records.len() + batch.gaps.len() < count_max && bytes < bytes_max {
+            match reader.next()? {
+                None => break,
+                Some(Item::Record(record)) => {
+                    bytes += record.body.len();
+                    batch.records.push((record.sequence.0, record.time_us, record.kind, record.body.to_vec()));
+                }
+                Some(Item::Damaged(damage)) => batch.gaps.push((damage.first.0, damage.last.0, damage.kind.name())),
+                Some(Item::Missed(first, last)) => batch.gaps.push((first.0, last.0, "removed")),
+            }
+        }
+        Ok(batch)
+    }
+
+    fn into_py<'py>(self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Vec<Gap>)> {
+        let record = |(sequence, time_us, kind, body): (u64, i64, u8, Vec<u8>)| {
+            (sequence, time_us, kind, PyBytes::new(py, &body))
+        };
+        Ok((PyList::new(py, self.records.into_iter().map(record))?, self.gaps))
+    }
+}
+
+impl JournalReader {
+    fn lock(&self) -> MutexGuard<'_, Reader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl JournalReader {
+    #[new]
+    #[pyo3(signature = (path, start=None, *, time_us=None))]
+    fn new(py: Python<'_>, path: PathBuf, start: Option<u64>, time_us: Option<i64>) -> PyResult<Self> {
+        let place = match (start, time_us) {
+            (None, None) => Start::First,
+            (Some(sequence), None) => Start::Sequence(Sequence(sequence)),
+            (None, Some(time_us)) => Start::Time(time_us),
+            (Some(_), Some(_)) => return Err(PyValueError::new_err("expected start or time_us, not both")),
+        };
+        let opened = py.detach(|| Reader::open(&disk(), &path, place));
+        let reader = opened.map_err(|error| journal_error(py, error))?;
+        Ok(Self { path, reader: Mutex::new(reader) })
+    }
+
+    #[pyo3(signature = (count_max=1000, bytes_max=4_194_304))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        count_max: usize,
+        bytes_max: usize,
+    ) -> PyResult<(Bound<'py, PyList>, Vec<Gap>)> {
+        let batch = py.detach(|| Batch::read(&mut self.lock(), count_max, bytes_max));
+        batch.map_err(|error| journal_read_error(py, error))?.into_py(py)
+    }
+
+    fn seek(&self, sequence: u64) {
+        self.lock().seek(Sequence(sequence));
+    }
+
+    #[getter]
+    fn position(&self) -> u64 {
+        self.lock().position().0
+    }
+
+    fn first_sequence(&self, py: Python<'_>) -> PyResult<u64> {
+        let first = py.detach(|| self.lock().first_sequence());
+        first.map(|first| first.0).map_err(|error| journal_read_error(py, error))
+    }
+
+    fn next_sequence(&self, py: Python<'_>) -> PyResult<u64> {
+        let next = py.detach(|| self.lock().next_sequence());
+        next.map(|next| next.0).map_err(|error| journal_read_error(py, error))
+    }
+
+    #[staticmethod]
+    fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+        let inspection = py.detach(|| inspect(&disk(), &path)).map_err(|error| journal_error(py, error))?;
+        report(py, &path, &inspection)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<tamis._core.JournalReader of {} at {}>", self.path.display(), self.position())
+    }
+}
+
+fn disk() -> Arc<dyn Disk> {
+    Arc::new(RealDisk)
+}
+
+fn report<'py>(py: Python<'py>, path: &Path, inspection: &Inspection) -> PyResult<Bound<'py, PyDict>> {
+    let result = PyDict::new(py);
+    result.set_item("path", path)?;
+    result.set_item("synced", inspection.synced.0)?;
+    let segments = PyList::empty(py);
+    for segment in &inspection.segments {
+        let entry = PyDict::new(py);
+        entry.set_item("ordinal", segment.ordinal)?;
+        entry.set_item("file", &segment.file_name)?;
+        entry.set_item("first_sequence", segment.first.0)?;
+        entry.set_item("record_count", segment.record_count)?;
+        let kinds = PyDict::new(py);
+        for (kind, count) in &segment.kinds {
+            kinds.set_item(kind, count)?;
+        }
+        entry.set_item("kinds", kinds)?;
+        entry.set_item("data_bytes", segment.data_bytes)?;
+        entry.set_item("file_bytes", segment.file_bytes)?;
+        entry.set_item("is_sealed", segment.is_sealed)?;
+        entry.set_item("first_time_us", segment.times_us.0)?;
+        entry.set_item("last_time_us", segment.times_us.1)?;
+        segments.append(entry)?;
+    }
+    result.set_item("segments", segments)?;
+    let damage = PyList::empty(py);
+    for found in &inspection.damage {
+        damage.append(damage_entry(py, found)?)?;
+    }
+    result.set_item("damage", damage)?;
+    Ok(result)
+}
+
+fn damage_entry<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
+    let entry = PyDict::new(py);
+    entry.set_item("kind", damage.kind.name())?;
+    entry.set_item("segment", damage.segment)?;
+    entry.set_item("offset", damage.offset)?;
+    entry.set_item("size_bytes", damage.size_bytes)?;
+    entry.set_item("first_sequence", damage.first.0)?;
+    entry.set_item("lost_count", damage.lost())?;
+    Ok(entry)
+}
