@@ -4,9 +4,7 @@ Shared by every configuration file; which sections there are and what they hold 
 
 from __future__ import annotations
 
-import difflib
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +49,8 @@ def parse(path: Path, text: str) -> dict[str, Any]:
     Raises:
         ConfigError: it is none; with line and column.
     """
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -73,6 +73,8 @@ def line_of(lines: Mapping[Place, int], location: Place) -> int:
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """``; did you mean 'x'?`` for the nearest of `known`, or nothing when none is near."""
+    import difflib  # here, for a file without a mistake needs none of it, and the broker is to start quickly
+
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +54,17 @@ def test_everything_has_the_default_that_the_documents_name(tmp_path: Path, monk
     assert (config.host, config.amqp_port, config.http_port, config.vhosts) == ("127.0.0.1", 5672, 8765, ("/",))
     assert (config.limits.message_bytes, config.limits.frame_bytes, config.limits.channels) == (2**24, 2**17, 2047)
     assert (config.limits.heartbeat_s, config.limits.handshake_s) == (60, 10)
+
+
+def test_what_the_document_shows_can_be_written_so(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[2] / "docs/broker.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", document, re.DOTALL)
+    config = load(tmp_path, text)
+    assert config.limits == LimitsConfig(connections_per_user=100, queues_per_user=1000)
+    shown = {line.partition("=")[0].strip() for line in text.splitlines() if "=" in line}
+    sections = (BrokerConfig, TlsConfig, LimitsConfig, LogConfig)
+    fields = {one.name for section in sections for one in dataclasses.fields(section)}
+    assert fields - shown == {"tls", "limits", "log"}, "every key is shown"
 
 
 def test_options_count_before_the_file_and_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,11 @@ class Access:
             return False
         return routing_key is None or _allows_topic(found, verb, vhost, resource, routing_key)
 
+    def has_topic_rules(self, user: str, vhost: str) -> bool:
+        """Whether `allowed` looks at routing keys at all, for this user in this virtual host."""
+        found = self._users.get(user)
+        return bool(found and found.topic_permissions.get(vhost))
+
     def password_of(self, user: str) -> str | None:
         """The hash that `user`'s password is compared with; None where none will do."""
         found = self._users.get(user)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
-from tamis import config_mistakes
 from tamis.errors import ConfigError
-from tamis.toml_places import Place, line_numbers
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+    from tamis.toml_places import Place
 
 FILE_NAME = "tamis.toml"
 
@@ -108,10 +108,10 @@ class BrokerConfig:
         host: where AMQP and HTTP listen. Another address than this machine's needs ``[tls]``, or `insecure`.
         amqp_port: 0 takes any free one, and the log says which.
         http_port: as above.
-        http: whether to start the HTTP process at all.
         unix: a Unix socket for local AMQP clients; beside the port.
         insecure: whether passwords and messages may cross a network that others can read.
         vhosts: the virtual hosts.
+        store: where `x-query-key` of a binding finds its query; None: nowhere.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
@@ -120,10 +120,10 @@ class BrokerConfig:
     host: Text = "127.0.0.1"
     amqp_port: Port = 5672
     http_port: Port = 8765
-    http: bool = True
     unix: Path | None = None
     insecure: bool = False
     vhosts: Annotated[tuple[Text, ...], MinLen(1), MaxLen(1000)] = ("/",)
+    store: Path | None = None
     tls: TlsConfig | None = None
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     log: LogConfig = field(default_factory=LogConfig)
@@ -152,6 +152,9 @@ class BrokerConfig:
     def _read(cls, path: Path) -> Self:
         from pydantic import TypeAdapter, ValidationError
 
+        from tamis import config_mistakes
+        from tamis.toml_places import line_numbers
+
         text = config_mistakes.read_text(path)
         document = config_mistakes.parse(path, text)
         try:
@@ -173,8 +176,13 @@ class BrokerConfig:
             key=folder / self.tls.key.expanduser(),
             ca=self.tls.ca and folder / self.tls.ca.expanduser(),
         )
-        unix = self.unix and folder / self.unix.expanduser()
-        return dataclasses.replace(self, data=folder / self.data.expanduser(), unix=unix, tls=tls)
+        return dataclasses.replace(
+            self,
+            data=folder / self.data.expanduser(),
+            unix=self.unix and folder / self.unix.expanduser(),
+            store=self.store and folder / self.store.expanduser(),
+            tls=tls,
+        )
 
     def _check(self, path: Path | None) -> None:
         """What no field can see alone."""
@@ -217,20 +225,24 @@ _SECTIONS: dict[str, type[Any]] = {"tls": TlsConfig, "limits": LimitsConfig, "lo
 def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str:
     """One mistake: file, line, what is wrong, what was expected, and the nearest name."""
     location: Place = details["loc"]
-    return f"{config_mistakes.place_in_file(path, lines, location)}: {_mistake(details, location)}"
+    from tamis.config_mistakes import place_in_file
+
+    return f"{place_in_file(path, lines, location)}: {_mistake(details, location)}"
 
 
 def _mistake(details: ErrorDetails, location: Place) -> str:
+    from tamis.config_mistakes import did_you_mean, expected, short
+
     kind, name = details["type"], str(location[-1]) if location else ""
     section = str(location[0]) if location and location[0] in _SECTIONS else ""
     if kind == "unexpected_keyword_argument":
         known = _keys(_SECTIONS[section]) if len(location) > 1 else _keys(BrokerConfig)
         inside = f" in [{section}]" if len(location) > 1 else ""
-        return f"unknown key '{name}'{inside}{config_mistakes.did_you_mean(name, known)}"
+        return f"unknown key '{name}'{inside}{did_you_mean(name, known)}"
     if kind == "missing":
         return f"[{section}] needs '{name}'"
     shown = ".".join(str(part) for part in location if isinstance(part, str))
-    return f"{shown}: {config_mistakes.expected(details, {})}, not {config_mistakes.short(details['input'])}"
+    return f"{shown}: {expected(details, {})}, not {short(details['input'])}"
 
 
 def _keys(record: type[Any]) -> Sequence[str]:

@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -155,9 +156,11 @@ class UsersFile:
             if self.path.exists():
                 return False
             secret = passwords.generated()
+            with ThreadPoolExecutor(2) as threads:  # at once: the first start shall be quick too
+                admins, guests = threads.map(passwords.hash_password, (secret.encode(), b"guest"))
             everything = MappingProxyType(dict.fromkeys(vhosts, ALL))
-            admin = User(ADMIN, passwords.hash_password(secret.encode()), ("administrator",), permissions=everything)
-            guest = User(GUEST, passwords.hash_password(b"guest"), local_only=True, permissions=everything)
+            admin = User(ADMIN, admins, ("administrator",), permissions=everything)
+            guest = User(GUEST, guests, local_only=True, permissions=everything)
             _replace(self._admin_password_path, f"{secret}\n")
             self._write({ADMIN: admin, GUEST: guest})
             return True

@@ -1,0 +1,59 @@
+"""The data directory: made on the first start, and one broker's alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tamis.errors import ConfigError
+
+LOCK_FILE_NAME = "lock"
+CONTROL_SOCKET_NAME = "control.sock"
+
+
+class DataFolder:
+    """An open data directory. It is locked until `close`, or until the process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = _locked(path)
+
+    @property
+    def control_socket(self) -> Path:
+        """Where the HTTP process and the command line reach the broker."""
+        return self.path / CONTROL_SOCKET_NAME
+
+    def close(self) -> None:
+        """Let another broker have it."""
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _locked(path: Path) -> int:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path / LOCK_FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{path}: the data directory cannot be used: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.read(lock, 20).decode("ascii", "replace").strip()
+        os.close(lock)
+        by = f" (process {holder})" if holder else ""
+        raise ConfigError(
+            f"{path}: another broker{by} uses this data directory; stop it, or give another --data"
+        ) from error
+    os.truncate(lock, 0)
+    os.write(lock, f"{os.getpid()}\n".encode())
+    return lock

@@ -1,0 +1,58 @@
+"""TLS of the broker: the server's side, and which user a client's certificate names."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+from tamis.broker.config import TlsConfig
+from tamis.errors import ConfigError
+
+_VERIFY = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_NAMED_BY = ("DNS", "email", "URI")
+"""Kinds of subject alternative names that can be a user's, the first that is there counts."""
+
+
+def server_context(config: TlsConfig) -> ssl.SSLContext:
+    """The server's side, TLS 1.2 or later.
+
+    Raises:
+        ConfigError: a file is missing, is no certificate, or the key is of another certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(config.cert, config.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"[tls] cert {config.cert} with key {config.key}: {_reason(error)}") from error
+    context.verify_mode = _VERIFY[config.verify_peer]
+    if config.ca is not None:
+        try:
+            context.load_verify_locations(config.ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"[tls] ca {config.ca}: {_reason(error)}") from error
+    return context
+
+
+def user_of(certificate: dict[str, Any] | None, config: TlsConfig) -> str | None:
+    """The user that a verified certificate names, as `login_from` says; None when it names none.
+
+    Args:
+        certificate: as `ssl.SSLSocket.getpeercert` gives it.
+    """
+    if not certificate:
+        return None
+    if config.login_from == "common_name":
+        return next(_common_names(certificate), None)
+    names = dict(reversed(certificate.get("subjectAltName", ())))  # reversed: of each kind, the first counts
+    return next((str(names[kind]) for kind in _NAMED_BY if kind in names), None)
+
+
+def _common_names(certificate: dict[str, Any]) -> Iterator[str]:
+    for part in certificate.get("subject", ()):
+        yield from (str(value) for name, value in part if name == "commonName")
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,55 @@
+"""TLS: which files will do, and whom a certificate names."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tamis.broker.config import TlsConfig
+from tamis.broker.tls import server_context, user_of
+from tamis.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> TlsConfig:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    made = authority.issue_cert("localhost")
+    made.private_key_pem.write_to_path(str(folder / "key.pem"))
+    made.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
+    return TlsConfig(folder / "cert.pem", folder / "key.pem", folder / "ca.pem", verify_peer="required")
+
+
+def test_old_versions_are_not_spoken(files: TlsConfig) -> None:
+    context = server_context(files)
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_file_that_will_not_do_is_named(files: TlsConfig, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere.pem"
+    with pytest.raises(ConfigError, match=r"\[tls\] cert .*nowhere.pem with key .*: No such file"):
+        server_context(TlsConfig(nowhere, files.key))
+    with pytest.raises(ConfigError, match=r"\[tls\] cert"):
+        server_context(TlsConfig(files.key, files.cert))
+    with pytest.raises(ConfigError, match=r"\[tls\] ca .*nowhere.pem: No such file"):
+        server_context(TlsConfig(files.cert, files.key, nowhere))
+
+
+CERTIFICATE = {
+    "subject": ((("organizationName", "Example"),), (("commonName", "ann"),)),
+    "subjectAltName": (("email", "ann@example.org"), ("DNS", "device-1"), ("DNS", "device-2")),
+}
+
+
+def test_a_certificate_names_a_user_by_common_name_or_alternative_name(files: TlsConfig) -> None:
+    by_alternative = TlsConfig(files.cert, files.key, login_from="subject_alt_name")
+    assert user_of(CERTIFICATE, files) == "ann"
+    assert user_of(CERTIFICATE, by_alternative) == "device-1"
+    assert user_of({"subject": ()}, files) is None
+    assert user_of({"subject": ()}, by_alternative) is None
+    assert user_of(None, files) is None
