@@ -36,6 +36,7 @@ HEAVY = {
     "argon2": {"broker"},
     "uvloop": {"broker"},
     "structlog": {"broker"},
+    "pika": {"cli"},
 }
 """A heavy package -> the parts that may import it."""
 

@@ -26,6 +26,10 @@ EXTRAS = {
     "argon2": "server",
     "uvloop": "server",
     "structlog": "server",
+    "starlette": "server",
+    "uvicorn": "server",
+    "prometheus_client": "server",
+    "pika": "client",
     "rich": "cli",
 }
 """Top-level module -> the extra that installs it."""

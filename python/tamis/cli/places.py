@@ -1,4 +1,4 @@
-"""Where the store and the configuration are, when nobody says."""
+"""Where the store, the configuration and the broker are, when nobody says."""
 
 from __future__ import annotations
 
@@ -14,12 +14,20 @@ if TYPE_CHECKING:
 DEFAULT_CONFIG = Path("pipeline.toml")
 DEFAULT_STORE = Path("tamis.sqlite")
 STORE_VARIABLE = "TAMIS_STORE"
+DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
+URL_VARIABLE = "TAMIS_AMQP_URL"
 
 StoreOption = Annotated[
     Path | None,
     typer.Option("--store", help="The store; default: $TAMIS_STORE, else that of ./pipeline.toml, else tamis.sqlite."),
 ]
 ConfigOption = Annotated[Path, typer.Option("--config", help="The pipeline's configuration.")]
+UrlOption = Annotated[
+    str, typer.Option(envvar=URL_VARIABLE, help="The broker: amqp[s]://user:password@host:port/vhost.")
+]
+UnixOption = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="The broker's Unix socket, instead of the URL's host and port.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout, for machines.")]
 
 

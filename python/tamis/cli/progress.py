@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from tamis.cli import output
 
+PARTS_SHOWN_TOGETHER = 100
+
 
 @contextmanager
 def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], object]]:
@@ -28,6 +30,32 @@ def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], obje
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield _in_steps(lambda done: progress.advance(task, done), (total or 0) // 200)
+
+
+@contextmanager
+def progress_count(title: str) -> Iterator[Callable[[int], object]]:
+    """What to call with each part that is done, where nobody knows how many there are. An empty title shows nothing."""
+    if not title or not output.has_colour(sys.stderr):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.completed:,}"),
+        TextColumn("{task.fields[rate]:,.0f} a second"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=None, rate=0.0)
+
+        def show(done: int) -> None:
+            shown = progress.tasks[0]
+            rate = (shown.completed + done) / shown.elapsed if shown.elapsed else 0.0
+            progress.update(task, advance=done, rate=rate)
+
+        yield _in_steps(show, PARTS_SHOWN_TOGETHER)
 
 
 def _in_steps(advance: Callable[[int], object], step: int) -> Callable[[int], object]:

@@ -1,0 +1,183 @@
+"""``tamis journal``: looks at what a broker has on disk, without a broker and without changing anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tamis.cli import output
+from tamis.cli.boundary import ERROR, OK
+from tamis.cli.places import JsonOption
+from tamis.errors import JournalError
+
+if TYPE_CHECKING:
+    from tamis._core import JournalReader
+
+app = typer.Typer(help="Look at a broker's journal.", no_args_is_help=True)
+
+DAMAGE_SHOWN = 100
+"""Damaged places of a log are told one by one up to here, then only counted; --json has them all."""
+_WHAT = {
+    "records": "no records any more",
+    "missing": "records that are not there any more",
+    "header": "the header of a segment; its records are read without it",
+    "index": "the index of a segment; its records are read without it",
+}
+_WHY = {"records": "damaged", "missing": "lost", "removed": "retention has removed them"}
+
+
+@app.callback()
+def _app() -> None:
+    """Look at a broker's journal."""
+
+
+@app.command()
+def inspect(
+    folder: Annotated[
+        Path, typer.Argument(help="A broker's data directory, or one log: its journal, or one of its streams.")
+    ],
+    records: Annotated[bool, typer.Option("--records", help="List every record instead.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Read and check every record, and say what there is and what is damaged where.
+
+    It may run beside the broker; what that writes meanwhile may look torn at the very end. The time it takes is that of
+    reading everything once.
+
+    Exit code: 0 when all is well, 2 when something is damaged or cannot be read.
+    """
+    from tamis._core import JournalReader
+
+    if not folder.is_dir():
+        raise JournalError(f"{folder}: expected a folder: a broker's data directory, or one log")
+    is_well = True
+    for log in _logs(folder):
+        if records:
+            is_well &= _list_records(JournalReader(log), as_json)
+        else:
+            is_well &= _report(JournalReader.inspect(log), as_json)
+    return OK if is_well else ERROR
+
+
+def _logs(folder: Path) -> list[Path]:
+    """The logs of a data directory; of a folder without such names, itself."""
+    streams = sorted(path for path in folder.glob("streams/*") if path.is_dir())
+    journal = folder / "journal"
+    return [*([journal] if journal.is_dir() else []), *streams] or [folder]
+
+
+# ---- what there is ----
+
+
+def _report(found: dict[str, Any], as_json: bool) -> bool:
+    """Tell of one log; whether it is whole."""
+    segments, damage = found["segments"], found["damage"]
+    if as_json:
+        output.data_json({**found, **_sums(found)})
+        return not damage
+    sums = _sums(found)
+    output.data(
+        f"{found['path']}: records {sums['first_sequence']:,} to {sums['next_sequence'] - 1:,}, "
+        f"synced to {found['synced']:,}; {sums['record_count']:,} intact in {len(segments):,} segments, "
+        f"{sums['data_bytes']:,} bytes"
+    )
+    if sums["kinds"]:
+        output.data("by kind: " + ", ".join(f"{kind}: {count:,}" for kind, count in sums["kinds"].items()))
+    header = ("SEGMENT", "FILE", "FIRST", "RECORDS", "BYTES", "FILE BYTES", "SEALED", "FROM", "TO")
+    output.table(header, [_row(segment) for segment in segments], numbers=(0, 2, 3, 4, 5))
+    names = {segment["ordinal"]: segment["file"] for segment in segments}
+    for place in damage[:DAMAGE_SHOWN]:
+        output.error(_sentence(place, names))
+    if len(damage) > DAMAGE_SHOWN:
+        output.error(f"and {len(damage) - DAMAGE_SHOWN:,} more damaged places: --json has them all")
+    return not damage
+
+
+def _sums(found: dict[str, Any]) -> dict[str, Any]:
+    """What the segments have together."""
+    segments = found["segments"]
+    kinds: Counter[int] = Counter()
+    for segment in segments:
+        kinds.update(segment["kinds"])
+    ends = [segment["first_sequence"] + segment["record_count"] for segment in segments]
+    return {
+        "first_sequence": segments[0]["first_sequence"] if segments else found["synced"] + 1,
+        "next_sequence": max([found["synced"] + 1, *ends]),
+        "record_count": sum(segment["record_count"] for segment in segments),
+        "data_bytes": sum(segment["data_bytes"] for segment in segments),
+        "kinds": dict(sorted(kinds.items())),
+    }
+
+
+def _row(segment: dict[str, Any]) -> tuple[Any, ...]:
+    has_records = segment["record_count"] > 0
+    return (
+        segment["ordinal"],
+        segment["file"],
+        segment["first_sequence"],
+        segment["record_count"],
+        segment["data_bytes"],
+        segment["file_bytes"],
+        "yes" if segment["is_sealed"] else "no",
+        _time(segment["first_time_us"]) if has_records else None,
+        _time(segment["last_time_us"]) if has_records else None,
+    )
+
+
+def _sentence(place: dict[str, Any], names: dict[int, str]) -> str:
+    """One damaged place: file, byte, what it is, what is lost."""
+    file = names.get(place["segment"], f"segment {place['segment']}")
+    size = f", {place['size_bytes']:,} bytes" if place["size_bytes"] else ""
+    lost = place["lost_count"]
+    first = place["first_sequence"]
+    if lost == 0:
+        gone = "no record is lost"
+    elif lost == 1:
+        gone = f"record {first:,} is lost"
+    else:
+        gone = f"records {first:,} to {first + lost - 1:,} are lost"
+    return f"{file}, byte {place['offset']:,}{size}: {_WHAT.get(place['kind'], place['kind'])}: {gone}"
+
+
+# ---- record by record ----
+
+
+def _list_records(reader: JournalReader, as_json: bool) -> bool:
+    """One line for each record that is synced; whether none is missing."""
+    is_well = True
+    for row in _rows(reader):
+        if "gap" in row:
+            is_well &= row["reason"] == "removed"  # retention is no damage
+        if as_json:
+            output.data_json(row)
+        elif "gap" in row:
+            first, last = row["gap"]
+            output.error(f"records {first:,} to {last:,} are not there: {_WHY.get(row['reason'], row['reason'])}")
+        else:
+            output.data(f"{row['sequence']}\t{row['time']}\t{row['kind']}\t{row['size_bytes']}")
+    return is_well
+
+
+def _rows(reader: JournalReader) -> Iterator[dict[str, Any]]:
+    while True:
+        records, gaps = reader.read()
+        if not records and not gaps:
+            return
+        rows = [
+            (sequence, {"sequence": sequence, "time": _time(time_us), "kind": kind, "size_bytes": len(body)})
+            for sequence, time_us, kind, body in records
+        ]
+        rows += [(first, {"gap": [first, last], "reason": reason}) for first, last, reason in gaps]
+        yield from (row for _, row in sorted(rows, key=lambda pair: pair[0]))
+
+
+def _time(time_us: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, OSError, ValueError):
+        return f"{time_us} us"
