@@ -1,4 +1,5 @@
 //! The data plane of the AMQP broker.
 
+pub mod durable;
 mod slab;
 pub mod topology;

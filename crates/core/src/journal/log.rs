@@ -301,12 +301,14 @@ impl Log {
         lock(&self.0.catalog).segments.len()
     }
 
-    /// The oldest segment when it is sealed: its ordinal, the number of its last record, and how much its records take.
+    /// The first sealed segment behind the one with this ordinal: its ordinal, and the number of its last record.
     #[must_use]
-    pub fn oldest_sealed(&self) -> Option<(u32, Sequence, u64)> {
+    pub fn sealed_after(&self, ordinal: u32) -> Option<(u32, Sequence)> {
         let catalog = lock(&self.0.catalog);
-        let oldest = (catalog.segments.len() > 1).then(|| &catalog.segments[0])?;
-        Some((oldest.name.ordinal, oldest.last, oldest.data_bytes))
+        let sealed = catalog.segments.len().saturating_sub(1);
+        let place = catalog.segments.partition_point(|meta| meta.name.ordinal <= ordinal);
+        let meta = catalog.segments.get(place).filter(|_| place < sealed)?;
+        Some((meta.name.ordinal, meta.last))
     }
 
     /// How much waits to be written.
