@@ -1,6 +1,11 @@
 //! The topology against its definition, and what it refuses.
 
+mod conformance;
 mod declaring;
+mod definitions;
+mod oracle;
+mod random;
+mod seen;
 
 use super::*;
 use crate::amqp::{Properties, PropertyFields, Table};
@@ -52,11 +57,17 @@ impl World {
         let fields = PropertyFields { headers, ..PropertyFields::default() };
         let mut bytes = Vec::new();
         fields.encode(&mut bytes);
-        self.route_with(exchange, routing_key, Properties::from_checked(&bytes), body)
+        self.route_with(exchange, routing_key, Properties::from_checked(&bytes), body.as_bytes())
     }
 
-    fn route_with(&mut self, exchange: &str, routing_key: &str, properties: Properties<'_>, body: &str) -> Vec<String> {
-        let message = Published { exchange, routing_key, properties, body: body.as_bytes() };
+    fn route_with(
+        &mut self,
+        exchange: &str,
+        routing_key: &str,
+        properties: Properties<'_>,
+        body: &[u8],
+    ) -> Vec<String> {
+        let message = Published { exchange, routing_key, properties, body };
         let mut queues = Vec::new();
         let count = self.topology.route(self.vhost, &message, &mut self.scratch, &mut queues).expect("routed");
         assert_eq!(count, queues.len());
