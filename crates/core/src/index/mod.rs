@@ -9,6 +9,7 @@
 
 mod atoms;
 mod attributes;
+mod automata;
 mod batch;
 mod builder;
 mod cluster;

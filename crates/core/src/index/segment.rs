@@ -17,6 +17,7 @@ use crate::topic::trie::Trie;
 use super::SubscriptionId;
 use super::atoms::{Atoms, symbol_at, words_of};
 use super::attributes::{AttributeInfo, Attributes, Named, TextAtoms};
+use super::automata::TrieId;
 use super::builder::Slot;
 use super::codec::decode;
 use super::format::{Section, Sections};
@@ -56,6 +57,8 @@ pub struct Segment {
     attributes: Attributes,
     atoms: Atoms,
     opaques: Vec<Opaque>,
+    /// Of its topic patterns.
+    pub trie_id: TrieId,
     queries: Vec<OnceLock<Chunk>>,
     units: Vec<OnceLock<Query>>,
     place_count: usize,
@@ -94,6 +97,7 @@ impl Segment {
             attributes,
             atoms: Atoms::default(),
             opaques,
+            trie_id: TrieId::default(),
             queries: (0..slot_count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
             units: (0..store.length(Section::UnitEnds) / 8).map(|_| OnceLock::new()).collect(),
             place_count,
@@ -271,12 +275,21 @@ impl Segment {
         self.store.length(Section::Topics)
     }
 
-    /// Its topic patterns.
+    /// Its topic patterns as a trie.
+    ///
+    /// # Errors
+    /// A damaged file.
+    #[inline]
+    pub fn trie(&self) -> Result<Trie<'_>, EngineError> {
+        Trie::new(self.store.whole(Section::Topics)?).map_err(|reason| self.store.damaged(&reason))
+    }
+
+    /// Its topic patterns, and what each of them says.
     ///
     /// # Errors
     /// A damaged file.
     pub fn patterns(&self) -> Result<Patterns<'_>, EngineError> {
-        let trie = Trie::new(self.store.whole(Section::Topics)?).map_err(|reason| self.store.damaged(&reason))?;
+        let trie = self.trie()?;
         let parts = self.store.numbers(Section::Patterns)?;
         let pure = (trie.pattern_count() as usize).checked_sub(parts.len()).ok_or_else(|| self.contradiction())?;
         Ok(Patterns { segment: self, trie, index: Index::of(&self.store)?, parts, pure })
@@ -298,17 +311,14 @@ impl Segment {
         if self.topic_bytes() == 0 {
             return Ok(());
         }
-        let (patterns, before) = (self.patterns()?, ids.len());
-        work.patterns.clear();
-        let matched = patterns.trie.match_into(topic, &mut work.trie, &mut work.patterns);
-        matched.map_err(|reason| self.store.damaged(&reason))?;
-        for &number in &work.patterns {
-            patterns.meaning(number, version, ids, symbols)?;
-            if ids.len() - before > self.place_count {
-                return Err(self.contradiction()); // places that belong to several queries
-            }
-        }
-        Ok(())
+        let patterns = self.patterns()?;
+        work.walk(self.trie_id, &patterns.trie, topic).map_err(|reason| self.store.damaged(&reason))?;
+        patterns.meanings(&work.patterns, version, ids, symbols)
+    }
+
+    /// True when [`Self::find_in_topic`] may find something.
+    pub fn looks_into_topics(&self) -> bool {
+        !self.attributes.topic_atoms.is_empty()
     }
 
     /// Append all that stands in a topic to `symbols`.
@@ -792,6 +802,27 @@ impl Patterns<'_> {
             },
         };
         pattern.ok_or_else(|| self.segment.contradiction())
+    }
+
+    /// Append what the patterns with these numbers say.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn meanings(
+        &self,
+        numbers: &[u32],
+        version: u64,
+        ids: &mut Vec<SubscriptionId>,
+        symbols: &mut TopicSymbols,
+    ) -> Result<(), EngineError> {
+        let before = ids.len();
+        for &number in numbers {
+            self.meaning(number, version, ids, symbols)?;
+            if ids.len() - before > self.segment.place_count {
+                return Err(self.segment.contradiction()); // places that belong to several queries
+            }
+        }
+        Ok(())
     }
 
     /// Append what the pattern with this number says: ids, or a symbol.

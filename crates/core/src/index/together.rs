@@ -11,6 +11,7 @@ use crate::error::EngineError;
 use crate::topic::trie::{self, Trie};
 
 use super::SubscriptionId;
+use super::automata::TrieId;
 use super::symbols::{AttributeId, Known};
 use super::topics::{Found, TopicSymbols, Topics};
 use super::version::Version;
@@ -32,8 +33,11 @@ pub struct Together {
     made: OnceLock<Made>,
 }
 
+/// What has been put together.
 #[derive(Debug, Default)]
-struct Made {
+pub struct Made {
+    /// Of its trie.
+    pub id: TrieId,
     trie: Vec<u8>,
     /// Where the ids and the symbols of each pattern end.
     ends: Vec<(usize, usize)>,
@@ -62,6 +66,11 @@ impl Together {
         Self { small, topics_min, ..Self::default() }
     }
 
+    /// What has been put together, if it is all of so many tries, and the tail.
+    pub fn all_of(&self, trie_count: usize) -> Option<&Made> {
+        self.made.get().filter(|_| self.small.len() == trie_count)
+    }
+
     /// Add what all patterns together say of `topic` to `found`, if it is made. Tells which segments that was; None when
     /// it was none of them, nor the tail.
     ///
@@ -81,9 +90,7 @@ impl Together {
             }
             return Ok(None);
         };
-        let trie = Trie::new(&made.trie).map_err(EngineError::Snapshot)?;
-        work.patterns.clear();
-        trie.match_into(topic, &mut work.trie, &mut work.patterns).map_err(EngineError::Snapshot)?;
+        work.walk(made.id, &made.trie()?, topic).map_err(EngineError::Snapshot)?;
         for pattern in &work.patterns {
             made.add_to(found, *pattern as usize);
         }
@@ -115,7 +122,17 @@ impl Made {
         Ok(made)
     }
 
-    fn add_to(&self, found: &mut Found, pattern: usize) {
+    /// All patterns.
+    ///
+    /// # Errors
+    /// None, but that nobody has to trust that.
+    #[inline]
+    pub fn trie(&self) -> Result<Trie<'_>, EngineError> {
+        Trie::new(&self.trie).map_err(EngineError::Snapshot)
+    }
+
+    /// Add what a pattern says to `found`.
+    pub fn add_to(&self, found: &mut Found, pattern: usize) {
         let (ids, symbols) = if pattern == 0 { (0, 0) } else { self.ends[pattern - 1] };
         let (ids_end, symbols_end) = self.ends[pattern];
         found.ids.extend_from_slice(&self.ids[ids..ids_end]);

@@ -18,7 +18,7 @@ use super::scratch::Scratch;
 use super::segment::{Moment, Segment};
 use super::sort::sort_and_dedup;
 use super::together::Together;
-use super::topics::Found;
+use super::topics::{Found, OnlyTrie};
 
 /// So many subscriptions are evaluated one by one before they become a segment. No more than a version has bits for.
 pub const TAIL: usize = 16;
@@ -76,6 +76,10 @@ pub struct Version {
     tail_others: u16,
     /// The topic patterns of small parts.
     pub together: Arc<Together>,
+    /// How many segments have a trie, and the place of the last of them.
+    tries: (usize, usize),
+    /// True when topics are looked through for what stands in them.
+    looks_into_topics: bool,
 }
 
 /// Where a subscription is.
@@ -101,6 +105,20 @@ impl Version {
         self.asks_about_topics = topics != 0 || self.segments.iter().any(|segment| segment.asks_about_topics());
         let trie_bytes = self.segments.iter().map(|segment| segment.topic_bytes());
         self.together = Arc::new(Together::new(trie_bytes, topics.count_ones() as usize));
+        let has_trie = |(place, segment): (usize, &Arc<Segment>)| (segment.topic_bytes() > 0).then_some(place);
+        let places = self.segments.iter().enumerate().filter_map(has_trie);
+        self.tries = places.fold((0, 0), |(count, _), place| (count + 1, place));
+        self.looks_into_topics = self.segments.iter().any(|segment| segment.looks_into_topics());
+    }
+
+    /// Where all is that there is to know of any topic; None when it is in several parts, or has to be looked for.
+    #[inline]
+    pub fn only_trie(&self) -> Option<OnlyTrie<'_>> {
+        match self.tries {
+            _ if self.looks_into_topics => None,
+            (1, place) if self.tail_topics == 0 => Some(OnlyTrie::Segment(place, &self.segments[place])),
+            (count, _) => self.together.all_of(count).map(OnlyTrie::Together),
+        }
     }
 
     /// Append every subscription whose query is true of `message`, ascending, each once.

@@ -11,6 +11,7 @@
 
 mod build;
 mod layout;
+mod lazy_dfa;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use layout::{
     ENDS_MANY, ENDS_ONE, ENDS_TWICE, FILTER, HAS_HASH, HAS_STAR, HASH, HASH_BYTES, HEADER_BYTES, MAGIC, NODE_BYTES,
     NONE, ROOT, STAR, WORD_BYTES, edge_hash, filter_bit, find, number, word_hash,
 };
+pub use lazy_dfa::LazyDfa;
 
 /// A view of the bytes that [`build`] made.
 #[derive(Clone, Copy, Debug)]
@@ -145,11 +147,38 @@ impl<'a> Trie<'a> {
         self.texts.get(number(record, 1) as usize..)?.get(..number(record, 2) as usize)
     }
 
+    /// The node in `slot`, and whether it is one of `#`.
+    #[inline]
+    fn node(&self, slot: u32) -> Option<(Node, bool)> {
+        if slot == ROOT {
+            return Some((self.root, false));
+        }
+        let record = self.nodes.get(slot as usize)?;
+        Some((Node { slot, info: number(record, 2), ends: number(record, 3) }, number(record, 1) == HASH))
+    }
+
+    /// The ids in the list at `place`.
+    #[inline]
+    fn list(&self, place: u32) -> Option<impl Iterator<Item = u32>> {
+        let (count, ids) = self.lists.get(place as usize..)?.split_first()?;
+        let ids = ids.get(..number(count, 0) as usize)?;
+        Some(ids.iter().map(|id| u32::from_le_bytes(*id)))
+    }
+
     #[inline]
     fn child(&self, parent: u32, key: u32) -> Option<Node> {
         let is_it = |record: &[u8; NODE_BYTES]| number(record, 0) == parent && number(record, 1) == key;
         let (slot, record) = find(self.nodes, edge_hash(self.seed, parent, key), self.node_probe_max, is_it)?;
         Some(Node { slot, info: number(record, 2), ends: number(record, 3) })
+    }
+}
+
+/// The first of `words`, and the others if there are any.
+#[inline]
+fn split_word(words: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b'.', words) {
+        Some(dot) => (&words[..dot], Some(&words[dot + 1..])),
+        None => (words, None),
     }
 }
 
@@ -196,10 +225,7 @@ impl Walk<'_, '_> {
                 break;
             }
             let word;
-            (word, rest) = match memchr::memchr(b'.', words) {
-                Some(dot) => (&words[..dot], Some(&words[dot + 1..])),
-                None => (words, None),
-            };
+            (word, rest) = split_word(words);
             self.step(word, rest.is_none())?;
         }
         let twice = &mut self.scratch.twice;
@@ -297,9 +323,7 @@ impl Walk<'_, '_> {
             found.push(ends);
             return Some(());
         }
-        let (count, ids) = self.trie.lists.get(ends as usize..)?.split_first()?;
-        let ids = ids.get(..number(count, 0) as usize)?;
-        found.extend(ids.iter().map(|id| u32::from_le_bytes(*id)));
+        found.extend(self.trie.list(ends)?);
         (found.len() <= self.found_max).then_some(())
     }
 }

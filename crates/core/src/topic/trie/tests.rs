@@ -1,5 +1,5 @@
 use super::super::{Dialect, TopicPattern};
-use super::{Trie, TrieScratch, build};
+use super::{LazyDfa, Trie, TrieScratch, build};
 
 const DIALECTS: [Dialect; 3] = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
 
@@ -33,6 +33,14 @@ fn found(trie: &Trie, topic: &str, scratch: &mut TrieScratch) -> Vec<u32> {
     matched
 }
 
+fn found_by(dfa: &mut LazyDfa, trie: &Trie, topic: &str, scratch: &mut TrieScratch) -> Vec<u32> {
+    let mut matched = vec![u32::MAX];
+    dfa.match_into(trie, topic, scratch, &mut matched).unwrap();
+    assert_eq!(matched.remove(0), u32::MAX, "what was there before stays");
+    matched.sort_unstable();
+    matched
+}
+
 fn by_definition(patterns: &[TopicPattern], topic: &str) -> Vec<u32> {
     (0..).zip(patterns).filter(|(_, pattern)| pattern.is_match(topic)).map(|(id, _)| id).collect()
 }
@@ -40,10 +48,14 @@ fn by_definition(patterns: &[TopicPattern], topic: &str) -> Vec<u32> {
 fn check(patterns: &[TopicPattern], topics: &[String], scratch: &mut TrieScratch) {
     let bytes = build_all(patterns);
     let trie = Trie::new(&bytes).unwrap();
+    let mut dfa = LazyDfa::default();
     for topic in topics {
         let texts = patterns.iter().map(|pattern| (pattern.text(), pattern.dialect()));
         let expected = by_definition(patterns, topic);
         assert_eq!(found(&trie, topic, scratch), expected, "{topic:?} {:?}", texts.take(20).collect::<Vec<_>>());
+        for _ in 0..2 {
+            assert_eq!(found_by(&mut dfa, &trie, topic, scratch), expected, "the automaton: {topic:?}");
+        }
     }
 }
 
@@ -181,14 +193,19 @@ fn a_damaged_trie_neither_panics_nor_hangs() {
         texts.iter().flat_map(|text| DIALECTS.map(|dialect| TopicPattern::new(text, dialect))).collect();
     let bytes = build_all(&patterns);
     let mut scratch = TrieScratch::default();
+    let is_possible = |trie: &Trie, matched: &[u32]| {
+        matched.len() <= trie.pattern_count() as usize && matched.iter().all(|id| *id < trie.pattern_count())
+    };
     let mut try_all = |bytes: &[u8]| {
         let Ok(trie) = Trie::new(bytes) else { return };
+        let mut dfa = LazyDfa::default();
         for topic in ["", "a", "a.b", "a.a.b.c", "a longer word.a.b.a.b", ".."] {
             let mut matched = Vec::new();
-            if trie.match_into(topic, &mut scratch, &mut matched).is_ok() {
-                assert!(matched.len() <= trie.pattern_count() as usize);
-                assert!(matched.iter().all(|id| *id < trie.pattern_count()));
-            }
+            let is_whole = trie.match_into(topic, &mut scratch, &mut matched).is_ok();
+            assert!(!is_whole || is_possible(&trie, &matched));
+            matched.clear();
+            let is_whole = dfa.match_into(&trie, topic, &mut scratch, &mut matched).is_ok();
+            assert!(!is_whole || is_possible(&trie, &matched));
         }
     };
     for length in 0..bytes.len() {
