@@ -183,5 +183,5 @@ pub fn symbol_at(store: &Store, place: u32) -> Result<(Option<Term<'_>>, Known),
     let table = store.whole(Section::Table)?.as_chunks::<ENTRY_BYTES>().0;
     let entry = table.get(place as usize).ok_or_else(|| store.damaged("a symbol is beyond the table"))?;
     let text = Entry(entry).text(|start, length| store.pool(start, length))?;
-    Ok((text, Entry(entry).known(place as usize)))
+    Ok((text, Entry(entry).known()))
 }

@@ -1,8 +1,9 @@
 //! The attributes of a segment, and how a message finds them.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
 
 use super::codec::{Reader, encode_text};
+use super::seen::hash_name;
 use super::symbols::{Attribute, AttributeId, NONE, Origin};
 
 /// What a segment knows of an attribute.
@@ -19,10 +20,8 @@ pub struct AttributeInfo {
     /// The group of queries filed under its presence, or [`NONE`].
     pub group: u32,
     /// Summary rows of a message without the attribute, with null, without a value, with a value that no query names;
-    /// [`NONE`] where nothing is ruled out.
+    /// [`NONE`] where nothing is ruled out. The last is also that of values which have none of their own.
     pub rows: [u32; 4],
-    /// The summary row of symbols that have none of their own.
-    pub unlisted: u32,
 }
 
 impl AttributeInfo {
@@ -30,12 +29,12 @@ impl AttributeInfo {
     pub fn new(attribute: &Attribute) -> Self {
         let Attribute { origin, name, has_ranges, .. } = attribute;
         let (origin, name, has_ranges) = (*origin, name.clone(), *has_ranges);
-        Self { origin, name, has_ranges, has_keys: false, group: NONE, rows: [NONE; 4], unlisted: NONE }
+        Self { origin, name, has_ranges, has_keys: false, group: NONE, rows: [NONE; 4] }
     }
 
     /// True when leaves are ruled out by its values.
     pub fn has_rows(&self) -> bool {
-        self.rows != [NONE; 4] || self.unlisted != NONE
+        self.rows != [NONE; 4]
     }
 }
 
@@ -45,7 +44,7 @@ pub fn encode_attributes(attributes: &[AttributeInfo]) -> Vec<u8> {
     for attribute in attributes {
         bytes.extend([attribute.origin as u8, u8::from(attribute.has_ranges), u8::from(attribute.has_keys)]);
         encode_text(&attribute.name, &mut bytes);
-        let numbers = [attribute.group].into_iter().chain(attribute.rows).chain([attribute.unlisted]);
+        let numbers = [attribute.group].into_iter().chain(attribute.rows);
         numbers.for_each(|number| bytes.extend(number.to_le_bytes()));
     }
     bytes
@@ -83,10 +82,10 @@ impl TextAtoms {
 pub struct Attributes {
     /// By number.
     pub all: Vec<AttributeInfo>,
-    /// Properties by their names.
-    pub by_name: HashMap<Box<str>, Named>,
-    /// Those of `by_name` that may reach into mappings.
-    pub dotted: Vec<Box<str>>,
+    /// Properties by their names, with the hashes of those.
+    names: HashTable<(u64, Box<str>, Named)>,
+    /// Those of them that may reach into mappings.
+    dotted: Vec<Box<str>>,
     /// The same of names that are found without regard to case.
     pub any_case: HashMap<Box<str>, Named>,
     /// The topic.
@@ -141,10 +140,35 @@ impl Attributes {
     }
 
     fn named(&mut self, name: &str) -> &mut Named {
-        if name.contains('.') && !self.by_name.contains_key(name) {
+        let hash = hash_name(name);
+        if self.find(name, hash).is_none() && name.contains('.') {
             self.dotted.push(name.into());
         }
-        self.by_name.entry(name.into()).or_default()
+        let entry = self.names.entry(hash, |(_, other, _)| **other == *name, |(hash, ..)| *hash);
+        &mut entry.or_insert_with(|| (hash, name.into(), Named::default())).into_mut().2
+    }
+
+    /// How many names of properties there are.
+    pub fn name_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Every name of a property.
+    pub fn names(&self) -> impl Iterator<Item = (&str, Named)> {
+        self.names.iter().map(|(_, name, named)| (&**name, *named))
+    }
+
+    /// What a name is that hashes to `hash`.
+    #[inline]
+    pub fn find(&self, name: &str, hash: u64) -> Option<Named> {
+        self.names
+            .find(hash, |(other_hash, other, _)| *other_hash == hash && **other == *name)
+            .map(|(.., named)| *named)
+    }
+
+    /// The names that may reach into mappings.
+    pub fn dotted(&self) -> impl Iterator<Item = (&str, Named)> {
+        self.dotted.iter().filter_map(|name| Some((&**name, self.find(name, hash_name(name))?)))
     }
 
     fn any_case_named(&mut self, name: &str) -> &mut Named {
@@ -161,5 +185,5 @@ fn read(reader: &mut Reader<'_>) -> Result<AttributeInfo, String> {
     for row in &mut rows {
         *row = reader.half_word()?;
     }
-    Ok(AttributeInfo { origin, name, has_ranges, has_keys, group, rows, unlisted: reader.half_word()? })
+    Ok(AttributeInfo { origin, name, has_ranges, has_keys, group, rows })
 }

@@ -24,7 +24,7 @@ use super::hash::hash_bytes;
 use super::leaf::{self, LEAF, LeafQuery};
 use super::normal::{Key, Normal, Test};
 use super::summary::Summary;
-use super::symbols::{AttributeId, Interner, NONE, Origin, SymbolId, Term};
+use super::symbols::{AttributeId, Interner, NONE, Origin, Term};
 
 /// Where a distinct query stands in a segment. 32 bits: 4 billion queries are plenty, for half the memory.
 pub type Slot = u32;
@@ -127,6 +127,7 @@ impl Builder {
     /// Everything as the sections of a segment, and the dear predicates that its records name.
     pub fn finish(mut self) -> (Sections, OpaqueTable) {
         let (mut table, places) = self.interner.lay_out();
+        let (codes, symbols) = (self.interner.codes(), self.interner.symbols_by_code());
         let mut attributes = self.interner.attributes().iter().map(AttributeInfo::new).collect::<Vec<_>>();
         let layout = Layout::new(&self.normals, &self.topics, &self.interner);
         let mut sections = Sections::default();
@@ -138,11 +139,13 @@ impl Builder {
         let mut summary = Summary::new(layout.wide_leaf_count);
         let mut wide_sections = Vec::with_capacity(layout.wide_leaf_count);
         for (number, (group, leaf)) in layout.leaves().take(layout.wide_leaf_count).enumerate() {
-            let sections = leaf::sections(&group_of(group, leaf), &places);
+            let sections = leaf::sections(&group_of(group, leaf), &codes);
             summary.add(number, &sections);
             wide_sections.push(sections);
         }
-        let (rows, exact) = summary.finish(&mut attributes, |place, row| table.set_row(place, row));
+        let (rows, with_rows) = summary.finish(&mut attributes, |attribute, code, row| {
+            table.set_row(places[symbols[attribute as usize][code as usize] as usize], row);
+        });
         let (mut words, mut leaf_starts) = (Vec::new(), vec![0_u32]);
         let mut wide_sections = wide_sections.into_iter();
         for (group, leaf) in layout.leaves() {
@@ -150,12 +153,12 @@ impl Builder {
             let all = leaf::everyone(queries.len());
             let leaf_sections = match wide_sections.next() {
                 Some(mut sections) => {
-                    sections.retain(|section| !(exact.contains(&section.attribute) && section.is_uniform(all)));
+                    sections.retain(|section| !(with_rows.contains(&section.attribute) && section.is_uniform(all)));
                     sections
                 }
-                None => leaf::sections(&queries, &places),
+                None => leaf::sections(&queries, &codes),
             };
-            leaf::encode(&queries, &leaf_sections, &places, &mut words);
+            leaf::encode(&queries, &leaf_sections, &codes, &mut words);
             leaf_starts.push(u32::try_from(words.len()).expect("leaves of fewer than 32 GiB fit in a segment"));
         }
         let mut first = 0;
@@ -174,8 +177,9 @@ impl Builder {
         }
         sections[Section::Leaves] = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         extend_words(&mut sections[Section::LeafStarts], leaf_starts);
-        let rows = [layout.wide_leaf_count as u64].into_iter().chain(rows);
-        sections[Section::Rows] = rows.flat_map(|word| word.to_le_bytes()).collect();
+        let whole = [layout.wide_leaf_count as u64].into_iter().chain(rows.whole);
+        sections[Section::Rows] = whole.flat_map(|word| word.to_le_bytes()).collect();
+        extend_words(&mut sections[Section::RareRows], rows.rare);
         sections[Section::Attributes] = encode_attributes(&attributes);
         sections[Section::Table] = table.entries;
         sections[Section::Pool] = table.pool;
@@ -187,7 +191,7 @@ impl Builder {
     }
 
     /// The trie of all patterns: first the pure queries, which have the first slots, then those that are symbols.
-    fn lay_out_topics(&self, places: &[SymbolId], sections: &mut Sections) {
+    fn lay_out_topics(&self, places: &[u32], sections: &mut Sections) {
         let mut patterns: Vec<_> = self.topics.iter().map(|(_, pattern)| pattern.clone()).collect();
         for (symbol, _, term) in self.interner.atoms() {
             if let Term::Pattern(dialect, text) = term {
@@ -201,8 +205,8 @@ impl Builder {
     }
 
     /// What texts are looked through for: all needles, and the words of bodies where those are few.
-    fn lay_out_atoms(&self, layout: &Layout, places: &[SymbolId], sections: &mut Sections) {
-        let mut atoms: Vec<(AttributeId, SymbolId)> = Vec::new();
+    fn lay_out_atoms(&self, layout: &Layout, places: &[u32], sections: &mut Sections) {
+        let mut atoms: Vec<(AttributeId, u32)> = Vec::new();
         let attribute_of = |symbol| self.interner.attribute_of(symbol);
         let is_word = |origin| origin == Origin::BodyWords;
         let word_count = self.interner.atoms().filter(|(_, origin, _)| is_word(*origin)).count();

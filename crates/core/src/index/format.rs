@@ -15,8 +15,8 @@ use super::symbols::ENTRY_BYTES;
 
 /// Like PNG's: a text-mode copy breaks it visibly.
 pub const MAGIC: [u8; 8] = *b"TAMIS\r\n\x1a";
-/// The version that is written, and the only one that is read: version 1 had another index.
-pub const VERSION: u32 = 2;
+/// The version that is written, and the only one that is read: earlier ones had another index.
+pub const VERSION: u32 = 3;
 /// The header takes one page, zeros after what it says.
 pub const HEADER_BYTES: usize = PAGE_BYTES;
 const CHECKSUM_PLACE: usize = HEADER_BYTES - 4;
@@ -56,8 +56,10 @@ pub enum Section {
     LeafStarts,
     /// The leaves (`leaf.rs`).
     Leaves,
-    /// Summary rows, one after the other (`summary.rs`).
+    /// The count of leaves that summary rows cover, and the rows, one after the other (`summary.rs`).
     Rows,
+    /// Summary rows of rare values, as what sets them apart: a count, and so many leaves; 4 bytes each.
+    RareRows,
     /// The predicates that are no clauses, as queries (`units.rs`).
     Units,
     /// Where each of them ends in `Units`, 8 bytes each.

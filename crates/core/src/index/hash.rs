@@ -16,6 +16,14 @@ pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     fold(state ^ LENGTH, MULTIPLIER)
 }
 
+/// The hash of something that has been hashed, together with a number.
+#[inline]
+#[must_use]
+pub fn mix(hash: u64, number: u32) -> u64 {
+    fold(hash ^ u64::from(number).wrapping_mul(LENGTH), MULTIPLIER)
+}
+
+#[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
@@ -31,5 +39,6 @@ mod tests {
     fn the_hash_is_part_of_the_file_format() {
         assert_eq!(hash_bytes(1, b"IBM Corporation"), 2_010_759_739_833_050_947);
         assert_ne!(hash_bytes(0, b"a"), hash_bytes(0, b"a\0"));
+        assert_eq!(mix(2_010_759_739_833_050_947, 7), 8_853_821_002_235_019_236);
     }
 }

@@ -10,9 +10,10 @@
 //! place     the first query's slot number (32 bits), where the ranges begin (32)
 //! verify    with VERIFY: the queries that have to be evaluated
 //! refs      with REFS: the slot numbers, two a word; else they follow one another
-//! sections  head: attribute (32), values (24), flags (8); free; with OPEN: other; with CLASSES: absent, null,
-//!           valueless; the codes of the values, ascending, two a word; their masks
-//! slots     head: sections; free; sections
+//! sections  of each: attribute (32), where it begins (32); values (32), flags (32)
+//! slots     of each: how many sections; free; these, as above
+//! section   free; with OPEN: other; with CLASSES: absent, null, valueless; then the masks, with LISTED after the codes of
+//!           their values, ascending, two a word; else the first is that of code 0, the next that of code 1
 //! ranges    a column for each attribute: attribute (32) and flags (32); who asks; their low bounds, their high ones,
 //!           or, with DENSE, those of all queries
 //! ```
@@ -33,6 +34,7 @@ const VERIFY: u64 = 1;
 const REFS: u64 = 2;
 const OPEN: u64 = 1;
 const CLASSES: u64 = 2;
+const LISTED: u64 = 4;
 const TIME: u64 = 1;
 const NEGATED: u64 = 2;
 const DENSE: u64 = 4;
@@ -82,11 +84,11 @@ pub struct Section {
 
 impl Section {
     /// The masks of `tests`: (the query's bit, its test), all on one attribute. `free` are the queries without one.
-    fn new(tests: &[(u64, &Test)], free: u64, places: &[SymbolId]) -> Self {
+    fn new(tests: &[(u64, &Test)], free: u64, codes: &[SymbolId]) -> Self {
         let with =
             |class: u8| tests.iter().filter(|(_, test)| test.classes & class != 0).fold(free, |mask, t| mask | t.0);
         let other = with(OTHER);
-        let named = tests.iter().flat_map(|(bit, test)| test.symbols.iter().map(|s| (places[*s as usize], *bit)));
+        let named = tests.iter().flat_map(|(bit, test)| test.symbols.iter().map(|s| (codes[*s as usize], *bit)));
         let mut named: Vec<_> = named.collect();
         named.sort_unstable();
         let mut values: Vec<(SymbolId, u64)> = Vec::new();
@@ -112,15 +114,27 @@ impl Section {
         (masks.sum::<u32>() + self.other.count_ones()) / (self.values.len() as u32 + 1)
     }
 
-    fn encode(&self, words: &mut Vec<u64>) {
+    /// Append its head to `heads`, and it to `bodies`, which begin at `start` in the leaf.
+    fn encode(&self, heads: &mut Vec<u64>, start: usize, bodies: &mut Vec<u64>) {
         let (is_open, has_classes) = (self.other != self.free, self.classes != [self.free; 3]);
-        let flags = if is_open { OPEN } else { 0 } | if has_classes { CLASSES } else { 0 };
-        words.push(u64::from(self.attribute) | (self.values.len() as u64) << 32 | flags << 56);
-        words.push(self.free);
-        words.extend(is_open.then_some(self.other));
-        words.extend(has_classes.then_some(self.classes).into_iter().flatten());
-        encode_pairs(self.values.iter().map(|(code, _)| *code), words);
-        words.extend(self.values.iter().map(|(_, mask)| *mask));
+        let codes = self.values.last().map_or(0, |(code, _)| *code as usize + 1);
+        let is_listed = codes > self.values.len() + self.values.len().div_ceil(2);
+        let flags = [(is_open, OPEN), (has_classes, CLASSES), (is_listed, LISTED)];
+        let flags = flags.into_iter().fold(0, |flags, (is_set, flag)| if is_set { flags | flag } else { flags });
+        let count = if is_listed { self.values.len() } else { codes };
+        heads.push(u64::from(self.attribute) | ((start + bodies.len()) as u64) << 32);
+        heads.push(count as u64 | flags << 32);
+        bodies.push(self.free);
+        bodies.extend(is_open.then_some(self.other));
+        bodies.extend(has_classes.then_some(self.classes).into_iter().flatten());
+        if is_listed {
+            encode_pairs(self.values.iter().map(|(code, _)| *code), bodies);
+            bodies.extend(self.values.iter().map(|(_, mask)| *mask));
+        } else {
+            let first = bodies.len();
+            bodies.resize(first + codes, self.other);
+            self.values.iter().for_each(|(code, mask)| bodies[first + *code as usize] = *mask);
+        }
     }
 }
 
@@ -136,12 +150,12 @@ fn encode_pairs(numbers: impl Iterator<Item = u32>, words: &mut Vec<u64>) {
 }
 
 /// The sections for those of `tests`, by attribute.
-fn sections_of(mut tests: Vec<(AttributeId, u64, &Test)>, everyone: u64, places: &[SymbolId]) -> Vec<Section> {
+fn sections_of(mut tests: Vec<(AttributeId, u64, &Test)>, everyone: u64, codes: &[SymbolId]) -> Vec<Section> {
     tests.sort_by_key(|(attribute, bit, _)| (*attribute, *bit));
     let of_one = |tests: &[(AttributeId, u64, &Test)]| {
         let asking: Vec<_> = tests.iter().map(|(_, bit, test)| (*bit, *test)).collect();
         let free = asking.iter().fold(everyone, |mask, (bit, _)| mask & !bit);
-        Section::new(&asking, free, places)
+        Section::new(&asking, free, codes)
     };
     let mut sections: Vec<_> = tests.chunk_by(|a, b| a.0 == b.0).map(of_one).collect();
     sections.sort_by_key(Section::passing);
@@ -158,16 +172,16 @@ pub fn everyone(count: usize) -> u64 {
     u64::MAX >> (LEAF - count)
 }
 
-/// The sections of a leaf of `queries`, at most [`LEAF`], the most telling first. `places` are the codes of symbols.
+/// The sections of a leaf of `queries`, at most [`LEAF`], the most telling first. `codes` are those of the symbols.
 #[must_use]
-pub fn sections(queries: &[LeafQuery<'_>], places: &[SymbolId]) -> Vec<Section> {
+pub fn sections(queries: &[LeafQuery<'_>], codes: &[SymbolId]) -> Vec<Section> {
     let rows = bits(queries)
         .flat_map(|(bit, query)| query.rows.iter().take(ROWS_MAX).map(move |test| (test.attribute, bit, *test)));
-    sections_of(rows.collect(), everyone(queries.len()), places)
+    sections_of(rows.collect(), everyone(queries.len()), codes)
 }
 
 /// Append the leaf of `queries` to `words`, with those of its `sections` that are not decided elsewhere.
-pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], places: &[SymbolId], words: &mut Vec<u64>) {
+pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], codes: &[SymbolId], words: &mut Vec<u64>) {
     let start = words.len();
     let unsure = bits(queries).filter(|(_, query)| query.has_rest || query.is_cut());
     let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
@@ -182,20 +196,28 @@ pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], places: &[SymbolI
     if !is_dense {
         encode_pairs(queries.iter().map(|query| query.slot), words);
     }
-    sections.iter().for_each(|section| section.encode(words));
-    for slot in 0..slot_count {
-        let tests = bits(queries).filter_map(|(bit, query)| query.slots.get(slot).map(|tests| (bit, *tests)));
-        let tests: Vec<_> = tests.collect();
-        let asking = tests.iter().fold(0, |mask, (bit, _)| mask | bit);
-        let rows = tests.iter().flat_map(|(bit, tests)| tests.iter().map(|test| (test.attribute, *bit, test)));
-        let sections = sections_of(rows.collect(), 0, places);
-        words.extend([sections.len() as u64, everyone(queries.len()) & !asking]);
-        sections.iter().for_each(|section| section.encode(words));
+    let slots: Vec<_> = (0..slot_count).map(|slot| slot_of(queries, slot, codes)).collect();
+    let heads = slots.iter().map(|(_, sections)| 2 + 2 * sections.len()).sum::<usize>() + 2 * sections.len();
+    let (bodies_start, mut bodies) = (words.len() - start + heads, Vec::new());
+    sections.iter().for_each(|section| section.encode(words, bodies_start, &mut bodies));
+    for (free, sections) in slots {
+        words.extend([sections.len() as u64, free]);
+        sections.iter().for_each(|section| section.encode(words, bodies_start, &mut bodies));
     }
+    words.append(&mut bodies);
     words[start + 1] |= ((words.len() - start) as u64) << 32;
     for (head, ranges) in columns {
         encode_column(head, &ranges, queries.len(), words);
     }
+}
+
+/// Who does not ask in a slot, and its sections.
+fn slot_of(queries: &[LeafQuery<'_>], slot: usize, codes: &[SymbolId]) -> (u64, Vec<Section>) {
+    let tests = bits(queries).filter_map(|(bit, query)| query.slots.get(slot).map(|tests| (bit, *tests)));
+    let tests: Vec<_> = tests.collect();
+    let asking = tests.iter().fold(0, |mask, (bit, _)| mask | bit);
+    let rows = tests.iter().flat_map(|(bit, tests)| tests.iter().map(|test| (test.attribute, *bit, test)));
+    (everyone(queries.len()) & !asking, sections_of(rows.collect(), 0, codes))
 }
 
 fn encode_column(head: u64, ranges: &[(u64, &Range)], count: usize, words: &mut Vec<u64>) {
@@ -281,9 +303,8 @@ impl<'a> Candidates<'a> {
         #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
         let first = place as u32;
         for _ in 0..head >> 8 & 0xffff {
-            let (section, next) = SectionView::new(words, at)?;
-            at = next;
-            alive &= section.mask(codes, &mut verify)?;
+            alive &= SectionView::new(words, at)?.mask(codes, &mut verify)?;
+            at += 2;
             if alive == 0 {
                 return Some(Self { words, alive, verify, first, count, refs, columns });
             }
@@ -293,10 +314,9 @@ impl<'a> Candidates<'a> {
             at += 2;
             let mut passing = free;
             for _ in 0..sections {
-                let (section, next) = SectionView::new(words, at)?;
-                at = next;
                 let mut unsure = 0;
-                let mask = section.mask(codes, &mut unsure)?;
+                let mask = SectionView::new(words, at)?.mask(codes, &mut unsure)?;
+                at += 2;
                 // Of a list nothing is known here: whoever asks in this slot is evaluated.
                 (passing, verify) = if unsure == 0 { (passing | mask, verify) } else { (u64::MAX, verify | !free) };
             }
@@ -370,77 +390,104 @@ fn within(
     Some(!who | if head >> 32 & NEGATED != 0 { !between } else { between })
 }
 
+/// A section, of which next to nothing has been read: sections lie far apart, and of most only one word is needed.
 struct SectionView<'a> {
+    words: &'a [Word],
     attribute: AttributeId,
-    free: u64,
-    other: u64,
-    classes: [u64; 3],
-    codes: &'a [[u8; 4]],
-    masks: &'a [Word],
+    flags: u64,
+    count: usize,
+    start: usize,
 }
 
 impl<'a> SectionView<'a> {
-    /// The section at `at`, and where the next thing is.
+    /// The section whose head is at `at`.
     #[inline(always)]
-    fn new(words: &'a [Word], mut at: usize) -> Option<(Self, usize)> {
-        let (head, free) = (word(words, at)?, word(words, at + 1)?);
-        at += 2;
-        let (mut other, mut classes) = (free, [free; 3]);
-        if head >> 56 & OPEN != 0 {
-            other = word(words, at)?;
-            at += 1;
-        }
-        if head >> 56 & CLASSES != 0 {
-            classes = [word(words, at)?, word(words, at + 1)?, word(words, at + 2)?];
-            at += 3;
-        }
-        let count = (head >> 32 & 0xff_ffff) as usize;
-        let masks_at = at + count.div_ceil(2);
-        let codes = words.get(at..masks_at)?.as_flattened().as_chunks().0.get(..count)?;
-        let masks = words.get(masks_at..masks_at + count)?;
-        #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
-        let attribute = head as AttributeId;
-        Some((Self { attribute, free, other, classes, codes, masks }, masks_at + count))
+    fn new(words: &'a [Word], at: usize) -> Option<Self> {
+        let (place, shape) = (word(words, at)?, word(words, at + 1)?);
+        #[expect(clippy::cast_possible_truncation, reason = "two halves")]
+        let (attribute, count) = (place as AttributeId, shape as u32 as usize);
+        Some(Self { words, attribute, flags: shape >> 32, count, start: (place >> 32) as usize })
     }
 
     /// The queries that the message does not rule out. Of a list nothing is known: whoever asks is added to `verify`.
     #[inline(always)]
     fn mask(&self, codes: &Codes, verify: &mut u64) -> Option<u64> {
-        Some(match codes.get(self.attribute)? {
-            Code::Symbol(code) => self.of(code).unwrap_or(self.other),
-            Code::Absent => self.classes[0],
-            Code::Null => self.classes[1],
-            Code::Valueless => self.classes[2],
-            Code::Other => self.other,
+        match codes.get(self.attribute)? {
+            Code::Symbol(code) => self.of(code),
+            Code::Absent => self.class(0),
+            Code::Null => self.class(1),
+            Code::Valueless => self.class(2),
+            Code::Other => self.other(),
             Code::Several(symbols) => self.of_several(symbols),
             Code::List => {
-                *verify |= !self.free;
-                u64::MAX
+                *verify |= !word(self.words, self.start)?;
+                Some(u64::MAX)
             }
-        })
+        }
+    }
+
+    #[inline(always)]
+    fn other(&self) -> Option<u64> {
+        word(self.words, self.start + usize::from(self.flags & OPEN != 0))
+    }
+
+    #[inline(always)]
+    fn class(&self, class: usize) -> Option<u64> {
+        let before = 1 + usize::from(self.flags & OPEN != 0);
+        word(self.words, if self.flags & CLASSES != 0 { self.start + before + class } else { self.start })
+    }
+
+    /// Codes where they are listed, and masks.
+    #[inline(always)]
+    fn values(&self) -> Option<(&'a [[u8; 4]], &'a [Word])> {
+        let mut at = self.start + 1 + usize::from(self.flags & OPEN != 0);
+        at += if self.flags & CLASSES != 0 { 3 } else { 0 };
+        let mut codes: &[[u8; 4]] = &[];
+        if self.flags & LISTED != 0 {
+            let words = self.words.get(at..at + self.count.div_ceil(2))?;
+            codes = words.as_flattened().as_chunks().0.get(..self.count)?;
+            at += words.len();
+        }
+        Some((codes, self.words.get(at..at + self.count)?))
     }
 
     /// What any of several symbols lets in. Cost: linear in the fewer of theirs and the section's, logarithmic in the
     /// more.
-    fn of_several(&self, symbols: &[(AttributeId, Known)]) -> u64 {
+    fn of_several(&self, symbols: &[(AttributeId, Known)]) -> Option<u64> {
+        let (codes, masks) = self.values()?;
         let mine = &symbols[symbols.partition_point(|(attribute, _)| *attribute < self.attribute)..];
-        let mine = &mine[..mine.partition_point(|(attribute, _)| *attribute == self.attribute)];
-        if mine.len() <= self.codes.len() {
-            return mine.iter().filter_map(|(_, known)| self.of(known.code)).fold(self.other, |mask, one| mask | one);
+        let mut mine = &mine[..mine.partition_point(|(attribute, _)| *attribute == self.attribute)];
+        if self.flags & LISTED == 0 {
+            mine = &mine[..mine.partition_point(|(_, known)| (known.code as usize) < masks.len())];
         }
-        let is_there = |code: &[u8; 4]| mine.binary_search_by_key(&u32::from_le_bytes(*code), |(_, k)| k.code).is_ok();
-        let there = self.codes.iter().zip(self.masks).filter(|(code, _)| is_there(code));
-        there.fold(self.other, |mask, (_, one)| mask | u64::from_le_bytes(*one))
+        let mut all = self.other()?;
+        if self.flags & LISTED == 0 || mine.len() <= codes.len() {
+            for (_, known) in mine {
+                all |= self.of(known.code)?;
+            }
+        } else {
+            let is_there =
+                |code: &[u8; 4]| mine.binary_search_by_key(&u32::from_le_bytes(*code), |(_, k)| k.code).is_ok();
+            let there = codes.iter().zip(masks).filter(|(code, _)| is_there(code));
+            there.for_each(|(_, one)| all |= u64::from_le_bytes(*one));
+        }
+        Some(all)
     }
 
     #[inline(always)]
     fn of(&self, code: SymbolId) -> Option<u64> {
         const WALKED: usize = 16;
-        let place = if self.codes.len() <= WALKED {
-            self.codes.iter().position(|other| u32::from_le_bytes(*other) == code)?
+        let (codes, masks) = self.values()?;
+        let place = if self.flags & LISTED == 0 {
+            Some(code as usize).filter(|place| *place < masks.len())
+        } else if codes.len() <= WALKED {
+            codes.iter().position(|other| u32::from_le_bytes(*other) == code)
         } else {
-            self.codes.binary_search_by_key(&code, |other| u32::from_le_bytes(*other)).ok()?
+            codes.binary_search_by_key(&code, |other| u32::from_le_bytes(*other)).ok()
         };
-        Some(u64::from_le_bytes(self.masks[place]))
+        match place {
+            Some(place) => Some(u64::from_le_bytes(masks[place])),
+            None => self.other(),
+        }
     }
 }

@@ -26,6 +26,7 @@ mod processor;
 mod removed;
 pub mod report;
 mod scratch;
+mod seen;
 mod segment;
 mod snapshot;
 mod sort;

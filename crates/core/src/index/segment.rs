@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use crate::dear::Opaque;
 use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
-use crate::message::{Body, Found, Message, Value, lookup, lookup_any_case};
+use crate::message::{Body, Found, Message, Value, lookup_any_case};
 use crate::query::Query;
 use crate::topic::TopicPattern;
 use crate::topic::trie::Trie;
@@ -26,8 +26,10 @@ use super::leaf::{Candidates, Word};
 use super::processor::{Work, at_full_width, prefetch};
 use super::removed::Removed;
 use super::scratch::{Code, Scratch};
+use super::seen::{Seen, SeenMessage, SeenScalar};
 use super::store::Store;
-use super::symbols::{AttributeId, Known, NONE, Scalar, Term, find};
+use super::summary::RARE;
+use super::symbols::{AttributeId, Known, NONE, Scalar, Term, find, find_hashed};
 use super::topics::{TopicSymbols, Topics};
 use super::units::UnitMemo;
 
@@ -38,6 +40,10 @@ const CHUNK: usize = 64;
 const AHEAD: usize = 4;
 /// and so many of its cache lines.
 const LINES_AHEAD: usize = 4;
+
+/// Looking a name up in a message costs so many times what it costs to see that a property of a message is none that
+/// the segment knows.
+const LOOK_UP_COST: usize = 4;
 
 type Chunk = Box<[OnceLock<Arc<Query>>]>;
 
@@ -117,13 +123,14 @@ impl Segment {
     /// A damaged file.
     pub fn match_into(
         &self,
-        message: &Message<'_>,
+        seen: &mut SeenMessage<'_, '_>,
         topic: &[(AttributeId, Known)],
         moment: Moment<'_>,
         scratch: &mut Scratch,
         matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
-        self.encode(message, topic, moment.hierarchies, scratch)?;
+        self.encode(seen, topic, moment.hierarchies, scratch)?;
+        let message = seen.message;
         let index = Index::of(&self.store)?;
         at_full_width(Scan { segment: self, index: &index, version: moment.version, scratch, matched })?;
         let Scratch { codes, unsure, units, .. } = scratch;
@@ -345,36 +352,42 @@ impl Segment {
 
     fn encode(
         &self,
-        message: &Message<'_>,
+        seen: &mut SeenMessage<'_, '_>,
         topic_symbols: &[(AttributeId, Known)],
         hierarchies: &Hierarchies,
         scratch: &mut Scratch,
     ) -> Result<(), EngineError> {
+        let message = seen.message;
         scratch.codes.begin(self.attributes.all.len());
         scratch.groups.clear();
         let known = &self.attributes;
         if let Some(topic) = known.topic {
-            let text = Scalar::Text(message.topic);
-            self.encode_scalar(topic, text, scratch)?;
+            self.encode_scalar(topic, &seen.topic, scratch)?;
         }
         topic_symbols.iter().for_each(|(attribute, known)| scratch.add(*attribute, *known));
-        if known.by_name.len() > message.properties.len() {
-            for (name, value) in message.properties {
-                if let Some(named) = known.by_name.get(name) {
-                    self.encode_found(*named, Found::of(value), hierarchies, scratch)?;
+        if known.name_count() * LOOK_UP_COST > message.properties.len() {
+            for property in seen.properties() {
+                if let Some(named) = known.find(property.name, property.name_hash) {
+                    self.encode_seen(named, &property.seen, hierarchies, scratch)?;
                 }
             }
             // A literal name wins over what it reaches in a mapping; it has been seen above.
-            for name in known.dotted.iter().filter(|name| !message.properties.contains_key(*name)) {
-                self.encode_found(known.by_name[name], lookup(message.properties, name), hierarchies, scratch)?;
+            for (name, named) in known.dotted().filter(|(name, _)| !message.properties.contains_key(*name)) {
+                if let Some(seen) = seen.look_up(name) {
+                    self.encode_seen(named, &seen, hierarchies, scratch)?;
+                }
             }
         } else {
-            for (name, named) in &known.by_name {
-                self.encode_found(*named, lookup(message.properties, name), hierarchies, scratch)?;
+            for (name, named) in known.names() {
+                if let Some(seen) = seen.look_up(name) {
+                    self.encode_seen(named, &seen, hierarchies, scratch)?;
+                }
             }
         }
         for (name, named) in &known.any_case {
-            self.encode_found(*named, lookup_any_case(message.properties, name), hierarchies, scratch)?;
+            if let Some(found) = lookup_any_case(message.properties, name) {
+                self.encode_seen(*named, &found.into(), hierarchies, scratch)?;
+            }
         }
         if let Body::Text(body) = message.body {
             if let Some(needles) = known.body_atoms.needles {
@@ -388,26 +401,26 @@ impl Segment {
         Ok(())
     }
 
-    fn encode_found(
+    #[inline]
+    fn encode_seen(
         &self,
         named: Named,
-        found: Option<Found<'_>>,
+        seen: &Seen<'_>,
         hierarchies: &Hierarchies,
         scratch: &mut Scratch,
     ) -> Result<(), EngineError> {
-        let Some(found) = found else { return Ok(()) };
         if let Some(property) = named.property {
-            self.encode_property(property, &found, scratch)?;
+            self.encode_property(property, seen, scratch)?;
         }
         if !named.atoms.is_empty() {
-            self.encode_texts(named.atoms, &found, scratch)?;
+            self.encode_texts(named.atoms, &seen.found, scratch)?;
         }
         let Some(ancestors) = named.ancestors else { return Ok(()) };
         let Some(hierarchy) = hierarchies.get(&*self.attributes.all[ancestors as usize].name) else { return Ok(()) };
-        match found {
+        match &seen.found {
             Found::One(value) => self.encode_ancestors(ancestors, value, hierarchy, scratch),
             Found::Many(values) => {
-                values.into_iter().try_for_each(|value| self.encode_ancestors(ancestors, value, hierarchy, scratch))
+                values.iter().try_for_each(|value| self.encode_ancestors(ancestors, value, hierarchy, scratch))
             }
         }
     }
@@ -451,18 +464,18 @@ impl Segment {
     fn encode_property(
         &self,
         attribute: AttributeId,
-        found: &Found<'_>,
+        seen: &Seen<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), EngineError> {
         let info = &self.attributes.all[attribute as usize];
         if info.group != NONE {
             scratch.groups.push(info.group);
         }
-        match found {
+        match &seen.found {
             Found::One(Value::Null) => scratch.codes.set(attribute, Code::Null),
             Found::One(Value::Present) => scratch.codes.set(attribute, Code::Valueless),
             Found::One(value) => {
-                match Scalar::of(value) {
+                match &seen.scalar {
                     Some(scalar) => self.encode_scalar(attribute, scalar, scratch)?,
                     None => scratch.codes.set(attribute, Code::Other),
                 }
@@ -487,10 +500,10 @@ impl Segment {
     fn encode_scalar(
         &self,
         attribute: AttributeId,
-        scalar: Scalar<'_>,
+        seen: &SeenScalar<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), EngineError> {
-        match find(&self.store, attribute, scalar)? {
+        match find_hashed(&self.store, attribute, seen.scalar, seen.hash())? {
             None => scratch.codes.set(attribute, Code::Other),
             Some(known) => {
                 scratch.codes.set_symbol(attribute, known);
@@ -560,11 +573,29 @@ impl Segment {
                     NONE
                 }
             };
-            if row != NONE {
+            if row == NONE {
+                continue;
+            }
+            if row & RARE == 0 {
                 scratch.rows.push(row);
+            } else {
+                self.build_row(index, row, info, &mut scratch.joined).ok_or_else(|| self.contradiction())?;
             }
         }
         Ok(())
+    }
+
+    /// Append the row of a rare value to `joined`.
+    fn build_row(&self, index: &Index<'_>, row: u32, info: &AttributeInfo, joined: &mut Vec<u64>) -> Option<()> {
+        let start = joined.len();
+        joined.extend(
+            index.row(info.rows[3], self.row_words, 0, self.row_words)?.iter().copied().map(u64::from_le_bytes),
+        );
+        for leaf in index.rare_row(row)? {
+            let leaf = u32::from_le_bytes(*leaf);
+            *joined[start..].get_mut(leaf as usize / 64)? ^= 1 << (leaf % 64);
+        }
+        Some(())
     }
 
     /// Several values of one attribute let in what any of them does.
@@ -582,9 +613,16 @@ impl Segment {
                 scratch.joined.truncate(start); // one that rules out nothing
                 return Some(());
             }
-            let row = index.row(row, self.row_words, 0, self.row_words)?;
-            for (joined, word) in scratch.joined[start..].iter_mut().zip(row) {
-                *joined |= u64::from_le_bytes(*word);
+            let joined = &mut scratch.joined[start..];
+            if row & RARE == 0 {
+                let row = index.row(row, self.row_words, 0, self.row_words)?;
+                joined.iter_mut().zip(row).for_each(|(joined, word)| *joined |= u64::from_le_bytes(*word));
+            } else {
+                // What it rules out and other values do not is let in by those, which are joined too.
+                for leaf in index.rare_row(row)? {
+                    let leaf = u32::from_le_bytes(*leaf);
+                    *joined.get_mut(leaf as usize / 64)? |= 1 << (leaf % 64);
+                }
             }
         }
         Some(())
@@ -874,6 +912,7 @@ pub struct Index<'a> {
     leaves: &'a [Word],
     /// The count of leaves that rows cover, and the rows.
     rows: &'a [Word],
+    rare_rows: &'a [[u8; 4]],
     slot_ends: &'a [[u8; 4]],
     ids: &'a [Word],
 }
@@ -886,6 +925,7 @@ impl<'a> Index<'a> {
             leaf_starts: store.numbers(Section::LeafStarts)?,
             leaves: store.words(Section::Leaves)?,
             rows: store.words(Section::Rows)?,
+            rare_rows: store.numbers(Section::RareRows)?,
             slot_ends: store.numbers(Section::SlotEnds)?,
             ids: store.words(Section::Ids)?,
         })
@@ -922,6 +962,14 @@ impl<'a> Index<'a> {
         self.rows.get(start..start.checked_add(count)?)
     }
 
+    /// The leaves that set the row of a rare value apart.
+    #[inline(always)]
+    fn rare_row(&self, row: u32) -> Option<&'a [[u8; 4]]> {
+        let start = (row & !RARE) as usize;
+        let count = u32::from_le_bytes(*self.rare_rows.get(start)?) as usize;
+        self.rare_rows.get(start + 1..(start + 1).checked_add(count)?)
+    }
+
     #[inline(always)]
     fn places(&self, slot: Slot) -> Option<Range<usize>> {
         let slot = slot as usize;
@@ -934,7 +982,7 @@ impl<'a> Index<'a> {
 }
 
 fn row_of(row: u32, info: &AttributeInfo) -> u32 {
-    if row == NONE { info.unlisted } else { row }
+    if row == NONE { info.rows[3] } else { row }
 }
 
 fn encode_number(attribute: AttributeId, value: &Value, scratch: &mut Scratch) {

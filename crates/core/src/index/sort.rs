@@ -3,7 +3,7 @@
 use super::SubscriptionId;
 
 /// Fewer are sorted by comparing.
-const RADIX_MIN: usize = 64;
+const RADIX_MIN: usize = 256;
 /// Bits of a digit: the counters of a pass stay in the first cache, and half a million ids have two digits.
 const DIGIT: u32 = 10;
 const DIGITS: usize = 1 << DIGIT;
@@ -19,39 +19,50 @@ pub fn sort_and_dedup(ids: &mut Vec<SubscriptionId>, start: usize, spare: &mut V
     } else {
         radix_sort(found, spare)
     }
-    let mut last = start;
-    for index in start + 1..ids.len() {
-        last += usize::from(ids[index] != ids[last]);
-        ids[last] = ids[index];
+    let (mut last, mut previous) = (0, found[0]);
+    for index in 1..found.len() {
+        let id = found[index];
+        last += usize::from(id != previous);
+        found[last] = id;
+        previous = id;
     }
-    ids.truncate(last + 1);
+    ids.truncate(start + last + 1);
 }
 
-/// Least significant digit first; each pass keeps the order of the one before.
+/// Least significant digit first, two digits at a time; each pass keeps the order of the one before.
 fn radix_sort(ids: &mut [SubscriptionId], spare: &mut Vec<SubscriptionId>) {
     let (or, and) = ids.iter().fold((0, u64::MAX), |(or, and), id| (or | id.0, and & id.0));
-    let is_telling = |shift: &u32| (or ^ and) >> shift & (DIGITS as u64 - 1) != 0;
     if spare.len() < ids.len() {
         spare.resize(ids.len(), SubscriptionId(0));
     }
-    let (mut from, mut to) = (ids, &mut spare[..]);
-    let mut is_swapped = false;
-    for shift in (0..u64::BITS).step_by(DIGIT as usize).filter(is_telling) {
-        pass(from, to, shift);
-        (from, to) = (&mut to[..from.len()], from);
-        is_swapped = !is_swapped;
-    }
-    if is_swapped {
-        to.copy_from_slice(from);
+    let spare = &mut spare[..ids.len()];
+    for shift in (0..u64::BITS).step_by(2 * DIGIT as usize).filter(|shift| (or ^ and) >> shift != 0) {
+        let (low, high) = (|id: &SubscriptionId| digit(*id, shift), |id: &SubscriptionId| digit(*id, shift + DIGIT));
+        let mut places = [[0_u32; DIGITS]; 2];
+        for id in &*ids {
+            places[0][low(id)] += 1;
+            places[1][high(id)] += 1;
+        }
+        let [low_places, high_places] = &mut places;
+        scatter(ids, spare, low_places, low);
+        scatter(spare, ids, high_places, high);
     }
 }
 
-fn pass(from: &[SubscriptionId], to: &mut [SubscriptionId], shift: u32) {
-    let digit = |id: &SubscriptionId| (id.0 >> shift) as usize & (DIGITS - 1);
-    let mut places = [0_u32; DIGITS];
-    from.iter().for_each(|id| places[digit(id)] += 1);
+fn digit(id: SubscriptionId, shift: u32) -> usize {
+    id.0.checked_shr(shift).unwrap_or_default() as usize & (DIGITS - 1)
+}
+
+/// Put the ids of `from` in the order of their digits, of which `places` says how many there are of each.
+#[inline]
+fn scatter(
+    from: &[SubscriptionId],
+    to: &mut [SubscriptionId],
+    places: &mut [u32; DIGITS],
+    digit: impl Fn(&SubscriptionId) -> usize,
+) {
     let mut next = 0;
-    for place in &mut places {
+    for place in &mut *places {
         next += std::mem::replace(place, next);
     }
     for id in from {

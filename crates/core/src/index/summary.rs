@@ -1,4 +1,7 @@
-//! Summary rows: for each value one bit a leaf, 0 where the value rules out all queries of the leaf.
+//! Summary rows: for each value one bit a leaf, 0 where the value rules out the whole leaf.
+//!
+//! Most values are named in few leaves. The row of such a *rare* value is that of values which no query names, but for a
+//! few leaves, and only those are kept: rows take no more than twice the memory of what they say.
 
 use std::cmp::Reverse;
 
@@ -8,20 +11,19 @@ use super::attributes::AttributeInfo;
 use super::leaf::Section;
 use super::symbols::{AttributeId, NONE, SymbolId};
 
-/// Rows may take this many bytes for each leaf, beside the five that every attribute has; values beyond that share one.
-const BYTES_PER_LEAF: usize = 512;
-
 /// So many attributes have rows: those that the most leaves ask about.
 const ATTRIBUTES_MAX: usize = 64;
+
+/// The number of a row, where it is not that of a whole one: [`RARE`] and where it begins among the rare ones.
+pub const RARE: u32 = 1 << 31;
 
 #[derive(Default)]
 struct Attribute {
     leaves: usize,
     /// Leaves that are ruled out: absent, null, valueless, other.
     ruled_out: [Vec<u32>; 4],
-    /// Leaves in which a value is other than "other": let in, or ruled out.
-    let_in: HashMap<SymbolId, Vec<u32>>,
-    kept_out: HashMap<SymbolId, Vec<u32>>,
+    /// Leaves in which a value rules out all queries and other values do not, or the other way round.
+    differing: HashMap<SymbolId, Vec<u32>>,
 }
 
 /// Collects the sections of leaves.
@@ -52,90 +54,86 @@ impl Summary {
                 }
             }
             for &(symbol, mask) in &section.values {
-                match (mask != 0, section.other != 0) {
-                    (true, false) => attribute.let_in.entry(symbol).or_default().push(leaf),
-                    (false, true) => attribute.kept_out.entry(symbol).or_default().push(leaf),
-                    _ => {}
+                if (mask == 0) != (section.other == 0) {
+                    attribute.differing.entry(symbol).or_default().push(leaf);
                 }
             }
         }
     }
 
-    /// All rows, one after the other, and the attributes whose every value has a row that says all there is to say of a
-    /// leaf that passes or fails as one. Numbers of rows go to `infos`, and for symbols that have their own to `set_row`.
+    /// All rows, and the attributes that have some. Numbers of rows go to `infos`, and for symbols that have their own to
+    /// `set_row`.
     pub fn finish(
         self,
         infos: &mut [AttributeInfo],
-        mut set_row: impl FnMut(SymbolId, u32),
-    ) -> (Vec<u64>, HashSet<AttributeId>) {
-        let mut rows = Rows { words: self.leaf_count.div_ceil(64), bits: Vec::new() };
+        mut set_row: impl FnMut(AttributeId, SymbolId, u32),
+    ) -> (Rows, HashSet<AttributeId>) {
+        let mut rows = Rows { words: self.leaf_count.div_ceil(64), whole: Vec::new(), rare: Vec::new() };
         let mut attributes: Vec<_> = self.attributes.into_iter().collect();
         attributes.sort_unstable_by_key(|(id, attribute)| (Reverse(attribute.leaves), *id));
         attributes.truncate(ATTRIBUTES_MAX);
-        let budget = self.leaf_count * BYTES_PER_LEAF / (8 * rows.words.max(1) * attributes.len().max(1));
-        let mut exact = HashSet::new();
+        let with_rows = attributes.iter().map(|(id, _)| *id).collect();
         for (id, attribute) in attributes {
-            let (classes, unlisted) = attribute.finish(&mut rows, budget, self.leaf_count, &mut set_row);
-            infos[id as usize].rows = classes;
-            infos[id as usize].unlisted = unlisted;
-            if unlisted == classes[3] {
-                exact.insert(id);
-            }
+            infos[id as usize].rows = attribute.finish(&mut rows, self.leaf_count, |code, row| set_row(id, code, row));
         }
-        (rows.bits, exact)
+        (rows, with_rows)
     }
 }
 
 impl Attribute {
-    fn finish(
-        self,
-        rows: &mut Rows,
-        budget: usize,
-        leaf_count: usize,
-        set_row: &mut impl FnMut(SymbolId, u32),
-    ) -> ([u32; 4], u32) {
-        let full = |ruled_out: &[u32]| {
+    fn finish(self, rows: &mut Rows, leaf_count: usize, mut set_row: impl FnMut(SymbolId, u32)) -> [u32; 4] {
+        let row_of = |ruled_out: &[u32]| {
             let mut row = vec![u64::MAX; leaf_count.div_ceil(64)];
-            ruled_out.iter().for_each(|leaf| row[*leaf as usize / 64] &= !(1 << (leaf % 64)));
+            flip(&mut row, ruled_out);
             row
         };
-        let other = full(&self.ruled_out[3]);
-        let classes =
-            self.ruled_out.each_ref().map(|leaves| if leaves.is_empty() { NONE } else { rows.push(&full(leaves)) });
-        let mut symbols: Vec<_> = self.let_in.keys().chain(self.kept_out.keys()).copied().collect();
-        symbols.sort_unstable();
-        symbols.dedup();
-        let let_in = |symbol: &SymbolId| self.let_in.get(symbol).map_or(&[][..], Vec::as_slice);
-        let kept_out = |symbol: &SymbolId| self.kept_out.get(symbol).map_or(&[][..], Vec::as_slice);
-        // Those that are named the most are met the most.
-        symbols.sort_by_key(|symbol| Reverse(let_in(symbol).len() + kept_out(symbol).len()));
-        let (listed, unlisted) = symbols.split_at(symbols.len().min(budget));
-        for symbol in listed {
-            let mut row = other.clone();
-            let_in(symbol).iter().for_each(|leaf| row[*leaf as usize / 64] |= 1 << (leaf % 64));
-            kept_out(symbol).iter().for_each(|leaf| row[*leaf as usize / 64] &= !(1 << (leaf % 64)));
-            set_row(*symbol, rows.push(&row));
+        let other = row_of(&self.ruled_out[3]);
+        let mut classes =
+            self.ruled_out.each_ref().map(|leaves| if leaves.is_empty() { NONE } else { rows.push(&row_of(leaves)) });
+        if classes[3] == NONE && !self.differing.is_empty() {
+            classes[3] = rows.push(&other); // what rare rows differ from
         }
-        let unlisted = if unlisted.is_empty() {
-            classes[3]
-        } else {
-            let mut row = other;
-            unlisted.iter().flat_map(let_in).for_each(|leaf| row[*leaf as usize / 64] |= 1 << (leaf % 64));
-            rows.push(&row)
-        };
-        (classes, unlisted)
+        let mut differing: Vec<_> = self.differing.into_iter().collect();
+        differing.sort_unstable_by_key(|(symbol, _)| *symbol);
+        for (symbol, leaves) in differing {
+            let number = if leaves.len() > other.len() {
+                let mut row = other.clone();
+                flip(&mut row, &leaves);
+                rows.push(&row)
+            } else {
+                rows.push_rare(&leaves)
+            };
+            set_row(symbol, number);
+        }
+        classes
     }
 }
 
-struct Rows {
+fn flip(row: &mut [u64], leaves: &[u32]) {
+    leaves.iter().for_each(|leaf| row[*leaf as usize / 64] ^= 1 << (leaf % 64));
+}
+
+/// Summary rows, numbered.
+pub struct Rows {
     words: usize,
-    bits: Vec<u64>,
+    /// Whole rows, one after the other.
+    pub whole: Vec<u64>,
+    /// Of each rare value how many leaves set its row apart from that of values which no query names, and which.
+    pub rare: Vec<u32>,
 }
 
 impl Rows {
     fn push(&mut self, row: &[u64]) -> u32 {
-        let number = self.bits.len() / self.words.max(1);
-        self.bits.extend_from_slice(row);
-        u32::try_from(number).expect("fewer than 2^32 rows fit in memory")
+        let number = self.whole.len() / self.words.max(1);
+        self.whole.extend_from_slice(row);
+        u32::try_from(number).ok().filter(|number| *number < RARE).expect("fewer than 2^31 rows fit in memory")
+    }
+
+    fn push_rare(&mut self, leaves: &[u32]) -> u32 {
+        let start = u32::try_from(self.rare.len()).ok().filter(|start| *start < RARE - 1);
+        let start = start.expect("fewer than 2^31 leaves of rare values fit in memory");
+        self.rare.push(leaves.len() as u32);
+        self.rare.extend_from_slice(leaves);
+        RARE | start
     }
 }

@@ -13,13 +13,13 @@ use crate::text::needles::Anchor;
 use crate::topic::Dialect;
 
 use super::format::Section;
-use super::hash::hash_bytes;
+use super::hash::{hash_bytes, mix};
 use super::store::Store;
 use super::units::{UnitId, Units};
 
 /// Number of an attribute within a segment.
 pub type AttributeId = u32;
-/// Number of a symbol while a segment is built; in a finished one, its place in the table.
+/// Number of a symbol while a segment is built; in a finished one, its code: its number among those of its attribute.
 pub type SymbolId = u32;
 
 /// What an attribute's values are.
@@ -140,6 +140,13 @@ impl<'a> Scalar<'a> {
         })
     }
 
+    /// Spreads well, whatever attribute it is a value of.
+    #[inline]
+    #[must_use]
+    pub fn hash(self) -> u64 {
+        Term::from(self).hash()
+    }
+
     /// The canonical form of a literal of a query; None also of NaN, which equals nothing, itself included.
     #[must_use]
     pub fn of_literal(value: &'a Value) -> Option<Self> {
@@ -149,11 +156,10 @@ impl<'a> Scalar<'a> {
 }
 
 impl<'a> Term<'a> {
-    /// Spreads well; a collision is found out by comparing.
-    #[must_use]
-    pub fn hash(self, attribute: AttributeId) -> u64 {
-        let seed = u64::from(attribute) << 8 | u64::from(self.kind());
-        self.with_bytes(|bytes| hash_bytes(seed, bytes))
+    /// Spreads well, whatever attribute it belongs to; a collision is found out by comparing.
+    #[inline]
+    fn hash(self) -> u64 {
+        self.with_bytes(|bytes| hash_bytes(u64::from(self.kind()), bytes))
     }
 
     #[inline]
@@ -244,10 +250,13 @@ pub struct Attribute {
     pub sampled_demands: u32,
     /// True when a range looks at it.
     pub has_ranges: bool,
+    /// How many symbols it has.
+    symbols: u32,
 }
 
 struct Symbol {
     attribute: AttributeId,
+    code: SymbolId,
     kind: u8,
     hash: u64,
     start: u32,
@@ -281,7 +290,14 @@ impl Interner {
             return *known;
         }
         let id = AttributeId::try_from(self.attributes.len()).expect("fewer than 2^32 attributes fit in memory");
-        let named = Attribute { origin, name: name.into(), sampled_queries: 0, sampled_demands: 0, has_ranges: false };
+        let named = Attribute {
+            origin,
+            name: name.into(),
+            sampled_queries: 0,
+            sampled_demands: 0,
+            has_ranges: false,
+            symbols: 0,
+        };
         self.attributes.push(named);
         self.by_name.insert((origin, name.into()), id);
         id
@@ -290,7 +306,7 @@ impl Interner {
     /// The number of a value of `attribute`, new or known.
     pub fn symbol<'t>(&mut self, attribute: AttributeId, term: impl Into<Term<'t>>) -> SymbolId {
         let term = term.into();
-        let hash = term.hash(attribute);
+        let hash = mix(term.hash(), attribute);
         let Self { symbols, by_value, pool, .. } = self;
         let is_it = |id: &SymbolId| {
             let symbol = &symbols[*id as usize];
@@ -304,8 +320,10 @@ impl Interner {
         let start = u32::try_from(pool.len()).expect("values of fewer than 4 GiB fit in a segment");
         term.with_bytes(|bytes| pool.extend_from_slice(bytes));
         let length = u32::try_from(pool.len()).expect("values of fewer than 4 GiB fit in a segment") - start;
-        let least_share = term.least_share(self.attributes[attribute as usize].origin) as f32;
-        symbols.push(Symbol { attribute, kind: term.kind(), hash, start, length, sampled: 0, least_share });
+        let Attribute { origin, symbols: count, .. } = &mut self.attributes[attribute as usize];
+        let (code, least_share) = (*count, term.least_share(*origin) as f32);
+        *count += 1;
+        symbols.push(Symbol { attribute, code, kind: term.kind(), hash, start, length, sampled: 0, least_share });
         by_value.insert_unique(hash, id, |id| symbols[*id as usize].hash);
         if matches!(term, Term::Needle(..)) {
             self.needle_bytes += length as usize;
@@ -392,9 +410,24 @@ impl Interner {
         self.units.all()
     }
 
+    /// The codes of all symbols. Those of an attribute follow one another, the first met first: of many values those that
+    /// are named often have low ones.
+    #[must_use]
+    pub fn codes(&self) -> Vec<SymbolId> {
+        self.symbols.iter().map(|symbol| symbol.code).collect()
+    }
+
+    /// The symbols of each attribute, by code.
+    #[must_use]
+    pub fn symbols_by_code(&self) -> Vec<Vec<SymbolId>> {
+        let mut all = vec![Vec::new(); self.attributes.len()];
+        (0..).zip(&self.symbols).for_each(|(id, symbol)| all[symbol.attribute as usize].push(id));
+        all
+    }
+
     /// Lay the symbols out as a table, and tell the place of each.
     #[must_use]
-    pub fn lay_out(&self) -> (TableBuilder, Vec<SymbolId>) {
+    pub fn lay_out(&self) -> (TableBuilder, Vec<u32>) {
         // At most two thirds full, so that a look-up ends after one or two entries.
         let capacity = (self.symbols.len() * 3 / 2 + 1).next_power_of_two();
         let mut table = TableBuilder { entries: vec![0; capacity * ENTRY_BYTES], pool: Vec::new() };
@@ -420,7 +453,7 @@ impl hashbrown::Equivalent<(Origin, Box<str>)> for Named<'_> {
 
 /// Nothing: no group, no row.
 pub const NONE: u32 = u32::MAX;
-/// Bytes of an entry: hash (8), kind and length (4), group (4), row (4), nothing (4), the value or its place (24).
+/// Bytes of an entry: hash (8), kind and length (4), group (4), row (4), code (4), the value or its place (24).
 pub const ENTRY_BYTES: usize = 48;
 const INLINE: usize = 24;
 const KIND_SHIFT: u32 = 28;
@@ -435,7 +468,7 @@ pub struct TableBuilder {
 }
 
 impl TableBuilder {
-    fn insert(&mut self, symbol: &Symbol, pool: &[u8]) -> SymbolId {
+    fn insert(&mut self, symbol: &Symbol, pool: &[u8]) -> u32 {
         let capacity = self.entries.len() / ENTRY_BYTES;
         #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
         let mut place = symbol.hash as usize & (capacity - 1);
@@ -448,22 +481,23 @@ impl TableBuilder {
         entry[8..12].copy_from_slice(&(u32::from(symbol.kind) << KIND_SHIFT | symbol.length).to_le_bytes());
         entry[12..16].copy_from_slice(&NONE.to_le_bytes());
         entry[16..20].copy_from_slice(&NONE.to_le_bytes());
+        entry[20..24].copy_from_slice(&symbol.code.to_le_bytes());
         if bytes.len() <= INLINE {
             entry[VALUE..][..bytes.len()].copy_from_slice(bytes);
         } else {
             entry[VALUE..][..8].copy_from_slice(&(self.pool.len() as u64).to_le_bytes());
             self.pool.extend_from_slice(bytes);
         }
-        SymbolId::try_from(place).expect("fewer than 2^32 symbols fit in memory")
+        u32::try_from(place).expect("fewer than 2^32 symbols fit in memory")
     }
 
     /// File the queries of `group` under the symbol at `place`.
-    pub fn set_group(&mut self, place: SymbolId, group: u32) {
+    pub fn set_group(&mut self, place: u32, group: u32) {
         self.entries[place as usize * ENTRY_BYTES + 12..][..4].copy_from_slice(&group.to_le_bytes());
     }
 
     /// Give the symbol at `place` a summary row of its own.
-    pub fn set_row(&mut self, place: SymbolId, row: u32) {
+    pub fn set_row(&mut self, place: u32, row: u32) {
         self.entries[place as usize * ENTRY_BYTES + 16..][..4].copy_from_slice(&row.to_le_bytes());
     }
 }
@@ -471,7 +505,7 @@ impl TableBuilder {
 /// What a segment knows of a symbol.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Its place in the table.
+    /// Its number among the symbols of its attribute.
     pub code: SymbolId,
     /// The group of queries filed under it, or [`NONE`].
     pub group: u32,
@@ -542,11 +576,10 @@ impl<'a> Entry<'a> {
         Ok(text.and_then(|text| Term::of_text(self.kind_and_length().0, text)))
     }
 
-    /// Group and row of the symbol, which stands at `place`.
-    pub fn known(self, place: usize) -> Known {
-        #[expect(clippy::cast_possible_truncation, reason = "a table has fewer than 2^32 entries")]
-        let code = place as SymbolId;
-        Known { code, group: self.number(12), row: self.number(16) }
+    /// Code, group and row of the symbol.
+    #[inline]
+    pub fn known(self) -> Known {
+        Known { code: self.number(20), group: self.number(12), row: self.number(16) }
     }
 }
 
@@ -554,11 +587,24 @@ impl<'a> Entry<'a> {
 ///
 /// # Errors
 /// A damaged file.
-#[inline]
 pub fn find(store: &Store, attribute: AttributeId, scalar: Scalar<'_>) -> Result<Option<Known>, EngineError> {
+    find_hashed(store, attribute, scalar, scalar.hash())
+}
+
+/// The same of a value that has been hashed.
+///
+/// # Errors
+/// A damaged file.
+#[inline]
+pub fn find_hashed(
+    store: &Store,
+    attribute: AttributeId,
+    scalar: Scalar<'_>,
+    hash: u64,
+) -> Result<Option<Known>, EngineError> {
     let table = store.whole(Section::Table)?.as_chunks::<ENTRY_BYTES>().0;
     let term = Term::from(scalar);
-    let hash = term.hash(attribute);
+    let hash = mix(hash, attribute);
     for step in 0..table.len() {
         #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
         let place = (hash as usize).wrapping_add(step) & (table.len() - 1);
@@ -567,7 +613,7 @@ pub fn find(store: &Store, attribute: AttributeId, scalar: Scalar<'_>) -> Result
             return Ok(None);
         }
         if entry.is(hash, term, |start, length| store.pool(start, length))? {
-            return Ok(Some(entry.known(place)));
+            return Ok(Some(entry.known()));
         }
     }
     Ok(None)

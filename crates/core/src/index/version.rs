@@ -15,6 +15,7 @@ use crate::topic::TopicPattern;
 use super::SubscriptionId;
 use super::removed::Removed;
 use super::scratch::Scratch;
+use super::seen::SeenMessage;
 use super::segment::{Moment, Segment};
 use super::sort::sort_and_dedup;
 use super::together::Together;
@@ -153,8 +154,9 @@ impl Version {
         matched.extend_from_slice(&found.ids);
         let ordered = matched.len();
         let moment = Moment { hierarchies: &self.hierarchies, version: self.number };
+        let mut seen = SeenMessage::new(message);
         for (place, segment) in self.segments.iter().enumerate().filter(|(_, segment)| segment.has_leaves()) {
-            segment.match_into(message, found.symbols(place), moment, scratch, matched)?;
+            segment.match_into(&mut seen, found.symbols(place), moment, scratch, matched)?;
         }
         let tail = self.in_tail(self.tail_others);
         let tail = tail.filter(|(_, query)| query.is_true(message, Some(&self.hierarchies)));

@@ -328,6 +328,61 @@ fn check_topics(has_prefixes: bool) {
 }
 
 #[test]
+fn values_that_few_and_that_many_queries_name_agree_with_brute_force() {
+    use crate::query::selector::{Dialect, parse};
+    const NAMES: [&str; 3] = ["few", "some", "many"]; // by how many values they have
+    const VALUES: [usize; 3] = [4, 60, 4_000];
+    let mut random = Random(3);
+    let test = |random: &mut Random| {
+        let of = random.below(NAMES.len());
+        let mut values = || format!("'v{}'", random.below(VALUES[of]) * random.below(VALUES[of]) / VALUES[of]);
+        let (one, list) = (values(), [values(), values(), values()].join(", "));
+        match random.below(12) {
+            0 => format!("{} <> {one}", NAMES[of]),
+            1 => format!("{} NOT IN ({list})", NAMES[of]),
+            2 => format!("({} IS NULL OR {} IN ({list}))", NAMES[of], NAMES[of]),
+            3 => format!("({} = {one} OR price > {})", NAMES[of], random.below(100)),
+            4 => format!("({} = {one} OR some = 'v{}')", NAMES[of], random.below(60)),
+            5 => format!("some UNDER 'v{}'", random.below(60)),
+            6..=8 => format!("{} IN ({list})", NAMES[of]),
+            _ => format!("{} = {one}", NAMES[of]),
+        }
+    };
+    let text = |random: &mut Random| (0..1 + random.below(3)).map(|_| test(random)).collect::<Vec<_>>().join(" AND ");
+    let queries: Vec<_> =
+        (0..4_000).map(|_| Arc::new(parse(&text(&mut random), Dialect::Jms).expect("a selector"))).collect();
+    let parents = (0..60_usize).map(|value| (format!("v{value}"), (value > 0).then(|| format!("v{}", value / 4))));
+    let engine = Engine::new();
+    engine.set_hierarchy("some", Hierarchy::new(parents.collect()).expect("a tree"));
+    engine.change(queries[..3_000].to_vec(), &[]).expect("in memory");
+    for query in &queries[3_000..] {
+        engine.add(Arc::clone(query));
+    }
+    let mut scratch = Scratch::new();
+    for _ in 0..300 {
+        let value = |random: &mut Random, of: usize| match random.below(10) {
+            0 => Value::Null,
+            1 => Value::List((0..2).map(|_| Value::Text(format!("v{}", random.below(VALUES[of])).into())).collect()),
+            _ => Value::Text(format!("v{}", random.below(VALUES[of]) * random.below(VALUES[of]) / VALUES[of]).into()),
+        };
+        let mut properties = Properties::default();
+        for of in 0..3 {
+            if random.below(8) > of {
+                properties.insert(NAMES[of].into(), value(&mut random, of));
+            }
+        }
+        properties.insert("price".into(), Value::Int(random.below(100) as i64));
+        let message = Message::new("", &properties, Body::Absent);
+        let mut matched = Vec::new();
+        engine.match_into(&message, &mut scratch, &mut matched).expect("in memory");
+        let is_true = |query: &Arc<Query>| query.is_true(&message, Some(&engine.hierarchies()));
+        let expected: Vec<_> =
+            (0..).zip(&queries).filter(|(_, query)| is_true(query)).map(|(id, _)| SubscriptionId(id)).collect();
+        assert_eq!(matched, expected, "{properties:?}");
+    }
+}
+
+#[test]
 fn dead_slots_are_swept_and_leave_no_trace() {
     let mut random = Random(5);
     let mut pair = Pair::default();
