@@ -17,7 +17,7 @@ LAYERS = [
     {"config_mistakes"},
     {"store", "pipeline_config"},
     {"adapters", "broker", "notify", "spark", "report"},
-    {"demo", "pipeline_check"},
+    {"demo", "pipeline_check", "web"},
     {"cli", "__main__"},
 ]
 """From the bottom to the top: a module imports from its own layer and those below."""
@@ -37,6 +37,9 @@ HEAVY = {
     "uvloop": {"broker"},
     "structlog": {"broker"},
     "pika": {"cli"},
+    "starlette": {"web"},
+    "uvicorn": {"web"},
+    "prometheus_client": {"web"},
 }
 """A heavy package -> the parts that may import it."""
 

@@ -1,0 +1,109 @@
+"""Asking the broker over its control socket: one JSON object a line, one question at a time.
+
+However many ask over HTTP, the broker has one question of ours before it, and its answers are pages of bounded size."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+ANSWER_S = 5.0
+"""A broker that has not answered by then counts as gone."""
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+"""The longest answer that is read; a page of rows takes far less."""
+WAITING_MAX = 100
+"""So many questions wait for their turn; further ones are refused."""
+FRESH_S = 0.5
+"""An overview is given again for so long, whoever asks: health checks, scrapers and people want the same."""
+
+
+class BrokerGoneError(Exception):
+    """Nobody answers at the control socket, or not in time."""
+
+
+class BrokerBusyError(Exception):
+    """Too many questions wait already."""
+
+
+class RefusedError(Exception):
+    """The broker does not answer this question: its reason."""
+
+
+class BrokerLink:
+    """A connection to a broker's control socket, made when it is needed and made anew when it has broken."""
+
+    def __init__(self, socket_path: Path) -> None:
+        self._path = socket_path
+        self._turn = asyncio.Lock()
+        self._waiting_count = 0
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._overview_turn = asyncio.Lock()
+        self._overview: dict[str, Any] = {}
+        self._overview_s = -FRESH_S
+
+    async def overview(self) -> dict[str, Any]:
+        """``about``, ``health`` and ``metrics`` of the broker, not older than `FRESH_S`.
+
+        Raises:
+            BrokerGoneError, BrokerBusyError: as `ask`.
+        """
+        async with self._overview_turn:
+            if monotonic() - self._overview_s >= FRESH_S:
+                self._overview = await self.ask("overview")
+                self._overview_s = monotonic()
+            return self._overview
+
+    async def ask(self, op: str, **parameters: Any) -> Any:
+        """The answer to one question.
+
+        Raises:
+            BrokerGoneError: there is no answer.
+            BrokerBusyError: `WAITING_MAX` questions wait already.
+            RefusedError: the broker knows no answer, and why.
+        """
+        if self._waiting_count >= WAITING_MAX:
+            raise BrokerBusyError
+        self._waiting_count += 1
+        try:
+            async with self._turn:
+                answer = await self._exchange({"op": op, **parameters})
+        finally:
+            self._waiting_count -= 1
+        if not answer.get("ok"):
+            raise RefusedError(str(answer.get("error")))
+        return answer.get("result")
+
+    async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answer = await self._line(json.dumps(request).encode() + b"\n")
+                found = json.loads(answer)
+        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
+            self.close()
+            raise BrokerGoneError from error
+        except BaseException:
+            self.close()  # whoever asked has gone: the answer would be taken for that to the next question
+            raise
+        if not isinstance(found, dict):
+            raise BrokerGoneError
+        return found
+
+    async def _line(self, request: bytes) -> bytes:
+        if self._reader is None or self._writer is None or self._reader.at_eof():
+            self.close()
+            self._reader, self._writer = await asyncio.open_unix_connection(self._path, limit=ANSWER_BYTES_MAX)
+        self._writer.write(request)
+        await self._writer.drain()
+        return await self._reader.readuntil(b"\n")
+
+    def close(self) -> None:
+        """Let go of the socket; the next question makes another."""
+        if self._writer is not None:
+            with suppress(OSError, RuntimeError):
+                self._writer.close()
+        self._reader = self._writer = None

@@ -1,0 +1,42 @@
+"""The broker's numbers as Prometheus reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+parser = pytest.importorskip("prometheus_client.parser", reason="the server is not installed")
+
+from tamis.web import metrics  # noqa: E402
+
+
+def samples(overview: dict[str, object] | None) -> dict[str, float]:
+    families = parser.text_string_to_metric_families(metrics.render(overview).decode())
+    return {sample.name: sample.value for family in families for sample in family.samples}
+
+
+def test_a_broker_that_is_gone_has_one_number() -> None:
+    assert samples(None) == {"tamis_up": 0}
+
+
+def test_numbers_have_the_names_and_units_that_prometheus_expects() -> None:
+    found = samples(
+        {
+            "about": {"version": 'a"\\\n', "pid": 7, "now_us": 1, "memory_bytes": 1000, "addresses": []},
+            "health": {"status": "ok"},
+            "metrics": {"published": 3, "queues": 2, "journal_sync_us": 2_500_000, "something_new": 4},
+        }
+    )
+    assert found == {
+        "tamis_up": 1,
+        "tamis_build_info": 1,
+        "tamis_resident_memory_bytes": 1000,
+        "tamis_messages_published_total": 3,
+        "tamis_queues": 2,
+        "tamis_journal_sync_seconds_total": 2.5,
+        "tamis_something_new": 4,
+    }
+
+
+def test_no_two_numbers_share_a_name() -> None:
+    names = [shown.name for shown in [*metrics.COUNTERS.values(), *metrics.GAUGES.values()]]
+    assert len(names) == len(set(names))
