@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pika
+from pika.adapters.base_connection import _StreamingProtocolShim
 from pika.adapters.select_connection import IOLoop
 from pika.adapters.utils.selector_ioloop_adapter import SelectorIOServicesAdapter
 
@@ -203,13 +204,15 @@ def _through(path: Path) -> Any:
             nbio = SelectorIOServicesAdapter(custom_ioloop or IOLoop())
 
             def make() -> Any:
-                return cls(parameters=connection_configs[0], custom_ioloop=nbio, internal_connection_workflow=False)
+                return _StreamingProtocolShim(
+                    cls(parameters=connection_configs[0], custom_ioloop=nbio, internal_connection_workflow=False)
+                )
 
             def linked(result: Any) -> None:
                 if isinstance(result, BaseException):
                     on_done(result)
                     return
-                connection = result[1]
+                connection = result[1].conn
                 connection.add_on_open_error_callback(lambda _, error: on_done(error), remove_default=True)
                 connection.add_on_open_callback(on_done)
 
