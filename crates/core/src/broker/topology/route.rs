@@ -32,6 +32,16 @@ pub struct RouteScratch {
     exchanges: Seen,
     pending: Vec<ExchangeId>,
     view: ViewScratch,
+    saw_content: bool,
+}
+
+impl RouteScratch {
+    /// Whether the exchange and the key alone decided where the last message went, so that another one with both goes
+    /// the same way until the topology changes.
+    #[must_use]
+    pub fn key_decided(&self) -> bool {
+        !self.saw_content
+    }
 }
 
 /// Which of many small numbers have been seen: a stamp each, so that forgetting all costs nothing.
@@ -85,6 +95,7 @@ impl Topology {
     ) -> Result<usize, AmqpError> {
         let there = self.get_vhost(vhost)?;
         let start = queues.len();
+        scratch.saw_content = false;
         if message.exchange.is_empty() {
             queues.extend(there.queues.get(message.routing_key));
             return Ok(queues.len() - start);
@@ -94,14 +105,14 @@ impl Topology {
         if self.exchanges[first.0].internal {
             return Err(errors::internal_exchange(message.exchange, &there.name));
         }
-        let RouteScratch { rooms, matched, queues: seen, exchanges, pending, view } = scratch;
+        let RouteScratch { rooms, matched, queues: seen, exchanges, pending, view, saw_content } = scratch;
         seen.begin(self.queues.end());
         exchanges.begin(self.exchanges.end());
         exchanges.is_new(first.0);
         pending.clear();
         pending.push(first);
         let view = View::new(view, message.properties, message.body);
-        let mut way = Way { rooms, matched, queues: seen, exchanges, pending, view, found: queues };
+        let mut way = Way { rooms, matched, queues: seen, exchanges, pending, view, saw_content, found: queues };
         while let Some(id) = way.pending.pop() {
             let exchange = &self.exchanges[id.0];
             if way.pass(exchange, message.routing_key)? {
@@ -133,6 +144,7 @@ struct Way<'a, 'm> {
     exchanges: &'a mut Seen,
     pending: &'a mut Vec<ExchangeId>,
     view: View<'m>,
+    saw_content: &'a mut bool,
     found: &'a mut Vec<QueueId>,
 }
 
@@ -152,6 +164,7 @@ impl Way<'_, '_> {
         }
         if let Some(queries) = &exchange.queries {
             self.matched.clear();
+            *self.saw_content |= queries.needs().any();
             let (room, matched) = (&mut self.rooms[queries.room % ROOMS], &mut *self.matched);
             let done = self
                 .view

@@ -366,9 +366,9 @@ fn values_that_few_and_that_many_queries_name_agree_with_brute_force() {
             _ => Value::Text(format!("v{}", random.below(VALUES[of]) * random.below(VALUES[of]) / VALUES[of]).into()),
         };
         let mut properties = Properties::default();
-        for of in 0..3 {
+        for (of, name) in NAMES.iter().enumerate().take(3) {
             if random.below(8) > of {
-                properties.insert(NAMES[of].into(), value(&mut random, of));
+                properties.insert((*name).into(), value(&mut random, of));
             }
         }
         properties.insert("price".into(), Value::Int(random.below(100) as i64));

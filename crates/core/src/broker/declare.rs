@@ -1,0 +1,305 @@
+//! Exchanges, queues and bindings: made, checked and removed.
+
+use crate::amqp::method::{
+    ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind,
+    ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge,
+    QueuePurgeOk, QueueUnbind, QueueUnbindOk,
+};
+use crate::amqp::{AmqpError, RawTable, ReplyCode};
+
+use super::access::{Resource, Verb};
+use super::arguments::{Policy, QueueKind};
+use super::connection::ConnectionId;
+use super::dispatch::error;
+use super::queue::Queue;
+use super::topology::{Bind, Declared, ExchangeSettings, Owner, QueueId, QueueSettings, Target, VhostId};
+use super::{Broker, Rubbish};
+
+impl Broker {
+    /// The vhost of a channel, and its connection as an owner of queues.
+    pub(super) fn place(&self, channel: u32) -> (VhostId, Owner) {
+        let number = self.channels[channel].connection;
+        let connection = &self.connections[number];
+        (connection.vhost, ConnectionId::new(number, connection.serial).to_bits())
+    }
+
+    pub(super) fn vhost_name(&self, channel: u32) -> &str {
+        let connection = &self.connections[self.channels[channel].connection];
+        &self.principals.get(connection.principal).vhost
+    }
+
+    /// Ask whether the user of a channel may do that.
+    pub(super) fn check_access(
+        &mut self,
+        channel: u32,
+        verb: Verb,
+        resource: Resource,
+        name: &str,
+    ) -> Result<(), AmqpError> {
+        let principal = self.connections[self.channels[channel].connection].principal;
+        if self.principals.allows(&mut *self.control, principal, verb, resource, name) {
+            return Ok(());
+        }
+        let verb = match verb {
+            Verb::Configure => "configure",
+            Verb::Write => "write",
+            Verb::Read => "read",
+        };
+        let (resource, name) = match (resource, name) {
+            (Resource::Exchange, "") => ("exchange", "amq.default"),
+            (Resource::Exchange, name) => ("exchange", name),
+            (Resource::Queue, name) => ("queue", name),
+        };
+        let principal = self.principals.get(principal);
+        let reason = format!(
+            "{verb} access to {resource} '{name}' in vhost '{}' refused for user '{}'",
+            principal.vhost, principal.user
+        );
+        Err(error(ReplyCode::AccessRefused, &reason))
+    }
+
+    /// What an empty queue name means: the queue that the channel declared last.
+    pub(super) fn queue_name<'a>(&'a self, channel: u32, name: &'a str) -> Result<&'a str, AmqpError> {
+        match (name, &*self.channels[channel].last_queue) {
+            ("", "") => Err(error(ReplyCode::NotFound, "no previously declared queue")),
+            ("", last) => Ok(last),
+            (name, _) => Ok(name),
+        }
+    }
+
+    /// Something of the topology changed: what was remembered of routes is old.
+    fn changed(&mut self) {
+        self.topology_version += 1;
+    }
+
+    pub(super) fn declare_exchange(&mut self, channel: u32, it: &ExchangeDeclare<'_>) -> Result<(), AmqpError> {
+        let (vhost, _) = self.place(channel);
+        if it.passive {
+            self.topology.check_exchange(vhost, it.exchange)?;
+        } else {
+            self.check_access(channel, Verb::Configure, Resource::Exchange, it.exchange)?;
+            let settings = ExchangeSettings {
+                kind: it.exchange_type.parse()?,
+                durable: it.durable,
+                auto_delete: it.auto_delete,
+                internal: it.internal,
+                arguments: it.arguments,
+            };
+            if let Some(alternate) = it.arguments.get("alternate-exchange").and_then(|value| value.as_str()) {
+                self.check_access(channel, Verb::Read, Resource::Exchange, it.exchange)?;
+                self.check_access(channel, Verb::Write, Resource::Exchange, alternate)?;
+            }
+            self.topology.declare_exchange(vhost, it.exchange, &settings)?;
+            self.changed();
+        }
+        if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeDeclareOk {}.into()) }
+    }
+
+    pub(super) fn delete_exchange(&mut self, channel: u32, it: &ExchangeDelete<'_>) -> Result<(), AmqpError> {
+        let (vhost, _) = self.place(channel);
+        self.check_access(channel, Verb::Configure, Resource::Exchange, it.exchange)?;
+        self.topology.delete_exchange(vhost, it.exchange, it.if_unused)?;
+        self.changed();
+        if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeDeleteOk {}.into()) }
+    }
+
+    pub(super) fn bind_exchange(&mut self, channel: u32, it: &ExchangeBind<'_>) -> Result<(), AmqpError> {
+        let target = Target::Exchange(it.destination);
+        self.bind(channel, &Bind { source: it.source, target, key: it.routing_key, arguments: it.arguments })?;
+        if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeBindOk {}.into()) }
+    }
+
+    pub(super) fn unbind_exchange(&mut self, channel: u32, it: &ExchangeUnbind<'_>) -> Result<(), AmqpError> {
+        let target = Target::Exchange(it.destination);
+        self.unbind(channel, &Bind { source: it.source, target, key: it.routing_key, arguments: it.arguments })?;
+        if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeUnbindOk {}.into()) }
+    }
+
+    pub(super) fn bind_queue(&mut self, channel: u32, it: &QueueBind<'_>) -> Result<(), AmqpError> {
+        let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+        // Neither a queue nor a key: the queue that was declared last, under its own name.
+        let key = if it.queue.is_empty() && it.routing_key.is_empty() { &*name } else { it.routing_key };
+        self.bind(channel, &Bind { source: it.exchange, target: Target::Queue(&name), key, arguments: it.arguments })?;
+        if it.no_wait { Ok(()) } else { self.reply(channel, QueueBindOk {}.into()) }
+    }
+
+    pub(super) fn unbind_queue(&mut self, channel: u32, it: &QueueUnbind<'_>) -> Result<(), AmqpError> {
+        let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+        let key = if it.queue.is_empty() && it.routing_key.is_empty() { &*name } else { it.routing_key };
+        self.unbind(
+            channel,
+            &Bind { source: it.exchange, target: Target::Queue(&name), key, arguments: it.arguments },
+        )?;
+        self.reply(channel, QueueUnbindOk {}.into())
+    }
+
+    fn bind(&mut self, channel: u32, bind: &Bind<'_>) -> Result<(), AmqpError> {
+        self.check_binding(channel, bind)?;
+        let (vhost, owner) = self.place(channel);
+        let control = &mut self.control;
+        self.topology.bind(vhost, bind, owner, &mut |key| control.stored_query(key))?;
+        self.changed();
+        Ok(())
+    }
+
+    fn unbind(&mut self, channel: u32, bind: &Bind<'_>) -> Result<(), AmqpError> {
+        self.check_binding(channel, bind)?;
+        let (vhost, owner) = self.place(channel);
+        self.topology.unbind(vhost, bind, owner)?;
+        self.changed();
+        Ok(())
+    }
+
+    /// A binding writes to where it leads and reads from where it comes from.
+    fn check_binding(&mut self, channel: u32, bind: &Bind<'_>) -> Result<(), AmqpError> {
+        let (resource, name) = match bind.target {
+            Target::Queue(name) => (Resource::Queue, name),
+            Target::Exchange(name) => (Resource::Exchange, name),
+        };
+        self.check_access(channel, Verb::Write, resource, name)?;
+        self.check_access(channel, Verb::Read, Resource::Exchange, bind.source)?;
+        self.check_topic_access(channel, Verb::Read, bind.source, bind.key)
+    }
+
+    pub(super) fn declare_queue(&mut self, channel: u32, it: &QueueDeclare<'_>) -> Result<(), AmqpError> {
+        let (vhost, owner) = self.place(channel);
+        let (name, id) = if it.passive {
+            let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+            let id = self.topology.queue(vhost, &name, owner)?;
+            (name, id)
+        } else {
+            self.make_queue(channel, it)?
+        };
+        let queue = &mut self.queues[id.index() as u32];
+        queue.used = self.now;
+        let (message_count, consumer_count) = (queue.ready().len() as u32, queue.consumers.len() as u32);
+        if !it.no_wait {
+            self.reply(channel, QueueDeclareOk { queue: &name, message_count, consumer_count }.into())?;
+        }
+        self.channels[channel].last_queue = name;
+        Ok(())
+    }
+
+    fn make_queue(&mut self, channel: u32, it: &QueueDeclare<'_>) -> Result<(Box<str>, QueueId), AmqpError> {
+        let (vhost, owner) = self.place(channel);
+        let name: Box<str> = match it.queue {
+            "" => format!("amq.gen-{:016x}{:016x}", self.next_random(), self.next_random()).into(),
+            name => name.into(),
+        };
+        self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
+        let policy = self.queue_policy(channel, it, &name)?;
+        let settings = QueueSettings {
+            durable: it.durable,
+            exclusive: it.exclusive,
+            auto_delete: it.auto_delete,
+            arguments: it.arguments,
+        };
+        let (id, declared) = self.topology.declare_queue(vhost, &name, &settings, owner, it.queue.is_empty())?;
+        if declared == Declared::Existed {
+            return Ok((name, id));
+        }
+        let connection = self.channels[channel].connection;
+        let user = self.principals.get(self.connections[connection].principal).user.clone();
+        if let Err(reason) = self.principals.add_queue(&mut *self.control, &user) {
+            self.topology.remove_queue(id);
+            return Err(error(ReplyCode::PreconditionFailed, &reason));
+        }
+        let number = id.index() as u32;
+        let mut queue = Queue::new(id, policy, self.next_serial(), self.now);
+        queue.auto_delete = it.auto_delete;
+        queue.is_durable = it.durable && !it.exclusive;
+        queue.creator = Some(user);
+        queue.owner = it.exclusive.then_some(connection);
+        let expires = queue.policy.expires_ms.is_some();
+        self.queues.put(number, queue);
+        if it.exclusive {
+            self.connections[connection].exclusive_queues.push(number);
+        }
+        if expires {
+            self.watch(number);
+        }
+        self.changed();
+        Ok((name, id))
+    }
+
+    /// What the arguments of a queue ask for.
+    fn queue_policy(&self, channel: u32, it: &QueueDeclare<'_>, name: &str) -> Result<Policy, AmqpError> {
+        it.arguments.check().map_err(|error| error.at(QueueDeclare::ID))?;
+        let place = || format!("for queue '{name}' in vhost '{}'", self.vhost_name(channel));
+        let policy = Policy::parse(RawTable::new(it.arguments.as_bytes())).map_err(|(argument, reason)| {
+            error(ReplyCode::PreconditionFailed, &format!("invalid arg '{argument}' {}: {reason}", place()))
+        })?;
+        if policy.kind == QueueKind::Stream {
+            return Err(error(ReplyCode::NotImplemented, "queues of type stream"));
+        }
+        let needs_durable = matches!(policy.kind, QueueKind::Quorum | QueueKind::Stream);
+        let refused = match policy.kind {
+            _ if needs_durable && !it.durable => Some("non-durable"),
+            _ if needs_durable && it.exclusive => Some("exclusive"),
+            QueueKind::Stream if it.auto_delete => Some("auto-delete"),
+            _ => None,
+        };
+        match refused {
+            Some(property) => {
+                let reason = format!("invalid property '{property}' {}: type {}", place(), policy.kind.name());
+                Err(error(ReplyCode::PreconditionFailed, &reason))
+            }
+            None => Ok(policy),
+        }
+    }
+
+    pub(super) fn purge_queue(&mut self, channel: u32, it: &QueuePurge<'_>) -> Result<(), AmqpError> {
+        let (queue, _) = self.named_queue(channel, it.queue, Verb::Read)?;
+        let message_count = self.drain(queue);
+        if it.no_wait { Ok(()) } else { self.reply(channel, QueuePurgeOk { message_count }.into()) }
+    }
+
+    /// Drop all that is ready in a queue. Returns how many entries that were.
+    fn drain(&mut self, queue: u32) -> u32 {
+        let entries = self.queues[queue].drain();
+        let count = entries.len() as u32;
+        if count > 0 {
+            self.rubbish.push_back(Rubbish { entries });
+        }
+        count
+    }
+
+    pub(super) fn delete_queue(&mut self, channel: u32, it: &QueueDelete<'_>) -> Result<(), AmqpError> {
+        let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+        self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
+        let (vhost, owner) = self.place(channel);
+        let queues = &self.queues;
+        let contents = |id: QueueId| {
+            let queue = &queues[id.index() as u32];
+            (queue.consumers.len(), queue.ready().len())
+        };
+        let id = self.topology.delete_queue(vhost, &name, owner, (it.if_unused, it.if_empty), contents)?;
+        let message_count = id.map_or(0, |id| self.forget_queue(id.index() as u32));
+        if it.no_wait { Ok(()) } else { self.reply(channel, QueueDeleteOk { message_count }.into()) }
+    }
+
+    /// Remove a queue with all bindings to it: its owner is gone, or its last consumer, or its time is up.
+    pub(super) fn remove_queue(&mut self, queue: u32) {
+        if let Some(it) = self.queues.get(queue) {
+            self.topology.remove_queue(it.id);
+            self.forget_queue(queue);
+        }
+    }
+
+    /// Drop what the broker keeps of a queue that the topology has removed. Returns how many entries were ready.
+    fn forget_queue(&mut self, queue: u32) -> u32 {
+        self.changed();
+        let count = self.drain(queue);
+        self.cancel_consumers(queue);
+        if let Some(it) = self.queues.remove(queue) {
+            if let Some(user) = &it.creator {
+                self.principals.remove_queue(user);
+            }
+            if let Some(owner) = it.owner {
+                // It is no longer that connection's to remove.
+                self.connections[owner].exclusive_queues.retain(|other| *other != queue);
+            }
+        }
+        count
+    }
+}

@@ -1,0 +1,56 @@
+//! Counters and gauges of the whole broker.
+
+/// What the broker has done since it was opened, and what it has now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Messages that clients published.
+    pub published: u64,
+    /// ... that found no queue.
+    pub unroutable: u64,
+    /// ... of those, returned because they were mandatory.
+    pub returned: u64,
+    /// Entries put into queues: a message counts once a queue.
+    pub enqueued: u64,
+    /// Deliveries to consumers and to basic.get.
+    pub delivered: u64,
+    /// ... that had been delivered before.
+    pub redelivered: u64,
+    /// Deliveries that were acknowledged.
+    pub acknowledged: u64,
+    /// Deliveries that were put back.
+    pub requeued: u64,
+    /// Entries that were dropped because a queue was full, or rejected without requeue.
+    pub dropped: u64,
+    /// Entries whose time had run out.
+    pub expired: u64,
+    /// Messages that a full queue refused.
+    pub refused: u64,
+    /// Publisher confirms sent: acks, each of which may stand for many messages.
+    pub confirms: u64,
+    /// Messages that could not be read back from the journal.
+    pub lost: u64,
+    /// Bytes read from connections.
+    pub bytes_in: u64,
+    /// Bytes handed out to be written.
+    pub bytes_out: u64,
+    /// Connections that were ever made.
+    pub connections_made: u64,
+    /// Channels and connections that were closed for what their client did.
+    pub errors: u64,
+    /// Open connections.
+    pub connections: u64,
+    /// Open channels.
+    pub channels: u64,
+    /// Consumers.
+    pub consumers: u64,
+    /// Queues.
+    pub queues: u64,
+    /// Messages that are ready in queues or delivered and not acknowledged; one in several queues counts once.
+    pub messages: u64,
+    /// What they take in memory.
+    pub message_bytes: u64,
+    /// 1 while publishers are blocked.
+    pub blocked: u64,
+    /// Events that were dropped because nobody read them.
+    pub events_dropped: u64,
+}

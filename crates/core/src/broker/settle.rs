@@ -1,0 +1,174 @@
+//! Deliveries that come back: acknowledged, put back where they were, or dropped.
+
+use crate::amqp::method::BasicRecoverOk;
+use crate::amqp::{AmqpError, ReplyCode};
+
+use super::Broker;
+use super::dispatch::error;
+use super::queue::Entry;
+use super::transaction::{Settle, Settlement};
+use super::unacknowledged::Delivery;
+
+impl Broker {
+    /// An ack, nack or reject: now, or with the transaction.
+    pub(super) fn settle_or_keep(&mut self, channel: u32, settle: Settle) -> Result<(), AmqpError> {
+        let it = &mut self.channels[channel];
+        let Some(transaction) = &mut it.transaction else { return self.settle_deliveries(channel, settle) };
+        check_tag(settle, it.delivery_tag)?;
+        if !settle.multiple && !it.unacknowledged.contains(settle.tag) {
+            return Err(unknown(settle.tag));
+        }
+        if transaction.settle(settle) {
+            return Ok(());
+        }
+        Err(error(ReplyCode::ResourceError, "too many acknowledgements in one transaction"))
+    }
+
+    /// An ack, nack or reject, now.
+    ///
+    /// # Errors
+    /// 406: no such delivery waits.
+    pub(super) fn settle_deliveries(&mut self, channel: u32, settle: Settle) -> Result<(), AmqpError> {
+        check_tag(settle, self.channels[channel].delivery_tag)?;
+        if !settle.multiple {
+            let delivery =
+                self.channels[channel].unacknowledged.settle(settle.tag).ok_or_else(|| unknown(settle.tag))?;
+            let had_credit = self.channels[channel].credit.is_left();
+            self.settle_delivery(channel, &delivery, settle.settlement);
+            self.wake_if_credit_came(channel, had_credit);
+            return Ok(());
+        }
+        let through = if settle.tag == 0 { u64::MAX } else { settle.tag };
+        let had_credit = self.channels[channel].credit.is_left();
+        if settle.settlement == Settlement::Requeue {
+            let mut deliveries = Vec::new();
+            while let Some(delivery) = self.channels[channel].unacknowledged.settle_oldest(through) {
+                deliveries.push(delivery);
+            }
+            self.requeue(channel, deliveries);
+        } else {
+            while let Some(delivery) = self.channels[channel].unacknowledged.settle_oldest(through) {
+                self.settle_delivery(channel, &delivery, settle.settlement);
+            }
+        }
+        self.wake_if_credit_came(channel, had_credit);
+        Ok(())
+    }
+
+    #[inline]
+    fn settle_delivery(&mut self, channel: u32, delivery: &Delivery, settlement: Settlement) {
+        self.give_credit(channel, delivery);
+        let queue = delivery.queue;
+        if self.queues.get(queue.number).is_none_or(|it| it.serial != queue.serial) {
+            // The queue went before; only the message is left.
+            self.messages.release(delivery.entry.message);
+            return;
+        }
+        self.queues[queue.number].unacknowledged -= 1;
+        match settlement {
+            Settlement::Acknowledge => {
+                self.metrics.acknowledged += 1;
+                self.settle(queue.number, delivery.entry);
+            }
+            Settlement::Discard => {
+                self.metrics.dropped += 1;
+                self.settle(queue.number, delivery.entry);
+            }
+            Settlement::Requeue => {
+                self.metrics.requeued += 1;
+                let size = self.messages.get(delivery.entry.message).size();
+                self.queues[queue.number].requeue(delivery.entry, size);
+                self.requeued(queue.number);
+            }
+        }
+    }
+
+    /// A queue is done with an entry.
+    #[inline]
+    pub(super) fn settle(&mut self, _queue: u32, entry: Entry) {
+        self.messages.release(entry.message);
+    }
+
+    /// Give back what a delivery took of its consumer's and its channel's credit.
+    #[inline]
+    fn give_credit(&mut self, channel: u32, delivery: &Delivery) {
+        let Some(consumer) = delivery.consumer else { return };
+        self.channels[channel].credit.give(1);
+        if let Some(it) = self.consumers.get_mut(consumer.number)
+            && it.serial == consumer.serial
+            && it.credit.give(1)
+        {
+            self.wake(consumer.number);
+        }
+    }
+
+    fn wake_if_credit_came(&mut self, channel: u32, had_credit: bool) {
+        if !had_credit && self.channels[channel].credit.is_left() {
+            self.wake_channel(channel);
+        }
+    }
+
+    /// Put deliveries back into their queues, many of a queue in one pass.
+    fn requeue(&mut self, channel: u32, mut deliveries: Vec<Delivery>) {
+        deliveries.iter().for_each(|delivery| self.give_credit(channel, delivery));
+        deliveries.sort_by_key(|delivery| delivery.queue.number);
+        for group in deliveries.chunk_by(|a, b| a.queue == b.queue) {
+            let queue = group[0].queue;
+            if self.queues.get(queue.number).is_none_or(|it| it.serial != queue.serial) {
+                group.iter().for_each(|delivery| self.messages.release(delivery.entry.message));
+                continue;
+            }
+            let sized = |delivery: &Delivery| (delivery.entry, self.messages.get(delivery.entry.message).size());
+            let entries: Vec<_> = group.iter().map(sized).collect();
+            let it = &mut self.queues[queue.number];
+            it.unacknowledged -= entries.len() as u32;
+            self.metrics.requeued += entries.len() as u64;
+            it.requeue_many(entries);
+            self.requeued(queue.number);
+        }
+    }
+
+    /// Something came back to a queue: somebody may take it, and it may be one too many, or out of time.
+    fn requeued(&mut self, queue: u32) {
+        let it = &self.queues[queue];
+        let expires = it.front().is_some_and(|front| front.expires != super::message::NEVER);
+        if it.policy.is_bounded() {
+            self.drop_head(queue);
+        }
+        if expires {
+            self.watch(queue);
+        }
+        self.schedule(queue);
+    }
+
+    /// Everything that the channel has not acknowledged goes back.
+    pub(super) fn requeue_all(&mut self, channel: u32) {
+        let it = &mut self.channels[channel];
+        let deliveries: Vec<Delivery> = std::mem::take(&mut it.unacknowledged).iter().copied().collect();
+        self.requeue(channel, deliveries);
+    }
+
+    /// basic.recover: deliver again what is not acknowledged.
+    pub(super) fn recover(&mut self, channel: u32, requeue: bool, wants_reply: bool) -> Result<(), AmqpError> {
+        if !requeue {
+            return Err(error(ReplyCode::NotImplemented, "requeue=false"));
+        }
+        let had_credit = self.channels[channel].credit.is_left();
+        self.requeue_all(channel);
+        if wants_reply {
+            self.reply(channel, BasicRecoverOk {}.into())?;
+        }
+        self.wake_if_credit_came(channel, had_credit);
+        Ok(())
+    }
+}
+
+/// A tag that was never given is refused; with `multiple`, 0 stands for all there are.
+fn check_tag(settle: Settle, last: u64) -> Result<(), AmqpError> {
+    let is_known = if settle.multiple { settle.tag <= last } else { settle.tag != 0 && settle.tag <= last };
+    if is_known { Ok(()) } else { Err(unknown(settle.tag)) }
+}
+
+fn unknown(tag: u64) -> AmqpError {
+    error(ReplyCode::PreconditionFailed, &format!("unknown delivery tag {tag}"))
+}

@@ -1,0 +1,212 @@
+//! A client in bytes: what the tests and the simulation talk to the broker with.
+
+use crate::amqp::method::{BasicConsume, BasicPublish, ChannelOpen, ConfirmSelect, QueueBind, QueueDeclare};
+use crate::amqp::properties::put_content;
+use crate::amqp::{ContentHeader, FrameKind, Method, PropertyFields, next_frame};
+use crate::broker::topology::StoredQuery;
+use crate::broker::{Access, Broker, ConnectionId, Control, Flow, Login, Options, UserLimits};
+
+/// Allows what does not begin with `forbidden`, and knows one query.
+#[derive(Debug, Default)]
+pub struct Easy {
+    pub limits: UserLimits,
+}
+
+impl Control for Easy {
+    fn allowed(&mut self, access: &Access<'_>) -> bool {
+        !access.name.starts_with("forbidden")
+    }
+
+    fn stored_query(&mut self, key: &str) -> Result<StoredQuery, String> {
+        match key {
+            "dear" => Ok(StoredQuery { language: "selector".into(), text: "price > 10".into() }),
+            _ => Err("there is no such query".to_owned()),
+        }
+    }
+
+    fn limits(&mut self, _: &str) -> UserLimits {
+        self.limits
+    }
+}
+
+/// A method that came, with its content when it has one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub channel: u16,
+    pub payload: Vec<u8>,
+    pub properties: Vec<u8>,
+    pub body: Vec<u8>,
+}
+
+impl Seen {
+    pub fn method(&self) -> Method<'_> {
+        Method::decode(&self.payload).expect("the broker writes methods")
+    }
+}
+
+/// Cut bytes that the broker wrote into methods with their content. Panics where they are none.
+pub fn read(bytes: &[u8]) -> (Vec<Seen>, usize) {
+    let (mut seen, mut at, mut whole) = (Vec::<Seen>::new(), 0, 0);
+    let mut missing = None;
+    while let Some((frame, used)) = next_frame(&bytes[at..], 1 << 24).expect("frames") {
+        at += used;
+        match frame.kind {
+            FrameKind::Method => {
+                assert_eq!(missing, None, "content comes whole");
+                let (channel, payload) = (frame.channel, frame.payload.to_vec());
+                seen.push(Seen { channel, payload, properties: Vec::new(), body: Vec::new() });
+                let has_content = matches!(
+                    seen.last().expect("pushed").method(),
+                    Method::BasicDeliver(_) | Method::BasicGetOk(_) | Method::BasicReturn(_)
+                );
+                missing = has_content.then_some(u64::MAX);
+            }
+            FrameKind::Header => {
+                assert_eq!(missing, Some(u64::MAX), "a header belongs to a method");
+                let header = ContentHeader::decode(frame.payload).expect("a header");
+                seen.last_mut().expect("a method").properties = header.properties.as_bytes().to_vec();
+                missing = Some(header.body_size);
+            }
+            FrameKind::Body => {
+                let message = seen.last_mut().expect("a method");
+                assert_eq!(message.channel, frame.channel);
+                message.body.extend_from_slice(frame.payload);
+                missing = Some(missing.expect("a body has a header") - frame.payload.len() as u64);
+            }
+            FrameKind::Heartbeat => {}
+        }
+        if missing == Some(0) {
+            missing = None;
+        }
+        if missing.is_none() {
+            whole = at;
+        }
+    }
+    if missing.is_some() {
+        seen.pop();
+    }
+    (seen, whole)
+}
+
+/// A broker and time.
+pub struct World {
+    pub broker: Broker,
+    pub now: u64,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl World {
+    pub fn new(options: Options) -> Self {
+        Self { broker: Broker::new(options, Box::new(Easy::default()), 0, 1_700_000_000_000_000), now: 0 }
+    }
+
+    /// A connection with channel 1 open.
+    pub fn connect(&mut self) -> ConnectionId {
+        let id = self.connect_as(Login::default());
+        let seen = self.ask(id, 1, ChannelOpen::default());
+        assert!(matches!(seen[0].method(), Method::ChannelOpenOk(_)));
+        id
+    }
+
+    pub fn connect_as(&mut self, login: Login) -> ConnectionId {
+        let defaults = Login {
+            user: "guest".to_owned(),
+            vhost: "/".to_owned(),
+            knows_blocked: true,
+            knows_cancel: true,
+            ..login.clone()
+        };
+        let user = if login.user.is_empty() { defaults.user.clone() } else { login.user };
+        let vhost = if login.vhost.is_empty() { defaults.vhost.clone() } else { login.vhost };
+        self.broker.connect(Login { user, vhost, ..defaults }, self.now)
+    }
+
+    pub fn send(&mut self, id: ConnectionId, channel: u16, method: impl Into<Method<'static>>) {
+        let mut bytes = Vec::new();
+        method.into().encode(channel, &mut bytes);
+        self.broker.receive(id, &bytes, self.now);
+    }
+
+    /// Everything that the broker has written for a connection.
+    pub fn seen(&mut self, id: ConnectionId) -> Vec<Seen> {
+        let mut bytes = Vec::new();
+        loop {
+            let before = bytes.len();
+            let flow = self.broker.output(id, &mut bytes);
+            if flow == Flow::Ended || bytes.len() == before {
+                break;
+            }
+        }
+        let (seen, used) = read(&bytes);
+        assert_eq!(used, bytes.len(), "whole frames");
+        seen
+    }
+
+    pub fn ask(&mut self, id: ConnectionId, channel: u16, method: impl Into<Method<'static>>) -> Vec<Seen> {
+        self.send(id, channel, method);
+        self.seen(id)
+    }
+
+    pub fn declare(&mut self, id: ConnectionId, queue: &'static str) {
+        let seen = self.ask(id, 1, QueueDeclare { queue, ..Default::default() });
+        assert!(matches!(seen[0].method(), Method::QueueDeclareOk(_)), "{:?}", seen[0].method());
+    }
+
+    pub fn bind(&mut self, id: ConnectionId, queue: &'static str, exchange: &'static str, routing_key: &'static str) {
+        let seen = self.ask(id, 1, QueueBind { queue, exchange, routing_key, ..Default::default() });
+        assert!(matches!(seen[0].method(), Method::QueueBindOk(_)), "{:?}", seen[0].method());
+    }
+
+    /// Consume; returns what came with it.
+    pub fn consume(&mut self, id: ConnectionId, queue: &'static str, tag: &'static str, no_ack: bool) -> Vec<Seen> {
+        let mut seen = self.ask(id, 1, BasicConsume { queue, consumer_tag: tag, no_ack, ..Default::default() });
+        assert!(matches!(seen.remove(0).method(), Method::BasicConsumeOk(_)));
+        seen
+    }
+
+    pub fn confirm_select(&mut self, id: ConnectionId) {
+        let seen = self.ask(id, 1, ConfirmSelect { no_wait: false });
+        assert!(matches!(seen[0].method(), Method::ConfirmSelectOk(_)));
+    }
+
+    pub fn publish(&mut self, id: ConnectionId, exchange: &str, routing_key: &str, body: &[u8]) {
+        let bytes = published(exchange, routing_key, &PropertyFields::default(), body);
+        self.broker.receive(id, &bytes, self.now);
+    }
+}
+
+/// A publish on channel 1, in bytes.
+pub fn published(exchange: &str, routing_key: &str, properties: &PropertyFields<'_>, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    BasicPublish { exchange, routing_key, ..Default::default() }.encode(1, &mut bytes);
+    let mut raw = Vec::new();
+    properties.encode(&mut raw);
+    put_content(&mut bytes, 1, &raw, body, 4096);
+    bytes
+}
+
+/// The bodies of deliveries, as text.
+pub fn bodies(seen: &[Seen]) -> Vec<String> {
+    let deliveries =
+        seen.iter().filter(|seen| matches!(seen.method(), Method::BasicDeliver(_) | Method::BasicGetOk(_)));
+    deliveries.map(|seen| String::from_utf8_lossy(&seen.body).into_owned()).collect()
+}
+
+/// The names of methods.
+pub fn names(seen: &[Seen]) -> Vec<&'static str> {
+    seen.iter().map(|seen| seen.method().name()).collect()
+}
+
+/// The code and text of the close that came, and on which channel.
+pub fn closed(seen: &[Seen]) -> Option<(u16, u16, String)> {
+    seen.iter().find_map(|seen| match seen.method() {
+        Method::ChannelClose(close) => Some((seen.channel, close.reply_code, close.reply_text.to_owned())),
+        Method::ConnectionClose(close) => Some((0, close.reply_code, close.reply_text.to_owned())),
+        _ => None,
+    })
+}

@@ -1,0 +1,4 @@
+//! The broker through raw bytes, as clients see it.
+
+mod client;
+mod delivering;

@@ -1,0 +1,58 @@
+//! tx.select, tx.commit, tx.rollback: all of a transaction, or nothing.
+
+use crate::amqp::method::{BasicPublish, TxCommitOk, TxRollbackOk};
+use crate::amqp::{AmqpError, Properties, ReplyCode};
+
+use super::Broker;
+use super::dispatch::error;
+use super::transaction::PendingMessage;
+
+impl Broker {
+    pub(super) fn select_transactions(&mut self, channel: u32) -> Result<(), AmqpError> {
+        let it = &mut self.channels[channel];
+        if it.confirms.is_some() {
+            return Err(error(ReplyCode::PreconditionFailed, "cannot switch from confirm to tx mode"));
+        }
+        it.transaction.get_or_insert_default();
+        Ok(())
+    }
+
+    /// Let all of it happen. What could fail is looked at first: a message without an exchange lets nothing happen.
+    pub(super) fn commit(&mut self, channel: u32) -> Result<(), AmqpError> {
+        let transaction = self.channels[channel].transaction.as_mut().ok_or_else(not_transactional)?;
+        let (messages, settles) = transaction.take();
+        for message in &messages {
+            self.check_exchange(channel, message)?;
+        }
+        for message in &messages {
+            let parts = message.parts();
+            self.publish_now(channel, &parts, message.flags, Properties::from_checked(parts.properties))?;
+        }
+        for settle in settles {
+            self.settle_deliveries(channel, settle)?;
+        }
+        self.reply(channel, TxCommitOk {}.into())
+    }
+
+    /// Whether this message can be published, whatever its route.
+    fn check_exchange(&mut self, channel: u32, message: &PendingMessage) -> Result<(), AmqpError> {
+        let parts = message.parts();
+        let (exchange, _) = self.check_route(channel, &parts)?;
+        let (vhost, _) = self.place(channel);
+        self.topology.check_exchange(vhost, exchange).map_err(|mut error| {
+            error.method = BasicPublish::ID;
+            error
+        })
+    }
+
+    /// Let nothing of it happen. What was settled in it waits again for its acknowledgement.
+    pub(super) fn rollback(&mut self, channel: u32) -> Result<(), AmqpError> {
+        let transaction = self.channels[channel].transaction.as_mut().ok_or_else(not_transactional)?;
+        drop(transaction.take());
+        self.reply(channel, TxRollbackOk {}.into())
+    }
+}
+
+fn not_transactional() -> AmqpError {
+    error(ReplyCode::PreconditionFailed, "channel is not transactional")
+}
