@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
-from typing import Any, BinaryIO, Literal, TypeAlias, final
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, final
+
+from typing_extensions import Buffer
 
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
 __all__ = [
     "Bitmap",
+    "Broker",
     "Engine",
     "IdLists",
     "JournalReader",
@@ -311,3 +314,92 @@ def amqp_encode_method(channel: int, name: str, fields: Mapping[str, Any]) -> by
     Raises:
         ValueError: no such method or field, or a value that does not fit it.
         TypeError: a table has a value of a type that AMQP has not."""
+
+class _BrokerControl(Protocol):
+    """What the data plane asks, synchronously: answer quickly, and never call the broker back."""
+
+    def allowed(
+        self, user: str, verb: Literal["configure", "write", "read"], vhost: str, resource: str, routing_key: str | None
+    ) -> bool: ...
+    def has_topic_rules(self, user: str, vhost: str) -> bool:
+        """Whether `allowed` has to be asked about routing keys."""
+
+    def limits(self, user: str) -> tuple[int | None, int | None]:
+        """Connections and queues that the user may have; None: as many as there are."""
+
+    def stored_query(self, key: str) -> tuple[str, str]:
+        """Language and text of the store's query; LookupError says in words why there is none."""
+
+@final
+class Broker:
+    """The data plane of the AMQP broker: bytes in, bytes out; one for a process, used from one thread.
+
+    `now_us` is a monotonic clock, `wall_us` microseconds since 1970. Nothing that a client sends raises."""
+
+    def __new__(
+        cls,
+        control: _BrokerControl,
+        *,
+        frame_max: int,
+        channel_max: int,
+        message_bytes_max: int,
+        memory_bytes_max: int,
+        seed: int,
+        now_us: int,
+        wall_us: int,
+    ) -> Broker: ...
+    def add_vhost(self, name: str) -> None: ...
+    def connect(
+        self,
+        *,
+        user: str,
+        vhost: str,
+        frame_max: int,
+        channel_max: int,
+        heartbeat_s: int,
+        peer: str,
+        client_name: str,
+        knows_blocked: bool,
+        knows_cancel: bool,
+        now_us: int,
+    ) -> int:
+        """Take over a connection whose open-ok was sent; its number, which no other ever has."""
+
+    def receive(self, connection: int, data: Buffer, now_us: int) -> None:
+        """A whole socket read. What is wrong with it becomes a close in the connection's output."""
+
+    def disconnect(self, connection: int, now_us: int) -> None:
+        """Its socket is gone."""
+
+    def take_dirty(self) -> list[int]:
+        """Connections with something to write, an end to be told, or another answer of `wants_input`; each once."""
+
+    def output(self, connection: int) -> tuple[bytes, bool]:
+        """What is to be written (at most 256 KiB; when there is more it is dirty again), and whether it goes on."""
+
+    def set_writable(self, connection: int, is_writable: bool) -> None:
+        """Whether its socket takes bytes; while not, nothing is delivered to it."""
+
+    def wants_input(self, connection: int) -> bool:
+        """Whether its socket is worth reading now."""
+
+    def tick(self, now_us: int, wall_us: int) -> None:
+        """Time passes: heartbeats, expiry. About ten times a second."""
+
+    def stop(self, reason: str, now_us: int) -> None:
+        """Close all connections with 320 and take no new ones."""
+
+    def close(self, connection: int, reason: str, now_us: int) -> None:
+        """Close one connection with 320."""
+
+    def forget_permissions(self, user: str | None = None) -> None:
+        """What `user` may do has changed; None: what anybody may."""
+
+    def take_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """What happened since the last call, for the log: name and fields."""
+
+    def metrics(self) -> dict[str, int]:
+        """Counters and gauges of the whole broker."""
+
+    def rows(self, kind: str, offset: int, limit: int) -> tuple[list[dict[str, Any]], int]:
+        """Rows of vhosts, connections, queues, consumers, exchanges or bindings, and how many there are in all."""

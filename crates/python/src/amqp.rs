@@ -120,7 +120,8 @@ fn properties_to_py<'py>(py: Python<'py>, properties: Properties<'_>) -> PyResul
     Ok(dict)
 }
 
-fn table_to_py<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyDict>> {
+/// A table as a dict.
+pub fn table_to_py<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, value) in table.iter() {
         dict.set_item(name, value_to_py(py, value)?)?;

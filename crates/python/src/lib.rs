@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 mod amqp;
 mod arrow;
 mod bitmap;
+mod broker;
 mod convert;
 mod engine;
 mod errors;
@@ -21,6 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::Engine>()?;
     module.add_class::<arrow::IdLists>()?;
     module.add_class::<bitmap::Bitmap>()?;
+    module.add_class::<broker::Broker>()?;
     module.add_class::<text::Signature>()?;
     module.add_class::<journal::JournalReader>()?;
     module.add_function(wrap_pyfunction!(query::selector, module)?)?;

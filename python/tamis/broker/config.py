@@ -107,6 +107,7 @@ class BrokerConfig:
         data: the data directory: journal, users, lock.
         host: where AMQP and HTTP listen. Another address than this machine's needs ``[tls]``, or `insecure`.
         amqp_port: 0 takes any free one, and the log says which.
+        http: whether there is HTTP at all.
         http_port: as above.
         unix: a Unix socket for local AMQP clients; beside the port.
         insecure: whether passwords and messages may cross a network that others can read.
@@ -119,6 +120,7 @@ class BrokerConfig:
     data: Path = Path("tamis-data")
     host: Text = "127.0.0.1"
     amqp_port: Port = 5672
+    http: bool = True
     http_port: Port = 8765
     unix: Path | None = None
     insecure: bool = False

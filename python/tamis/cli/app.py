@@ -21,6 +21,7 @@ COMMANDS = {
     "consume": ("tamis.cli.consume", "consume"),
     "tail": ("tamis.cli.tail", "tail"),
     "journal": ("tamis.cli.journal", "app"),
+    "serve": ("tamis.cli.serve", "serve"),
     "users": ("tamis.cli.users", "app"),
     "demo": ("tamis.cli.demo", "demo"),
     "bench": ("tamis.cli.bench", "app"),

@@ -1,0 +1,376 @@
+//! `tamis._core.Broker`: the broker's data plane. The control plane is an object of Python's that it asks.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyLookupError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use tamis_core::amqp::{AmqpError, RawTable};
+use tamis_core::broker::topology::{StoredQuery, Target, Topology, VhostId};
+use tamis_core::broker::{
+    self, Access, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow, Login, Metrics, Options,
+    QueueOverview, UserLimits, Verb,
+};
+
+use crate::amqp::table_to_py;
+
+/// The control plane: an object with the methods of `tamis.broker.rules.Rules`.
+struct Asked(Py<PyAny>);
+
+impl Asked {
+    /// An exception is the control plane's bug: it is printed, and the answer is what is safe.
+    fn ask<T>(&self, question: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>, safe: T) -> T {
+        Python::attach(|py| {
+            let control = self.0.bind(py);
+            question(control).unwrap_or_else(|error| {
+                error.write_unraisable(py, Some(control));
+                safe
+            })
+        })
+    }
+}
+
+impl Control for Asked {
+    fn allowed(&mut self, access: &Access<'_>) -> bool {
+        let verb = match access.verb {
+            Verb::Configure => "configure",
+            Verb::Write => "write",
+            Verb::Read => "read",
+        };
+        let arguments = (access.user, verb, access.vhost, access.name, access.routing_key);
+        self.ask(|control| control.call_method1("allowed", arguments)?.extract(), false)
+    }
+
+    fn has_topic_rules(&mut self, user: &str, vhost: &str) -> bool {
+        self.ask(|control| control.call_method1("has_topic_rules", (user, vhost))?.extract(), true)
+    }
+
+    fn stored_query(&mut self, key: &str) -> Result<StoredQuery, String> {
+        Python::attach(|py| {
+            let answer = self.0.bind(py).call_method1("stored_query", (key,));
+            match answer.and_then(|answer| answer.extract::<(String, String)>()) {
+                Ok((language, text)) => Ok(StoredQuery { language: language.into(), text: text.into() }),
+                Err(error) if error.is_instance_of::<PyLookupError>(py) => Err(error.value(py).to_string()),
+                Err(error) => {
+                    error.write_unraisable(py, Some(self.0.bind(py)));
+                    Err("the store cannot be read".to_owned())
+                }
+            }
+        })
+    }
+
+    fn limits(&mut self, user: &str) -> UserLimits {
+        let (connections, queues) =
+            self.ask(|control| control.call_method1("limits", (user,))?.extract(), (Some(0), Some(0)));
+        UserLimits { connections, queues }
+    }
+}
+
+/// The data plane. Connections go by number; times are microseconds of a monotonic clock (`now_us`) and since 1970
+/// (`wall_us`). It belongs to the thread that made it.
+#[pyclass(unsendable, module = "tamis._core")]
+pub struct Broker {
+    broker: broker::Broker,
+    /// Room for what is read, used again and again.
+    input: Vec<u8>,
+    dirty: Vec<ConnectionId>,
+}
+
+#[pymethods]
+impl Broker {
+    #[new]
+    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us))]
+    #[expect(clippy::too_many_arguments, reason = "by name in Python")]
+    fn new(
+        control: Py<PyAny>,
+        frame_max: u32,
+        channel_max: u16,
+        message_bytes_max: usize,
+        memory_bytes_max: u64,
+        seed: u64,
+        now_us: u64,
+        wall_us: i64,
+    ) -> Self {
+        let options =
+            Options { frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, ..Options::default() };
+        let broker = broker::Broker::new(options, Box::new(Asked(control)), now_us, wall_us);
+        Self { broker, input: Vec::new(), dirty: Vec::new() }
+    }
+
+    fn add_vhost(&mut self, name: &str) {
+        self.broker.add_vhost(name);
+    }
+
+    #[pyo3(signature = (*, user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel, now_us))]
+    #[expect(clippy::too_many_arguments, reason = "by name in Python")]
+    fn connect(
+        &mut self,
+        user: String,
+        vhost: String,
+        frame_max: u32,
+        channel_max: u16,
+        heartbeat_s: u16,
+        peer: String,
+        client_name: String,
+        knows_blocked: bool,
+        knows_cancel: bool,
+        now_us: u64,
+    ) -> u64 {
+        let login =
+            Login { user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel };
+        self.broker.connect(login, now_us).to_bits()
+    }
+
+    /// A whole socket read. It is copied once: the caller's buffer is everybody's.
+    fn receive(&mut self, py: Python<'_>, connection: u64, data: PyBuffer<u8>, now_us: u64) -> PyResult<()> {
+        self.input.resize(data.item_count(), 0);
+        data.copy_to_slice(py, &mut self.input)?;
+        self.broker.receive(ConnectionId::from_bits(connection), &self.input, now_us);
+        Ok(())
+    }
+
+    fn disconnect(&mut self, connection: u64, now_us: u64) {
+        self.broker.disconnect(ConnectionId::from_bits(connection), now_us);
+    }
+
+    /// Connections with something to write or an end to be told, each once.
+    fn take_dirty(&mut self) -> Vec<u64> {
+        self.dirty.clear();
+        self.broker.take_dirty(&mut self.dirty);
+        self.dirty.iter().map(|connection| connection.to_bits()).collect()
+    }
+
+    /// What is to be written, and whether the connection goes on after that.
+    fn output<'py>(&mut self, py: Python<'py>, connection: u64) -> (Bound<'py, PyBytes>, bool) {
+        let mut bytes = Vec::new();
+        let flow = self.broker.output(ConnectionId::from_bits(connection), &mut bytes);
+        (PyBytes::new(py, &bytes), flow == Flow::Open)
+    }
+
+    fn set_writable(&mut self, connection: u64, is_writable: bool) {
+        self.broker.set_writable(ConnectionId::from_bits(connection), is_writable);
+    }
+
+    fn wants_input(&self, connection: u64) -> bool {
+        self.broker.wants_input(ConnectionId::from_bits(connection))
+    }
+
+    fn tick(&mut self, now_us: u64, wall_us: i64) {
+        self.broker.tick(now_us, wall_us);
+    }
+
+    fn stop(&mut self, reason: &str, now_us: u64) {
+        self.broker.stop(reason, now_us);
+    }
+
+    fn close(&mut self, connection: u64, reason: &str, now_us: u64) {
+        self.broker.close(ConnectionId::from_bits(connection), reason, now_us);
+    }
+
+    #[pyo3(signature = (user=None))]
+    fn forget_permissions(&mut self, user: Option<&str>) {
+        self.broker.forget_permissions(user);
+    }
+
+    /// What happened since the last call: name and fields.
+    fn take_events<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<(&'static str, Bound<'py, PyDict>)>> {
+        self.broker.take_events().into_iter().map(|event| event_to_py(py, event)).collect()
+    }
+
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        metrics_to_py(py, &self.broker.metrics())
+    }
+
+    /// Rows of a list, as dicts, and how many there are in all.
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        offset: usize,
+        limit: usize,
+    ) -> PyResult<(Bound<'py, PyList>, usize)> {
+        let (broker, topology) = (&self.broker, self.broker.topology());
+        let page = Page { py, offset, limit };
+        match kind {
+            "vhosts" => page.of(topology.vhosts(), |row, (_, name)| row.set_item("name", name)),
+            "connections" => page.of(broker.connections(), connection_to_py),
+            "queues" => page.of(broker.queues(), queue_to_py),
+            "consumers" => page.of(broker.consumers(), consumer_to_py),
+            "exchanges" => page.of(in_all_vhosts(topology, Topology::exchanges), |row, (vhost, exchange)| {
+                row.set_item("vhost", vhost)?;
+                row.set_item("name", exchange.name)?;
+                row.set_item("type", exchange.settings.kind.name())?;
+                row.set_item("durable", exchange.settings.durable)?;
+                row.set_item("auto_delete", exchange.settings.auto_delete)?;
+                row.set_item("internal", exchange.settings.internal)?;
+                row.set_item("arguments", arguments(row.py(), exchange.settings.arguments)?)?;
+                row.set_item("bindings_from", exchange.bindings_from)?;
+                row.set_item("bindings_to", exchange.bindings_to)
+            }),
+            "bindings" => page.of(in_all_vhosts(topology, Topology::bindings), |row, (vhost, binding)| {
+                let (kind, destination) = match binding.target {
+                    Target::Queue(name) => ("queue", name),
+                    Target::Exchange(name) => ("exchange", name),
+                };
+                row.set_item("vhost", vhost)?;
+                row.set_item("source", binding.source)?;
+                row.set_item("destination", destination)?;
+                row.set_item("destination_type", kind)?;
+                row.set_item("routing_key", binding.key)?;
+                row.set_item("arguments", arguments(row.py(), binding.arguments)?)
+            }),
+            _ => Err(PyValueError::new_err(format!("no list '{kind}'"))),
+        }
+    }
+}
+
+/// What `list` gives of each vhost, with the vhost's name.
+fn in_all_vhosts<'a, T: 'a, I: Iterator<Item = T> + 'a>(
+    topology: &'a Topology,
+    list: impl Fn(&'a Topology, VhostId) -> I + 'a,
+) -> impl Iterator<Item = (&'a str, T)> + 'a {
+    topology.vhosts().flat_map(move |(id, name)| list(topology, id).map(move |item| (name, item)))
+}
+
+/// A part of a list.
+struct Page<'py> {
+    py: Python<'py>,
+    offset: usize,
+    limit: usize,
+}
+
+impl<'py> Page<'py> {
+    fn of<T>(
+        &self,
+        items: impl Iterator<Item = T>,
+        fill: impl Fn(&Bound<'py, PyDict>, T) -> PyResult<()>,
+    ) -> PyResult<(Bound<'py, PyList>, usize)> {
+        let rows = PyList::empty(self.py);
+        let mut count = 0;
+        for (index, item) in items.enumerate() {
+            count = index + 1;
+            if index >= self.offset && index - self.offset < self.limit {
+                let row = PyDict::new(self.py);
+                fill(&row, item)?;
+                rows.append(row)?;
+            }
+        }
+        Ok((rows, count))
+    }
+}
+
+fn arguments<'py>(py: Python<'py>, arguments: RawTable<'_>) -> PyResult<Bound<'py, PyDict>> {
+    // They were read when they were declared; a table that cannot be read now shows as an empty one.
+    arguments.parse().map_or_else(|_| Ok(PyDict::new(py)), |table| table_to_py(py, &table))
+}
+
+fn connection_to_py(row: &Bound<'_, PyDict>, connection: ConnectionOverview) -> PyResult<()> {
+    row.set_item("id", connection.id.to_bits())?;
+    row.set_item("user", connection.user)?;
+    row.set_item("vhost", connection.vhost)?;
+    row.set_item("peer", connection.peer)?;
+    row.set_item("client_name", connection.client_name)?;
+    row.set_item("since_us", connection.since)?;
+    row.set_item("state", connection.state)?;
+    row.set_item("channels", connection.channels)?;
+    row.set_item("unacknowledged", connection.unacknowledged)?;
+    row.set_item("bytes_in", connection.bytes_in)?;
+    row.set_item("bytes_out", connection.bytes_out)?;
+    row.set_item("bytes_waiting", connection.bytes_waiting)
+}
+
+fn queue_to_py(row: &Bound<'_, PyDict>, queue: QueueOverview) -> PyResult<()> {
+    row.set_item("vhost", queue.vhost)?;
+    row.set_item("name", queue.name)?;
+    row.set_item("type", queue.kind.name())?;
+    row.set_item("durable", queue.durable)?;
+    row.set_item("auto_delete", queue.auto_delete)?;
+    row.set_item("owner", queue.owner.map(ConnectionId::to_bits))?;
+    row.set_item("arguments", arguments(row.py(), RawTable::new(&queue.arguments))?)?;
+    row.set_item("ready", queue.ready)?;
+    row.set_item("ready_bytes", queue.ready_bytes)?;
+    row.set_item("unacknowledged", queue.unacknowledged)?;
+    row.set_item("consumers", queue.consumers)?;
+    row.set_item("published", queue.published)
+}
+
+fn consumer_to_py(row: &Bound<'_, PyDict>, consumer: ConsumerOverview) -> PyResult<()> {
+    row.set_item("connection", consumer.connection.to_bits())?;
+    row.set_item("channel", consumer.channel)?;
+    row.set_item("tag", consumer.tag)?;
+    row.set_item("vhost", consumer.vhost)?;
+    row.set_item("queue", consumer.queue)?;
+    row.set_item("no_ack", consumer.no_ack)?;
+    row.set_item("exclusive", consumer.exclusive)?;
+    row.set_item("prefetch_count", consumer.prefetch_count)?;
+    row.set_item("unacknowledged", consumer.unacknowledged)
+}
+
+fn event_to_py(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_, PyDict>)> {
+    let fields = PyDict::new(py);
+    let told = |error: AmqpError| -> PyResult<()> {
+        fields.set_item("code", error.code.number())?;
+        fields.set_item("text", error.text)
+    };
+    let name = match event {
+        Event::ConnectionRefused { connection, error } => {
+            fields.set_item("connection", connection.to_bits())?;
+            told(error)?;
+            "connection closed"
+        }
+        Event::ChannelRefused { connection, channel, error } => {
+            fields.set_item("connection", connection.to_bits())?;
+            fields.set_item("channel", channel)?;
+            told(error)?;
+            "channel closed"
+        }
+        Event::HeartbeatMissed { connection } => {
+            fields.set_item("connection", connection.to_bits())?;
+            "heartbeat missed"
+        }
+        Event::Blocked { reason } => {
+            fields.set_item("reason", reason)?;
+            "publishers blocked"
+        }
+        Event::Unblocked => "publishers go on",
+        Event::MessageLost { queue, reason } => {
+            fields.set_item("queue", queue)?;
+            fields.set_item("reason", reason)?;
+            "message lost"
+        }
+    };
+    Ok((name, fields))
+}
+
+fn metrics_to_py<'py>(py: Python<'py>, metrics: &Metrics) -> PyResult<Bound<'py, PyDict>> {
+    let row = PyDict::new(py);
+    for (name, value) in [
+        ("published", metrics.published),
+        ("unroutable", metrics.unroutable),
+        ("returned", metrics.returned),
+        ("enqueued", metrics.enqueued),
+        ("delivered", metrics.delivered),
+        ("redelivered", metrics.redelivered),
+        ("acknowledged", metrics.acknowledged),
+        ("requeued", metrics.requeued),
+        ("dropped", metrics.dropped),
+        ("expired", metrics.expired),
+        ("refused", metrics.refused),
+        ("confirms", metrics.confirms),
+        ("lost", metrics.lost),
+        ("bytes_in", metrics.bytes_in),
+        ("bytes_out", metrics.bytes_out),
+        ("connections_made", metrics.connections_made),
+        ("errors", metrics.errors),
+        ("connections", metrics.connections),
+        ("channels", metrics.channels),
+        ("consumers", metrics.consumers),
+        ("queues", metrics.queues),
+        ("messages", metrics.messages),
+        ("message_bytes", metrics.message_bytes),
+        ("blocked", metrics.blocked),
+        ("events_dropped", metrics.events_dropped),
+    ] {
+        row.set_item(name, value)?;
+    }
+    Ok(row)
+}

@@ -1,0 +1,45 @@
+"""``tamis serve``: the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tamis.broker.config import BrokerConfig
+    from tamis.web.process import HttpProcess
+
+
+def serve(
+    data: Annotated[Path | None, typer.Option(help="The data directory; default: tamis-data.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on; default: 127.0.0.1.")] = None,
+    amqp_port: Annotated[int | None, typer.Option(help="Default: 5672; 0: any free port.", min=0, max=65535)] = None,
+    http_port: Annotated[int | None, typer.Option(help="Default: 8765; 0: any free port.", min=0, max=65535)] = None,
+    unix: Annotated[Path | None, typer.Option(help="A Unix socket for local AMQP clients, besides.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Default: ./tamis.toml, where there is one.")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen on another address without TLS: others can read along.")
+    ] = False,
+) -> int:
+    """Run the broker: AMQP 0-9-1 on port 5672. Ctrl-C stops it; what was confirmed is kept."""
+    from tamis.broker.config import BrokerConfig
+
+    for package in ("argon2", "structlog"):  # both are loaded later, where nobody could say which extra is missing
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"no package {package}", name=package)
+    options = {"data": data, "host": host, "amqp_port": amqp_port, "http_port": http_port, "unix": unix}
+    loaded = BrokerConfig.load(config, {**options, "insecure": insecure or None})
+    from tamis.broker.server import serve as run
+
+    return run(loaded, _http)
+
+
+def _http(config: BrokerConfig, on_end: Callable[[int, float], None]) -> HttpProcess:
+    """Imported when the broker listens already."""
+    from tamis.web.process import HttpProcess
+
+    return HttpProcess(config, on_end)

@@ -1,0 +1,150 @@
+"""A real broker for tests: `tamis serve` as a process of its own, on free ports."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+START_S, STOP_S = 60, 20
+"""Machines are shared: these are for broken brokers, not for slow ones."""
+
+
+class RunningBroker:
+    """`tamis serve` in a folder of its own, where its tamis.toml is and its log goes; with HTTP only where told so."""
+
+    def __init__(
+        self, folder: Path, *options: str, config: str = "", python: tuple[str, ...] = ("-m", "tamis")
+    ) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.log_path = folder / "log.jsonl"
+        (folder / "tamis.toml").write_text(config if "http" in config else f"http = false\n{config}")
+        self._options = options
+        self._python_options = python
+        self.process: subprocess.Popen[bytes]
+        self.port = self.tls_port = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait until it listens; once more, on the port that it had."""
+        before = len(self.log())
+        arguments = ("serve", "--data", str(self.data), "--amqp-port", str(self.port), *self._options)
+        with self.log_path.open("ab") as log:
+            command = [sys.executable, *self._python_options, *arguments]
+            self.process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, cwd=self.folder)
+        ready = self.wait_for_log("ready", START_S, skip=before)
+        for address in ready["addresses"]:
+            if found := re.fullmatch(r"(amqps?)://.*:(\d+)", address):
+                if found[1] == "amqp":
+                    self.port = int(found[2])
+                else:
+                    self.tls_port = int(found[2])
+
+    def log(self) -> list[dict[str, Any]]:
+        """All events that were logged, oldest first."""
+        if not self.log_path.exists():
+            return []
+        return [json.loads(line) for line in self.log_path.read_text().splitlines() if line.startswith("{")]
+
+    def wait_for_log(self, event: str, timeout_s: float = 20, skip: int = 0) -> dict[str, Any]:
+        """The first such event after `skip` others."""
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until:
+            for found in self.log()[skip:]:
+                if found["event"] == event:
+                    return found
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"no '{event}' in the log:\n{self.log_path.read_text()}")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal, and wait for the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(STOP_S)
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self.process.kill()
+        self.process.wait(STOP_S)
+
+    def ask(self, op: str, **fields: Any) -> Any:
+        """What the control socket answers."""
+        with closing(socket.socket(socket.AF_UNIX)) as control:
+            control.settimeout(20)
+            control.connect(str(self.data / "control.sock"))
+            control.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
+            answer = json.loads(control.makefile("rb").readline())
+        assert answer["ok"], answer
+        return answer["result"]
+
+    def parameters(self, user: str = "guest", password: str = "guest", **options: Any) -> pika.ConnectionParameters:
+        """For pika."""
+        credentials = pika.PlainCredentials(user, password)
+        return pika.ConnectionParameters("127.0.0.1", self.port, credentials=credentials, **options)
+
+    def connect(self, **options: Any) -> pika.BlockingConnection:
+        """A connection of pika's."""
+        return pika.BlockingConnection(self.parameters(**options))
+
+    def socket(self) -> socket.socket:
+        """A bare socket, for bytes that no client would send."""
+        connected = socket.create_connection(("127.0.0.1", self.port))
+        connected.settimeout(20)
+        return connected
+
+
+StartBroker = Callable[..., RunningBroker]
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+    """Start brokers with options of their own; they are killed at the end."""
+    started: list[RunningBroker] = []
+
+    def start(*options: str, **others: Any) -> RunningBroker:
+        folder = tmp_path / f"broker{len(started)}"
+        folder.mkdir()
+        started.append(RunningBroker(folder, *options, **others))
+        return started[-1]
+
+    yield start
+    for broker in started:
+        broker.kill()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """One broker for all tests that leave it as they found it."""
+    running = RunningBroker(tmp_path_factory.mktemp("broker"))
+    yield running
+    assert running.process.poll() is None, running.log_path.read_text()
+    running.kill()
+
+
+@pytest.fixture
+def connection(broker: RunningBroker) -> Iterator[pika.BlockingConnection]:
+    """A connection of pika's to the shared broker."""
+    made = broker.connect()
+    yield made
+    if made.is_open:
+        made.close()
+
+
+@pytest.fixture
+def channel(connection: pika.BlockingConnection) -> BlockingChannel:
+    """A channel of pika's to the shared broker."""
+    return connection.channel()
