@@ -37,6 +37,8 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     failed: OnceLock<String>,
+    /// One commits at a time: nobody else may sync again what has just failed.
+    turn: Mutex<()>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -62,8 +64,13 @@ impl Committer {
 
     /// One without a thread.
     pub fn manual(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let queue =
-            Queue { state: Mutex::default(), changed: Condvar::new(), failed: OnceLock::new(), wake: Box::new(wake) };
+        let queue = Queue {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            failed: OnceLock::new(),
+            turn: Mutex::default(),
+            wake: Box::new(wake),
+        };
         Self { queue: Arc::new(queue), thread: None }
     }
 
@@ -115,7 +122,15 @@ impl Queue {
         self.failed.get().map(String::as_str)
     }
 
+    /// Nothing is committed from now on.
+    fn fail(&self, reason: String) {
+        // The first reason is the one that counts.
+        drop(self.failed.set(reason));
+        (self.wake)();
+    }
+
     fn run(&self) {
+        let _guard = Guard(self);
         loop {
             let mut state = self.lock();
             while state.waiting.is_empty() && !state.is_stopping {
@@ -143,6 +158,7 @@ impl Queue {
     }
 
     fn commit_once(&self) -> Commit {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let logs = std::mem::take(&mut self.lock().waiting);
         if logs.is_empty() || self.failed().is_some() {
             return Commit::default();
@@ -155,11 +171,20 @@ impl Queue {
                 commit
             }
             Err(reason) => {
-                // Only this function sets it, and it is not called by two at once but where a test does so.
-                drop(self.failed.set(reason));
-                (self.wake)();
-                Commit { logs: 0, is_full: false }
+                self.fail(reason);
+                Commit::default()
             }
+        }
+    }
+}
+
+/// Says so when the thread ends by a panic: publishers would wait for ever.
+struct Guard<'a>(&'a Queue);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail("the journal's thread has panicked".to_owned());
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +20,8 @@ use super::writing::Writing;
 
 /// How many files of segments are kept open for [`Log::read_at`].
 const FILES_MAX: usize = 64;
+/// A run that has this much is written by itself, so that no buffer grows far beyond it.
+const RUN_BYTES: usize = 1024 * 1024;
 /// How much of a record is read before its length is known.
 const GUESS_BYTES: usize = 4096;
 
@@ -137,29 +138,18 @@ struct Appending {
 /// Records that are written together.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub bytes: Vec<u8>,
     pub runs: Vec<Run>,
+    /// Empty buffers for further runs: memory that has been used once need not be asked for again.
+    pub buffers: Vec<Vec<u8>>,
 }
 
-/// Those of them that lie in one segment, with the terminator behind them.
-#[derive(Clone, Copy, Debug)]
+/// Records that lie one behind the other in a segment, with the terminator behind them: what one call writes.
+#[derive(Debug)]
 pub(crate) struct Run {
     pub ordinal: u32,
     pub offset: u32,
     pub first: Sequence,
-    start: usize,
-}
-
-impl Batch {
-    /// Where in `bytes` a run lies.
-    pub fn range(&self, run: usize) -> Range<usize> {
-        self.runs[run].start..self.runs.get(run + 1).map_or(self.bytes.len(), |next| next.start)
-    }
-
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.runs.clear();
-    }
+    pub bytes: Vec<u8>,
 }
 
 /// Which segments there are.
@@ -223,7 +213,7 @@ impl Log {
         let location = appending.place(size_bytes as u32, head.len(), &self.0.options);
         let sequence = appending.next;
         appending.next = sequence.next();
-        let bytes = &mut appending.batch.bytes;
+        let bytes = &mut appending.batch.runs.last_mut().expect("place begins one").bytes;
         encode(bytes, size_bytes as u32, sequence, time_us, kind, head);
         for part in body {
             bytes.extend_from_slice(part);
@@ -377,10 +367,10 @@ impl Appending {
             self.heads_bytes = 0;
             self.capacity = capacity(u64::from(options.segment_bytes));
         }
-        if is_new || self.batch.runs.is_empty() {
+        if is_new || self.batch.runs.last().is_none_or(|run| run.bytes.len() >= RUN_BYTES) {
             self.end_run();
-            let start = self.batch.bytes.len();
-            let run = Run { ordinal: self.ordinal, offset: self.offset, first: self.next, start };
+            let bytes = self.batch.buffers.pop().unwrap_or_default();
+            let run = Run { ordinal: self.ordinal, offset: self.offset, first: self.next, bytes };
             self.batch.runs.push(run);
         }
         let location = Location { segment: self.ordinal, offset: self.offset };
@@ -390,8 +380,8 @@ impl Appending {
     }
 
     fn end_run(&mut self) {
-        if !self.batch.runs.is_empty() {
-            self.batch.bytes.extend_from_slice(&TERMINATOR);
+        if let Some(run) = self.batch.runs.last_mut() {
+            run.bytes.extend_from_slice(&TERMINATOR);
         }
     }
 }

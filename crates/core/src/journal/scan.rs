@@ -123,6 +123,11 @@ impl Scanner {
         while self.offset + HEADER_BYTES as u64 <= self.limit {
             let remaining = self.limit - self.offset;
             let window = self.window(remaining.min(CHUNK_BYTES))?;
+            // Where nothing was written there is no record, whose number is not 0: most of a segment that was just begun.
+            if window.len() >= HEADER_BYTES && window.iter().all(|&byte| byte == 0) {
+                self.offset += (window.len() - HEADER_BYTES + 1) as u64;
+                continue;
+            }
             let in_range = |&place: &usize| {
                 let sequence = sequence_of(&window[place..]);
                 sequence.is_some_and(|sequence| from <= sequence && sequence <= to)

@@ -1,5 +1,6 @@
 //! The committer's side of a log: batches into segments.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,18 +13,20 @@ use super::record::{SYNCED_BEFORE, Sequence, length_of, parse, seal};
 use super::recovery::{Active, Meta};
 use super::segment::{Header, Name, TERMINATOR, spare_name};
 
-/// A buffer larger than this is given back after its batch.
-const KEPT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+/// How many buffers of 1 MiB are kept for further batches.
+const BUFFERS_MAX: usize = 8;
+/// A buffer that a large record made larger than this is given back.
+const BUFFER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// What the committer has of a log.
 #[derive(Debug)]
 pub(crate) struct Writing {
     pub active: Option<Active>,
     pub mark_file: Arc<dyn DiskFile>,
-    /// The batch that is being written, and how many of its runs are.
-    batch: Option<(Batch, usize)>,
-    /// An empty one, for its memory.
-    empty: Batch,
+    /// What was taken and is not written yet: something only while the disk is full.
+    runs: VecDeque<Run>,
+    /// Empty ones, for the next batch.
+    buffers: Vec<Vec<u8>>,
     /// Whether there is something that is not synced.
     is_unsynced: bool,
     /// The number of the last record written.
@@ -39,7 +42,7 @@ pub(crate) struct Written {
 
 impl Writing {
     pub fn new(active: Option<Active>, mark_file: Arc<dyn DiskFile>, written: Sequence) -> Self {
-        Self { active, mark_file, batch: None, empty: Batch::default(), is_unsynced: false, written }
+        Self { active, mark_file, runs: VecDeque::new(), buffers: Vec::new(), is_unsynced: false, written }
     }
 }
 
@@ -48,28 +51,24 @@ impl Shared {
     pub(crate) fn write(&self) -> Result<Written, String> {
         let mut writing = self.writing();
         let writing = &mut *writing;
-        let (mut batch, mut done) = match writing.batch.take() {
-            Some(rest) => rest,
-            None => (self.take_batch(std::mem::take(&mut writing.empty)), 0),
-        };
-        while done < batch.runs.len() {
-            let run = batch.runs[done];
-            if !self.make_active(writing, run).map_err(|error| self.failure("write to", &error))? {
-                writing.batch = Some((batch, done));
+        if writing.runs.is_empty() {
+            let batch = self.take_batch(Batch { runs: Vec::new(), buffers: std::mem::take(&mut writing.buffers) });
+            writing.runs = batch.runs.into();
+            writing.buffers = batch.buffers;
+        }
+        while let Some(run) = writing.runs.pop_front() {
+            let is_active = self.make_active(writing, &run).map_err(|error| self.failure("write to", &error))?;
+            if !is_active {
+                writing.runs.push_front(run);
                 self.is_full.store(true, Ordering::Release);
                 return Ok(Written { is_full: true });
             }
-            let range = batch.range(done);
-            writing.put(run, &mut batch.bytes[range]).map_err(|error| self.failure("write to", &error))?;
-            let records = batch.range(done).len() - TERMINATOR.len();
-            self.no_longer_pending(records);
-            done += 1;
+            let size_bytes = run.bytes.len() - TERMINATOR.len();
+            let buffer = writing.put(run).map_err(|error| self.failure("write to", &error))?;
+            self.no_longer_pending(size_bytes);
+            writing.keep(buffer);
         }
         self.is_full.store(false, Ordering::Release);
-        batch.clear();
-        if batch.bytes.capacity() <= KEPT_BUFFER_BYTES {
-            writing.empty = batch;
-        }
         // While the disk was full more was appended: it has its turn after this one.
         Ok(Written { is_full: false })
     }
@@ -106,7 +105,7 @@ impl Shared {
     }
 
     /// See to it that the segment of `run` is the one that is written; false when there is no room for it.
-    fn make_active(&self, writing: &mut Writing, run: Run) -> io::Result<bool> {
+    fn make_active(&self, writing: &mut Writing, run: &Run) -> io::Result<bool> {
         if writing.active.as_ref().is_some_and(|active| active.segment.name.ordinal == run.ordinal) {
             return Ok(true);
         }
@@ -170,8 +169,10 @@ impl Shared {
 
 impl Writing {
     /// Write a run of records, of which only the checksums are missing.
-    fn put(&mut self, run: Run, bytes: &mut [u8]) -> io::Result<()> {
-        let Some(active) = &mut self.active else { return Ok(()) };
+    /// Returns its buffer.
+    fn put(&mut self, run: Run) -> io::Result<Vec<u8>> {
+        let mut bytes = run.bytes;
+        let Some(active) = &mut self.active else { return Ok(bytes) };
         let mut place = 0;
         let end = bytes.len() - TERMINATOR.len();
         while place < end {
@@ -183,9 +184,16 @@ impl Writing {
             active.contents.push(run.offset + place as u32, &decoded);
             place += length;
         }
-        active.segment.file.write_at(u64::from(run.offset), bytes)?;
+        active.segment.file.write_at(u64::from(run.offset), &bytes)?;
         self.written = active.contents.last;
-        Ok(())
+        Ok(bytes)
+    }
+
+    fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.buffers.len() < BUFFERS_MAX && buffer.capacity() <= BUFFER_BYTES_MAX {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
     }
 
     /// Write the footer of the active segment and sync all of it.

@@ -338,7 +338,7 @@ impl Durable {
         delivered: Option<&HashSet<(DefinitionId, Sequence)>>,
     ) -> (Vec<RecoveredMessage>, Vec<RecoveredQueue>) {
         let mut messages = Vec::new();
-        let mut queues: HashMap<DefinitionId, Vec<(Sequence, Entry)>> = HashMap::new();
+        let mut queues = Queues::default();
         let live: Vec<RecordId> = self.slots.iter().collect();
         for record in live {
             if *self.slots.places(record) == Places::Definition {
@@ -346,14 +346,13 @@ impl Durable {
             }
             let mut is_wanted = false;
             for (queue, position) in self.slots.queues(record) {
-                if !self.is_alive(queue) {
+                let Some(entries) = queues.of(queue, |queue| self.is_alive(queue)) else {
                     self.slots.settle(record, queue);
                     continue;
-                }
+                };
                 is_wanted = true;
                 let redelivered = delivered.is_none_or(|delivered| delivered.contains(&(queue, position)));
-                let entry = Entry { message: messages.len() as u32, redelivered };
-                queues.entry(queue).or_default().push((position, entry));
+                entries.push((position, Entry { message: messages.len() as u32, redelivered }));
             }
             if !is_wanted {
                 self.slots.free(record, self.last);
@@ -362,14 +361,45 @@ impl Durable {
             let Detail { time_us, sizes: [route_bytes, properties_bytes, body_bytes] } = details[record.0 as usize];
             messages.push(RecoveredMessage { record, time_us, route_bytes, properties_bytes, body_bytes });
         }
-        let mut queues: Vec<RecoveredQueue> = queues
-            .into_iter()
-            .map(|(queue, mut entries)| {
-                entries.sort_unstable_by_key(|entry| entry.0);
-                RecoveredQueue { queue, entries: entries.into_iter().map(|entry| entry.1).collect() }
-            })
-            .collect();
+        (messages, queues.in_order())
+    }
+}
+
+/// Queues while they are filled. Most messages go where the last one went.
+#[derive(Default)]
+struct Queues {
+    /// Where each is in `filled`; None for one that is not there any more.
+    places: HashMap<DefinitionId, Option<usize>>,
+    last: (DefinitionId, Option<usize>),
+    filled: Vec<(DefinitionId, Vec<(Sequence, Entry)>)>,
+}
+
+impl Queues {
+    fn of(
+        &mut self,
+        queue: DefinitionId,
+        is_alive: impl FnOnce(DefinitionId) -> bool,
+    ) -> Option<&mut Vec<(Sequence, Entry)>> {
+        if self.last.0 != queue {
+            let filled = &mut self.filled;
+            let place = *self.places.entry(queue).or_insert_with(|| {
+                is_alive(queue).then(|| {
+                    filled.push((queue, Vec::new()));
+                    filled.len() - 1
+                })
+            });
+            self.last = (queue, place);
+        }
+        Some(&mut self.filled[self.last.1?].1)
+    }
+
+    fn in_order(self) -> Vec<RecoveredQueue> {
+        let sorted = |(queue, mut entries): (DefinitionId, Vec<(Sequence, Entry)>)| {
+            entries.sort_unstable_by_key(|entry| entry.0);
+            RecoveredQueue { queue, entries: entries.into_iter().map(|entry| entry.1).collect() }
+        };
+        let mut queues: Vec<RecoveredQueue> = self.filled.into_iter().map(sorted).collect();
         queues.sort_unstable_by_key(|queue| queue.queue);
-        (messages, queues)
+        queues
     }
 }

@@ -4,13 +4,16 @@ use super::*;
 use crate::journal::segment::Name;
 
 const RECORDS: u64 = 1000;
-const SIZE: usize = 40;
-const SEGMENT: u32 = 1 << 17;
+const SIZE: usize = 12;
+
+fn options() -> Options {
+    Options { index_heads: false, ..small(1 << 16) }
+}
 
 /// A log with one segment of many records, and where each of them begins and the last ends.
 fn whole() -> (Vec<u8>, PathBuf, Vec<u32>) {
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(SEGMENT));
+    let bench = Bench::open(&disk, options());
     let mut places = Vec::new();
     for number in 1..=RECORDS {
         places.push(bench.append(number, SIZE).expect("appended").location.offset);
@@ -33,7 +36,7 @@ fn recovered(bytes: &[u8], path: &Path, length: usize) -> Bench {
     let mark = crate::journal::mark::Mark { log_id: header.log_id, synced: Sequence(0) };
     mark.write(disk_file(&disk).as_ref()).expect("written");
     disk.put(path, cut);
-    Bench::open(&disk, small(SEGMENT))
+    Bench::open(&disk, options())
 }
 
 fn disk_file(disk: &SimulatedDisk) -> Arc<dyn crate::journal::DiskFile> {
@@ -70,7 +73,7 @@ fn the_bytes_behind_a_torn_record_never_come_back() {
     assert_eq!(bench.recovery.next, Sequence(901), "nothing proves that the last batch was synced");
     // A record of the same size takes its place; the old 902 would follow it.
     bench.commit(901, 902, SIZE);
-    let again = Bench::open(&bench.disk, small(SEGMENT));
+    let again = Bench::open(&bench.disk, options());
     assert_eq!(again.recovery.next, Sequence(902));
     assert_eq!(read_all(all_from_first(&again.log), |_| SIZE), ((1..902).collect(), Vec::new()));
     // Control: without zeroes behind the end the old records do come back.
