@@ -590,6 +590,32 @@ def test_the_control_socket_shows_what_there_is(broker: RunningBroker) -> None:
             connection.channel()
 
 
+def test_the_control_socket_answers_page_by_page(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    with broker.connect() as connection:
+        channel = connection.channel()
+        for number in range(1010):
+            channel.queue_declare(f"page-{number}", exclusive=True)
+        whole, rest = broker.ask("queues"), broker.ask("queues", offset=1000, limit=100)
+        assert (len(whole["rows"]), whole["total_count"], len(rest["rows"])) == (1000, 1010, 10)
+        assert len({row["name"] for row in [*whole["rows"], *rest["rows"]]}) == 1010
+        assert broker.ask("queues", offset=5, limit=2)["rows"] == whole["rows"][5:7]
+        assert broker.ask("queues", limit=10**9)["rows"] == whole["rows"]
+        for wrong in ({"offset": -1}, {"offset": 2**70}, {"limit": "many"}):
+            with pytest.raises(AssertionError, match="expected a whole number from 0"):
+                broker.ask("queues", **wrong)
+
+
+def test_who_still_looks_when_the_broker_stops_is_no_bug(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    with socket.socket(socket.AF_UNIX) as control:
+        control.connect(str(broker.data / "control.sock"))
+        control.sendall(b'{"op": "health"}\n')
+        assert b'"ok": true' in control.recv(1000)
+        assert broker.stop() == 0
+    assert "a bug in tamis" not in {event["event"] for event in broker.log()}
+
+
 def test_the_control_socket_survives_nonsense(broker: RunningBroker) -> None:
     for line in (b"\n", b"{\n", b"[]\n", b'{"op": "no"}\n', b'{"op": "queues", "offset": -1}\n', b"[" * 60_000 + b"\n"):
         with socket.socket(socket.AF_UNIX) as control:

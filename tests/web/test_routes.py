@@ -90,7 +90,7 @@ def test_lists_come_page_by_page() -> None:
 
 def test_a_page_is_never_larger_than_it_may_be() -> None:
     link = FakeLink()
-    assert get(application(link, Open()), "/api/queues?limit=1000000").json()["limit"] == 1000
+    assert get(application(link, Open()), "/api/queues?limit=1000000").json()["limit"] == 500
     assert get(application(link, Open()), "/api/queues").json()["limit"] == 100
     assert get(application(link, Open()), "/api/queues?offset=300").json()["next"] is None
 

@@ -633,6 +633,8 @@ class Server:
                 await writer.drain()
         except (ValueError, ConnectionError):
             pass  # a line without end, or whoever asked has gone
+        except asyncio.CancelledError:
+            pass  # the broker has stopped; nobody waits for this task, so nobody has to be told
         finally:
             writer.close()
 

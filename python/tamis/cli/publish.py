@@ -56,6 +56,8 @@ def publish(
     from tamis.cli.progress import progress_count
     from tamis.cli.publisher import Publisher
 
+    if body is None and sys.stdin.isatty():
+        output.note('reading messages from stdin, as in {"topic": "a.b", "price": 12, "body": "..."}; Ctrl-D ends')
     bad = BadLines("-")
     given = {
         "key": key,

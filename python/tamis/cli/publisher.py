@@ -18,6 +18,8 @@ from tamis.cli.amqp_message import Outgoing
 WINDOW_COUNT = 1000
 WINDOW_BYTES = 8 * 1024 * 1024
 """So much is published and not confirmed at once, at most, and one message more; then the next wait."""
+WAITING_COUNT = 100
+"""So many have been read and wait for the window; then nothing more is read."""
 RETURNED_SHOWN = 10
 """Messages that came back are told one by one up to here, then only counted."""
 
@@ -55,7 +57,7 @@ class Publisher:
         self._exchange = exchange
         self._messages = messages
         self._on_confirmed = on_confirmed
-        self._waiting: Queue[Outgoing | BaseException | None] = Queue(WINDOW_COUNT)
+        self._waiting: Queue[Outgoing | BaseException | None] = Queue(WAITING_COUNT)
         self._unconfirmed: OrderedDict[int, int] = OrderedDict()  # delivery tag -> bytes
         self._unconfirmed_bytes = 0
         self._is_hungry = False
@@ -146,14 +148,14 @@ class Publisher:
 
     def _next(self) -> Any:
         """The next that waits, or _NOTHING; then the reading thread calls when there is one."""
-        for is_last_try in (False, True):
-            try:
-                return self._waiting.get_nowait()
-            except Empty:
-                self._is_hungry = True  # and look once more: it may have come just before this was set
-                if is_last_try:
-                    return _NOTHING
-        return _NOTHING
+        try:
+            return self._waiting.get_nowait()
+        except Empty:
+            self._is_hungry = True
+        try:  # once more: it may have come just before that was set
+            return self._waiting.get_nowait()
+        except Empty:
+            return _NOTHING
 
     def _publish(self, message: Outgoing) -> None:
         self._channel.basic_publish(self._exchange, message.key, message.body, message.properties, mandatory=True)
