@@ -67,7 +67,6 @@ class LimitsConfig:
         heartbeat_s: offered to clients, who may ask for another or, with 0, for none.
         handshake_s: a connection that is not open by then is closed.
         memory_bytes: of messages waiting in memory; above it publishers wait (connection.blocked).
-        disk_free_bytes: with less free space in the data directory publishers wait.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
@@ -81,7 +80,6 @@ class LimitsConfig:
     heartbeat_s: Annotated[int, Ge(0), Le(65_535)] = 60
     handshake_s: Annotated[float, Gt(0), Le(600)] = 10.0
     memory_bytes: Annotated[int, Ge(16 * 1024 * 1024)] = 1024 * 1024 * 1024
-    disk_free_bytes: Annotated[int, Ge(0)] = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)

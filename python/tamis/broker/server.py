@@ -1,7 +1,7 @@
 """The broker's shell: sockets, timers and signals around the data plane. The only file with sockets and clocks.
 
 A socket's read goes to the data plane whole, in one call; then everything that is to be written is written. Nothing
-slow runs on the loop: passwords are verified in two threads, the journal has its own, the log too."""
+slow runs on the loop: passwords are verified in two threads, the log has its own, HTTP a process."""
 
 from __future__ import annotations
 
@@ -55,9 +55,8 @@ BACKLOG = 4096
 LOGINS_WAITING_MAX = 1000
 """So many logins wait for the two threads that verify passwords; further ones are refused."""
 PASSWORD_THREADS = 2
-CODE_BUG, CODE_FAILED = 70, 74
-"""The exit codes after a panic in the data plane and after the journal has failed: EX_SOFTWARE and EX_IOERR of
-sysexits.h. What was confirmed is on disk."""
+CODE_BUG = 70
+"""The exit code after a panic in the data plane: EX_SOFTWARE of sysexits.h."""
 
 
 class Beside(Protocol):

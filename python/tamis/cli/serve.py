@@ -25,7 +25,7 @@ def serve(
         bool, typer.Option("--insecure", help="Listen on another address without TLS: others can read along.")
     ] = False,
 ) -> int:
-    """Run the broker: AMQP 0-9-1 on port 5672. Ctrl-C stops it; what was confirmed is kept."""
+    """Run the broker: AMQP 0-9-1 on port 5672. Ctrl-C stops it."""
     from tamis.broker.config import BrokerConfig
 
     for package in ("argon2", "structlog"):  # both are loaded later, where nobody could say which extra is missing
