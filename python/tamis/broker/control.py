@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 REQUEST_BYTES_MAX = 64 * 1024
 ROWS_MAX = 1000
-"""A list has at most so many rows in one answer, or ``limit``; ``offset`` asks for later ones. Each row takes 10 us or so,
-in which no message goes."""
+"""A list has at most so many rows in one answer, or ``limit``; ``offset`` asks for later ones. A row takes 10 us or
+so, in which no message goes."""
 NUMBER_MAX = 2**53
 
 LISTS = ("vhosts", "connections", "queues", "exchanges", "bindings", "consumers")

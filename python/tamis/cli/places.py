@@ -23,7 +23,8 @@ StoreOption = Annotated[
 ]
 ConfigOption = Annotated[Path, typer.Option("--config", help="The pipeline's configuration.")]
 UrlOption = Annotated[
-    str, typer.Option(envvar=URL_VARIABLE, help="The broker: amqp[s]://user:password@host:port/vhost.")
+    str,
+    typer.Option(envvar=URL_VARIABLE, help="The broker: amqp://user:password@host:port/vhost, or amqps:// for TLS."),
 ]
 UnixOption = Annotated[
     Path | None, typer.Option(metavar="PATH", help="The broker's Unix socket, instead of the URL's host and port.")
