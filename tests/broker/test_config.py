@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tamis.broker.config import BrokerConfig, LimitsConfig, LogConfig, TlsConfig, is_loopback
+from tamis.broker.config import BrokerConfig, JournalConfig, LimitsConfig, LogConfig, TlsConfig, is_loopback
 from tamis.errors import ConfigError
 
 GOOD = """\
@@ -62,9 +62,9 @@ def test_what_the_document_shows_can_be_written_so(tmp_path: Path) -> None:
     config = load(tmp_path, text)
     assert config.limits == LimitsConfig(connections_per_user=100, queues_per_user=1000)
     shown = {line.partition("=")[0].strip() for line in text.splitlines() if "=" in line}
-    sections = (BrokerConfig, TlsConfig, LimitsConfig, LogConfig)
+    sections = (BrokerConfig, TlsConfig, JournalConfig, LimitsConfig, LogConfig)
     fields = {one.name for section in sections for one in dataclasses.fields(section)}
-    assert fields - shown == {"tls", "limits", "log"}, "every key is shown"
+    assert fields - shown == {"tls", "journal", "limits", "log"}, "every key is shown"
 
 
 def test_options_count_before_the_file_and_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

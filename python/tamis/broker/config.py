@@ -83,6 +83,24 @@ class LimitsConfig:
 
 
 @dataclass(frozen=True)
+class JournalConfig:
+    """``[journal]``: how what must not be lost is kept.
+
+    Attributes:
+        segment_bytes: of one file of the journal, which is allocated whole. A message may be nearly half as large.
+        confirm: when a publisher is told that its message is safe: ``synced``, when a power cut cannot take it any
+            more; or ``received``, at once, for messages that may be lost.
+        sync: False leaves writing to the system: faster, and a power cut takes what it has not written.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
+
+    segment_bytes: Annotated[int, Ge(1024 * 1024), Le(1024 * 1024 * 1024)] = 64 * 1024 * 1024
+    confirm: Literal["synced", "received"] = "synced"
+    sync: bool = True
+
+
+@dataclass(frozen=True)
 class LogConfig:
     """``[log]``: what is written to stderr.
 
@@ -125,6 +143,7 @@ class BrokerConfig:
     vhosts: Annotated[tuple[Text, ...], MinLen(1), MaxLen(1000)] = ("/",)
     store: Path | None = None
     tls: TlsConfig | None = None
+    journal: JournalConfig = field(default_factory=JournalConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
@@ -219,7 +238,7 @@ def is_loopback(host: str) -> bool:
 
 # ---- what is said of a mistake ----
 
-_SECTIONS: dict[str, type[Any]] = {"tls": TlsConfig, "limits": LimitsConfig, "log": LogConfig}
+_SECTIONS: dict[str, type[Any]] = {"tls": TlsConfig, "journal": JournalConfig, "limits": LimitsConfig, "log": LogConfig}
 
 
 def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str:

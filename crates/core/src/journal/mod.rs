@@ -29,6 +29,7 @@ pub use directory::OpenError;
 #[cfg(unix)]
 pub use disk::real::{DirectoryLock, RealDisk};
 pub use disk::simulated::{Dice, SimulatedDisk};
+pub use disk::unsynced::UnsyncedDisk;
 pub use disk::{Disk, DiskFile};
 pub use footer::RecordHead;
 pub use inspect::{Inspection, SegmentReport, inspect};

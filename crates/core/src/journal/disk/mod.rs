@@ -3,6 +3,7 @@
 #[cfg(unix)]
 pub mod real;
 pub mod simulated;
+pub mod unsynced;
 
 use std::fmt;
 use std::io;
