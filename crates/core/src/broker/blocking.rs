@@ -1,69 +1,118 @@
-//! Shortage: publishers wait while memory is short, and go on when it is not.
+//! Shortage: publishers wait while memory or disk is short, and go on when it is not.
 //!
 //! A connection that publishes during a shortage is told (connection.blocked, where it knows that) and read no more;
-//! what it sent already waits in its `input`. Consumers go on, and are what ends the shortage.
+//! what it sent already waits in its `input`. Consumers go on, and are what ends the shortage. When only the journal's
+//! thread is behind, which passes in milliseconds, publishers are not read either, but not told.
 
 use crate::amqp::method::{ConnectionBlocked, ConnectionUnblocked};
 
 use super::connection::Life;
+use super::unacknowledged::Reference;
 use super::{Broker, Event};
 
-const LOW_ON_MEMORY: &str = "low on memory";
+/// What is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shortage {
+    Memory,
+    Disk,
+    /// More is recorded than the disk has taken.
+    Journal,
+}
+
+impl Shortage {
+    /// What clients and operators are told; nothing when it passes by itself.
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Memory => Some("low on memory"),
+            Self::Disk => Some("low on disk"),
+            Self::Journal => None,
+        }
+    }
+}
 
 impl Broker {
-    /// Begin or end a shortage of memory. It ends at nine tenths of the watermark, so that it does not flutter.
-    pub(super) fn check_memory(&mut self) {
+    /// What is short now. A shortage of memory ends at nine tenths of the watermark, so that it does not flutter.
+    fn shortage(&self) -> Option<Shortage> {
         let bytes = self.messages.resident_bytes();
         let most = self.options.memory_bytes_max;
-        match self.blocked {
-            None if bytes > most => self.block(LOW_ON_MEMORY),
-            Some(LOW_ON_MEMORY) if bytes <= most / 10 * 9 => self.unblock(),
-            _ => {}
+        let was_short = self.blocked == Some(Shortage::Memory);
+        if self.journal.as_ref().is_some_and(|journal| journal.durable.is_full()) {
+            Some(Shortage::Disk)
+        } else if bytes > most || (was_short && bytes > most / 10 * 9) {
+            Some(Shortage::Memory)
+        } else if self.journal.as_ref().is_some_and(|journal| journal.durable.is_congested()) {
+            Some(Shortage::Journal)
+        } else {
+            None
         }
     }
 
-    fn block(&mut self, reason: &'static str) {
-        self.blocked = Some(reason);
-        self.events.push(Event::Blocked { reason: reason.to_owned() });
+    /// See what is short. Returns whether publishers were let go on, so that there may be work again.
+    pub(super) fn check_shortage(&mut self) -> bool {
+        let shortage = self.shortage();
+        let was = std::mem::replace(&mut self.blocked, shortage);
+        if was == shortage {
+            return false;
+        }
+        let told = |shortage: Option<Shortage>| shortage.and_then(Shortage::reason);
+        match (told(was), told(shortage)) {
+            (None, Some(reason)) => {
+                self.events.push(Event::Blocked { reason: reason.to_owned() });
+                self.block_publishers();
+            }
+            (Some(_), None) => self.events.push(Event::Unblocked),
+            _ => {}
+        }
+        if shortage.is_none() {
+            self.unblock();
+        }
+        shortage.is_none()
+    }
+
+    fn block_publishers(&mut self) {
         let publishers: Vec<u32> =
             self.connections.iter().filter(|(_, connection)| connection.publishes).map(|(number, _)| number).collect();
-        publishers.into_iter().for_each(|number| self.block_connection(number));
+        publishers.into_iter().for_each(|number| self.block(number));
     }
 
     /// A connection published: when there is a shortage, it is the last that is heard of it for now.
     #[inline]
     pub(super) fn note_publisher(&mut self, number: u32) {
-        let connection = &mut self.connections[number];
-        connection.publishes = true;
-        if self.blocked.is_some() && !connection.is_blocked {
-            self.block_connection(number);
+        self.connections[number].publishes = true;
+        if self.blocked.is_some() {
+            self.block(number);
         }
     }
 
-    fn block_connection(&mut self, number: u32) {
+    fn block(&mut self, number: u32) {
+        let reason = self.blocked.and_then(Shortage::reason);
         let connection = &mut self.connections[number];
-        if connection.is_blocked || connection.life != Life::Open {
+        if connection.life != Life::Open {
             return;
         }
-        connection.is_blocked = true;
-        if connection.knows_blocked {
-            let reason = self.blocked.unwrap_or_default();
+        if !connection.is_blocked {
+            connection.is_blocked = true;
+            self.blocked_connections.push(Reference { number, serial: connection.serial });
+            self.touch(number);
+        }
+        let connection = &mut self.connections[number];
+        if let Some(reason) = reason
+            && connection.knows_blocked
+            && !connection.was_told_blocked
+        {
+            connection.was_told_blocked = true;
             self.answer(number, 0, ConnectionBlocked { reason }.into());
         }
-        self.touch(number);
     }
 
     fn unblock(&mut self) {
-        self.blocked = None;
-        self.events.push(Event::Unblocked);
-        let blocked: Vec<u32> =
-            self.connections.iter().filter(|(_, connection)| connection.is_blocked).map(|(number, _)| number).collect();
-        for number in blocked {
-            let connection = &mut self.connections[number];
+        for reference in std::mem::take(&mut self.blocked_connections) {
+            let Reference { number, serial } = reference;
+            let Some(connection) = self.connections.get_mut(number).filter(|it| it.serial == serial) else { continue };
             connection.is_blocked = false;
             // Whoever was not read could not be heard.
             connection.heard = self.now;
-            if connection.life == Life::Open && connection.knows_blocked {
+            if std::mem::take(&mut connection.was_told_blocked) && connection.life == Life::Open {
                 self.answer(number, 0, ConnectionUnblocked {}.into());
             }
             self.touch(number);

@@ -7,7 +7,7 @@ use super::content::Incoming;
 use super::credit::Credit;
 use super::publish::Memo;
 use super::transaction::Transaction;
-use super::unacknowledged::{Reference, Unacknowledged};
+use super::unacknowledged::Unacknowledged;
 
 /// What a channel waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,10 +130,6 @@ impl Channel {
             held: std::collections::VecDeque::new(),
             memo: None,
         }
-    }
-
-    pub fn reference(&self, number: u32) -> Reference {
-        Reference { number, serial: self.serial }
     }
 }
 

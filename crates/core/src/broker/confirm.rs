@@ -75,10 +75,6 @@ impl Confirms {
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
-
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
 }
 
 #[cfg(test)]

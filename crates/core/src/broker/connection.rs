@@ -83,6 +83,8 @@ pub(super) struct Connection {
     pub is_congested: bool,
     /// It publishes while memory or disk is short: nothing more is read from it.
     pub is_blocked: bool,
+    /// ... and was told so.
+    pub was_told_blocked: bool,
     /// It has published.
     pub publishes: bool,
     /// It is in the broker's list of connections that have something to write or to say.

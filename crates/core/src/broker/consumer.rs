@@ -79,6 +79,7 @@ impl Ring {
         self.waiting.retain(|(_, other)| *other != consumer);
     }
 
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.waiting.iter().map(|(_, consumer)| *consumer)
     }

@@ -13,6 +13,7 @@ use super::connection::ConnectionId;
 use super::dispatch::error;
 use super::queue::Queue;
 use super::topology::{Bind, Declared, ExchangeSettings, Owner, QueueId, QueueSettings, Target, VhostId};
+use super::unacknowledged::Reference;
 use super::{Broker, Rubbish};
 
 impl Broker {
@@ -67,16 +68,12 @@ impl Broker {
         }
     }
 
-    /// Something of the topology changed: what was remembered of routes is old.
-    fn changed(&mut self) {
-        self.topology_version += 1;
-    }
-
     pub(super) fn declare_exchange(&mut self, channel: u32, it: &ExchangeDeclare<'_>) -> Result<(), AmqpError> {
         let (vhost, _) = self.place(channel);
         if it.passive {
             self.topology.check_exchange(vhost, it.exchange)?;
         } else {
+            self.check_changes()?;
             self.check_access(channel, Verb::Configure, Resource::Exchange, it.exchange)?;
             let settings = ExchangeSettings {
                 kind: it.exchange_type.parse()?,
@@ -134,6 +131,7 @@ impl Broker {
     }
 
     fn bind(&mut self, channel: u32, bind: &Bind<'_>) -> Result<(), AmqpError> {
+        self.check_changes()?;
         self.check_binding(channel, bind)?;
         let (vhost, owner) = self.place(channel);
         let control = &mut self.control;
@@ -181,6 +179,7 @@ impl Broker {
     }
 
     fn make_queue(&mut self, channel: u32, it: &QueueDeclare<'_>) -> Result<(Box<str>, QueueId), AmqpError> {
+        self.check_changes()?;
         let (vhost, owner) = self.place(channel);
         let name: Box<str> = match it.queue {
             "" => format!("amq.gen-{:016x}{:016x}", self.next_random(), self.next_random()).into(),
@@ -207,7 +206,6 @@ impl Broker {
         let number = id.index() as u32;
         let mut queue = Queue::new(id, policy, self.next_serial(), self.now);
         queue.auto_delete = it.auto_delete;
-        queue.is_durable = it.durable && !it.exclusive;
         queue.creator = Some(user);
         queue.owner = it.exclusive.then_some(connection);
         let expires = queue.policy.expires_ms.is_some();
@@ -256,10 +254,11 @@ impl Broker {
 
     /// Drop all that is ready in a queue. Returns how many entries that were.
     fn drain(&mut self, queue: u32) -> u32 {
-        let entries = self.queues[queue].drain();
+        let it = &mut self.queues[queue];
+        let entries = it.drain();
         let count = entries.len() as u32;
         if count > 0 {
-            self.rubbish.push_back(Rubbish { entries });
+            self.rubbish.push_back(Rubbish { entries, durable_id: it.durable_id });
         }
         count
     }
@@ -292,6 +291,12 @@ impl Broker {
         let count = self.drain(queue);
         self.cancel_consumers(queue);
         if let Some(it) = self.queues.remove(queue) {
+            if let (Some(durable_id), Some(journal)) = (it.durable_id, &mut self.journal)
+                && it.unacknowledged > 0
+            {
+                let reference = Reference { number: queue, serial: it.serial };
+                journal.gone.insert(reference, (durable_id, it.unacknowledged));
+            }
             if let Some(user) = &it.creator {
                 self.principals.remove_queue(user);
             }

@@ -96,11 +96,13 @@ impl Broker {
     }
 
     #[inline]
-    fn can_take(&self, consumer: u32) -> bool {
+    pub(super) fn can_take(&self, consumer: u32) -> bool {
         let consumer = &self.consumers[consumer];
         let channel = &self.channels[consumer.channel];
         (consumer.no_ack || (consumer.credit.is_left() && channel.credit.is_left()))
             && channel.is_flowing
+            // A consumer whose basic.consume is not answered yet gets nothing before the answer.
+            && channel.held.is_empty()
             && self.connections[consumer.connection].takes_deliveries()
     }
 
@@ -120,16 +122,17 @@ impl Broker {
 
     /// Deliver one entry to a consumer that can take it.
     fn deliver(&mut self, queue: u32, number: u32, entry: Entry) {
-        if !self.make_resident(entry.message) {
+        let Ok(is_resident) = self.prepare(queue, entry.message) else {
             self.settle(queue, entry);
             return;
-        }
-        let Self { connections, channels, consumers, queues, messages, dirty, metrics, .. } = self;
+        };
+        let Self { connections, channels, consumers, queues, messages, dirty, metrics, loaded, .. } = self;
         let consumer = &mut consumers[number];
         let channel = &mut channels[consumer.channel];
         let connection = &mut connections[consumer.connection];
         let message = messages.get(entry.message);
-        let Some(parts) = message.parts() else { return };
+        let parts = if is_resident { message.parts() } else { None };
+        let parts = parts.unwrap_or_else(|| message.parts_of(loaded));
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;
         put_delivery(
@@ -163,22 +166,26 @@ impl Broker {
 
     /// Answer basic.get with an entry, and how many are left behind it.
     pub(super) fn deliver_got(&mut self, channel: u32, queue: u32, entry: Entry, no_ack: bool) -> bool {
-        if !self.make_resident(entry.message) {
+        let Ok(is_resident) = self.prepare(queue, entry.message) else {
             self.settle(queue, entry);
             return false;
-        }
+        };
         let left = self.queues[queue].ready().len() as u32;
-        let it = &mut self.channels[channel];
+        let Self { connections, channels, messages, loaded, .. } = self;
+        let it = &mut channels[channel];
         it.delivery_tag += 1;
         let (tag, number, connection) = (it.delivery_tag, it.number, it.connection);
-        let message = self.messages.get(entry.message);
-        let Some(parts) = message.parts() else { return false };
-        let connection_ = &mut self.connections[connection];
+        let message = messages.get(entry.message);
+        let parts = if is_resident { message.parts() } else { None };
+        let parts = parts.unwrap_or_else(|| message.parts_of(loaded));
         let mut numbers = [0; 9];
         numbers[..8].copy_from_slice(&tag.to_be_bytes());
         numbers[8] = entry.redelivered.into();
-        put_method(&mut connection_.out, number, [&GET_OK, &numbers, parts.route, &left.to_be_bytes()]);
-        put_content(&mut connection_.out, number, parts.properties, parts.body, connection_.frame_max as usize);
+        let frame_max = connections[connection].frame_max as usize;
+        // Behind whatever the channel still waits to answer.
+        let out = it.held.back_mut().map_or(&mut connections[connection].out, |(_, bytes)| bytes);
+        put_method(out, number, [&GET_OK, &numbers, parts.route, &left.to_be_bytes()]);
+        put_content(out, number, parts.properties, parts.body, frame_max);
         self.metrics.delivered += 1;
         self.touch(connection);
         if no_ack {

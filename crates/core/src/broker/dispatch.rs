@@ -110,9 +110,15 @@ impl Broker {
 
     /// Answer on a channel, behind whatever it still waits to answer.
     pub(super) fn reply(&mut self, channel: u32, method: Method<'_>) -> Result<(), AmqpError> {
+        let marks = self.take_promised();
         let it = &mut self.channels[channel];
         let (connection, number) = (it.connection, it.number);
-        if let Some((_, bytes)) = it.held.back_mut() {
+        if !marks.is_empty() {
+            let mut bytes = Vec::new();
+            method.encode(number, &mut bytes);
+            it.held.push_back((marks, bytes));
+            self.await_disk(channel);
+        } else if let Some((_, bytes)) = it.held.back_mut() {
             method.encode(number, bytes);
         } else {
             self.answer(connection, number, method);

@@ -37,6 +37,11 @@ pub enum Event {
     },
     /// Publishers may go on.
     Unblocked,
+    /// Nothing can be made durable any more: the process must end.
+    Fatal {
+        /// What went wrong.
+        reason: String,
+    },
     /// A message could not be read back from the journal and is lost.
     MessageLost {
         /// From which queue it was to be delivered.

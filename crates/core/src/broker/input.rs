@@ -219,6 +219,8 @@ impl Broker {
             (Step::Take, Input::Header | Input::Body) => self.go_on_with_content(channel, frame),
             (Step::Take, _) => {
                 let method = Method::decode(frame.payload).map_err(|error| error.at(id))?;
+                // What earlier work has promised to others is no affair of this method's answer.
+                self.promised.clear();
                 self.channel_method(number, channel, &method).map_err(|error| at(error, id))
             }
             (Step::Drop, _) => Ok(()),

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::durable::RecordId;
 use super::slab::Slab;
 
 /// A message's number in the [`Store`].
@@ -18,8 +19,26 @@ pub type Micros = u64;
 /// A moment that never comes.
 pub(super) const NEVER: Micros = Micros::MAX;
 
-/// What an entry takes beside its bytes, for the memory counters: the slot here and its places in queues.
-const OVERHEAD: u64 = 96;
+/// What a message takes beside its bytes, for the memory counters: its slot here, its places in queues, and what the
+/// journal remembers of it.
+const OVERHEAD: u64 = 160;
+
+/// Where a message is beside memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// In the journal, for so many durable queues: it survives a restart.
+    Saved {
+        /// Its record.
+        record: RecordId,
+        /// Queues that have it, at least one.
+        queues: u32,
+    },
+    /// In the journal, for lack of memory.
+    Spilled(RecordId),
+}
 
 #[derive(Debug, Clone)]
 pub(super) struct Message {
@@ -30,11 +49,13 @@ pub(super) struct Message {
     body: u32,
     /// At most 512: two short strings.
     properties: u16,
-    pub persistent: bool,
-    /// The time of publishing on the wall clock, for the journal and for streams.
+    /// It was there before the broker was opened.
+    pub is_recovered: bool,
+    /// When it was published, on the wall clock.
     pub time_us: i64,
-    /// Its record in the journal; 0 while it has none.
-    pub record: u64,
+    pub kept: Kept,
+    /// The number of its record in the journal, when it has one.
+    pub sequence: u64,
 }
 
 impl Message {
@@ -52,10 +73,6 @@ impl Message {
 
     pub fn size(&self) -> usize {
         self.size as usize
-    }
-
-    pub fn body_size(&self) -> usize {
-        (self.size - self.body) as usize
     }
 
     pub fn is_resident(&self) -> bool {
@@ -110,34 +127,23 @@ pub(super) struct Store {
 
 impl Store {
     /// Keep a message. It has one reference, the caller's, until [`Store::release`]d.
-    pub fn insert(&mut self, parts: Parts<'_>, persistent: bool, time_us: i64) -> MessageId {
-        self.insert_joined(parts.joined(), parts.route.len(), parts.properties.len(), persistent, time_us)
-    }
-
-    /// Keep a message whose bytes are in one piece already.
-    pub fn insert_joined(
-        &mut self,
-        bytes: Vec<u8>,
-        route: usize,
-        properties: usize,
-        persistent: bool,
-        time_us: i64,
-    ) -> MessageId {
-        self.resident_bytes += bytes.len() as u64 + OVERHEAD;
+    pub fn insert(&mut self, parts: &Parts<'_>, time_us: i64) -> MessageId {
+        self.resident_bytes += parts.size() as u64 + OVERHEAD;
         MessageId(self.messages.insert(Message {
-            size: bytes.len() as u32,
-            body: (route + properties) as u32,
-            properties: route as u16,
-            bytes: Some(bytes.into_boxed_slice()),
+            size: parts.size() as u32,
+            body: (parts.route.len() + parts.properties.len()) as u32,
+            properties: parts.route.len() as u16,
+            bytes: Some(parts.joined().into_boxed_slice()),
             references: 1,
-            persistent,
+            is_recovered: false,
             time_us,
-            record: 0,
+            kept: Kept::Nowhere,
+            sequence: 0,
         }))
     }
 
     /// Keep the place of a message whose bytes stay in the journal until somebody needs them.
-    pub fn insert_absent(&mut self, sizes: [usize; 3], time_us: i64, record: u64) -> MessageId {
+    pub fn insert_absent(&mut self, sizes: [usize; 3], time_us: i64) -> MessageId {
         let [route, properties, body] = sizes;
         self.resident_bytes += OVERHEAD;
         MessageId(self.messages.insert(Message {
@@ -146,9 +152,10 @@ impl Store {
             size: (route + properties + body) as u32,
             body: (route + properties) as u32,
             properties: route as u16,
-            persistent: true,
+            is_recovered: true,
             time_us,
-            record,
+            kept: Kept::Nowhere,
+            sequence: 0,
         }))
     }
 
@@ -173,6 +180,15 @@ impl Store {
         &self.messages[id.0]
     }
 
+    /// The message of that number, if there is one.
+    pub fn find(&self, id: MessageId) -> Option<&Message> {
+        self.messages.get(id.0)
+    }
+
+    pub fn references(&self, id: MessageId) -> u32 {
+        self.messages[id.0].references
+    }
+
     pub fn get_mut(&mut self, id: MessageId) -> &mut Message {
         &mut self.messages[id.0]
     }
@@ -180,10 +196,20 @@ impl Store {
     /// Drop the bytes of a message that can be read back; how many that were.
     pub fn evict(&mut self, id: MessageId) -> usize {
         let message = &mut self.messages[id.0];
-        debug_assert_ne!(message.record, 0, "evicted without a record");
+        debug_assert_ne!(message.kept, Kept::Nowhere, "evicted and nowhere else");
         let freed = message.bytes.take().map_or(0, |bytes| bytes.len());
         self.resident_bytes -= freed as u64;
         freed
+    }
+
+    /// Keep the bytes again of a message that was evicted.
+    pub fn restore(&mut self, id: MessageId, bytes: Vec<u8>) {
+        let message = &mut self.messages[id.0];
+        debug_assert_eq!(bytes.len(), message.size());
+        if message.bytes.is_none() {
+            self.resident_bytes += bytes.len() as u64;
+            message.bytes = Some(bytes.into_boxed_slice());
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -196,6 +222,7 @@ impl Store {
     }
 
     /// Every message with how often it is referred to and what it takes: for the invariants of the simulation.
+    #[cfg(test)]
     pub fn audit(&self) -> impl Iterator<Item = (MessageId, u32, u64)> {
         self.messages.iter().map(|(id, message)| {
             (MessageId(id), message.references, OVERHEAD + message.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
@@ -212,24 +239,26 @@ mod tests {
     #[test]
     fn parts_come_back_as_they_went_in() {
         let mut store = Store::default();
-        let id = store.insert(PARTS, false, 7);
+        let id = store.insert(&PARTS, 7);
         let parts = store.get(id).parts().expect("resident");
         assert_eq!((parts, parts.exchange(), parts.routing_key()), (PARTS, &b"logs"[..], &b"a.b"[..]));
-        assert_eq!((store.get(id).size(), store.get(id).body_size()), (16, 5));
+        assert_eq!(store.get(id).size(), 16);
     }
 
     #[test]
     fn memory_goes_with_the_last_reference() {
         let mut store = Store::default();
-        let id = store.insert(PARTS, true, 0);
+        let id = store.insert(&PARTS, 0);
         store.retain(id);
         assert_eq!(store.resident_bytes(), 16 + OVERHEAD);
         store.release(id);
         assert_eq!((store.len(), store.resident_bytes()), (1, 16 + OVERHEAD));
-        store.get_mut(id).record = 1;
+        store.get_mut(id).kept = Kept::Spilled(RecordId(1));
         assert_eq!((store.evict(id), store.evict(id)), (16, 0));
         assert_eq!((store.resident_bytes(), store.get(id).is_resident()), (OVERHEAD, false));
         assert_eq!(store.get(id).parts_of(&PARTS.joined()), PARTS);
+        store.restore(id, PARTS.joined());
+        assert_eq!((store.resident_bytes(), store.get(id).parts()), (16 + OVERHEAD, Some(PARTS)));
         store.release(id);
         assert_eq!((store.len(), store.resident_bytes()), (0, 0));
     }

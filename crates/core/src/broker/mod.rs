@@ -15,8 +15,6 @@
 //!
 //! Bounds: [`Options`], and `topology`'s.
 
-#![allow(dead_code)] // what waits for the journal is tested here, and used with it
-
 mod access;
 mod arguments;
 mod blocking;
@@ -35,10 +33,13 @@ pub mod durable;
 mod event;
 mod expiry;
 mod input;
+mod journaling;
 mod message;
 mod metrics;
+mod opening;
 mod options;
 mod overview;
+mod paging;
 mod places;
 mod publish;
 mod queue;
@@ -54,7 +55,10 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use hashbrown::HashMap;
+
 use crate::amqp::{AmqpError, MethodId, ReplyCode};
+use crate::journal::Log;
 
 use access::Principals;
 pub use access::{Access, Control, Resource, UserLimits, Verb};
@@ -66,8 +70,9 @@ use consumer::Consumer;
 pub use event::Event;
 use event::Events;
 pub use message::Micros;
-use message::{MessageId, Store};
+use message::Store;
 pub use metrics::Metrics;
+pub use opening::{Found, Storage, StorageError};
 pub use options::Options;
 pub use overview::{ConnectionOverview, ConsumerOverview, QueueOverview};
 use places::Places;
@@ -89,6 +94,19 @@ pub struct Broker {
     options: Options,
     control: Box<dyn Control + Send>,
     topology: Topology,
+    /// What is kept through a restart, unless all is kept in memory only.
+    journal: Option<Box<journaling::Journal>>,
+    /// The logs of streams, by their numbers among logs.
+    logs: HashMap<u32, Log>,
+    /// Room for changes on their way to the journal.
+    changes: Vec<topology::Change>,
+    /// What the answer to what is done now must wait for.
+    promised: confirm::Marks,
+    /// Room for what is read back: the record, and the message that was delivered last from there.
+    load_buffer: Vec<u8>,
+    loaded: Vec<u8>,
+    /// Room for the durable queues that a message goes to.
+    durable_ids: Vec<durable::DefinitionId>,
     /// Changes with every change of the topology: what was remembered of routes is old then.
     topology_version: u64,
     route_scratch: RouteScratch,
@@ -106,7 +124,7 @@ pub struct Broker {
     runnable: Vec<u32>,
     /// Channels that have published since their last confirm, and those whose confirms or answers wait for a disk.
     confirming: Vec<u32>,
-    awaiting: Vec<u32>,
+    awaiting: Vec<unacknowledged::Reference>,
     /// Queues in which something may expire, and where the walk over them and over connections goes on.
     timed: Vec<unacknowledged::Reference>,
     timed_cursor: usize,
@@ -114,7 +132,9 @@ pub struct Broker {
     /// Entries of purged and deleted queues, let go a few at a time: a million of them must not stop everybody.
     rubbish: VecDeque<Rubbish>,
     /// Why publishers are blocked.
-    blocked: Option<&'static str>,
+    blocked: Option<blocking::Shortage>,
+    /// Connections that are not read because of that.
+    blocked_connections: Vec<unacknowledged::Reference>,
     is_stopping: bool,
     serial: u32,
     random: u64,
@@ -129,6 +149,8 @@ pub struct Broker {
 #[derive(Debug)]
 struct Rubbish {
     entries: VecDeque<Entry>,
+    /// The queue's definition, when it is durable: what it had is settled there.
+    durable_id: Option<durable::DefinitionId>,
 }
 
 /// How many entries of [`Rubbish`] are let go in one call: some 100 µs.
@@ -146,6 +168,13 @@ impl Broker {
             options,
             control,
             topology,
+            journal: None,
+            logs: HashMap::new(),
+            changes: Vec::new(),
+            promised: confirm::Marks::new(),
+            load_buffer: Vec::new(),
+            loaded: Vec::new(),
+            durable_ids: Vec::new(),
             topology_version: 0,
             route_scratch: RouteScratch::default(),
             routed: Vec::new(),
@@ -164,6 +193,7 @@ impl Broker {
             connection_cursor: 0,
             rubbish: VecDeque::new(),
             blocked: None,
+            blocked_connections: Vec::new(),
             is_stopping: false,
             serial: 0,
             random,
@@ -177,7 +207,7 @@ impl Broker {
     /// Make a vhost, if there is none of that name.
     pub fn add_vhost(&mut self, name: &str) {
         self.topology.add_vhost(name);
-        self.topology_version += 1;
+        self.changed();
     }
 
     /// The names of all vhosts.
@@ -206,6 +236,7 @@ impl Broker {
             is_writable: true,
             is_congested: false,
             is_blocked: false,
+            was_told_blocked: false,
             publishes: false,
             is_dirty: false,
             is_suspended: false,
@@ -324,7 +355,8 @@ impl Broker {
         self.finish();
     }
 
-    /// Close every connection with 320, take no new ones, and let nothing more in.
+    /// Close every connection with 320, take no new ones, and let nothing more in. What is on its way to the disk is
+    /// there when the broker has been dropped.
     pub fn stop(&mut self, reason: &str, now: Micros) {
         self.advance(now);
         self.is_stopping = true;
@@ -332,6 +364,7 @@ impl Broker {
         let numbers: Vec<u32> = self.connections.iter().map(|(number, _)| number).collect();
         numbers.into_iter().for_each(|number| self.close_connection(number, &error));
         self.finish();
+        self.stop_journal();
     }
 
     /// Close one connection with 320: an operator wants it gone.
@@ -384,29 +417,18 @@ impl Broker {
         }
     }
 
-    /// What every public call ends with: deliver what can be, confirm what is done, let go a little of what is gone.
+    /// What every public call ends with: deliver what can be, let go a little of what is gone, record what was settled,
+    /// confirm what is done, and see whether anything is short.
     fn finish(&mut self) {
         self.run();
-        self.confirm();
         self.sweep();
-        self.check_memory();
-    }
-
-    /// Let go some of the entries that nobody can reach.
-    fn sweep(&mut self) {
-        for _ in 0..RUBBISH_AT_ONCE {
-            let Some(rubbish) = self.rubbish.front_mut() else { return };
-            match rubbish.entries.pop_front() {
-                Some(entry) => self.messages.release(entry.message),
-                None => drop(self.rubbish.pop_front()),
-            }
+        self.flush();
+        self.confirm();
+        if self.check_shortage() {
+            self.run();
+            self.flush();
+            self.confirm();
         }
-    }
-
-    /// Whether bytes are there to deliver a message; false when it is lost.
-    #[inline]
-    fn make_resident(&mut self, message: MessageId) -> bool {
-        self.messages.get(message).is_resident()
     }
 
     /// The next of a row of numbers that look random (SplitMix64).

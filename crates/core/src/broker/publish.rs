@@ -5,10 +5,14 @@ use crate::amqp::{AmqpError, MethodId, Properties, ReplyCode};
 
 use super::Broker;
 use super::access::{Resource, Verb};
+use super::confirm::{Mark, Marks};
 use super::content::PublishFlags;
 use super::dispatch::error;
-use super::message::{Micros, NEVER, Parts};
+use super::durable::Saved;
+use super::journaling::JOURNAL;
+use super::message::{Kept, Micros, NEVER, Parts};
 use super::topology::{ExchangeKind, Published, QueueId};
+use crate::journal::AppendError;
 
 /// The route that the last message of a channel took, for the next one with the same exchange and key. It holds while
 /// the topology and the permissions stay as they were, and is kept only when the key alone decided.
@@ -54,8 +58,7 @@ impl Broker {
         routed.clear();
         let result = self.route(channel, parts, properties, &mut routed).and_then(|()| {
             let expires = self.expiration(&properties)?;
-            self.accept(channel, parts, flags, properties, &routed, expires);
-            Ok(())
+            self.accept(channel, parts, flags, properties, &routed, expires)
         });
         self.routed = routed;
         result.map_err(AtPublish::at_publish)
@@ -142,7 +145,7 @@ impl Broker {
         properties: Properties<'_>,
         routed: &[QueueId],
         expires: Micros,
-    ) {
+    ) -> Result<(), AmqpError> {
         self.metrics.published += 1;
         let number = self.count_publish(channel);
         if routed.is_empty() {
@@ -150,16 +153,42 @@ impl Broker {
             if flags.mandatory() {
                 self.return_message(channel, parts);
             }
-            return;
+            return Ok(());
         }
-        let message = self.messages.insert(*parts, properties.is_persistent(), self.wall_us());
+        let size = parts.size();
+        let mut marks = Marks::new();
+        let mut kept = Kept::Nowhere;
+        if self.journal.is_some() && properties.is_persistent() {
+            match self.save_for(parts, routed) {
+                Ok(None) => {}
+                Ok(Some((saved, queues))) => {
+                    kept = Kept::Saved { record: saved.record, queues };
+                    marks.push(Mark { log: JOURNAL, sequence: saved.sequence.0 });
+                }
+                // There is no room in the journal. Who wants to know that it is safe is told that it is not.
+                Err(_) if number.is_some() => {
+                    self.metrics.refused += 1;
+                    self.nack(channel, number);
+                    return Ok(());
+                }
+                Err(error) if self.channels[channel].transaction.is_some() => {
+                    return Err(super::dispatch::error(ReplyCode::PreconditionFailed, &error.to_string()));
+                }
+                Err(_) => {}
+            }
+        }
+        let message = self.messages.insert(parts, self.wall_us());
+        let it = self.messages.get_mut(message);
+        it.kept = kept;
+        it.sequence = marks.first().map_or(0, |mark| mark.sequence);
         let mut is_refused = false;
         for queue in routed {
             let queue = queue.index() as u32;
-            if self.queues[queue].refuses(parts.size()) {
+            if self.queues[queue].refuses(size) {
                 is_refused = true;
                 continue;
             }
+            self.metrics.enqueued += 1;
             self.messages.retain(message);
             let expires = expires.min(self.queue_expiry(queue));
             self.enqueue(queue, message, expires);
@@ -168,7 +197,29 @@ impl Broker {
         if is_refused {
             self.metrics.refused += 1;
             self.nack(channel, number);
+            return Ok(());
         }
+        if !marks.is_empty() {
+            self.await_marks(channel, number, marks);
+        }
+        if self.journal.is_some() && self.is_crowded() && self.messages.find(message).is_some() {
+            self.make_evictable(message);
+        }
+        Ok(())
+    }
+
+    /// Record a message for the durable queues among those that it goes to, and take it. None when there are none.
+    fn save_for(&mut self, parts: &Parts<'_>, routed: &[QueueId]) -> Result<Option<(Saved, u32)>, AppendError> {
+        let mut ids = std::mem::take(&mut self.durable_ids);
+        ids.clear();
+        let takers = routed.iter().map(|queue| &self.queues[queue.index() as u32]);
+        ids.extend(takers.filter(|queue| !queue.refuses(parts.size())).filter_map(|queue| queue.durable_id));
+        let saved = match ids.is_empty() {
+            true => Ok(None),
+            false => self.save(parts, &ids).map(|saved| Some((saved, ids.len() as u32))),
+        };
+        self.durable_ids = ids;
+        saved
     }
 
     /// When the time of a message runs out that comes to this queue now.

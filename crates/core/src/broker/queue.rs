@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::arguments::Policy;
 use super::consumer::Ring;
+use super::durable::DefinitionId;
 use super::message::{MessageId, Micros, NEVER};
 use super::topology::QueueId;
 
@@ -39,8 +40,8 @@ pub(super) struct Queue {
     pub policy: Policy,
     /// It goes when its last consumer goes.
     pub auto_delete: bool,
-    /// It survives a restart, and so do the persistent messages in it.
-    pub is_durable: bool,
+    /// What the journal knows it by, when it survives a restart, and the persistent messages in it with it.
+    pub durable_id: Option<DefinitionId>,
     pub ring: Ring,
     /// Every consumer, waiting or not.
     pub consumers: Vec<u32>,
@@ -70,7 +71,7 @@ impl Queue {
             serial,
             policy,
             auto_delete: false,
-            is_durable: false,
+            durable_id: None,
             ring: Ring::default(),
             consumers: Vec::new(),
             has_exclusive_consumer: false,
@@ -162,11 +163,6 @@ impl Queue {
         self.ready_bytes = 0;
         self.expiring = 0;
         std::mem::take(&mut self.ready)
-    }
-
-    /// The next entry will have a greater position than this: after recovery.
-    pub fn continue_after(&mut self, position: u64) {
-        self.position = self.position.max(position);
     }
 
     pub fn ready(&self) -> &VecDeque<Entry> {

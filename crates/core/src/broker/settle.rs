@@ -61,7 +61,7 @@ impl Broker {
         let queue = delivery.queue;
         if self.queues.get(queue.number).is_none_or(|it| it.serial != queue.serial) {
             // The queue went before; only the message is left.
-            self.messages.release(delivery.entry.message);
+            self.settle_gone(queue, delivery.entry);
             return;
         }
         self.queues[queue.number].unacknowledged -= 1;
@@ -85,8 +85,11 @@ impl Broker {
 
     /// A queue is done with an entry.
     #[inline]
-    pub(super) fn settle(&mut self, _queue: u32, entry: Entry) {
-        self.messages.release(entry.message);
+    pub(super) fn settle(&mut self, queue: u32, entry: Entry) {
+        if let Some(durable_id) = self.queues[queue].durable_id {
+            self.settle_record(durable_id, entry.message);
+        }
+        self.release(entry.message);
     }
 
     /// Give back what a delivery took of its consumer's and its channel's credit.
@@ -115,7 +118,7 @@ impl Broker {
         for group in deliveries.chunk_by(|a, b| a.queue == b.queue) {
             let queue = group[0].queue;
             if self.queues.get(queue.number).is_none_or(|it| it.serial != queue.serial) {
-                group.iter().for_each(|delivery| self.messages.release(delivery.entry.message));
+                group.iter().for_each(|delivery| self.settle_gone(queue, delivery.entry));
                 continue;
             }
             let sized = |delivery: &Delivery| (delivery.entry, self.messages.get(delivery.entry.message).size());

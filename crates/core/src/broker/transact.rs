@@ -21,6 +21,10 @@ impl Broker {
     pub(super) fn commit(&mut self, channel: u32) -> Result<(), AmqpError> {
         let transaction = self.channels[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         let (messages, settles) = transaction.take();
+        if !messages.is_empty() && self.journal.as_ref().is_some_and(|journal| journal.durable.is_congested()) {
+            let reason = "the journal has no room for the transaction now, and nothing of it has happened";
+            return Err(error(ReplyCode::PreconditionFailed, reason));
+        }
         for message in &messages {
             self.check_exchange(channel, message)?;
         }

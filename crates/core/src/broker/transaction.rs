@@ -51,11 +51,11 @@ pub(super) struct Transaction {
     bytes: usize,
 }
 
-/// What a transaction may hold; one that grows over it is refused with 506, so that no client can hold more memory
-/// than that on a channel without the broker's watermark seeing it.
-pub(super) const TRANSACTION_BYTES_MAX: usize = 64 << 20;
+/// What a transaction may hold; one that grows over it is refused with 506. No more than what the journal takes beyond
+/// the point from which publishers have to wait, so that a commit never stops in the middle for lack of room.
+const TRANSACTION_BYTES_MAX: usize = 16 << 20;
 /// And so many settlements.
-pub(super) const TRANSACTION_SETTLES_MAX: usize = 1 << 20;
+const TRANSACTION_SETTLES_MAX: usize = 1 << 20;
 
 impl Transaction {
     /// Keep a message. False when the transaction is too large.

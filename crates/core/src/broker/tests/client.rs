@@ -1,10 +1,15 @@
 //! A client in bytes: what the tests and the simulation talk to the broker with.
 
-use crate::amqp::method::{BasicConsume, BasicPublish, ChannelOpen, ConfirmSelect, QueueBind, QueueDeclare};
+use crate::amqp::method::{BasicConsume, BasicPublish, ChannelOpen, ConfirmSelect, QueueDeclare};
 use crate::amqp::properties::put_content;
 use crate::amqp::{ContentHeader, FrameKind, Method, PropertyFields, next_frame};
+use crate::broker::durable::DurableOptions;
 use crate::broker::topology::StoredQuery;
-use crate::broker::{Access, Broker, ConnectionId, Control, Flow, Login, Options, UserLimits};
+use crate::broker::{Access, Broker, ConnectionId, Control, Flow, Found, Login, Options, Storage, UserLimits};
+use crate::journal::{Committer, SimulatedDisk};
+use std::sync::Arc;
+
+use super::invariants::violation;
 
 /// Allows what does not begin with `forbidden`, and knows one query.
 #[derive(Debug, Default)]
@@ -94,6 +99,9 @@ pub struct World {
     pub now: u64,
 }
 
+/// The wall clock when `now` is 0.
+pub const EPOCH_US: i64 = 1_700_000_000_000_000;
+
 impl Default for World {
     fn default() -> Self {
         Self::new(Options::default())
@@ -102,7 +110,25 @@ impl Default for World {
 
 impl World {
     pub fn new(options: Options) -> Self {
-        Self { broker: Broker::new(options, Box::new(Easy::default()), 0, 1_700_000_000_000_000), now: 0 }
+        Self { broker: Broker::new(options, Box::new(Easy::default()), 0, EPOCH_US), now: 0 }
+    }
+
+    /// A broker with what is on `disk`.
+    pub fn on_disk(disk: &SimulatedDisk, options: Options) -> (Self, Found) {
+        let storage = Storage {
+            disk: Arc::new(disk.clone()),
+            dir: "/data".into(),
+            committer: Committer::manual(|| ()),
+            journal: DurableOptions { segment_bytes: 1 << 20, ..DurableOptions::default() },
+        };
+        let (broker, found) = Broker::open(options, Box::new(Easy::default()), storage, 0, EPOCH_US).expect("opened");
+        (Self { broker, now: 0 }, found)
+    }
+
+    /// Let the journal write and sync.
+    pub fn commit(&mut self) {
+        self.broker.commit_once();
+        self.broker.committed(self.now);
     }
 
     /// A connection with channel 1 open.
@@ -144,6 +170,7 @@ impl World {
         }
         let (seen, used) = read(&bytes);
         assert_eq!(used, bytes.len(), "whole frames");
+        assert_eq!(violation(&self.broker), None);
         seen
     }
 
@@ -155,11 +182,6 @@ impl World {
     pub fn declare(&mut self, id: ConnectionId, queue: &'static str) {
         let seen = self.ask(id, 1, QueueDeclare { queue, ..Default::default() });
         assert!(matches!(seen[0].method(), Method::QueueDeclareOk(_)), "{:?}", seen[0].method());
-    }
-
-    pub fn bind(&mut self, id: ConnectionId, queue: &'static str, exchange: &'static str, routing_key: &'static str) {
-        let seen = self.ask(id, 1, QueueBind { queue, exchange, routing_key, ..Default::default() });
-        assert!(matches!(seen[0].method(), Method::QueueBindOk(_)), "{:?}", seen[0].method());
     }
 
     /// Consume; returns what came with it.

@@ -2,3 +2,5 @@
 
 mod client;
 mod delivering;
+mod invariants;
+mod keeping;

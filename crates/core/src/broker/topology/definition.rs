@@ -122,6 +122,23 @@ impl Definition {
         }
     }
 
+    /// What it cannot be without: it goes when one of these goes.
+    #[must_use]
+    pub fn parents(&self) -> Vec<DefinitionKey> {
+        let of_vhost = |vhost: &str| Self::Vhost { vhost: vhost.to_owned() }.key();
+        match self {
+            Self::Vhost { .. } => Vec::new(),
+            Self::Exchange { vhost, .. } | Self::Queue { vhost, .. } => vec![of_vhost(vhost)],
+            Self::Binding { vhost, source, target, to_exchange, .. } => {
+                let target = match to_exchange {
+                    true => DefinitionKey::exchange(vhost, target),
+                    false => DefinitionKey::queue(vhost, target),
+                };
+                vec![of_vhost(vhost), DefinitionKey::exchange(vhost, source), target]
+            }
+        }
+    }
+
     /// Append it as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);

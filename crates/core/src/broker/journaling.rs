@@ -1,0 +1,267 @@
+//! What goes into the journal, and what waits for it.
+//!
+//! Recording is appending to memory; a thread writes and syncs (`crate::journal`). What was promised only once something
+//! is on disk (confirms, answers to declarations and commits) waits for a [`Mark`] and goes out in
+//! [`Broker::committed`]. A broker without a journal keeps nothing and promises at once.
+
+use std::collections::VecDeque;
+
+use crate::amqp::{AmqpError, ReplyCode};
+use crate::journal::{AppendError, Committer};
+
+use super::Broker;
+use super::confirm::{Mark, Marks};
+use super::dispatch::error;
+use super::durable::{Content, DefinitionId, Durable, Saved};
+use super::event::Event;
+use super::message::{Kept, MessageId, Parts};
+use super::queue::Entry;
+use super::topology::{Change, Definition, Owner};
+use super::unacknowledged::Reference;
+
+/// The number of the journal among logs; streams have others.
+pub(super) const JOURNAL: u32 = 0;
+
+/// Changes that wait for room in the journal before further ones are refused.
+const CHANGES_MAX: usize = 10_000;
+/// What compaction may copy in one call, at the least.
+const COMPACT_BYTES_MIN: u64 = 64 * 1024;
+
+pub(super) struct Journal {
+    /// Before the committer, so that it goes first: a committer writes what is left when it goes.
+    pub durable: Durable,
+    pub committer: Committer,
+    /// Changes of the topology that there was no room for yet, oldest first.
+    changes: VecDeque<Change>,
+    /// Bytes recorded since the last compaction.
+    appended: u64,
+    /// Messages that may leave memory once they are synced, by the number of their record.
+    pub evictable: VecDeque<(MessageId, u64)>,
+    /// Deleted queues of which deliveries are still out: what those settle belongs to this definition.
+    pub gone: hashbrown::HashMap<Reference, (DefinitionId, u32)>,
+    pub has_failed: bool,
+}
+
+impl Journal {
+    pub fn new(durable: Durable, committer: Committer) -> Self {
+        Self {
+            durable,
+            committer,
+            changes: VecDeque::new(),
+            appended: 0,
+            evictable: VecDeque::new(),
+            gone: hashbrown::HashMap::new(),
+            has_failed: false,
+        }
+    }
+}
+
+impl Broker {
+    /// The journal's thread has woken the caller: confirm what is on disk now, and see whether all is well there.
+    pub fn committed(&mut self, now: super::Micros) {
+        self.advance(now);
+        self.check_failure();
+        self.record_changes();
+        self.settle_waiting();
+        self.evict();
+        if let Some(journal) = &mut self.journal {
+            let bytes = 2 * std::mem::take(&mut journal.appended);
+            journal.durable.compact(bytes.max(COMPACT_BYTES_MIN));
+        }
+        self.finish();
+    }
+
+    /// Write and sync what was recorded: for a committer without a thread, in a simulation. Then call
+    /// [`Broker::committed`].
+    pub fn commit_once(&self) {
+        if let Some(journal) = &self.journal {
+            journal.committer.commit_once();
+        }
+    }
+
+    /// The end of a clean stop: what was delivered, so that only that is flagged as redelivered next time.
+    pub(super) fn stop_journal(&mut self) {
+        let wall_us = self.wall_us();
+        let mut delivered = Vec::new();
+        for (_, queue) in self.queues.iter() {
+            let Some(durable_id) = queue.durable_id else { continue };
+            for entry in queue.ready().iter().filter(|entry| entry.redelivered) {
+                if let Kept::Saved { record, .. } = self.messages.get(entry.message).kept {
+                    delivered.push((record, durable_id));
+                }
+            }
+        }
+        if let Some(journal) = &mut self.journal {
+            // Without room for it all are flagged, as after a crash.
+            _ = journal.durable.stop(&delivered, wall_us);
+        }
+    }
+
+    /// Why nothing more can be made durable, once that is so: nothing is confirmed any more, and the process must end.
+    #[must_use]
+    pub fn fatal(&self) -> Option<&str> {
+        self.journal.as_ref()?.durable.failed()
+    }
+
+    fn check_failure(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        if let Some(reason) = journal.durable.failed()
+            && !journal.has_failed
+        {
+            journal.has_failed = true;
+            self.events.push(Event::Fatal { reason: reason.to_owned() });
+        }
+    }
+
+    /// Something of the topology changed: what was remembered of routes is old, and what survives a restart is recorded.
+    pub(super) fn changed(&mut self) {
+        self.topology_version += 1;
+        let mut changes = std::mem::take(&mut self.changes);
+        self.topology.take_changes(&mut changes);
+        match &mut self.journal {
+            Some(journal) => journal.changes.extend(changes.drain(..)),
+            None => changes.clear(),
+        }
+        self.changes = changes;
+        self.record_changes();
+    }
+
+    /// Refuse a change when too many wait for room in the journal.
+    pub(super) fn check_changes(&self) -> Result<(), AmqpError> {
+        match &self.journal {
+            Some(journal) if journal.changes.len() >= CHANGES_MAX => {
+                Err(error(ReplyCode::ResourceError, "the journal has no room for further definitions now"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Record changes, in their order, as far as there is room.
+    fn record_changes(&mut self) {
+        let wall_us = self.wall_us();
+        let Some(journal) = &mut self.journal else { return };
+        let mut last = None;
+        while let Some(change) = journal.changes.front() {
+            let recorded = match change {
+                Change::Added(definition) => {
+                    let mut value = Vec::new();
+                    definition.encode(&mut value);
+                    let parents = definition.parents();
+                    let parents: Vec<&[u8]> = parents.iter().map(|parent| parent.as_bytes()).collect();
+                    let key = definition.key();
+                    journal.appended += value.len() as u64;
+                    journal.durable.define(key.as_bytes(), &value, &parents, wall_us).map(|(id, sequence)| {
+                        if let Definition::Queue { vhost, name, .. } = definition
+                            && let Some(vhost) = self.topology.vhost(vhost)
+                            && let Ok(queue) = self.topology.queue(vhost, name, Owner::MAX)
+                            && let Some(queue) = self.queues.get_mut(queue.index() as u32)
+                        {
+                            queue.durable_id = Some(id);
+                        }
+                        Some(sequence)
+                    })
+                }
+                Change::Removed(key) => journal.durable.forget(key.as_bytes(), wall_us),
+            };
+            let Ok(sequence) = recorded else { break };
+            journal.changes.pop_front();
+            last = sequence.or(last);
+        }
+        if let Some(sequence) = last {
+            self.promise(Mark { log: JOURNAL, sequence: sequence.0 });
+        }
+    }
+
+    /// The answer to what is done now must wait for this.
+    pub(super) fn promise(&mut self, mark: Mark) {
+        match self.promised.iter_mut().find(|promised| promised.log == mark.log) {
+            Some(promised) => promised.sequence = promised.sequence.max(mark.sequence),
+            None => self.promised.push(mark),
+        }
+    }
+
+    /// What the answer to what is done now must wait for, if anything.
+    pub(super) fn take_promised(&mut self) -> Marks {
+        let mut marks = std::mem::take(&mut self.promised);
+        marks.retain(|mark| !self.is_reached(*mark));
+        marks
+    }
+
+    /// Whether a log is synced that far. One that is gone has nothing left to lose.
+    pub(super) fn is_reached(&self, mark: Mark) -> bool {
+        let Some(journal) = &self.journal else { return true };
+        match mark.log {
+            JOURNAL => journal.durable.synced().0 >= mark.sequence,
+            log => self.logs.get(&log).is_none_or(|log| log.synced().0 >= mark.sequence),
+        }
+    }
+
+    /// Record a message for these queues.
+    ///
+    /// # Errors
+    /// There is no room, or nothing is written any more.
+    pub(super) fn save(&mut self, parts: &Parts<'_>, queues: &[DefinitionId]) -> Result<Saved, AppendError> {
+        let wall_us = self.wall_us();
+        let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
+        journal.appended += parts.size() as u64 + 64;
+        let content = Content { route: parts.route, properties: parts.properties, body: parts.body };
+        let saved = journal.durable.message(content, queues, wall_us);
+        // Who publishes from here on waits, each after one message more at the most.
+        if self.blocked.is_none() && journal.durable.is_congested() {
+            self.blocked = Some(super::blocking::Shortage::Journal);
+        }
+        saved
+    }
+
+    /// A durable queue is done with a message: say so in the journal, if it is there.
+    pub(super) fn settle_record(&mut self, queue: DefinitionId, message: MessageId) {
+        let Kept::Saved { record, queues } = self.messages.get(message).kept else { return };
+        // The last word of the journal on it: whoever else has the message must not look for it there.
+        if queues == 1 && self.messages.references(message) > 1 && !self.messages.get(message).is_resident() {
+            self.restore(message);
+        }
+        let Some(journal) = &mut self.journal else { return };
+        journal.durable.settled(record, queue);
+        self.messages.get_mut(message).kept = match queues {
+            1 => Kept::Nowhere,
+            _ => Kept::Saved { record, queues: queues - 1 },
+        };
+    }
+
+    /// The same for a delivery whose queue was deleted.
+    pub(super) fn settle_gone(&mut self, queue: Reference, entry: Entry) {
+        let definition = self.journal.as_mut().and_then(|journal| {
+            let (definition, count) = journal.gone.get_mut(&queue)?;
+            let definition = *definition;
+            *count -= 1;
+            if *count == 0 {
+                journal.gone.remove(&queue);
+            }
+            Some(definition)
+        });
+        if let Some(definition) = definition {
+            self.settle_record(definition, entry.message);
+        }
+        self.release(entry.message);
+    }
+
+    /// One reference to a message less.
+    #[inline]
+    pub(super) fn release(&mut self, message: MessageId) {
+        if let Kept::Spilled(record) = self.messages.get(message).kept
+            && let Some(journal) = &mut self.journal
+        {
+            journal.durable.release(record);
+        }
+        self.messages.release(message);
+    }
+
+    /// Record what was settled in this call.
+    pub(super) fn flush(&mut self) {
+        let wall_us = self.wall_us();
+        if let Some(journal) = &mut self.journal {
+            // What there is no room for is kept for the next time.
+            _ = journal.durable.flush(wall_us);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What must hold whenever a public call has returned: every reference leads somewhere, every count is right, nothing is
+//! left behind, and nobody who can take a message waits beside one that is ready.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::broker::Broker;
+use crate::broker::message::MessageId;
+
+/// Check all of it. Returns what is wrong.
+pub fn violation(broker: &Broker) -> Option<String> {
+    let checks = [positions, references, deliveries, consumers, channels, work];
+    checks.iter().find_map(|check| check(broker).err())
+}
+
+fn positions(broker: &Broker) -> Result<(), String> {
+    for (number, queue) in broker.queues.iter() {
+        if !queue.ready().iter().is_sorted_by(|a, b| a.position < b.position) {
+            return Err(format!("queue {number} is out of order"));
+        }
+        let bytes: usize = queue.ready().iter().map(|entry| broker.messages.get(entry.message).size()).sum();
+        if bytes as u64 != queue.ready_bytes() {
+            return Err(format!("queue {number} counts {} bytes and has {bytes}", queue.ready_bytes()));
+        }
+        let expiring = queue.ready().iter().any(|entry| entry.expires != u64::MAX);
+        if expiring != queue.has_expiring() {
+            return Err(format!("queue {number} is wrong about whether anything expires"));
+        }
+        if queue.is_over() {
+            return Err(format!("queue {number} is over its bound"));
+        }
+    }
+    Ok(())
+}
+
+/// Every message is referred to as often as it counts, and memory is what the messages take.
+fn references(broker: &Broker) -> Result<(), String> {
+    let mut counted: HashMap<MessageId, u32> = HashMap::new();
+    let ready = broker.queues.iter().flat_map(|(_, queue)| queue.ready());
+    let rubbish = broker.rubbish.iter().flat_map(|rubbish| &rubbish.entries);
+    let out = broker.channels.iter().flat_map(|(_, channel)| channel.unacknowledged.iter().map(|it| &it.entry));
+    for entry in ready.chain(rubbish).chain(out) {
+        *counted.entry(entry.message).or_default() += 1;
+    }
+    let mut bytes = 0;
+    for (message, references, size) in broker.messages.audit() {
+        bytes += size;
+        let found = counted.remove(&message).unwrap_or_default();
+        if found != references {
+            return Err(format!("{message:?} counts {references} references and has {found}"));
+        }
+    }
+    if bytes != broker.messages.resident_bytes() {
+        return Err(format!("memory counts {} bytes and holds {bytes}", broker.messages.resident_bytes()));
+    }
+    if counted.is_empty() { Ok(()) } else { Err("an entry refers to no message".to_owned()) }
+}
+
+/// Credit is what is out, within its limit; queues count what is out of them.
+fn deliveries(broker: &Broker) -> Result<(), String> {
+    let mut of_queue: HashMap<(u32, u32), u32> = HashMap::new();
+    let mut of_consumer: HashMap<(u32, u32), u32> = HashMap::new();
+    for (number, channel) in broker.channels.iter() {
+        let mut of_channel = 0;
+        for delivery in channel.unacknowledged.iter() {
+            *of_queue.entry((delivery.queue.number, delivery.queue.serial)).or_default() += 1;
+            if let Some(consumer) = delivery.consumer {
+                of_channel += 1;
+                *of_consumer.entry((consumer.number, consumer.serial)).or_default() += 1;
+            }
+        }
+        if channel.credit.outstanding() != of_channel {
+            let counted = channel.credit.outstanding();
+            return Err(format!("channel {number} counts {counted} deliveries out and has {of_channel}"));
+        }
+    }
+    for (number, queue) in broker.queues.iter() {
+        let found = of_queue.get(&(number, queue.serial)).copied().unwrap_or_default();
+        if found != queue.unacknowledged {
+            return Err(format!("queue {number} counts {} out and has {found}", queue.unacknowledged));
+        }
+    }
+    for (number, consumer) in broker.consumers.iter() {
+        let found = of_consumer.get(&(number, consumer.serial)).copied().unwrap_or_default();
+        let (counted, limit) = (consumer.credit.outstanding(), consumer.credit.limit());
+        if found != counted {
+            return Err(format!("consumer {number} counts {counted} out and has {found}"));
+        }
+        if limit != 0 && found > u32::from(limit) {
+            return Err(format!("consumer {number} has {found} out over its credit of {limit}"));
+        }
+    }
+    Ok(())
+}
+
+/// Queues and channels agree on who consumes, and rings hold those that say that they wait.
+fn consumers(broker: &Broker) -> Result<(), String> {
+    let mut known = HashSet::new();
+    for (number, queue) in broker.queues.iter() {
+        let waiting: HashSet<u32> = queue.ring.iter().collect();
+        if waiting.len() != queue.ring.iter().count() {
+            return Err(format!("somebody stands twice in the ring of queue {number}"));
+        }
+        for consumer in &queue.consumers {
+            let Some(it) = broker.consumers.get(*consumer) else {
+                return Err(format!("queue {number} has a consumer that is gone"));
+            };
+            if it.queue != number || it.is_waiting != waiting.contains(consumer) {
+                return Err(format!("consumer {consumer} and queue {number} disagree"));
+            }
+            known.insert(*consumer);
+        }
+        if waiting.iter().any(|consumer| !queue.consumers.contains(consumer)) {
+            return Err(format!("somebody waits at queue {number} who does not consume from it"));
+        }
+    }
+    let of_channels: Vec<u32> =
+        broker.channels.iter().flat_map(|(_, channel)| channel.consumers.iter().copied()).collect();
+    if of_channels.len() != known.len() || of_channels.iter().any(|consumer| !known.contains(consumer)) {
+        return Err("channels and queues disagree on who consumes".to_owned());
+    }
+    if broker.consumers.len() == known.len() { Ok(()) } else { Err("a consumer is left behind".to_owned()) }
+}
+
+fn channels(broker: &Broker) -> Result<(), String> {
+    let mut count = 0;
+    for (number, connection) in broker.connections.iter() {
+        for (channel_number, channel) in &connection.channels {
+            count += 1;
+            let is_right = broker
+                .channels
+                .get(*channel)
+                .is_some_and(|channel| channel.connection == number && channel.number == *channel_number);
+            if !is_right {
+                return Err(format!("connection {number} has a channel that is not its own"));
+            }
+        }
+        if connection.exclusive_queues.iter().any(|queue| broker.queues.get(*queue).is_none()) {
+            return Err(format!("connection {number} has an exclusive queue that is gone"));
+        }
+    }
+    if count == broker.channels.len() { Ok(()) } else { Err("a channel is left behind".to_owned()) }
+}
+
+/// No entry is ready beside somebody who can take it.
+fn work(broker: &Broker) -> Result<(), String> {
+    for (number, queue) in broker.queues.iter() {
+        if let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
+            && queue.ready().iter().any(|entry| entry.expires > broker.now)
+        {
+            return Err(format!("queue {number} has something that consumer {consumer} could take"));
+        }
+    }
+    if broker.runnable.is_empty() { Ok(()) } else { Err("work is left undone".to_owned()) }
+}

@@ -1,0 +1,244 @@
+//! What survives a crash, and what is promised when.
+
+use super::client::{World, bodies, closed, names, published};
+use crate::amqp::method::{
+    BasicAck, BasicConsume, BasicGet, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueuePurge, TxCommit,
+    TxSelect,
+};
+use crate::amqp::{Method, PropertyFields};
+use crate::broker::{ConnectionId, Event, Options};
+use crate::journal::{Dice, SimulatedDisk};
+
+const PERSISTENT: PropertyFields<'static> = PropertyFields {
+    delivery_mode: Some(2),
+    content_type: None,
+    content_encoding: None,
+    headers: None,
+    priority: None,
+    correlation_id: None,
+    reply_to: None,
+    expiration: None,
+    message_id: None,
+    timestamp: None,
+    message_type: None,
+    user_id: None,
+    app_id: None,
+    cluster_id: None,
+};
+
+fn declare(world: &mut World, id: ConnectionId, queue: &'static str) {
+    world.send(id, 1, QueueDeclare { queue, durable: true, ..Default::default() });
+    world.commit();
+    assert_eq!(names(&world.seen(id)), ["queue.declare-ok"]);
+}
+
+fn publish(world: &mut World, id: ConnectionId, queue: &str, body: &str) {
+    let bytes = published("", queue, &PERSISTENT, body.as_bytes());
+    world.broker.receive(id, &bytes, world.now);
+}
+
+fn crash(disk: &SimulatedDisk, world: World) -> World {
+    disk.power_cut(&mut Dice::new(1));
+    // The old broker must not write any more.
+    std::mem::forget(world);
+    World::on_disk(disk, Options::default()).0
+}
+
+fn drain(world: &mut World, queue: &'static str) -> Vec<(String, bool)> {
+    let id = world.connect();
+    let mut drained = Vec::new();
+    loop {
+        let seen = world.ask(id, 1, BasicGet { queue, no_ack: true, ..Default::default() });
+        let Method::BasicGetOk(ok) = seen[0].method() else { return drained };
+        drained.push((bodies(&seen).remove(0), ok.redelivered));
+    }
+}
+
+#[test]
+fn a_confirm_comes_when_the_message_is_on_disk_and_not_before() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, "work");
+    world.confirm_select(id);
+    publish(&mut world, id, "work", "1");
+    publish(&mut world, id, "work", "2");
+    assert_eq!(names(&world.seen(id)), [""; 0]);
+    world.commit();
+    assert_eq!(world.seen(id)[0].method(), Method::BasicAck(BasicAck { delivery_tag: 2, multiple: true }));
+    publish(&mut world, id, "work", "3");
+    let mut world = crash(&disk, world);
+    let drained = drain(&mut world, "work");
+    assert_eq!(drained[..2], [("1".to_owned(), true), ("2".to_owned(), true)]);
+}
+
+#[test]
+fn definitions_are_answered_when_they_are_on_disk_and_come_back() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    world.send(
+        id,
+        1,
+        ExchangeDeclare { exchange: "logs", exchange_type: "topic", durable: true, ..Default::default() },
+    );
+    world.send(id, 1, QueueDeclare { queue: "work", durable: true, ..Default::default() });
+    world.send(id, 1, QueueBind { queue: "work", exchange: "logs", routing_key: "a.#", ..Default::default() });
+    world.send(id, 1, BasicConsume { queue: "work", consumer_tag: "c", no_ack: true, ..Default::default() });
+    world.publish(id, "logs", "a.b", b"0");
+    assert_eq!(names(&world.seen(id)), [""; 0]);
+    world.commit();
+    let expected = ["exchange.declare-ok", "queue.declare-ok", "queue.bind-ok", "basic.consume-ok", "basic.deliver"];
+    assert_eq!(names(&world.seen(id)), expected);
+    let mut world = crash(&disk, world);
+    let id = world.connect();
+    let bytes = published("logs", "a.b", &PERSISTENT, b"1");
+    world.broker.receive(id, &bytes, 0);
+    assert_eq!(drain(&mut world, "work"), [("1".to_owned(), false)]);
+}
+
+#[test]
+fn what_is_acknowledged_purged_or_deleted_does_not_come_back() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    for queue in ["acked", "purged", "deleted"] {
+        declare(&mut world, id, queue);
+        publish(&mut world, id, queue, "1");
+        publish(&mut world, id, queue, "2");
+    }
+    world.consume(id, "acked", "c", false);
+    world.send(id, 1, BasicAck { delivery_tag: 1, multiple: false });
+    world.send(id, 1, QueuePurge { queue: "purged", ..Default::default() });
+    world.send(id, 1, QueueDelete { queue: "deleted", ..Default::default() });
+    world.commit();
+    let mut world = crash(&disk, world);
+    assert_eq!(drain(&mut world, "acked"), [("2".to_owned(), true)]);
+    assert_eq!(drain(&mut world, "purged"), []);
+    let id = world.connect();
+    let seen = world.ask(id, 1, QueueDeclare { queue: "deleted", passive: true, ..Default::default() });
+    assert_eq!(closed(&seen).map(|(_, code, _)| code), Some(404));
+    assert_eq!(world.broker.metrics().messages, 0);
+}
+
+#[test]
+fn after_a_clean_stop_only_what_was_delivered_is_flagged() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, "work");
+    publish(&mut world, id, "work", "1");
+    publish(&mut world, id, "work", "2");
+    world.ask(id, 1, BasicGet { queue: "work", ..Default::default() });
+    world.broker.stop("over", 0);
+    world.commit();
+    drop(world);
+    let (mut world, found) = World::on_disk(&disk, Options::default());
+    assert!(found.is_clean);
+    assert_eq!(drain(&mut world, "work"), [("1".to_owned(), true), ("2".to_owned(), false)]);
+}
+
+#[test]
+fn a_commit_is_answered_when_it_is_on_disk() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, "work");
+    world.ask(id, 1, TxSelect {});
+    publish(&mut world, id, "work", "1");
+    assert_eq!(world.broker.metrics().messages, 0);
+    assert_eq!(names(&world.ask(id, 1, TxCommit {})), [""; 0]);
+    world.commit();
+    assert_eq!(names(&world.seen(id)), ["tx.commit-ok"]);
+    let mut world = crash(&disk, world);
+    assert_eq!(drain(&mut world, "work").len(), 1);
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_confirmed_and_the_caller_is_told() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, "work");
+    world.confirm_select(id);
+    disk.fail_sync_after(0);
+    publish(&mut world, id, "work", "1");
+    world.commit();
+    world.publish(id, "", "none", b"transient");
+    world.commit();
+    assert!(!names(&world.seen(id)).contains(&"basic.ack"));
+    assert!(world.broker.fatal().is_some());
+    assert!(matches!(world.broker.take_events()[..], [Event::Fatal { .. }]));
+}
+
+#[test]
+fn a_full_disk_blocks_publishers_until_there_is_room() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, "work");
+    world.confirm_select(id);
+    disk.limit(Some(0));
+    let body = "x".repeat(100_000);
+    let mut seen = Vec::new();
+    for _ in 0..30 {
+        publish(&mut world, id, "work", &body);
+        world.commit();
+        seen.extend(world.seen(id));
+    }
+    assert!(names(&seen).contains(&"connection.blocked") && !world.broker.wants_input(id));
+    let other = world.connect();
+    let got = world.ask(other, 1, BasicGet { queue: "work", no_ack: true, ..Default::default() });
+    assert_eq!(names(&got), ["basic.get-ok"], "consumers go on");
+    disk.limit(None);
+    world.commit();
+    world.commit();
+    let seen = world.seen(id);
+    assert!(names(&seen).contains(&"connection.unblocked") && world.broker.wants_input(id));
+    world.commit();
+    world.commit();
+    assert_eq!(world.broker.metrics().blocked, 0);
+}
+
+#[test]
+fn what_does_not_fit_into_memory_waits_on_disk() {
+    let disk = SimulatedDisk::new();
+    let options = Options { memory_bytes_max: 1 << 20, ..Options::default() };
+    let mut world = World::on_disk(&disk, options).0;
+    let id = world.connect();
+    declare(&mut world, id, "saved");
+    world.declare(id, "spilled");
+    for number in 0..1000u32 {
+        let body = format!("{number:01000}");
+        publish(&mut world, id, "saved", &body);
+        world.publish(id, "", "spilled", body.as_bytes());
+        if number % 50 == 0 {
+            world.commit();
+        }
+        assert!(world.broker.wants_input(id), "at {number}");
+    }
+    let metrics = world.broker.metrics();
+    assert!(metrics.message_bytes < 1 << 20, "{} bytes", metrics.message_bytes);
+    assert_eq!(metrics.messages, 2000);
+    for queue in ["saved", "spilled"] {
+        let drained = drain(&mut world, queue);
+        let expected: Vec<_> = (0..1000u32).map(|number| (format!("{number:01000}"), false)).collect();
+        assert_eq!(drained, expected);
+    }
+    assert_eq!((world.broker.metrics().messages, world.broker.metrics().message_bytes), (0, 0));
+}
+
+#[test]
+fn time_to_live_goes_on_while_the_broker_is_away() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, "work");
+    let properties = PropertyFields { expiration: Some("1000"), ..PERSISTENT };
+    world.broker.receive(id, &published("", "work", &properties, b"short"), 0);
+    publish(&mut world, id, "work", "long");
+    world.commit();
+    let mut world = crash(&disk, world);
+    world.broker.tick(2_000_000, super::client::EPOCH_US + 2_000_000);
+    assert_eq!(drain(&mut world, "work"), [("long".to_owned(), true)]);
+}
