@@ -23,7 +23,7 @@ pub struct TopicCache<T> {
     young: Generation<T>,
     old: Generation<T>,
     /// Tags of names that were offered, the newest of those that share a place first. At least twice as many as entries,
-    /// so that as many names as can be stored are remembered until they come again.
+    /// so that as many names as can be stored are remembered until they come again. Empty before the first.
     offered: Box<[[u32; TAGS_A_PLACE]]>,
     hasher: DefaultHashBuilder,
     /// What one generation may have: half of all.
@@ -55,7 +55,7 @@ impl<T> TopicCache<T> {
         Self {
             young: Generation::new(),
             old: Generation::new(),
-            offered: vec![[0; TAGS_A_PLACE]; (entries_max / 2).next_power_of_two()].into(),
+            offered: Box::default(),
             hasher: DefaultHashBuilder::default(),
             entries_max: entries_max / 2,
             weight_max: weight_max / 2,
@@ -128,6 +128,9 @@ impl<T> TopicCache<T> {
 
     /// Remember a name; true if it was remembered already, or another with the same tag and place.
     fn was_offered(&mut self, hash: u64) -> bool {
+        if self.offered.is_empty() {
+            self.offered = vec![[0; TAGS_A_PLACE]; self.entries_max.next_power_of_two()].into();
+        }
         let tag = (hash >> 32) as u32;
         let place = hash as usize & (self.offered.len() - 1);
         let tags = &mut self.offered[place];
