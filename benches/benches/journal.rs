@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tamis_benches::arguments::Arguments;
@@ -21,6 +21,8 @@ use tamis_core::journal::{Committer, Disk, Log, Options, RealDisk, inspect};
 
 const SYNCS: usize = 1_000;
 const BODY_BYTES: usize = 256;
+/// How many times five milliseconds the disk is given.
+const CATCHING_UP_MAX: usize = 400;
 /// What RELIABILITY's row 7 is about.
 const RECOVERED_BYTES: f64 = 10e9;
 
@@ -161,29 +163,40 @@ fn threaded(dir: &Path, records: usize) -> serde_json::Value {
 
 /// What a persistent message costs the broker's thread, from publish to settled, without the disk's time.
 fn durable(place: &Path, messages: usize, report: &mut Report) {
-    const COLUMNS: [Column; 4] = [
+    const COLUMNS: [Column; 5] = [
         column("held", "messages held", 0),
         column("message_ns", "message and settled, CPU ns", 0),
         column("compact_ns", "compaction, CPU ns", 0),
+        column("live_megabytes", "live, MB", 0),
         column("file_megabytes", "journal, MB", 0),
     ];
-    report.table("durable", "a persistent message of 256 bytes, on the broker's thread", &COLUMNS);
-    for held in [100, messages / 4] {
-        let dir = place.join(format!("durable-{held}"));
+    report.table("durable", "a persistent message of 256 bytes, on the broker's thread; segments of 4 MiB", &COLUMNS);
+    let options = DurableOptions { segment_bytes: 4 << 20, ..DurableOptions::default() };
+    // The last of them: one message in sixteen stays, so that every segment has to be copied before it can go.
+    for (name, held, staying) in
+        [("100", 100, false), ("a quarter", messages / 4, false), ("one in 16 stays", 100, true)]
+    {
+        let dir = place.join("durable");
         let committer = Committer::start(|| {}).expect("a thread");
-        let (mut durable, _) = Durable::open(disk(), &dir, DurableOptions::default(), &committer).expect("a journal");
+        let (mut durable, _) = Durable::open(disk(), &dir, options, &committer).expect("a journal");
         let queue = durable.define(b"queue", b"", &[], 0).expect("defined").0;
         let mut live = std::collections::VecDeque::new();
         let (mut working, mut compacting) = (0.0, 0.0);
         for _ in 0..messages / 64 {
-            let (_, cpu) = timed_cpu(|| publish_and_settle(&mut durable, queue, &mut live, held));
+            let (_, cpu) = timed_cpu(|| publish_and_settle(&mut durable, queue, &mut live, held, staying));
             working += cpu.as_secs_f64();
             let (_, cpu) = timed_cpu(|| durable.compact(2 * 64 * 320));
             compacting += cpu.as_secs_f64();
         }
+        // What is alive and what there is are compared when the disk has caught up.
+        for _ in 0..CATCHING_UP_MAX {
+            durable.compact(1 << 20);
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let done = (messages / 64 * 64) as f64;
         report.line(json!({
-            "held": held.to_string(), "message_ns": working * 1e9 / done, "compact_ns": compacting * 1e9 / done,
+            "held": name, "message_ns": working * 1e9 / done, "compact_ns": compacting * 1e9 / done,
+            "live_megabytes": durable.size_bytes().0 as f64 / 1e6,
             "file_megabytes": durable.size_bytes().1 as f64 / 1e6,
         }));
         drop(committer);
@@ -196,15 +209,19 @@ fn publish_and_settle(
     queue: DefinitionId,
     live: &mut std::collections::VecDeque<RecordId>,
     held: usize,
+    staying: bool,
 ) {
     let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &[7; BODY_BYTES] };
-    for _ in 0..64 {
+    for number in 0..64 {
         let saved = loop {
             match durable.message(content, &[queue], 0) {
                 Ok(saved) => break saved,
                 Err(_) => std::thread::yield_now(),
             }
         };
+        if staying && number % 16 == 0 {
+            continue;
+        }
         live.push_back(saved.record);
         if live.len() > held
             && let Some(oldest) = live.pop_front()

@@ -360,7 +360,9 @@ impl Appending {
     fn place(&mut self, length: u32, head_bytes: usize, options: &Options) -> Location {
         let heads = if options.index_heads { (HEAD_ENTRY_BYTES + head_bytes) as u32 } else { 0 };
         let needed = u64::from(self.offset) + u64::from(length) + u64::from(self.heads_bytes) + u64::from(heads);
-        let is_new = needed > self.capacity && self.offset > DATA_START;
+        // What was recovered may be smaller than the segments of now; one of them holds any record that is taken.
+        let is_small = self.capacity < capacity(u64::from(options.segment_bytes));
+        let is_new = needed > self.capacity && (self.offset > DATA_START || is_small);
         if is_new {
             self.ordinal += 1;
             self.offset = DATA_START;

@@ -14,7 +14,7 @@ use super::footer::Contents;
 use super::mark::{self, Mark};
 use super::record::{HEADER_BYTES, Sequence};
 use super::scan::{Damage, DamageKind, Extent, Found, Scanner, proven_behind, walk};
-use super::segment::{Header, Name};
+use super::segment::{Header, Name, SEGMENT_BYTES_MIN};
 
 /// What opening a log found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,8 +121,15 @@ impl Recovered {
 
     /// One more segment, and the one after it.
     fn add(&mut self, name: Name, next: Option<&Name>, synced: Sequence, index_heads: bool) -> Result<(), OpenError> {
-        self.gap_before(name);
         let segment = self.directory.open_to_write(name)?;
+        if next.is_none() && segment.file_bytes < u64::from(SEGMENT_BYTES_MIN) {
+            // The power went while its file was made, so nothing was ever written to it.
+            let (disk, path) = (self.directory.disk.as_ref(), &self.directory.path);
+            disk.remove(&self.directory.path_of(name))?;
+            disk.sync_dir(path)?;
+            return Ok(());
+        }
+        self.gap_before(name);
         let trailer = segment.trailer()?;
         let header_is_good = self.directory.has_good_header(name)?;
         // The last segment may have its name without its header: the power went while it was begun.

@@ -199,6 +199,7 @@ impl Contents {
         for (offset, bytes) in std::mem::take(&mut self.unsynced) {
             put(&mut self.synced, offset, &bytes);
         }
+        self.synced.resize(self.now.len(), 0);
     }
 
     /// Keep of what was not synced all, nothing, or some sectors and one in part.
@@ -221,10 +222,12 @@ impl Contents {
                 start = end;
             }
         }
-        // What was allocated stays allocated.
-        if kept.len() < self.now.len() {
-            kept.resize(self.now.len(), 0);
-        }
+        // What was allocated stays allocated once the file was synced; before that there may be some of it, or nothing.
+        let is_new = self.synced.is_empty();
+        kept.resize(
+            if is_new && dice.once_in(2) { dice.below(self.now.len() as u64) as usize } else { self.now.len() },
+            0,
+        );
         self.now.clone_from(&kept);
         self.synced = kept;
     }

@@ -133,11 +133,39 @@ fn a_segment_that_was_only_begun_is_begun_again() {
     assert!(bench.log.is_full() && next < Sequence(60));
     drop(bench);
     disk.limit(None);
-    // The power went when the file had its name and not yet its header.
-    disk.put(&dir().join(Name { ordinal: 2, first: next }.file_name()), vec![0x5a; 4096]);
-    let bench = Bench::open(&disk, small(4096));
-    assert_eq!((bench.recovery.next, bench.recovery.damage.len()), (next, 0));
-    bench.commit(next.0, 60, 100);
-    let again = Bench::open(&disk, small(4096));
-    assert_eq!(read_all(all_from_first(&again.log), |_| 100), ((1..60).collect(), Vec::new()));
+    // The power went when the file had its name and not yet its header, or not all of its size either.
+    for size in [4096, 0, 100, 4095] {
+        let disk = copy_of(&disk);
+        disk.put(&dir().join(Name { ordinal: 2, first: next }.file_name()), vec![0x5a; size]);
+        let bench = Bench::open(&disk, small(4096));
+        assert_eq!((bench.recovery.next, bench.recovery.damage.len()), (next, 0));
+        bench.commit(next.0, 60, 100);
+        let again = Bench::open(&disk, small(4096));
+        assert_eq!(read_all(all_from_first(&again.log), |_| 100), ((1..60).collect(), Vec::new()));
+    }
+}
+
+fn copy_of(disk: &SimulatedDisk) -> SimulatedDisk {
+    let copy = SimulatedDisk::new();
+    disk.paths().iter().for_each(|path| copy.put(path, disk.contents(path).expect("there")));
+    copy
+}
+
+#[test]
+fn a_segment_that_was_made_only_in_part_takes_what_fits() {
+    let disk = SimulatedDisk::new();
+    let bench = Bench::open(&disk, small(16_384));
+    disk.limit(Some(4096 + 16_384));
+    bench.commit(1, 200, 100);
+    let next = bench.log.synced().next();
+    drop(bench);
+    disk.limit(None);
+    disk.put(&dir().join(Name { ordinal: 2, first: next }.file_name()), vec![0; 5000]);
+    let bench = Bench::open(&disk, small(16_384));
+    bench.commit(next.0, next.0 + 1, 6000);
+    bench.commit(next.0 + 1, 200, 100);
+    let size = |number: u64| if number == next.0 { 6000 } else { 100 };
+    let again = Bench::open(&disk, small(16_384));
+    assert_eq!(again.recovery.damage, []);
+    assert_eq!(read_all(all_from_first(&again.log), size), ((1..200).collect(), Vec::new()));
 }
