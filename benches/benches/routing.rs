@@ -24,6 +24,8 @@ use tamis_core::topic::{self, TopicPattern};
 
 /// So many messages are timed.
 const MESSAGES: usize = 20_000;
+/// What a removed queue leaves behind is taken away in slices of so many bindings.
+const SLICE: usize = 1_000;
 /// The loop is timed for so long.
 const LOOP: Duration = Duration::from_millis(500);
 
@@ -137,14 +139,16 @@ fn selector_bindings(count: usize) -> Vec<Binding> {
     (0..count).map(binding).collect()
 }
 
-/// Make bindings to one queue, unbind them one by one; make them again, and delete the queue.
+/// Make bindings to one queue, unbind them one by one; make them again, delete the queue and sweep.
 fn changes(bindings: usize, filters: usize, report: &mut Report) {
-    const COLUMNS: [Column; 5] = [
+    const COLUMNS: [Column; 7] = [
         column("what", "bindings of one queue", 0),
         column("bindings", "bindings", 0),
         column("made_cpu_us", "made", 2),
         column("unbound_cpu_us", "unbound", 2),
         column("deleted_cpu_us", "gone with the queue", 2),
+        column("at_once_ms", "at once, ms in all", 2),
+        column("slice_max_ms", "longest slice, ms", 2),
     ];
     report.table("changes", "making bindings and taking them away; CPU microseconds each", &COLUMNS);
     for (what, all) in [
@@ -158,13 +162,17 @@ fn changes(bindings: usize, filters: usize, report: &mut Report) {
         let ((), made) = timed_process_cpu(|| all.iter().for_each(|binding| world.bind(binding, "q")));
         let ((), unbound) = timed_process_cpu(|| all.iter().for_each(|binding| world.unbind(binding, "q")));
         all.iter().for_each(|binding| world.bind(binding, "q"));
-        let ((), deleted) = timed_process_cpu(|| {
-            let id = world.topology.queue(world.vhost, "q", 0).expect("a queue");
-            world.topology.remove_queue(id);
-        });
+        let id = world.topology.queue(world.vhost, "q", 0).expect("a queue");
+        let ((), at_once) = timed_process_cpu(|| world.topology.remove_queue(id));
+        let (mut swept, mut longest, mut is_more) = (Duration::ZERO, Duration::ZERO, true);
+        while is_more {
+            let (more, slice) = timed_process_cpu(|| world.topology.sweep(SLICE));
+            (is_more, swept, longest) = (more, swept + slice, longest.max(slice));
+        }
         report.line(json!({
             "what": what, "bindings": all.len(), "made_cpu_us": each(made), "unbound_cpu_us": each(unbound),
-            "deleted_cpu_us": each(deleted),
+            "deleted_cpu_us": each(at_once + swept), "at_once_ms": micros(at_once) / 1e3,
+            "slice_max_ms": micros(longest) / 1e3,
         }));
     }
 }

@@ -10,8 +10,8 @@ use foldhash::fast::FixedState;
 
 use crate::amqp::{AmqpError, MethodId, RawTable, Table};
 
-use super::exchange::Exchange;
 use super::filter::{self, FindStored};
+use super::sweep::STEP;
 use super::{BINDINGS_MAX, Destination, ExchangeId, Owner, Topology, VhostId, errors};
 
 /// Where a binding leads, by name.
@@ -68,6 +68,7 @@ impl Topology {
         connection: Owner,
         find: FindStored<'_>,
     ) -> Result<bool, AmqpError> {
+        self.sweep(STEP);
         let source = self.source(vhost, bind)?;
         let destination = self.destination(vhost, bind.target, connection)?;
         let arguments = sorted(bind.arguments)?;
@@ -158,6 +159,7 @@ impl Topology {
     /// The number of a new binding between what is there.
     pub(super) fn link(&mut self, source: ExchangeId, condition: u32, destination: Destination) -> u32 {
         self.version += 1;
+        self.binding_count += 1;
         let exchange = &mut self.exchanges[source.0];
         exchange.binding_count += 1;
         let destinations = &mut exchange.conditions[condition].destinations;
@@ -183,64 +185,51 @@ impl Topology {
     }
 
     /// Take away one binding.
-    pub(super) fn unlink(&mut self, number: u32) {
+    fn unlink(&mut self, number: u32) {
         self.unlink_destination(number);
         let mut doomed = Vec::new();
-        self.unlink_sources(&[number], &mut doomed);
-        doomed.into_iter().for_each(|exchange| self.remove_exchange(exchange));
+        self.discount(&[number], &mut doomed);
+        self.unlink_source(number);
+        self.remove_exchanges(doomed);
     }
 
-    /// Take away bindings whose destination is gone.
-    pub(super) fn unlink_all(&mut self, numbers: &[u32]) {
-        let mut doomed = Vec::new();
-        self.unlink_sources(numbers, &mut doomed);
-        doomed.into_iter().for_each(|exchange| self.remove_exchange(exchange));
-    }
-
-    /// Take bindings, which no destination knows any more, from their sources; those of the sources that go by
-    /// themselves when they have lost their last are added to `doomed`.
-    pub(super) fn unlink_sources(&mut self, numbers: &[u32], doomed: &mut Vec<ExchangeId>) {
+    /// Count bindings out that are no more; those of their sources that go by themselves when they have lost their last
+    /// are added to `doomed`. Bindings of an exchange that is gone have been counted out with it.
+    pub(super) fn discount(&mut self, numbers: &[u32], doomed: &mut Vec<ExchangeId>) {
+        self.version += 1;
         for number in numbers {
-            let binding = self.forget(*number);
-            let Some(exchange) = self.exchanges.get_mut(binding.source.0) else { continue };
-            let place = binding.place as usize;
-            let destinations = &mut exchange.conditions[binding.condition].destinations;
-            destinations.swap_remove(place);
-            let moved = destinations.get(place).copied();
-            if destinations.is_empty() {
-                exchange.remove(binding.condition);
+            let source = self.bindings[*number].source;
+            let exchange = &mut self.exchanges[source.0];
+            if exchange.is_gone {
+                continue;
             }
             exchange.binding_count -= 1;
+            self.binding_count -= 1;
             if exchange.binding_count == 0 && exchange.auto_delete && !self.is_recovering {
-                doomed.push(binding.source);
-            }
-            if let Some(moved) = moved {
-                let number = self.find_binding(binding.source, binding.condition, moved);
-                self.bindings[number.expect("a destination has a binding")].place = binding.place;
+                doomed.push(source);
             }
         }
     }
 
-    /// Take an exchange out, with all bindings that lead from it. None when it is gone already.
-    pub(super) fn take_exchange(&mut self, id: ExchangeId) -> Option<Exchange> {
-        self.exchanges.get(id.0)?;
-        let mut numbers = Vec::with_capacity(self.exchanges[id.0].binding_count);
-        for (condition, entry) in self.exchanges[id.0].conditions.iter() {
-            let find = |destination: &Destination| self.find_binding(id, condition, *destination);
-            numbers.extend(entry.destinations.iter().filter_map(find));
+    /// Take a binding, which its destination does not know any more, from its source.
+    pub(super) fn unlink_source(&mut self, number: u32) {
+        let binding = self.forget(number);
+        let exchange = &mut self.exchanges[binding.source.0];
+        let place = binding.place as usize;
+        let destinations = &mut exchange.conditions[binding.condition].destinations;
+        destinations.swap_remove(place);
+        let moved = destinations.get(place).copied();
+        if destinations.is_empty() {
+            exchange.remove(binding.condition);
         }
-        for number in numbers {
-            self.unlink_destination(number);
-            self.forget(number);
+        let moved = moved.and_then(|moved| self.find_binding(binding.source, binding.condition, moved));
+        if let Some(moved) = moved.and_then(|number| self.bindings.get_mut(number)) {
+            moved.place = binding.place;
         }
-        let exchange = self.exchanges.remove(id.0);
-        self.version += 1;
-        self.get_vhost_mut(exchange.vhost).exchanges.remove(&exchange.name);
-        Some(exchange)
     }
 
     /// Take a binding from what leads to its destination.
-    fn unlink_destination(&mut self, number: u32) {
+    pub(super) fn unlink_destination(&mut self, number: u32) {
         let Binding { destination, incoming_place: place, .. } = self.bindings[number];
         let incoming = self.incoming(destination);
         incoming.swap_remove(place as usize);
@@ -250,14 +239,23 @@ impl Topology {
     }
 
     /// Take a binding out of all that finds it by number or ends.
-    fn forget(&mut self, number: u32) -> Binding {
-        self.version += 1;
+    pub(super) fn forget(&mut self, number: u32) -> Binding {
         let binding = self.bindings.remove(number);
         let hash = hash(binding.source, binding.condition, binding.destination);
         if let Ok(entry) = self.by_ends.find_entry(hash, |other| *other == number) {
             entry.remove();
         }
         binding
+    }
+
+    /// True when both ends of a binding are there.
+    pub(super) fn is_live(&self, number: u32) -> bool {
+        let binding = &self.bindings[number];
+        let destination_is_gone = match binding.destination {
+            Destination::Queue(id) => self.queues[id.0].is_gone,
+            Destination::Exchange(id) => self.exchanges[id.0].is_gone,
+        };
+        !destination_is_gone && !self.exchanges[binding.source.0].is_gone
     }
 
     /// True when a binding survives a restart: what it leads from and to does.
@@ -267,7 +265,7 @@ impl Topology {
             Destination::Queue(id) => self.queues[id.0].survives(),
             Destination::Exchange(id) => self.exchanges[id.0].durable,
         };
-        destination && self.exchanges[binding.source.0].durable
+        destination && self.exchanges[binding.source.0].durable && self.is_live(number)
     }
 }
 

@@ -309,7 +309,8 @@ impl Topology {
     /// the changes that led here are dropped.
     pub fn definitions(&self) -> impl Iterator<Item = Definition> {
         let vhosts = self.vhosts().map(|(_, name)| Definition::Vhost { vhost: name.to_owned() });
-        let is_own = |exchange: &super::Exchange| exchange.durable && !exchange.name.starts_with("amq.");
+        let is_own =
+            |exchange: &super::Exchange| exchange.durable && !exchange.is_gone && !exchange.name.starts_with("amq.");
         let exchanges = self.exchanges.iter().filter(move |(_, exchange)| is_own(exchange));
         let exchanges = exchanges.map(|(id, _)| self.exchange_definition(ExchangeId(id)));
         let queues = self.queues.iter().filter(|(_, queue)| queue.survives());
@@ -421,7 +422,7 @@ impl Topology {
             VHOST => drop(self.remove_vhost(vhost)),
             EXCHANGE => {
                 if let Ok(id) = self.exchange(vhost, &fields.text()?) {
-                    self.remove_exchange(id);
+                    self.remove_exchanges(vec![id]);
                 }
             }
             QUEUE => {

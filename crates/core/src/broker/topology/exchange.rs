@@ -36,8 +36,10 @@ pub(super) struct Exchange {
     pub alternate: Option<Box<str>>,
     /// Bindings of other exchanges that lead here, by their numbers.
     pub incoming: Vec<u32>,
-    /// How many bindings it has.
+    /// How many bindings it has, those to queues that are gone apart.
     pub binding_count: usize,
+    /// Nobody finds it any more, and its bindings are being taken away.
+    pub is_gone: bool,
     pub conditions: Slab<Condition>,
     /// By routing key and arguments.
     by_identity: HashTable<u32>,
@@ -133,6 +135,7 @@ impl Exchange {
             name,
             incoming: Vec::new(),
             binding_count: 0,
+            is_gone: false,
             conditions: Slab::default(),
             by_identity: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
@@ -225,6 +228,9 @@ impl Exchange {
     /// Take a condition out, which has lost its last destination.
     pub fn remove(&mut self, number: u32) {
         let condition = self.conditions.remove(number);
+        if self.is_gone {
+            return; // nobody looks for it, and the rest goes with the exchange
+        }
         let hash = self.hash(&condition.key, &condition.arguments);
         if let Ok(entry) = self.by_identity.find_entry(hash, |other| *other == number) {
             entry.remove();

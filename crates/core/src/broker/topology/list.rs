@@ -65,7 +65,7 @@ impl Topology {
     /// A queue.
     #[must_use]
     pub fn queue_info(&self, id: QueueId) -> Option<QueueInfo<'_>> {
-        let queue: &Queue = self.queues.get(id.0)?;
+        let queue: &Queue = self.queues.get(id.0).filter(|queue| !queue.is_gone)?;
         Some(QueueInfo {
             id,
             vhost: queue.vhost,
@@ -84,7 +84,8 @@ impl Topology {
     /// The bindings of a vhost, those of the default exchange apart: it has one for each queue, under its name. Cost:
     /// linear in those of all vhosts.
     pub fn bindings(&self, vhost: VhostId) -> impl Iterator<Item = BindingInfo<'_>> {
-        let is_here = move |number: &u32| self.exchanges[self.bindings[*number].source.0].vhost == vhost;
+        let is_in = move |number: u32| self.exchanges[self.bindings[number].source.0].vhost == vhost;
+        let is_here = move |number: &u32| is_in(*number) && self.is_live(*number);
         self.bindings.iter().map(|(number, _)| number).filter(is_here).map(|number| self.binding_info(number))
     }
 
@@ -99,13 +100,15 @@ impl Topology {
         connection: Owner,
     ) -> Result<impl Iterator<Item = BindingInfo<'_>>, AmqpError> {
         let id = self.queue(vhost, queue, connection)?;
-        Ok(self.queues[id.0].incoming.iter().map(|number| self.binding_info(*number)))
+        let live = self.queues[id.0].incoming.iter().filter(|number| self.is_live(**number));
+        Ok(live.map(|number| self.binding_info(*number)))
     }
 
     /// How many exchanges, queues and bindings there are in all vhosts.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
-        (self.exchanges.len(), self.queues.len(), self.bindings.len())
+        let (exchanges, queues) = self.gone.counts();
+        (self.exchanges.len() - exchanges, self.queues.len() - queues, self.binding_count)
     }
 
     pub(super) fn binding_info(&self, number: u32) -> BindingInfo<'_> {
@@ -121,12 +124,13 @@ impl Topology {
     }
 
     pub(super) fn exchange_ids(&self, vhost: VhostId) -> impl Iterator<Item = ExchangeId> {
-        let here = self.exchanges.iter().filter(move |(_, exchange)| exchange.vhost == vhost);
+        let here = self.exchanges.iter().filter(move |(_, exchange)| exchange.vhost == vhost && !exchange.is_gone);
         here.map(|(id, _)| ExchangeId(id))
     }
 
     pub(super) fn queue_ids(&self, vhost: VhostId) -> impl Iterator<Item = QueueId> {
-        self.queues.iter().filter(move |(_, queue)| queue.vhost == vhost).map(|(id, _)| QueueId(id))
+        let here = self.queues.iter().filter(move |(_, queue)| queue.vhost == vhost && !queue.is_gone);
+        here.map(|(id, _)| QueueId(id))
     }
 }
 

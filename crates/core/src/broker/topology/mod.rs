@@ -5,8 +5,8 @@
 //! (an engine merges its segments in one, which changes no answer).
 //!
 //! All bindings of an exchange are one engine (`exchange.rs`): a message is matched once an exchange, however many
-//! bindings have queries. What a routing key alone decides is a look-up. `bindings.rs` links and unlinks, `route.rs`
-//! follows a message, `filter.rs`, `headers.rs`, `names.rs` and `view.rs` say what queries are asked of,
+//! bindings have queries. What a routing key alone decides is a look-up. `bindings.rs` links and unlinks, `sweep.rs`
+//! takes away what had many bindings without stopping anybody, `route.rs` follows a message, `filter.rs`, `headers.rs`, `names.rs` and `view.rs` say what queries are asked of,
 //! `definition.rs` writes and reads what survives a restart.
 //!
 //! Bounds: [`EXCHANGES_MAX`], [`QUEUES_MAX`] and [`BINDINGS_MAX`] of all vhosts together; one more is refused with 506.
@@ -21,6 +21,7 @@ mod list;
 mod names;
 mod route;
 mod settings;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -54,7 +55,8 @@ pub const BINDINGS_MAX: usize = 1 << 24;
 pub struct VhostId(u32);
 
 /// A queue, in whichever vhost: dense, so that what is in queues can be an array. 32 bits: half the memory of a list of
-/// queues. Used again after the queue is gone: whoever removes one drops what refers to it before declaring the next.
+/// queues. Used again some time after the queue is gone: whoever removes one drops what refers to it before declaring
+/// the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(u32);
 
@@ -106,6 +108,8 @@ struct Queue {
     arguments: Box<[u8]>,
     /// The bindings that lead here, by their numbers.
     incoming: Vec<u32>,
+    /// Nobody finds it any more, and its bindings are being taken away.
+    is_gone: bool,
 }
 
 impl Queue {
@@ -120,7 +124,7 @@ impl Queue {
 
     /// An exclusive queue ends with its connection, so with the broker.
     fn survives(&self) -> bool {
-        self.durable && self.owner.is_none()
+        self.durable && self.owner.is_none() && !self.is_gone
     }
 }
 
@@ -133,6 +137,9 @@ pub struct Topology {
     bindings: Slab<bindings::Binding>,
     /// Bindings by both their ends.
     by_ends: HashTable<u32>,
+    /// How many bindings there are, without those that are being taken away.
+    binding_count: usize,
+    gone: sweep::Gone,
     changes: Vec<Change>,
     /// True while what was written is read back: nothing is written again, and no exchange goes by itself.
     is_recovering: bool,
@@ -203,12 +210,7 @@ impl Topology {
         let exchanges: Vec<ExchangeId> = self.exchange_ids(id).collect();
         let changes = std::mem::take(&mut self.changes);
         queues.iter().for_each(|queue| self.remove_queue(*queue));
-        for exchange in exchanges {
-            // The removal of another may have taken it along.
-            if self.exchanges.get(exchange.0).is_some() {
-                self.remove_exchange(exchange);
-            }
-        }
+        self.remove_exchanges(exchanges);
         self.vhosts[id.0 as usize] = None;
         self.version += 1;
         self.changes = changes; // the one below says it all
@@ -255,6 +257,7 @@ impl Topology {
         if self.exchanges.len() >= EXCHANGES_MAX {
             return Err(errors::too_many("exchanges", EXCHANGES_MAX));
         }
+        self.sweep(sweep::STEP);
         let name: Arc<str> = name.into();
         let id = ExchangeId(self.exchanges.insert(Exchange::new(vhost, Arc::clone(&name), settings)?));
         self.get_vhost_mut(vhost).exchanges.insert(name, id);
@@ -294,7 +297,7 @@ impl Topology {
         if if_unused && self.exchanges[id.0].binding_count > 0 {
             return Err(errors::in_use("exchange", name, &there.name));
         }
-        self.remove_exchange(id);
+        self.remove_exchanges(vec![id]);
         Ok(())
     }
 
@@ -330,6 +333,7 @@ impl Topology {
         if self.queues.len() >= QUEUES_MAX {
             return Err(errors::too_many("queues", QUEUES_MAX));
         }
+        self.sweep(sweep::STEP);
         let name: Arc<str> = name.into();
         let id = QueueId(self.queues.insert(Queue {
             vhost,
@@ -339,6 +343,7 @@ impl Topology {
             auto_delete: settings.auto_delete,
             arguments: settings.arguments.as_bytes().into(),
             incoming: Vec::new(),
+            is_gone: false,
         }));
         self.get_vhost_mut(vhost).queues.insert(name, id);
         self.version += 1;
@@ -391,41 +396,6 @@ impl Topology {
         }
         self.remove_queue(id);
         Ok(Some(id))
-    }
-
-    /// Remove a queue and its bindings, whatever is in it: it was deleted, has expired, or its owner is gone. Exchanges
-    /// that lose their last binding and go by themselves then go too.
-    ///
-    /// Cost: linear in its bindings, a few microseconds each.
-    ///
-    /// # Panics
-    /// When there is no such queue.
-    pub fn remove_queue(&mut self, id: QueueId) {
-        let queue = self.queues.remove(id.0);
-        self.version += 1;
-        self.get_vhost_mut(queue.vhost).queues.remove(&queue.name);
-        if queue.survives() {
-            self.record_removed(|topology| {
-                let vhost = topology.vhost_name(queue.vhost).to_owned();
-                DefinitionKey::queue(&vhost, &queue.name)
-            });
-        }
-        self.unlink_all(&queue.incoming);
-    }
-
-    /// Remove an exchange, and whatever goes with it.
-    fn remove_exchange(&mut self, id: ExchangeId) {
-        let mut doomed = vec![id];
-        while let Some(id) = doomed.pop() {
-            let Some(exchange) = self.take_exchange(id) else { continue };
-            if exchange.durable {
-                self.record_removed(|topology| {
-                    let vhost = topology.vhost_name(exchange.vhost).to_owned();
-                    DefinitionKey::exchange(&vhost, &exchange.name)
-                });
-            }
-            self.unlink_sources(&exchange.incoming, &mut doomed);
-        }
     }
 }
 

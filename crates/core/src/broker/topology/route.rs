@@ -3,9 +3,10 @@
 use crate::amqp::{AmqpError, MethodId, Properties, ReplyCode};
 use crate::index::{Scratch, SubscriptionId};
 
-use super::exchange::{Condition, Exchange};
+use super::super::slab::Slab;
+use super::exchange::Exchange;
 use super::view::{View, ViewScratch};
-use super::{Destination, ExchangeId, QueueId, Topology, VhostId, errors};
+use super::{Destination, ExchangeId, Queue, QueueId, Topology, VhostId, errors};
 
 /// Engines take turns in so many rooms. Each remembers at most 16 MiB of topics that come again.
 const ROOMS: usize = 4;
@@ -112,7 +113,9 @@ impl Topology {
         pending.clear();
         pending.push(first);
         let view = View::new(view, message.properties, message.body);
-        let mut way = Way { rooms, matched, queues: seen, exchanges, pending, view, saw_content, found: queues };
+        let all_queues = (!self.gone.is_empty()).then_some(&self.queues);
+        let mut way =
+            Way { all_queues, rooms, matched, queues: seen, exchanges, pending, view, saw_content, found: queues };
         while let Some(id) = way.pending.pop() {
             let exchange = &self.exchanges[id.0];
             if way.pass(exchange, message.routing_key)? {
@@ -138,6 +141,8 @@ impl Topology {
 
 /// Where a message has been, and where it has still to go.
 struct Way<'a, 'm> {
+    /// Only while some of them are gone, and bindings still lead to them.
+    all_queues: Option<&'a Slab<Queue>>,
     rooms: &'a mut [Scratch; ROOMS],
     matched: &'a mut Vec<SubscriptionId>,
     queues: &'a mut Seen,
@@ -152,15 +157,11 @@ impl Way<'_, '_> {
     /// Go to all destinations of one exchange. False when there are none.
     fn pass(&mut self, exchange: &Exchange, routing_key: &str) -> Result<bool, AmqpError> {
         let mut any = false;
-        let mut go = |way: &mut Self, condition: &Condition| {
-            any = true;
-            way.go(&condition.destinations);
-        };
         if let Some(condition) = exchange.find_key(routing_key) {
-            go(self, condition);
+            any |= self.go(&condition.destinations);
         }
         for number in &exchange.always {
-            go(self, &exchange.conditions[*number]);
+            any |= self.go(&exchange.conditions[*number].destinations);
         }
         if let Some(queries) = &exchange.queries {
             self.matched.clear();
@@ -172,20 +173,25 @@ impl Way<'_, '_> {
             done.map_err(|error| AmqpError::new(ReplyCode::InternalError, &error.to_string(), MethodId::NONE))?;
             for place in 0..self.matched.len() {
                 let number = queries.conditions[&self.matched[place]];
-                go(self, &exchange.conditions[number]);
+                any |= self.go(&exchange.conditions[number].destinations);
             }
         }
         Ok(any)
     }
 
+    /// Go to those of `destinations` where the message has not been. False when none of them is there.
     #[inline]
-    fn go(&mut self, destinations: &[Destination]) {
+    fn go(&mut self, destinations: &[Destination]) -> bool {
+        let mut any = self.all_queues.is_none();
         for destination in destinations {
             match *destination {
+                Destination::Queue(id) if self.all_queues.is_some_and(|queues| queues[id.0].is_gone) => continue,
                 Destination::Queue(id) if self.queues.is_new(id.0) => self.found.push(id),
                 Destination::Exchange(id) if self.exchanges.is_new(id.0) => self.pending.push(id),
                 _ => {}
             }
+            any = true;
         }
+        any
     }
 }

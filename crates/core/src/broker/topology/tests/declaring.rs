@@ -234,3 +234,50 @@ fn internal_exchanges_are_reached_by_bindings_alone() {
     let refused = world.topology.route(vhost, &message, &mut world.scratch, &mut Vec::new());
     assert_eq!(text(refused), "ACCESS_REFUSED - cannot publish to internal exchange 'x' in vhost '/'");
 }
+
+#[test]
+fn what_had_many_bindings_is_gone_at_once_and_swept_later() {
+    let mut world = World::new();
+    let vhost = world.vhost;
+    world.queue("other");
+    world.bind("amq.topic", Target::Queue("other"), "7.*", &none()).expect("bound");
+    let settings = ExchangeSettings { auto_delete: true, ..settings(ExchangeKind::Fanout) };
+    world.topology.declare_exchange(vhost, "x", &settings).expect("an exchange");
+    let id = world.queue("q");
+    for key in 0..1_000 {
+        world.bind("amq.topic", Target::Queue("q"), &format!("{key}.*"), &none()).expect("bound");
+        world.bind("x", Target::Queue("q"), &key.to_string(), &none()).expect("bound");
+    }
+    assert_eq!(world.route("amq.topic", "7.a", &none(), ""), ["other", "q"]);
+    world.topology.remove_queue(id);
+    assert!(world.topology.check_exchange(vhost, "x").is_err(), "its last binding is gone");
+    assert_eq!(world.topology.counts(), (5, 1, 1));
+    assert_eq!(world.topology.bindings(vhost).count(), 1);
+    assert!(world.topology.queue_info(id).is_none());
+    assert_ne!(world.queue("q"), id, "bindings still lead to the old one");
+    assert_eq!(world.route("amq.topic", "7.a", &none(), ""), ["other"]);
+    assert_eq!(world.bind("amq.topic", Target::Queue("q"), "7.*", &none()), Ok(true));
+    assert_eq!(world.route("amq.topic", "7.a", &none(), ""), ["other", "q"]);
+    assert_eq!(world.route("amq.topic", "8.a", &none(), ""), [""; 0]);
+    while world.topology.sweep(100) {}
+    assert_eq!(world.topology.counts(), (5, 2, 2));
+    assert_eq!(world.queue("next"), id);
+    assert_eq!(world.route("amq.topic", "7.a", &none(), ""), ["other", "q"]);
+}
+
+#[test]
+fn a_message_that_only_removed_queues_would_take_goes_to_the_alternate_exchange() {
+    let mut world = World::new();
+    world.exchange("x", ExchangeKind::Fanout, &table([("alternate-exchange", "amq.fanout".into())]));
+    let id = world.queue("q");
+    world.queue("other");
+    world.bind("amq.fanout", Target::Queue("other"), "", &none()).expect("bound");
+    for key in 0..100 {
+        world.bind("x", Target::Queue("q"), &key.to_string(), &none()).expect("bound");
+    }
+    assert_eq!(world.route("x", "", &none(), ""), ["q"]);
+    world.topology.remove_queue(id);
+    assert_eq!(world.route("x", "", &none(), ""), ["other"]);
+    assert!(world.topology.sweep(1));
+    assert_eq!(world.route("x", "", &none(), ""), ["other"]);
+}

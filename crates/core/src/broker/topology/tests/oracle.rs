@@ -51,6 +51,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
             for _ in 0..1 + random.below(6) {
                 change(&mut random, &mut world, &mut bound);
             }
+            _ = world.topology.sweep(random.below(20));
             let exchange = EXCHANGES[random.below(EXCHANGES.len())].0;
             let key = random.key(false);
             let (bytes, body) = random.message();
@@ -61,9 +62,32 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
             assert_eq!(found, expected, "seed {seed}: {exchange} {key:?} {:?} {body:?} {bound:#?}", properties);
         }
         assert_eq!(world.topology.counts().2, bound.len(), "seed {seed}");
+        leaves_no_trace(&mut world, &mut random);
     }
     // A test whose messages all went nowhere, or everywhere, would prove nothing.
     assert!(routed > 1_000 && unrouted > 1_000, "{routed} routed, {unrouted} not");
+}
+
+/// Everything is removed in some order: then there is nothing.
+fn leaves_no_trace(world: &mut World, random: &mut Random) {
+    let queues: Vec<QueueId> = world.topology.queues(world.vhost).map(|queue| queue.id).collect();
+    let (first, second) = queues.split_at(random.below(queues.len()));
+    first.iter().for_each(|queue| world.topology.remove_queue(*queue));
+    for (name, ..) in &EXCHANGES[4..] {
+        world.topology.delete_exchange(world.vhost, name, false).expect("deleted");
+    }
+    second.iter().for_each(|queue| world.topology.remove_queue(*queue));
+    assert_eq!(world.topology.counts().1, 0);
+    while world.topology.sweep(10) {}
+    let Topology { queues, exchanges, by_ends, bindings, .. } = &world.topology;
+    let to_exchanges = |number: &u32| matches!(bindings[*number].destination, Destination::Exchange(_));
+    assert!(queues.len() == 0 && exchanges.len() == 5 && by_ends.len() == bindings.len());
+    assert!(by_ends.iter().all(to_exchanges), "only bindings between predeclared exchanges are left");
+    let asked: usize = exchanges.iter().map(|(_, exchange)| exchange.conditions.len()).sum();
+    assert!(asked <= bindings.len());
+    if bindings.len() == 0 {
+        assert!(exchanges.iter().all(|(_, exchange)| exchange.queries.is_none() && exchange.always.is_empty()));
+    }
 }
 
 fn change(random: &mut Random, world: &mut World, bound: &mut Vec<Bound>) {
@@ -77,6 +101,9 @@ fn change(random: &mut Random, world: &mut World, bound: &mut Vec<Bound>) {
             let gone = world.topology.delete_queue(world.vhost, name, ME, (false, false), |_| (0, 0));
             assert!(gone.expect("deleted").is_some());
             bound.retain(|binding| binding.target != Target::Queue(name));
+            if random.one_in(2) {
+                _ = world.topology.sweep(random.below(20));
+            }
             world.queue(name);
         }
         2 if random.one_in(3) => {

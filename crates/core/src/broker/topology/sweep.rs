@@ -1,0 +1,124 @@
+//! Removing queues and exchanges, however many bindings they have, without stopping anybody.
+//!
+//! What is removed is gone at once for whoever looks: names, counts, lists, routes. Its bindings are taken away later,
+//! some with every change and as many as the caller asks for ([`Topology::sweep`]): a hundred thousand of them take a
+//! tenth of a second, which nobody should have to wait for. Until then they stay linked, so that numbers are not used
+//! again too early.
+
+use super::{DefinitionKey, ExchangeId, QueueId, Topology};
+
+/// So many bindings are taken away with each change: more than a change can make, so that they do not pile up.
+pub(super) const STEP: usize = 16;
+
+/// What nobody finds any more, and still has bindings.
+#[derive(Debug, Default)]
+pub(super) struct Gone {
+    queues: Vec<QueueId>,
+    /// With the number of the condition at which to go on, downwards.
+    exchanges: Vec<(ExchangeId, u32)>,
+}
+
+impl Gone {
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty() && self.exchanges.is_empty()
+    }
+
+    /// How many exchanges and queues.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.exchanges.len(), self.queues.len())
+    }
+}
+
+impl Topology {
+    /// Remove a queue and its bindings, whatever is in it: it was deleted, has expired, or its owner is gone. Exchanges
+    /// that lose their last binding and go by themselves then go too.
+    ///
+    /// Cost: some nanoseconds for each of its bindings now, and a microsecond or two later ([`Topology::sweep`]).
+    ///
+    /// # Panics
+    /// When there is no such queue.
+    pub fn remove_queue(&mut self, id: QueueId) {
+        let queue = self.queues.get(id.0).filter(|queue| !queue.is_gone).expect("a queue that is there");
+        let (vhost, name) = (queue.vhost, queue.name.clone());
+        if queue.survives() {
+            self.record_removed(|topology| DefinitionKey::queue(topology.vhost_name(vhost), &name));
+        }
+        self.get_vhost_mut(vhost).queues.remove(&name);
+        let queue = &mut self.queues[id.0];
+        queue.is_gone = true;
+        let incoming = std::mem::take(&mut queue.incoming);
+        let mut doomed = Vec::new();
+        self.discount(&incoming, &mut doomed);
+        self.queues[id.0].incoming = incoming;
+        self.gone.queues.push(id);
+        self.remove_exchanges(doomed);
+        self.sweep(STEP);
+    }
+
+    /// Remove exchanges with all their bindings, and those that go by themselves when they lose their last.
+    pub(super) fn remove_exchanges(&mut self, mut doomed: Vec<ExchangeId>) {
+        while let Some(id) = doomed.pop() {
+            let exchange = &mut self.exchanges[id.0];
+            if exchange.is_gone {
+                continue;
+            }
+            exchange.is_gone = true;
+            self.binding_count -= std::mem::take(&mut exchange.binding_count);
+            let end = exchange.conditions.end();
+            let incoming = std::mem::take(&mut exchange.incoming);
+            let (vhost, name, durable) = (exchange.vhost, exchange.name.clone(), exchange.durable);
+            self.discount(&incoming, &mut doomed);
+            incoming.into_iter().for_each(|number| self.unlink_source(number));
+            self.get_vhost_mut(vhost).exchanges.remove(&name);
+            if durable {
+                self.record_removed(|topology| DefinitionKey::exchange(topology.vhost_name(vhost), &name));
+            }
+            self.gone.exchanges.push((id, end));
+        }
+        self.sweep(STEP);
+    }
+
+    /// Take away at most about `most` bindings of what is gone. True while there are more: call it again when there is
+    /// time, as with every tick. Nothing that anybody can see depends on it. Cost: a microsecond or two each.
+    pub fn sweep(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            if let Some(&(id, end)) = self.gone.exchanges.last() {
+                self.sweep_exchange(id, end);
+            } else if let Some(&id) = self.gone.queues.last() {
+                self.sweep_queue(id);
+            } else {
+                return false;
+            }
+        }
+        !self.gone.is_empty()
+    }
+
+    /// One step: the last binding of the condition before `end`, or that condition's number, or the exchange itself.
+    fn sweep_exchange(&mut self, id: ExchangeId, end: u32) {
+        let Some(number) = end.checked_sub(1) else {
+            self.gone.exchanges.pop();
+            self.exchanges.remove(id.0);
+            return;
+        };
+        let condition = self.exchanges[id.0].conditions.get(number);
+        match condition.and_then(|condition| condition.destinations.last().copied()) {
+            Some(destination) => {
+                let binding = self.find_binding(id, number, destination).expect("a destination has a binding");
+                self.unlink_destination(binding);
+                self.unlink_source(binding);
+            }
+            None => self.gone.exchanges.last_mut().expect("the one that is swept").1 = number,
+        }
+    }
+
+    /// One step: the last binding that leads to it, or the queue itself.
+    fn sweep_queue(&mut self, id: QueueId) {
+        match self.queues[id.0].incoming.pop() {
+            Some(number) => self.unlink_source(number),
+            None => {
+                self.gone.queues.pop();
+                self.queues.remove(id.0);
+            }
+        }
+    }
+}
