@@ -281,6 +281,26 @@ made to explode a backtracking search; and the cache of names.""",
         ],
     ),
     Section(
+        "routing",
+        "The broker's exchanges",
+        """
+Bindings of one queue made, unbound one by one, and swept away after the queue was removed; and messages, with their
+properties as they come over the wire, through exchanges of which every binding leads to a queue of its own, beside
+one test after the other. RabbitMQ and LavinMQ evaluate headers bindings one by one.""",
+        [
+            point_chart(
+                "routes",
+                "A message through an exchange",
+                Axis("µs a message (CPU)"),
+                lambda run: in_rows(
+                    run.records("routes"),
+                    "what",
+                    {"p50_cpu_us": "p50", "p99_cpu_us": "p99", "loop_cpu_us": "one by one"},
+                ),
+            )
+        ],
+    ),
+    Section(
         "selectors",
         "Selectors on mail, criteria on fields",
         """
@@ -533,6 +553,50 @@ GOALS = [
     ),
     Goal("10 patterns", "topics", "few", "10", 0.1, "µs", _TAMIS, places=3),
     Goal("`#.a.#.a.#.a.#.a.#.z` against 21 words", "topics", "worst", "first_us", 5, "µs", _TAMIS),
+    Goal(
+        "100,000 topic bindings, making one",
+        "routing",
+        "bindings",
+        "made_cpu_us",
+        5,
+        "µs",
+        {"what": "topic patterns"},
+        100_000,
+        "bindings",
+    ),
+    Goal(
+        "100,000 topic bindings, a message with a known key, p50",
+        "routing",
+        "routes",
+        "p50_cpu_us",
+        2,
+        "µs",
+        {"what": "topic, known names"},
+        100_000,
+        "bindings",
+    ),
+    Goal(
+        "10,000 headers bindings, p99",
+        "routing",
+        "routes",
+        "p99_cpu_us",
+        20,
+        "µs",
+        {"what": "headers"},
+        10_000,
+        "bindings",
+    ),
+    Goal(
+        "10,000 selectors on bindings, p99",
+        "routing",
+        "routes",
+        "p99_cpu_us",
+        20,
+        "µs",
+        {"what": "x-query"},
+        10_000,
+        "bindings",
+    ),
     Goal(
         "level 4 less level 1, a byte of body",
         "selectors",
