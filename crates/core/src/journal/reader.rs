@@ -191,6 +191,12 @@ impl Reader {
         self.segment = None;
     }
 
+    /// Which log this is: another one that is made in the same place has another.
+    #[must_use]
+    pub fn log_id(&self) -> u64 {
+        self.source.directory().log_id
+    }
+
     /// The first number that is kept; the next one when there is none.
     ///
     /// # Errors
@@ -262,6 +268,9 @@ impl Reader {
             Ok(decoded) if found => decoded.record.sequence.previous(),
             _ => last,
         };
+        if found && last < self.next {
+            return Ok(Here::Elsewhere); // the damage is before the reader's place, on the way to it
+        }
         let damage = Damage {
             kind: DamageKind::Records,
             segment: open.name.ordinal,

@@ -132,3 +132,25 @@ fn a_segment_that_is_not_there_is_reported_with_its_numbers() {
     assert_eq!(numbers, (1..=last).filter(|number| !rotten.contains(number)).collect::<Vec<_>>());
     assert_eq!(damage.len(), 1);
 }
+
+#[test]
+fn a_reader_is_told_of_damage_from_its_place_on_and_of_none_before() {
+    let disk = SimulatedDisk::new();
+    let bench = Bench::open(&disk, small(SEGMENT));
+    let places: Vec<_> = (1..=40).map(|number| bench.append(number, SIZE).expect("appended").location.offset).collect();
+    bench.committer.commit_once();
+    let path = segments(&disk).remove(0);
+    for number in [3, 6, 7, 40] {
+        disk.flip(&path, places[number - 1] as usize + 50, 1);
+    }
+    let shared: Arc<dyn Disk> = Arc::new(disk);
+    for start in 1..=40 {
+        let reader = Reader::open(&shared, dir(), Start::Sequence(Sequence(start))).expect("a log");
+        let (numbers, damage) = read_all(reader, |_| SIZE);
+        let told: Vec<u64> = damage.iter().flat_map(|damage| damage.first.0..=damage.last.0).collect();
+        let is_bad = |number: &u64| [3, 6, 7, 40].contains(number);
+        let (bad, good): (Vec<u64>, Vec<u64>) = (start..=40).partition(is_bad);
+        assert_eq!((numbers, told), (good, bad), "from {start}");
+        assert!(damage.iter().all(|damage| damage.lost() > 0));
+    }
+}
