@@ -97,7 +97,7 @@ MISTAKES = [
         "line 15: unknown key 'floder' in [[delivery]]; did you mean 'folder'?",
     ),
     ("message =", "mesage =", "line 24: unknown key 'mesage' in [[test]]; did you mean 'message'?"),
-    ('"mbox"', '"mbx"', "line 9: type: expected 'mbox', 'eml' or 'jsonl', not 'mbx'"),
+    ('"mbox"', '"mbx"', "line 9: type: expected 'mbox', 'eml', 'jsonl' or 'journal', not 'mbx'"),
     (
         '"smtp"',
         '"smpt"',
@@ -120,6 +120,18 @@ MISTAKES = [
     ('match = ["james"]', 'match = "james"', "line 25: match: expected a list, not 'james'"),
     ("[[adapter]]", "[adapter]", "line 7: expected [[adapter]], not [adapter]"),
     ('"mbox"', '"mbox"\nbody_field = "text"', "line 7: 'body_field' is for adapters of type 'jsonl', not 'mbox'"),
+    ('"mbox"', '"mbox"\nquery_body = "json"', "line 7: 'query_body' is for adapters of type 'journal', not 'mbox'"),
+    ('"mbox"', '"journal"\nquery_body = "xml"', "line 10: query_body: expected 'text' or 'json', not 'xml'"),
+    (
+        '"mbox"',
+        '"journal"\nstarting_offset = "last"',
+        "line 10: starting_offset: expected 'first', 'next' or a number from 1, not 'last'",
+    ),
+    (
+        '"mbox"',
+        '"journal"\nstarting_offset = 0',
+        "line 10: starting_offset: expected 'first', 'next' or a number from 1, not 0",
+    ),
     ('"localhost"', '"localhost"\nport = 70000', "line 21: port: expected a number of at most 65535, not 70000"),
     ('"localhost"', '"localhost"\nuser = "ann"', "line 17: 'user' and 'password_env' belong together"),
     (

@@ -29,6 +29,7 @@ __all__ = [
     "prefix",
     "regex",
     "selector",
+    "stream_message",
     "topic",
     "words",
 ]
@@ -269,6 +270,10 @@ class JournalReader:
     def position(self) -> int:
         """The number that comes next."""
 
+    @property
+    def log_id(self) -> int:
+        """Which log this is: another one that is made in the same place has another."""
+
     def first_sequence(self) -> int:
         """The first number that is kept; the next one when there is none."""
 
@@ -283,6 +288,24 @@ class JournalReader:
             `path`, `synced`, `segments` (each `ordinal`, `file`, `first_sequence`, `record_count`, `kinds` {kind:
             count}, `data_bytes`, `file_bytes`, `is_sealed`, `first_time_us`, `last_time_us`) and `damage` (each `kind`,
             `segment`, `offset`, `size_bytes`, `first_sequence`, `lost_count`), oldest first."""
+
+def stream_message(
+    kind: int, record: bytes, query_body: Literal["none", "text", "json"] = "text"
+) -> tuple[str, str, dict[str, Any], tuple[bytes, bytes], bytes]:
+    """The message in a record of a stream's log.
+
+    Args:
+        kind: the record's.
+        record: its body.
+        query_body: as `x-query-body` of a binding: with "json" the fields of a JSON body are in a property `body`.
+
+    Returns:
+        Exchange, routing key, properties as queries in the broker see them, the same as a variant (value, metadata),
+        and body. In the properties, times that datetime cannot hold are PRESENT.
+
+    Raises:
+        ValueError: the record is of another kind, or no message, or its properties nest deeper than 100 or take more
+            than 16 MiB."""
 
 def selector(text: str, dialect: str, is_fields: bool = False) -> Query: ...
 def boolean(text: str) -> Query: ...

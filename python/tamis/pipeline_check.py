@@ -153,7 +153,10 @@ class _Check:
         if not self._config.adapters:
             yield self._at((), "no [[adapter]]: there is nothing to read")
         for index, adapter in enumerate(self._config.adapters):
-            if problem := _source_problem(adapter.path):
+            problem = _source_problem(adapter.path)
+            if problem is None and adapter.type == "journal":
+                problem = _stream_problem(adapter.path)
+            if problem:
                 yield self._at(("adapter", index, "path"), problem)
             try:
                 stop_words(adapter.stop_words)
@@ -217,6 +220,18 @@ def _source_problem(path: Path) -> str | None:
         return f"{path}: no such file or folder; expected messages to read there"
     if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
         return f"{path}: may not be read; change its permissions, or run as another user"
+    return None
+
+
+def _stream_problem(path: Path) -> str | None:
+    """Why `path` is no stream of the broker's."""
+    from tamis._core import JournalReader
+    from tamis.errors import JournalError
+
+    try:
+        JournalReader(path)
+    except (JournalError, OSError) as error:
+        return f"{error}; expected the directory of a stream"
     return None
 
 

@@ -38,6 +38,14 @@ def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+def _starting_offset(value: Any) -> str:
+    if value in ("first", "next") or (type(value) is int and value > 0):
+        return str(value)
+    raise ValueError(
+        f"starting_offset: expected 'first', 'next' or a number from 1, not {config_mistakes.short(value)}"
+    )
+
+
 _NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
 _PATTERNS = {
     _NAME: "letters, digits, '_', '.' and '-', beginning with a letter or digit",
@@ -89,27 +97,32 @@ class AdapterConfig(_Section):
     Attributes:
         name: unique; the `source` of its notifications.
         type: what the files are.
-        path: a file or a folder.
-        topic: the topic of its messages; empty: the adapter's name.
+        path: a file or a folder; of a stream of the broker, its directory.
+        topic: the topic of its messages; empty: the adapter's name. Messages of a stream have their own.
         poll_interval_ms: how often it looks for new messages.
         stop_words: ``english``, ``none``, or words separated by commas.
         max_messages: the most in one batch.
         body_field: ``jsonl`` only: which field is the body.
+        starting_offset: ``journal`` only: ``first``, ``next`` or a message's number, for the first run.
+        query_body: ``journal`` only: ``text``, or ``json``: the fields of a body are properties under ``body.``.
     """
 
     name: Name
-    type: Literal["mbox", "eml", "jsonl"]
+    type: Literal["mbox", "eml", "jsonl", "journal"]
     path: PathBeside
     topic: str = ""
     poll_interval_ms: Milliseconds = 1000
     stop_words: str = "english"
     max_messages: Count = 10_000
     body_field: str | None = None
+    starting_offset: Annotated[str, BeforeValidator(_starting_offset)] | None = None
+    query_body: Literal["text", "json"] | None = None
 
     @model_validator(mode="after")
-    def _body_field_is_for_jsonl(self) -> Self:
-        if self.body_field is not None and self.type != "jsonl":
-            raise ValueError(f"'body_field' is for adapters of type 'jsonl', not '{self.type}'")
+    def _is_of_the_type_that_has_the_option(self) -> Self:
+        for name, kind in (("body_field", "jsonl"), ("starting_offset", "journal"), ("query_body", "journal")):
+            if getattr(self, name) is not None and self.type != kind:
+                raise ValueError(f"'{name}' is for adapters of type '{kind}', not '{self.type}'")
         return self
 
 

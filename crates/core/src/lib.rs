@@ -17,3 +17,4 @@ pub mod message;
 pub mod query;
 pub mod text;
 pub mod topic;
+pub mod variant;

@@ -6,8 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
+use tamis_core::broker::stream_record::{self, StreamRecord};
+use tamis_core::broker::topology::{BodyMode, properties_seen};
 use tamis_core::journal::{Damage, Disk, Inspection, Item, ReadError, Reader, RealDisk, Sequence, Start, inspect};
+use tamis_core::message::{Properties, Value};
+use tamis_core::variant::{self, Variant};
 
+use crate::convert;
 use crate::errors::{journal_error, journal_read_error};
 
 /// A reader of the log in a directory.
@@ -19,6 +24,13 @@ pub struct JournalReader {
 
 /// First and last number, and why they do not come.
 type Gap = (u64, u64, &'static str);
+
+/// Exchange, routing key, properties, the same as a variant (value, metadata), body.
+type StreamMessage<'py> =
+    (String, String, Bound<'py, PyDict>, (Bound<'py, PyBytes>, Bound<'py, PyBytes>), Bound<'py, PyBytes>);
+
+/// The last microsecond of the year 9999, and the first of the year 1: Python's datetime has no others.
+const DATETIME_US: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 /// A batch: its records, and the numbers that are gone with the reason.
 #[derive(Default)]
@@ -94,6 +106,11 @@ impl JournalReader {
         self.lock().position().0
     }
 
+    #[getter]
+    fn log_id(&self) -> u64 {
+        self.lock().log_id()
+    }
+
     fn first_sequence(&self, py: Python<'_>) -> PyResult<u64> {
         let first = py.detach(|| self.lock().first_sequence());
         first.map(|first| first.0).map_err(|error| journal_read_error(py, error))
@@ -112,6 +129,43 @@ impl JournalReader {
 
     fn __repr__(&self) -> String {
         format!("<tamis._core.JournalReader of {} at {}>", self.path.display(), self.position())
+    }
+}
+
+/// The message in a record of a stream's log.
+#[pyfunction]
+#[pyo3(signature = (kind, record, query_body = "text"))]
+pub fn stream_message<'py>(py: Python<'py>, kind: u8, record: &[u8], query_body: &str) -> PyResult<StreamMessage<'py>> {
+    let mode = BodyMode::from_name(query_body)
+        .ok_or_else(|| PyValueError::new_err(format!("query_body: expected none, text or json, not '{query_body}'")))?;
+    if kind != stream_record::MESSAGE {
+        return Err(PyValueError::new_err(format!("a record of kind {kind}, where a message was expected")));
+    }
+    let decoded = py.detach(|| {
+        let message = StreamRecord::decode(record).map_err(|error| error.to_string())?;
+        let properties = properties_seen(&message.properties, message.body, mode);
+        let variant = variant::encode(&properties)?;
+        Ok::<_, String>((message, properties, variant))
+    });
+    let (message, mut properties, Variant { value, metadata }) = decoded.map_err(PyValueError::new_err)?;
+    limit_times(&mut properties);
+    let variant = (PyBytes::new(py, &value), PyBytes::new(py, &metadata));
+    let names = (message.exchange.to_owned(), message.routing_key.to_owned());
+    Ok((names.0, names.1, convert::dict(py, &properties)?, variant, PyBytes::new(py, message.body)))
+}
+
+/// Instants that Python cannot have become fields without a value. Only tables of AMQP have instants, and their depth is
+/// bounded.
+fn limit_times(properties: &mut Properties) {
+    properties.values_mut().for_each(limit_time);
+}
+
+fn limit_time(value: &mut Value) {
+    match value {
+        Value::Timestamp(micros) if !DATETIME_US.contains(micros) => *value = Value::Present,
+        Value::List(values) => values.iter_mut().for_each(limit_time),
+        Value::Map(properties) => limit_times(properties),
+        _ => {}
     }
 }
 

@@ -1,7 +1,7 @@
-"""Data source adapters (paper 002, section 3.2): mail, news and JSON lines as Spark data sources, and their manager.
+"""Data source adapters (paper 002, section 3.2): mail, news, JSON lines and streams in Spark, and their manager.
 
-One file a data source (`mbox`, `eml`, `jsonl`); what they share is in `files` (places, offsets, admission) and `rows`
-(what a row holds). Spark is in `datasource` alone."""
+One file a data source (`mbox`, `eml`, `jsonl`, `journal`); what they share is in `files` (places, offsets, admission)
+and `rows` (what a row holds). Spark is in `datasource` alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession, name: str | None = None) -> None:
-    """Make ``tamis.mbox``, ``tamis.eml`` and ``tamis.jsonl`` known to a Spark session. Doing it again is harmless.
+    """Make ``tamis.mbox``, ``.eml``, ``.jsonl`` and ``.journal`` known to a Spark session; twice is harmless.
 
     Args:
         spark: the session.

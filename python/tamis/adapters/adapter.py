@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from tamis.adapters import register
 from tamis.adapters.eml import EmlSource
 from tamis.adapters.files import Source, offset_of, status_of
+from tamis.adapters.journal import JournalSource
 from tamis.adapters.jsonl import JsonlSource
 from tamis.adapters.mbox import MboxSource
 from tamis.adapters.options import MAX_MESSAGES_DEFAULT, SourceOptions
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-SOURCES: Final[dict[str, type[Source]]] = {"mbox": MboxSource, "eml": EmlSource, "jsonl": JsonlSource}
+SOURCES: Final[dict[str, type[Source]]] = {
+    "mbox": MboxSource,
+    "eml": EmlSource,
+    "jsonl": JsonlSource,
+    "journal": JournalSource,
+}
 """The types of adapters."""
 
 _SAMPLE_MESSAGES: Final = 20
@@ -45,6 +51,10 @@ class AdapterSettings(Protocol):
     def max_messages(self) -> int: ...  # noqa: D102
     @property
     def body_field(self) -> str | None: ...  # noqa: D102
+    @property
+    def starting_offset(self) -> str | None: ...  # noqa: D102
+    @property
+    def query_body(self) -> str | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +92,15 @@ class Adapter:
 
     Attributes:
         name: unique in its pipeline.
-        type: ``mbox``, ``eml`` or ``jsonl``.
-        path: a file, a folder or a glob.
-        topic: of its messages; empty: the adapter's name.
+        type: ``mbox``, ``eml``, ``jsonl`` or ``journal``.
+        path: a file, a folder or a glob; the directory of a stream.
+        topic: of its messages, or of dead letters of a stream; empty: the adapter's name.
         poll_interval_ms: how often it looks for new messages.
         stop_words: as `tamis.words.stop_words` reads them.
         max_messages: the most in one batch.
         body_field: JSON lines: the member that is the body.
+        starting_offset: streams: ``first``, ``next`` or a number.
+        query_body: streams: ``text`` or ``json``.
     """
 
     name: str
@@ -99,6 +111,8 @@ class Adapter:
     stop_words: str = "english"
     max_messages: int = MAX_MESSAGES_DEFAULT
     body_field: str | None = None
+    starting_offset: str | None = None
+    query_body: str | None = None
 
     def __post_init__(self) -> None:
         if self.type not in SOURCES:
@@ -120,6 +134,8 @@ class Adapter:
             stop_words=config.stop_words,
             max_messages=config.max_messages,
             body_field=config.body_field,
+            starting_offset=config.starting_offset,
+            query_body=config.query_body,
         )
 
     @property
@@ -135,7 +151,12 @@ class Adapter:
             "stop_words": self.stop_words,
             "max_messages": str(self.max_messages),
         }
-        return options if self.body_field is None else options | {"body_field": self.body_field}
+        of_its_type = {
+            "body_field": self.body_field,
+            "starting_offset": self.starting_offset,
+            "query_body": self.query_body,
+        }
+        return options | {name: value for name, value in of_its_type.items() if value is not None}
 
     def source(self) -> Source:
         """Its source, without Spark.

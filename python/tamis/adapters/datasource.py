@@ -21,10 +21,12 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from tamis.adapters.eml import EmlSource
 from tamis.adapters.files import Offset, Slice, Source, offset_of
+from tamis.adapters.journal import JournalSource
 from tamis.adapters.jsonl import JsonlSource
 from tamis.adapters.mbox import MboxSource
 from tamis.adapters.options import SourceOptions
@@ -64,6 +66,10 @@ def row_schema(properties: DataType) -> StructType:
     )
 
 
+STREAM_COLUMNS = [StructField("exchange", StringType()), StructField("time", TimestampType())]
+"""What messages of the broker have besides."""
+
+
 class SlicePartition(InputPartition):
     """A slice on its way to a task."""
 
@@ -77,6 +83,7 @@ class TamisDataSource(DataSource):
 
     source_type: ClassVar[type[Source]]
     properties: ClassVar[DataType] = MAIL_PROPERTIES
+    more_columns: ClassVar[list[StructField]] = []
 
     @classmethod
     def name(cls) -> str:
@@ -90,7 +97,7 @@ class TamisDataSource(DataSource):
             AdapterError: an option is wrong, or there is nothing to read from.
         """
         self.source().check()
-        return row_schema(self.properties)
+        return StructType([*row_schema(self.properties).fields, *self.more_columns])
 
     def source(self) -> Source:
         """The source that the options describe.
@@ -129,7 +136,20 @@ class JsonlDataSource(TamisDataSource):
     properties = StringType()
 
 
-DATA_SOURCES: tuple[type[TamisDataSource], ...] = (MboxDataSource, EmlDataSource, JsonlDataSource)
+class JournalDataSource(TamisDataSource):
+    """``spark.read.format("tamis.journal")``."""
+
+    source_type = JournalSource
+    properties = VariantType()
+    more_columns = STREAM_COLUMNS
+
+
+DATA_SOURCES: tuple[type[TamisDataSource], ...] = (
+    MboxDataSource,
+    EmlDataSource,
+    JsonlDataSource,
+    JournalDataSource,
+)
 
 
 class BatchReader(DataSourceReader):
@@ -176,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """One a slice."""
-        return [SlicePartition(part) for part in self._source.plan(start, end)]
+        return [SlicePartition(part) for part in self._source.plan(start, end) or [Slice(())]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice."""

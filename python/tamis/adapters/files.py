@@ -41,6 +41,7 @@ READ_BYTES: Final = 1 << 20
 _GLOB = re.compile(r"[*?\[]")
 _IGNORED_SUFFIXES: Final = ("~", ".tmp", ".part", ".lock", ".swp")
 _MARK_BYTES: Final = 1024
+_OF_FEW: Final = ("source", "body_field", "topic_field", "starting_offset", "query_body")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Source(ABC):
     @classmethod
     def has_option(cls, name: str) -> bool:
         """Whether the source knows the option `name`."""
-        return name in cls.own_options or name not in ("source", "body_field", "topic_field")
+        return name in cls.own_options or name not in _OF_FEW
 
     def check(self) -> None:
         """See whether there is anything to read from.

@@ -29,6 +29,8 @@ class SourceOptions:
         source: the property `source` of mail; None: the mailbox's file name without its suffix, or the folder's name.
         body_field: JSON lines: the member that is the body.
         topic_field: JSON lines: the member that is the topic, where it is text.
+        starting_offset: streams: ``first``, ``next`` or a message's number, where nothing has been read yet.
+        query_body: streams: ``text``, or ``json``: the fields of a body are properties under ``body.``, too.
     """
 
     path: str
@@ -40,10 +42,12 @@ class SourceOptions:
     source: str | None = None
     body_field: str | None = None
     topic_field: str | None = None
+    starting_offset: str = "first"
+    query_body: str = "text"
 
     @classmethod
     def of(cls, given: Mapping[str, str], only: Callable[[str], bool] = lambda name: True) -> Self:
-        """The options in `given`; names count without regard to case, as in Spark.
+        """The options in `given`; names count without regard to case, as in Spark, and to ``_``.
 
         Args:
             given: name -> text.
@@ -52,12 +56,13 @@ class SourceOptions:
         Raises:
             AdapterError: an unknown name, no path, or a value that cannot be one.
         """
-        known = [field.name for field in fields(cls) if only(field.name)]
+        known = {field.name.replace("_", ""): field.name for field in fields(cls) if only(field.name)}
         values: dict[str, Any] = {}
-        for name, text in given.items():
-            if name.lower() not in known:
-                raise AdapterError(_unknown(name, known))
-            values[name.lower()] = _count(name, text) if name.lower() in _COUNTS else text
+        for given_name, text in given.items():
+            name = known.get(given_name.lower().replace("_", ""))
+            if name is None:
+                raise AdapterError(_unknown(given_name, list(known.values())))
+            values[name] = _checked(name, given_name, text)
         if not values.get("path"):
             raise AdapterError("no path: expected a file, a folder or a glob, as in .load('mail/')")
         values["path"] = os.path.abspath(os.path.expanduser(values["path"].removeprefix("file://")))  # noqa: PTH100, PTH111
@@ -65,14 +70,26 @@ class SourceOptions:
 
 
 _COUNTS: Final = {"max_messages": 1, "settle_ms": 0}
+_WORDS: Final = {"starting_offset": ("first", "next"), "query_body": ("text", "json")}
 
 
-def _count(name: str, text: str) -> int:
-    """A number of at least what `_COUNTS` says."""
-    least = _COUNTS[name.lower()]
-    if not text.isascii() or not text.isdigit() or int(text) < least or len(text) > 12:
-        raise AdapterError(f"option {name}: expected a whole number of at least {least}, not '{text}'")
-    return int(text)
+def _checked(name: str, given_name: str, text: str) -> str | int:
+    """The value of the option `name`: a number of at least what `_COUNTS` says, or one of the words in `_WORDS`."""
+    if name in _COUNTS:
+        least = _COUNTS[name]
+        if not _is_number(text, least):
+            raise AdapterError(f"option {given_name}: expected a whole number of at least {least}, not '{text}'")
+        return int(text)
+    words = _WORDS.get(name)
+    takes_number = name == "starting_offset"
+    if words and text not in words and not (takes_number and _is_number(text, 1)):
+        expected = ", ".join(words) + (" or a number from 1" if takes_number else "")
+        raise AdapterError(f"option {given_name}: expected {expected}, not '{text}'")
+    return text
+
+
+def _is_number(text: str, least: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= least
 
 
 def _unknown(name: str, known: list[str]) -> str:

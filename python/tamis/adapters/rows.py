@@ -20,8 +20,6 @@ BATCH_CHARACTERS_MAX: Final = 16 << 20
 RAW_KEPT_BYTES: Final = 1 << 20
 """Of a message that is too large to read, so much goes into its dead letter; the rest stays where it is."""
 
-COLUMNS: Final = ("partition", "offset", "topic", "properties", "body", "xml", "signature", "error", "raw")
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -31,12 +29,15 @@ class Row:
         partition: the file.
         offset: the place in it, in bytes; 0 for a file that is one message.
         topic: dotted words.
-        properties: of mail, a mapping; of JSON lines, JSON text; None in a dead letter.
+        properties: of mail, a mapping; of JSON lines, JSON text; of streams, the two parts of a variant; None in a dead
+            letter.
         body: the text, or None.
         xml: the document of `tamis.adapters.xml`; None in a dead letter.
         signature: (term, positions) pairs; None without a body.
         error: why it could not be read; None when it could.
-        raw: its bytes, with an error.
+        raw: its bytes, with an error; of streams also a body that is no text.
+        exchange: of streams: what it was published to.
+        time: of streams: when it was published, in microseconds since 1970.
     """
 
     partition: str
@@ -48,6 +49,8 @@ class Row:
     signature: list[tuple[str, list[int]]] | None = None
     error: str | None = None
     raw: bytes | None = None
+    exchange: str | None = None
+    time: int | None = None
 
     @property
     def characters(self) -> int:
@@ -105,5 +108,5 @@ def arrow_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordB
 def _batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
-    arrays = [pa.array([getattr(row, name) for row in rows], type=schema.field(name).type) for name in COLUMNS]
+    arrays = [pa.array([getattr(row, name) for row in rows], type=schema.field(name).type) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -17,7 +17,7 @@ from pyspark import SparkFiles
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import BinaryType, MapType, StringType, StructType
+from pyspark.sql.types import BinaryType, MapType, StringType, StructType, VariantType
 
 from tamis.engine import Engine
 from tamis.errors import ConfigError, QueryError, TamisError
@@ -36,7 +36,7 @@ def match(
     """A function for ``DataFrame.transform`` that adds the column ``matched``, batch or streaming.
 
     Columns looked at: ``topic`` (string) and ``body`` (string or binary), both optional, and ``properties`` (struct,
-    map or JSON text); without ``properties`` every other column is a property.
+    map, variant or JSON text); without ``properties`` every other column is a property.
 
     Args:
         queries: a file of queries, a snapshot (``*.tamis``), an engine, or query specs. They are taken as they are
@@ -111,7 +111,11 @@ def _inputs(frame: DataFrame) -> dict[str, Column]:
     inputs = {}
     for name, allowed, expected in (
         ("topic", (StringType,), "a string"),
-        ("properties", (StructType, MapType, StringType), "a struct, a map or a string of JSON"),
+        (
+            "properties",
+            (StructType, MapType, StringType, VariantType),
+            "a struct, a map, a variant or a string of JSON",
+        ),
         ("body", (StringType, BinaryType), "a string or binary"),
     ):
         if name in types:

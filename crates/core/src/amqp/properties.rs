@@ -138,6 +138,28 @@ macro_rules! getters {
     };
 }
 
+/// Go over the properties that `bytes` begins with, and stand behind them.
+#[inline]
+fn check(bytes: &[u8]) -> Result<Reader<'_>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let flags = reader.u16()?;
+    if flags & flag::UNKNOWN != 0 {
+        return Err(DecodeError::syntax("a content header sets unknown property flags"));
+    }
+    let mut left = flags;
+    while left != 0 {
+        let highest = 1 << (15 - left.leading_zeros());
+        left ^= highest;
+        match highest {
+            flag::HEADERS => RawTable::new(reader.long_bytes()?).check()?,
+            flag::DELIVERY_MODE | flag::PRIORITY => drop(reader.u8()?),
+            flag::TIMESTAMP => drop(reader.u64()?),
+            _ => drop(reader.short()?),
+        }
+    }
+    Ok(reader)
+}
+
 impl<'a> Properties<'a> {
     /// The properties in `bytes`, checked: afterwards every getter can read what is set.
     ///
@@ -145,24 +167,17 @@ impl<'a> Properties<'a> {
     /// Unknown flags, missing or too many bytes, text that is no UTF-8, headers that are no table or too large.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let flags = reader.u16()?;
-        if flags & flag::UNKNOWN != 0 {
-            return Err(DecodeError::syntax("a content header sets unknown property flags"));
-        }
-        let mut left = flags;
-        while left != 0 {
-            let highest = 1 << (15 - left.leading_zeros());
-            left ^= highest;
-            match highest {
-                flag::HEADERS => RawTable::new(reader.long_bytes()?).check()?,
-                flag::DELIVERY_MODE | flag::PRIORITY => drop(reader.u8()?),
-                flag::TIMESTAMP => drop(reader.u64()?),
-                _ => drop(reader.short()?),
-            }
-        }
-        reader.finish()?;
+        check(bytes)?.finish()?;
         Ok(Self(bytes))
+    }
+
+    /// The properties that `bytes` begins with, checked, and what follows them: they say themselves where they end.
+    ///
+    /// # Errors
+    /// As [`Properties::parse`], but for too many bytes.
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
+        let rest = check(bytes)?.rest();
+        Ok((Self(&bytes[..bytes.len() - rest.len()]), rest))
     }
 
     /// Properties that were parsed before, from where they were kept. Where they are damaged, getters give None.

@@ -45,6 +45,7 @@ mod publish;
 mod queue;
 mod settle;
 mod slab;
+pub mod stream_record;
 pub mod topology;
 mod transact;
 mod transaction;

@@ -10,7 +10,7 @@
 mod atoms;
 mod attributes;
 mod automata;
-mod batch;
+pub(crate) mod batch;
 mod builder;
 mod cluster;
 mod codec;

@@ -41,7 +41,7 @@ pub use list::{BindingInfo, ExchangeInfo, QueueInfo};
 pub use names::{BodyMode, Needs};
 pub use route::{Published, RouteScratch};
 pub use settings::{ExchangeKind, ExchangeSettings, QueueSettings};
-pub use view::{View, ViewScratch};
+pub use view::{View, ViewScratch, properties_seen};
 
 /// So many exchanges there may be.
 pub const EXCHANGES_MAX: usize = 1 << 20;

@@ -4,7 +4,7 @@ use crate::amqp::{Properties as AmqpProperties, RawTable, RawValue};
 use crate::json;
 use crate::message::{Body, Message, Properties, Value};
 
-use super::names::{self, JSON, Needs};
+use super::names::{self, BodyMode, JSON, Needs};
 
 /// Room for what queries see of one message after the other.
 #[derive(Debug, Default)]
@@ -63,6 +63,26 @@ impl<'a> View<'a> {
             self.room.properties.clear();
         }
     }
+}
+
+/// What queries see of a message's properties, all of it, for whoever matches the message outside the broker: with this
+/// mapping a query finds what a binding of that `mode` finds.
+///
+/// Where `mode` is JSON, the fields of the body are in a mapping `body`, and headers that such names would reach are
+/// left out: in the broker they cannot be reached either. Cost: linear in those parts of the message.
+#[must_use]
+pub fn properties_seen(amqp: &AmqpProperties<'_>, body: &[u8], mode: BodyMode) -> Properties {
+    let has_fields = |value: &Value| matches!(value, Value::Map(_) | Value::List(_));
+    let mut properties = Properties::new();
+    fill(&mut properties, amqp);
+    properties.retain(|name, _| !name.starts_with('\0'));
+    if mode == BodyMode::Json {
+        properties.retain(|name, value| !(name.starts_with("body.") || (&**name == "body" && has_fields(value))));
+        if let Some(fields) = json::parse(body).ok().filter(has_fields) {
+            properties.insert("body".into(), fields);
+        }
+    }
+    properties
 }
 
 /// Put headers and properties under their names.

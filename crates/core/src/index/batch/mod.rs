@@ -9,7 +9,7 @@
 mod column;
 #[cfg(test)]
 mod tests;
-mod variant;
+pub(crate) mod variant;
 
 use std::ops::Range;
 use std::panic::resume_unwind;
