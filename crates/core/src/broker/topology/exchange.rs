@@ -235,7 +235,29 @@ impl Exchange {
         if let Ok(entry) = self.by_identity.find_entry(hash, |other| *other == number) {
             entry.remove();
         }
-        match condition.filed {
+        self.unfile(condition.filed);
+    }
+
+    /// Let a condition ask another query of the store; `room` is for an engine, if this is its first query.
+    ///
+    /// # Errors
+    /// 406: the query cannot be read; then nothing has changed.
+    pub fn replace_stored(&mut self, number: u32, stored: &StoredQuery, room: usize) -> Result<(), AmqpError> {
+        let condition = &self.conditions[number];
+        let compiled = compile(self.kind, &condition.key, RawTable::new(&condition.arguments), Some(stored))?;
+        let before = condition.filed;
+        // The new one first: the engine stays when there is no other query.
+        let filed = self.file(number, compiled, room);
+        let condition = &mut self.conditions[number];
+        condition.filed = filed;
+        condition.stored = Some(Box::new(stored.clone()));
+        self.unfile(before);
+        Ok(())
+    }
+
+    /// Take a condition from where it was found.
+    fn unfile(&mut self, filed: Filed) {
+        match filed {
             Filed::Never => {}
             Filed::Key => self.by_key -= 1,
             Filed::Always(place) => {
@@ -271,13 +293,15 @@ fn compile(
         None | Some((Expr::Predicate(Predicate::Constant(true)), _)) => (None, Needs::default()),
         Some((expr, needs)) => (Some(expr), needs),
     };
+    // `find_key` looks for bindings without arguments.
+    let is_plain = query.is_none() && arguments.is_empty();
     let condition = match kind {
         ExchangeKind::Fanout | ExchangeKind::Query => None,
-        ExchangeKind::Direct if query.is_none() => return Ok(Compiled::Key),
+        ExchangeKind::Direct if is_plain => return Ok(Compiled::Key),
         ExchangeKind::Direct => Some(key_is(key)),
         ExchangeKind::Topic => match TopicPattern::new(key, Dialect::Amqp) {
             pattern if pattern.text() == "#" => None,
-            pattern if pattern.is_literal() && query.is_none() => return Ok(Compiled::Key),
+            pattern if pattern.is_literal() && is_plain => return Ok(Compiled::Key),
             pattern => Some(Predicate::Topic(pattern).into()),
         },
         ExchangeKind::Headers => {

@@ -6,8 +6,9 @@
 //!
 //! All bindings of an exchange are one engine (`exchange.rs`): a message is matched once an exchange, however many
 //! bindings have queries. What a routing key alone decides is a look-up. `bindings.rs` links and unlinks, `sweep.rs`
-//! takes away what had many bindings without stopping anybody, `route.rs` follows a message, `filter.rs`, `headers.rs`, `names.rs` and `view.rs` say what queries are asked of,
-//! `definition.rs` writes and reads what survives a restart.
+//! takes away what had many bindings without stopping anybody, `route.rs` follows a message, `filter.rs`, `headers.rs`,
+//! `names.rs` and `view.rs` say what queries are asked of, `definition.rs` writes and reads what survives a restart,
+//! `stored.rs` follows queries of the store.
 //!
 //! Bounds: [`EXCHANGES_MAX`], [`QUEUES_MAX`] and [`BINDINGS_MAX`] of all vhosts together; one more is refused with 506.
 
@@ -21,6 +22,7 @@ mod list;
 mod names;
 mod route;
 mod settings;
+mod stored;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -41,6 +43,7 @@ pub use list::{BindingInfo, ExchangeInfo, QueueInfo};
 pub use names::{BodyMode, Needs};
 pub use route::{Published, RouteScratch};
 pub use settings::{ExchangeKind, ExchangeSettings, QueueSettings};
+pub use stored::Replaced;
 pub use view::{View, ViewScratch, properties_seen};
 
 /// So many exchanges there may be.

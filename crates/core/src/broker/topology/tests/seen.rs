@@ -110,3 +110,21 @@ fn a_filter_of_a_consumer_asks_as_a_binding_does() {
     assert!(!asked(br#"{"x": 3}"#, "a.b"));
     assert!(!asked(b"2", "a.b"));
 }
+
+#[test]
+fn a_key_is_met_whatever_arguments_stand_beside_it() {
+    for (exchange, kind) in [("d", ExchangeKind::Direct), ("t", ExchangeKind::Topic)] {
+        let mut world = World::new();
+        world.exchange(exchange, kind, &none());
+        for (queue, arguments) in [
+            ("plain", none()),
+            ("other", table([("note", "mine".into())])),
+            ("always", table([("x-query", "TRUE".into())])),
+        ] {
+            world.queue(queue);
+            world.bind(exchange, Target::Queue(queue), "a.b", &arguments).expect("bound");
+        }
+        assert_eq!(world.route(exchange, "a.b", &none(), ""), ["always", "other", "plain"]);
+        assert_eq!(world.route(exchange, "a", &none(), ""), [""; 0]);
+    }
+}

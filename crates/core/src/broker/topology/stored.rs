@@ -1,0 +1,191 @@
+//! Queries of the store that bindings name by their key, when they change there.
+
+use hashbrown::HashMap;
+
+use crate::amqp::{AmqpError, RawTable};
+
+use super::filter::{self, StoredQuery};
+use super::{ExchangeId, Topology};
+
+/// What became of bindings whose query has changed in the store.
+#[derive(Debug, Default)]
+pub struct Replaced {
+    /// How many bindings ask the new query now.
+    pub bindings: usize,
+    /// Keys of queries that cannot be bound, each once, and why: bindings ask what they asked before.
+    pub refused: Vec<(String, AmqpError)>,
+}
+
+impl Topology {
+    /// Let all bindings that name one of `queries` by its key ask what it says now. Bindings whose query is gone from the
+    /// store keep what it said, so nobody calls this for them.
+    ///
+    /// Cost: a look at every condition with a stored query, and for each that changes a removal and an addition.
+    pub fn replace_stored(&mut self, queries: &HashMap<String, StoredQuery>) -> Replaced {
+        let mut replaced = Replaced::default();
+        for (exchange, number, key) in self.conditions_of(queries) {
+            let stored = &queries[&key];
+            let there = &mut self.exchanges[exchange.0];
+            let had_queries = there.queries.is_some();
+            let done = there.replace_stored(number, stored, self.engine_count);
+            self.engine_count += usize::from(!had_queries && there.queries.is_some());
+            match done {
+                Ok(()) => replaced.bindings += self.record_stored(exchange, number),
+                Err(_) if replaced.refused.iter().any(|(refused, _)| *refused == key) => {}
+                Err(error) => replaced.refused.push((key, error)),
+            }
+        }
+        replaced
+    }
+
+    /// The conditions that ask something else than `queries` say, with the key that each names.
+    fn conditions_of(&self, queries: &HashMap<String, StoredQuery>) -> Vec<(ExchangeId, u32, String)> {
+        let mut found = Vec::new();
+        for (exchange, entry) in self.exchanges.iter() {
+            for (number, condition) in entry.conditions.iter() {
+                let Some(stored) = condition.stored.as_deref() else { continue };
+                let Ok(Some(key)) = filter::stored_key(RawTable::new(&condition.arguments)) else { continue };
+                if queries.get(key).is_some_and(|now| now != stored) {
+                    found.push((ExchangeId(exchange), number, key.to_owned()));
+                }
+            }
+        }
+        found
+    }
+
+    /// Record the bindings of a condition anew, where they survive a restart. Returns how many it has.
+    fn record_stored(&mut self, exchange: ExchangeId, condition: u32) -> usize {
+        self.version += 1;
+        let destinations = self.exchanges[exchange.0].conditions[condition].destinations.clone();
+        for destination in &destinations {
+            let Some(number) = self.find_binding(exchange, condition, *destination) else { continue };
+            if self.survives(number) {
+                self.record(|topology| topology.binding_definition(number));
+            }
+        }
+        destinations.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::*;
+    use super::*;
+    use crate::amqp::{FieldValue, Properties, PropertyFields, Table};
+
+    const ME: Owner = 1;
+
+    fn table(fields: &[(&str, &str)]) -> Vec<u8> {
+        let text = |value: &str| FieldValue::Text(value.as_bytes().into());
+        fields.iter().map(|(name, value)| (*name, text(value))).collect::<Table>().to_bytes()
+    }
+
+    fn selector(text: &str) -> StoredQuery {
+        StoredQuery { language: "selector".into(), text: text.into() }
+    }
+
+    fn queries(pairs: &[(&str, &str)]) -> HashMap<String, StoredQuery> {
+        pairs.iter().map(|(key, text)| ((*key).to_owned(), selector(text))).collect()
+    }
+
+    struct World {
+        topology: Topology,
+        vhost: VhostId,
+        queues: Vec<QueueId>,
+    }
+
+    impl World {
+        /// Queues q0, q1 ... each bound to `exchange` by the stored query of one key.
+        fn new(exchange: &str, keys: &[&str], now: &HashMap<String, StoredQuery>) -> Self {
+            let mut topology = Topology::new();
+            let vhost = topology.add_vhost("/");
+            let mut queues = Vec::new();
+            for (number, key) in keys.iter().enumerate() {
+                let name = format!("q{number}");
+                let settings = QueueSettings {
+                    durable: true,
+                    exclusive: false,
+                    auto_delete: false,
+                    arguments: RawTable::new(&[]),
+                };
+                queues.push(topology.declare_queue(vhost, &name, &settings, ME, false).expect("a queue").0);
+                let arguments = table(&[("x-query-key", key)]);
+                let arguments = RawTable::new(&arguments);
+                let bind = Bind { source: exchange, target: Target::Queue(&name), key: "", arguments };
+                topology.bind(vhost, &bind, ME, &mut |key| Ok(now[key].clone())).expect("bound");
+            }
+            topology.take_changes(&mut Vec::new());
+            Self { topology, vhost, queues }
+        }
+
+        /// The numbers of the queues that a message with header `n` goes to.
+        fn route(&mut self, exchange: &str, n: i32) -> Vec<usize> {
+            let headers = [("n", FieldValue::I32(n))].into_iter().collect::<Table>().to_bytes();
+            let mut bytes = Vec::new();
+            PropertyFields { headers: Some(RawTable::new(&headers)), ..PropertyFields::default() }.encode(&mut bytes);
+            let published =
+                Published { exchange, routing_key: "", properties: Properties::from_checked(&bytes), body: b"" };
+            let mut found = Vec::new();
+            let mut scratch = RouteScratch::default();
+            self.topology.route(self.vhost, &published, &mut scratch, &mut found).expect("routed");
+            let mut places: Vec<_> =
+                found.iter().map(|id| self.queues.iter().position(|queue| queue == id).expect("a queue")).collect();
+            places.sort_unstable();
+            places
+        }
+    }
+
+    #[test]
+    fn bindings_ask_what_the_store_says_now_and_no_other_changes() {
+        for exchange in ["amq.fanout", "amq.headers", "amq.topic"] {
+            let mut world = World::new(exchange, &["a", "a", "b"], &queries(&[("a", "n = 1"), ("b", "n = 1")]));
+            assert_eq!(world.route(exchange, 1), [0, 1, 2], "{exchange}");
+            // To all messages, to none, and to some.
+            for (text, at_one, at_two) in
+                [("n = 2", vec![2], vec![0, 1]), ("TRUE", vec![0, 1, 2], vec![0, 1]), ("n = 1", vec![0, 1, 2], vec![])]
+            {
+                let replaced = world.topology.replace_stored(&queries(&[("a", text), ("c", "TRUE")]));
+                assert_eq!((replaced.bindings, replaced.refused.len()), (2, 0));
+                assert_eq!((world.route(exchange, 1), world.route(exchange, 2)), (at_one, at_two), "{exchange} {text}");
+                assert_eq!(world.topology.replace_stored(&queries(&[("a", text)])).bindings, 0, "it says so already");
+            }
+        }
+    }
+
+    #[test]
+    fn a_query_that_cannot_be_bound_is_told_and_changes_nothing() {
+        let mut world = World::new("amq.fanout", &["a", "a", "b"], &queries(&[("a", "n = 1"), ("b", "n = 2")]));
+        let replaced = world.topology.replace_stored(&queries(&[("a", "n >> 1"), ("b", "n = 3")]));
+        assert_eq!((replaced.bindings, replaced.refused.len()), (1, 1));
+        assert_eq!(replaced.refused[0].0, "a");
+        assert!(replaced.refused[0].1.text.contains("position 3"), "{}", replaced.refused[0].1.text);
+        assert_eq!((world.route("amq.fanout", 1), world.route("amq.fanout", 3)), (vec![0, 1], vec![2]));
+    }
+
+    #[test]
+    fn what_changed_is_recorded_under_the_same_key() {
+        let mut world = World::new("amq.fanout", &["a"], &queries(&[("a", "n = 1")]));
+        let before: Vec<_> = world.topology.definitions().map(|definition| definition.key()).collect();
+        world.topology.replace_stored(&queries(&[("a", "n = 2")]));
+        let mut changes = Vec::new();
+        world.topology.take_changes(&mut changes);
+        let [Change::Added(definition)] = &changes[..] else { panic!("{changes:?}") };
+        assert!(before.contains(&definition.key()));
+        let mut again = World { topology: Topology::new(), ..world };
+        for definition in world.topology.definitions() {
+            again.topology.recover(&definition).expect("recovered");
+        }
+        assert_eq!((again.route("amq.fanout", 1), again.route("amq.fanout", 2)), (vec![], vec![0]));
+    }
+
+    #[test]
+    fn bindings_can_be_taken_away_after_their_query_has_changed() {
+        let mut world = World::new("amq.fanout", &["a", "b"], &queries(&[("a", "TRUE"), ("b", "TRUE")]));
+        world.topology.replace_stored(&queries(&[("a", "n = 1")]));
+        let arguments = table(&[("x-query-key", "a")]);
+        let arguments = RawTable::new(&arguments);
+        let bind = Bind { source: "amq.fanout", target: Target::Queue("q0"), key: "", arguments };
+        assert_eq!(world.topology.unbind(world.vhost, &bind, ME), Ok(true));
+        assert_eq!(world.route("amq.fanout", 1), [1]);
+    }
+}
