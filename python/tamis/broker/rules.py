@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from tamis.broker.access import Access, Verb
+from tamis.broker.stored_queries import StoredQueries
 
-_CURRENT_QUERY = "SELECT language, text FROM query_versions WHERE key = ? AND to_revision IS NULL"
 _BUSY_TIMEOUT_S = 0.01
 """A writer of the store lets readers go on; should it not, the client binds again, and nobody waits for it."""
 
@@ -40,8 +38,6 @@ class Rules:
     def stored_query(self, key: str) -> tuple[str, str]:
         """Language and text of the query that the store has under `key` now.
 
-        Read straight from SQLite: loading the store's own package takes half a second, on the event loop.
-
         Raises:
             LookupError: there is none, or no store, or it cannot be read.
         """
@@ -49,13 +45,7 @@ class Rules:
             raise LookupError("the broker has no store: give `store` in tamis.toml")
         if not self._store.is_file():
             raise LookupError(f"there is no store at {self._store.name} yet")
-        try:
-            address = f"{self._store.resolve().as_uri()}?mode=ro"
-            with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_TIMEOUT_S)) as store:
-                row = store.execute(_CURRENT_QUERY, (key,)).fetchone()
-        except sqlite3.Error as error:
-            raise LookupError(f"the store cannot be read: {error}") from error
-        if row is None:
+        query = StoredQueries(self._store).get(key, _BUSY_TIMEOUT_S)
+        if query is None:
             raise LookupError(f"the store has no query '{key}'")
-        language, text = row
-        return language, text
+        return query

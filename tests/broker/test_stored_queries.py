@@ -1,0 +1,84 @@
+"""What the broker reads from the store: queries by key, and those that have changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tamis import QuerySpec
+from tamis.broker import stored_queries
+from tamis.broker.stored_queries import StoredQueries
+from tamis.store import Store
+
+WAIT_S = 1.0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "tamis.sqlite") as store:
+        yield store
+
+
+@pytest.fixture
+def queries(tmp_path: Path, store: Store) -> StoredQueries:
+    return StoredQueries(tmp_path / "tamis.sqlite")
+
+
+def test_a_query_is_found_as_it_is_now(store: Store, queries: StoredQueries) -> None:
+    assert queries.get("dear", WAIT_S) is None
+    store.add_query(QuerySpec("dear", "price > 1"))
+    store.add_query(QuerySpec("dear", "price == 2", "boolean"))
+    assert queries.get("dear", WAIT_S) == ("boolean", "price == 2")
+
+
+def test_changes_are_what_is_new_or_other_since_the_last_call(store: Store, queries: StoredQueries) -> None:
+    store.add_queries([QuerySpec("a", "n = 1"), QuerySpec("b", "n = 1"), QuerySpec("c", "n = 1")])
+    assert queries.begin(["a", "c", "nobody's"], WAIT_S) == {"a": ("selector", "n = 1"), "c": ("selector", "n = 1")}
+    assert queries.changes(WAIT_S) == {}
+    store.add_query(QuerySpec("a", "n = 2"))
+    store.add_query(QuerySpec("d", "n = 3"))
+    assert queries.changes(WAIT_S) == {"a": ("selector", "n = 2"), "d": ("selector", "n = 3")}
+    assert queries.changes(WAIT_S) == {}
+    store.add_query(QuerySpec("a", "n = 4"))
+    store.add_query(QuerySpec("a", "n = 5"))
+    store.remove_query("b")
+    assert queries.changes(WAIT_S) == {"a": ("selector", "n = 5")}
+    assert queries.changes(WAIT_S) == {}
+
+
+def test_many_keys_and_many_changes_come_in_pieces(
+    store: Store, queries: StoredQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add_queries(QuerySpec(f"q{number}", "n = 1") for number in range(1_200))
+    keys = [f"q{number}" for number in range(2_000)]
+    assert len(queries.begin(keys, WAIT_S)) == 1_200
+    monkeypatch.setattr(stored_queries, "CHANGES_MAX", 5)
+    store.add_queries(QuerySpec(f"q{number}", "n = 2") for number in range(7))
+    store.add_queries(QuerySpec(f"q{number}", "n = 3") for number in range(7, 12))
+    pieces = [queries.changes(WAIT_S) for _ in range(4)]
+    assert [len(piece) for piece in pieces] == [5, 5, 2, 0]
+    assert {key for piece in pieces for key in piece} == {f"q{number}" for number in range(12)}
+
+
+def test_a_store_that_is_not_there_yet_has_no_changes_and_one_that_is_broken_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "later.sqlite"
+    queries = StoredQueries(path)
+    assert queries.begin(["a"], WAIT_S) == {}
+    assert queries.changes(WAIT_S) == {}
+    with Store.open(path) as store:
+        store.add_query(QuerySpec("a", "n = 1"))
+        assert queries.changes(WAIT_S) == {"a": ("selector", "n = 1")}
+    path.write_bytes(b"no database" * 1_000)
+    with pytest.raises(LookupError, match="the store cannot be read"):
+        queries.changes(WAIT_S)
+
+
+def test_a_writer_is_not_in_the_way(tmp_path: Path, store: Store, queries: StoredQueries) -> None:
+    store.add_query(QuerySpec("a", "n = 1"))
+    with closing(sqlite3.connect(tmp_path / "tamis.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert queries.changes(0.01) == {"a": ("selector", "n = 1")}
