@@ -372,6 +372,18 @@ class Broker:
         wall_us: int,
     ) -> Broker: ...
     def add_vhost(self, name: str) -> None: ...
+    def stored_keys(self) -> list[str]:
+        """The keys of the store that bindings name, each once."""
+
+    def replace_stored(
+        self, queries: Mapping[str, tuple[str, str]], now_us: int
+    ) -> tuple[int, list[tuple[str, str]]] | None:
+        """Let bindings that name one of `queries` (key: language and text) ask what it says now.
+
+        Returns:
+            How many bindings have changed; keys whose query cannot be bound, with the reason. None: the journal has no
+            room now, and nothing has changed."""
+
     def connect(
         self,
         *,

@@ -1,5 +1,7 @@
 //! `tamis._core.Broker`: the broker's data plane. The control plane is an object of Python's that it asks.
 
+use std::collections::HashMap;
+
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyLookupError, PyValueError};
 use pyo3::prelude::*;
@@ -65,6 +67,9 @@ impl Control for Asked {
     }
 }
 
+/// How many bindings changed, and which keys name a query that cannot be bound, with the reason.
+type Replacement = (usize, Vec<(String, String)>);
+
 /// The data plane. Connections go by number; times are microseconds of a monotonic clock (`now_us`) and since 1970
 /// (`wall_us`). It belongs to the thread that made it.
 #[pyclass(unsendable, module = "tamis._core")]
@@ -94,6 +99,19 @@ impl Broker {
             Options { frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, ..Options::default() };
         let broker = broker::Broker::new(options, Box::new(Asked(control)), now_us, wall_us);
         Self { broker, input: Vec::new(), dirty: Vec::new() }
+    }
+
+    fn stored_keys(&self) -> Vec<String> {
+        self.broker.stored_keys()
+    }
+
+    /// Bindings changed, and keys with the reason why their query cannot be bound; None: not now.
+    fn replace_stored(&mut self, queries: HashMap<String, (String, String)>, now_us: u64) -> Option<Replacement> {
+        let stored = |(language, text): (String, String)| StoredQuery { language: language.into(), text: text.into() };
+        let queries = queries.into_iter().map(|(key, query)| (key, stored(query))).collect();
+        let replaced = self.broker.replace_stored(&queries, now_us).ok()?;
+        let refused = replaced.refused.into_iter().map(|(key, error)| (key, error.text)).collect();
+        Some((replaced.bindings, refused))
     }
 
     fn add_vhost(&mut self, name: &str) {
@@ -330,6 +348,10 @@ fn event_to_py(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_
         Event::Blocked { reason } => {
             fields.set_item("reason", reason)?;
             "publishers blocked"
+        }
+        Event::Fatal { reason } => {
+            fields.set_item("reason", reason)?;
+            "nothing can be made durable any more"
         }
         Event::Unblocked => "publishers go on",
         Event::MessageLost { queue, reason } => {

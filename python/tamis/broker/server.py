@@ -33,6 +33,7 @@ from tamis.broker.handshake import Handshake, Login, Offer, Open, Peer, State
 from tamis.broker.log import Log
 from tamis.broker.logins import Logins
 from tamis.broker.rules import Rules
+from tamis.broker.stored_queries import StoredQueries
 from tamis.broker.users import ADMIN, Limits, UsersFile
 from tamis.errors import AccessError, ConfigError
 
@@ -47,6 +48,8 @@ FLUSH_ROUNDS_MAX = 16
 """After so many rounds of writing, reads have their turn."""
 TICK_S = 0.1
 USERS_CHECK_S = 1.0
+STORE_TIMEOUT_S = 1.0
+"""So long a writer of the store may keep readers out before they try again a second later."""
 LINGER_S = 5.0
 """A socket that is closed may take so long for its last bytes; then it is cut."""
 STOP_S = 5.0
@@ -245,6 +248,10 @@ class Server:
         self._is_first_start = self._users_file.make_first(config.vhosts)
         self._users_stamp = self._users_file.stamp()
         self._rules = Rules(self._access(), config.store)
+        self._stored = StoredQueries(config.store) if config.store else None
+        self._stored_waiting: dict[str, tuple[str, str]] = {}
+        self._stored_trouble = ""
+        self._is_reading_store = False
         limits = config.limits
         self.plane = Broker(
             self._rules,
@@ -287,6 +294,7 @@ class Server:
         self._done: asyncio.Future[int] = self._loop.create_future()
         self._connections_max = system.allow_files(self.config.limits.connections)
         try:
+            self._begin_with_store()
             await self._listen()
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._signalled, number)
@@ -565,6 +573,56 @@ class Server:
         self._log.info("users changed", users=sorted(changed))
         self.flush()
 
+    # ---- queries of the store ----
+
+    def _begin_with_store(self) -> None:
+        """Bindings may name queries that changed while there was no broker."""
+        if self._stored is None:
+            return
+        try:
+            self._bind_stored(self._stored.begin(self.plane.stored_keys(), STORE_TIMEOUT_S))
+        except LookupError as error:
+            self._stored_trouble = str(error)
+            self._log.warning("store not read", reason=str(error))
+
+    def _look_at_store(self) -> None:
+        """See in a thread whether queries have changed; it may take a while where there are many."""
+        if self._stored_waiting:
+            self._bind_stored(self._stored_waiting)
+        elif self._stored is not None and not self._is_reading_store:
+            self._is_reading_store = True
+            reading = self._loop.run_in_executor(None, self._stored.changes, STORE_TIMEOUT_S)
+            reading.add_done_callback(self._store_read)
+
+    def _store_read(self, reading: asyncio.Future[dict[str, tuple[str, str]]]) -> None:
+        self._is_reading_store = False
+        if reading.cancelled():
+            return
+        if error := reading.exception():
+            if not isinstance(error, LookupError):
+                raise error
+            if str(error) != self._stored_trouble:  # once, and not every second
+                self._log.warning("store not read", reason=str(error))
+            self._stored_trouble = str(error)
+            return
+        self._stored_trouble = ""
+        self._bind_stored(reading.result())
+
+    def _bind_stored(self, queries: dict[str, tuple[str, str]]) -> None:
+        """Let bindings ask the queries as they are now; later, while the journal has no room."""
+        self._stored_waiting = {}
+        if not queries:
+            return
+        replaced = self.plane.replace_stored(queries, _now_us())
+        if replaced is None:
+            self._stored_waiting = queries
+            return
+        bindings, refused = replaced
+        if bindings:
+            self._log.info("stored queries changed", bindings=bindings)
+        for key, reason in refused:
+            self._log.warning("stored query not bound", key=key, reason=reason)
+
     # ---- time ----
 
     def _tick(self) -> None:
@@ -588,6 +646,7 @@ class Server:
             self._users_checked_s = now_s
             if self._users_file.stamp() != self._users_stamp:
                 self.reload_users()
+            self._look_at_store()
 
     # ---- what the control socket asks ----
 

@@ -45,6 +45,7 @@ mod publish;
 mod queue;
 mod settle;
 mod slab;
+mod stored;
 pub mod stream_record;
 pub mod topology;
 mod transact;

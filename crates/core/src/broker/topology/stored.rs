@@ -1,6 +1,6 @@
 //! Queries of the store that bindings name by their key, when they change there.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::amqp::{AmqpError, RawTable};
 
@@ -38,10 +38,22 @@ impl Topology {
         replaced
     }
 
+    /// The keys of the store that bindings name, each once.
+    #[must_use]
+    pub fn stored_keys(&self) -> Vec<String> {
+        let live = self.exchanges.iter().filter(|(_, exchange)| !exchange.is_gone);
+        let conditions = live.flat_map(|(_, exchange)| exchange.conditions.iter());
+        let stored = conditions.filter(|(_, condition)| condition.stored.is_some());
+        let keys = stored.filter_map(|(_, condition)| {
+            filter::stored_key(RawTable::new(&condition.arguments)).ok().flatten().map(str::to_owned)
+        });
+        keys.collect::<HashSet<_>>().into_iter().collect()
+    }
+
     /// The conditions that ask something else than `queries` say, with the key that each names.
     fn conditions_of(&self, queries: &HashMap<String, StoredQuery>) -> Vec<(ExchangeId, u32, String)> {
         let mut found = Vec::new();
-        for (exchange, entry) in self.exchanges.iter() {
+        for (exchange, entry) in self.exchanges.iter().filter(|(_, exchange)| !exchange.is_gone) {
             for (number, condition) in entry.conditions.iter() {
                 let Some(stored) = condition.stored.as_deref() else { continue };
                 let Ok(Some(key)) = filter::stored_key(RawTable::new(&condition.arguments)) else { continue };
@@ -165,6 +177,7 @@ mod tests {
     #[test]
     fn what_changed_is_recorded_under_the_same_key() {
         let mut world = World::new("amq.fanout", &["a"], &queries(&[("a", "n = 1")]));
+        assert_eq!(world.topology.stored_keys(), ["a"]);
         let before: Vec<_> = world.topology.definitions().map(|definition| definition.key()).collect();
         world.topology.replace_stored(&queries(&[("a", "n = 2")]));
         let mut changes = Vec::new();

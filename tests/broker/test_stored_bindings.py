@@ -1,0 +1,86 @@
+"""Bindings that name a query of the store, through pika: they ask what it says now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
+
+from tamis import QuerySpec
+from tamis.store import Store
+from tests.broker.conftest import RunningBroker, StartBroker
+
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "tamis.sqlite") as store:
+        yield store
+
+
+@pytest.fixture
+def broker(tmp_path: Path, start_broker: StartBroker) -> RunningBroker:
+    (tmp_path / "tamis.toml").write_text('store = "tamis.sqlite"\n', encoding="utf-8")
+    return start_broker("--config", str(tmp_path / "tamis.toml"))
+
+
+@pytest.fixture
+def channel(broker: RunningBroker) -> Iterator[BlockingChannel]:
+    with broker.connect() as connection:
+        yield connection.channel()
+
+
+def arrives(channel: BlockingChannel, queue: str, price: int) -> bool:
+    """Whether a message with this price goes to the queue."""
+    properties = pika.BasicProperties(headers={"price": price})
+    channel.basic_publish("amq.topic", "orders.new", b"", properties)
+    return channel.basic_get(queue, auto_ack=True)[0] is not None
+
+
+def wait_until_arrives(channel: BlockingChannel, queue: str, price: int) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not arrives(channel, queue, price):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_a_binding_asks_what_the_query_says_and_changes_with_it(
+    store: Store, broker: RunningBroker, channel: BlockingChannel
+) -> None:
+    store.add_queries([QuerySpec("dear", "price > 100"), QuerySpec("other", "price > 7")])
+    for queue, key in (("q", "dear"), ("other", "other")):
+        channel.queue_declare(queue, exclusive=True)
+        channel.queue_bind(queue, "amq.topic", "orders.#", arguments={"x-query-key": key})
+    assert not arrives(channel, "q", 100)
+    assert arrives(channel, "q", 101)
+
+    store.add_query(QuerySpec("dear", "price = 5", "boolean"))
+    wait_until_arrives(channel, "q", 5)
+    assert not arrives(channel, "q", 101)
+    assert arrives(channel, "other", 8)
+
+    # A query that is removed stays as it was for those who are bound by it, and there is none for others.
+    store.remove_query("dear")
+    store.add_query(QuerySpec("other", "price = 9"))
+    wait_until_arrives(channel, "other", 9)
+    assert arrives(channel, "q", 5)
+    with pytest.raises(ChannelClosedByBroker, match="x-query-key 'dear': the store has no query 'dear'"):
+        channel.queue_bind("q", "amq.topic", "other", arguments={"x-query-key": "dear"})
+
+
+def test_what_cannot_be_bound_is_logged_and_changes_nothing(
+    store: Store, broker: RunningBroker, channel: BlockingChannel
+) -> None:
+    store.add_query(QuerySpec("dear", "price > 100"))
+    channel.queue_declare("q", exclusive=True)
+    channel.queue_bind("q", "amq.topic", "orders.#", arguments={"x-query-key": "dear"})
+    store.add_query(QuerySpec("dear", "forex.*", "topic"))
+    refused = broker.wait_for_log("stored query not bound", PATIENCE_S)
+    assert (refused["key"], "x-query-language 'topic'" in refused["reason"]) == ("dear", True)
+    assert arrives(channel, "q", 101)
