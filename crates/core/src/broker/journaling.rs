@@ -190,6 +190,10 @@ impl Broker {
     /// Whether a log is synced that far. One that is gone has nothing left to lose.
     pub(super) fn is_reached(&self, mark: Mark) -> bool {
         let Some(journal) = &self.journal else { return true };
+        #[cfg(test)]
+        if self.faults.confirms_early {
+            return true;
+        }
         match mark.log {
             JOURNAL => journal.durable.synced().0 >= mark.sequence,
             log => self.logs.get(&log).is_none_or(|log| log.synced().0 >= mark.sequence),

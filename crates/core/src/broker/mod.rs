@@ -44,6 +44,8 @@ mod places;
 mod publish;
 mod queue;
 mod settle;
+#[cfg(test)]
+mod simulation;
 mod slab;
 mod stored;
 pub mod stream_record;
@@ -145,6 +147,9 @@ pub struct Broker {
     wall_offset: i64,
     events: Events,
     metrics: Metrics,
+    /// What it does wrong, so that simulations can show that they see it.
+    #[cfg(test)]
+    faults: simulation::Faults,
 }
 
 /// Entries that nobody can reach any more.
@@ -205,6 +210,8 @@ impl Broker {
             wall_offset: wall_us.wrapping_sub(now as i64),
             events: Events::default(),
             metrics: Metrics::default(),
+            #[cfg(test)]
+            faults: simulation::Faults::default(),
         }
     }
 

@@ -77,10 +77,23 @@ impl Broker {
             Settlement::Requeue => {
                 self.metrics.requeued += 1;
                 let size = self.messages.get(delivery.entry.message).size();
+                #[cfg(test)]
+                if self.faults.requeues_last {
+                    self.requeue_last(queue.number, delivery.entry, size);
+                    return self.requeued(queue.number);
+                }
                 self.queues[queue.number].requeue(delivery.entry, size);
                 self.requeued(queue.number);
             }
         }
+    }
+
+    /// What requeueing must not do.
+    #[cfg(test)]
+    fn requeue_last(&mut self, queue: u32, entry: Entry, size: usize) {
+        let it = &mut self.queues[queue];
+        let last = it.place(entry.message, entry.expires);
+        it.push(Entry { redelivered: true, ..last }, size);
     }
 
     /// A queue is done with an entry.
@@ -148,6 +161,10 @@ impl Broker {
     pub(super) fn requeue_all(&mut self, channel: u32) {
         let it = &mut self.channels[channel];
         let deliveries: Vec<Delivery> = std::mem::take(&mut it.unacknowledged).iter().copied().collect();
+        #[cfg(test)]
+        if self.faults.forgets_requeue {
+            return deliveries.iter().for_each(|delivery| self.settle_delivery(channel, delivery, Settlement::Discard));
+        }
         self.requeue(channel, deliveries);
     }
 

@@ -115,14 +115,20 @@ impl World {
 
     /// A broker with what is on `disk`.
     pub fn on_disk(disk: &SimulatedDisk, options: Options) -> (Self, Found) {
+        Self::open(disk, options).expect("opened")
+    }
+
+    /// The same, which may fail.
+    pub fn open(disk: &SimulatedDisk, options: Options) -> Result<(Self, Found), String> {
         let storage = Storage {
             disk: Arc::new(disk.clone()),
             dir: "/data".into(),
             committer: Committer::manual(|| ()),
             journal: DurableOptions { segment_bytes: 1 << 20, ..DurableOptions::default() },
         };
-        let (broker, found) = Broker::open(options, Box::new(Easy::default()), storage, 0, EPOCH_US).expect("opened");
-        (Self { broker, now: 0 }, found)
+        let (broker, found) = Broker::open(options, Box::new(Easy::default()), storage, 0, EPOCH_US)
+            .map_err(|error| error.to_string())?;
+        Ok((Self { broker, now: 0 }, found))
     }
 
     /// Let the journal write and sync.

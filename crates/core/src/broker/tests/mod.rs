@@ -1,6 +1,6 @@
 //! The broker through raw bytes, as clients see it.
 
-mod client;
+pub(super) mod client;
 mod delivering;
-mod invariants;
+pub(super) mod invariants;
 mod keeping;

@@ -1,0 +1,94 @@
+//! The broker run through accidents, from one seed: a clock, a disk and a network that are made up, random clients, and a
+//! ledger that knows what may be lost, what may come twice, and what must not.
+//!
+//! Bytes are cut anywhere on their way in, clients read when they like, connections break in the middle of a frame, the
+//! power goes, the disk fills up. After each step every invariant of the broker is checked (`tests/invariants.rs`), and
+//! every message that comes is held against the ledger. At the end everything is drained.
+//!
+//! A failure prints its seed; `TAMIS_SEED=<seed>` runs that one alone, `TAMIS_SIMULATIONS=<count>` runs more of them. A
+//! simulation that cannot fail proves nothing: brokers with planted faults must be caught.
+
+mod actor;
+mod ledger;
+mod run;
+
+/// What a broker can be made to do wrong.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Faults {
+    /// Confirm before the disk has it.
+    pub confirms_early: bool,
+    /// Drop what a lost channel had instead of putting it back.
+    pub forgets_requeue: bool,
+    /// Put what comes back at the end.
+    pub requeues_last: bool,
+    /// Deliver without looking at the credit of a consumer.
+    pub ignores_credit: bool,
+    /// The disk's fault: it says that it has synced, and has not.
+    pub disk_pretends: bool,
+}
+
+const SEEDS: u64 = 40;
+const CONTROL_SEEDS: u64 = 60;
+
+fn seeds() -> impl Iterator<Item = u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    match number("TAMIS_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..1 + number("TAMIS_SIMULATIONS").unwrap_or(SEEDS),
+    }
+}
+
+#[test]
+fn nothing_that_was_confirmed_is_lost_and_nothing_comes_that_was_not_sent() {
+    for seed in seeds() {
+        println!("TAMIS_SEED={seed}");
+        if let Err(violation) = run::run(seed, Faults::default()) {
+            panic!("TAMIS_SEED={seed}: {violation}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_always_does_the_same() {
+    let steps = |seed| run::run(seed, Faults::default()).expect("no violation");
+    assert_eq!(steps(7), steps(7));
+}
+
+/// How a fault is caught, by the first seed that does.
+fn caught(faults: Faults) -> String {
+    for seed in 1..=CONTROL_SEEDS {
+        if let Err(violation) = run::run(seed, faults) {
+            return violation;
+        }
+    }
+    panic!("not caught: {faults:?}");
+}
+
+#[test]
+fn a_broker_that_confirms_before_it_syncs_is_caught() {
+    let violation = caught(Faults { confirms_early: true, ..Faults::default() });
+    assert!(violation.contains("is lost"), "{violation}");
+}
+
+#[test]
+fn a_disk_that_only_pretends_to_sync_is_caught() {
+    caught(Faults { disk_pretends: true, ..Faults::default() });
+}
+
+#[test]
+fn a_broker_that_forgets_to_requeue_is_caught() {
+    let violation = caught(Faults { forgets_requeue: true, ..Faults::default() });
+    assert!(violation.contains("is lost"), "{violation}");
+}
+
+#[test]
+fn a_broker_that_requeues_in_the_wrong_place_is_caught() {
+    let violation = caught(Faults { requeues_last: true, ..Faults::default() });
+    assert!(violation.contains("stands behind"), "{violation}");
+}
+
+#[test]
+fn a_broker_that_ignores_credit_is_caught() {
+    let violation = caught(Faults { ignores_credit: true, ..Faults::default() });
+    assert!(violation.contains("over"), "{violation}");
+}
