@@ -14,8 +14,8 @@
 //! slots     of each: how many sections; free; these, as above
 //! section   free; with OPEN: other; with CLASSES: absent, null, valueless; then the masks, with LISTED after the codes of
 //!           their values, ascending, two a word; else the first is that of code 0, the next that of code 1
-//! ranges    a column for each attribute: attribute (32) and flags (32); who asks; their low bounds, their high ones,
-//!           or, with DENSE, those of all queries
+//! ranges    a column for each attribute: attribute (32) and flags (32); who asks; with HULL: the lowest and the highest
+//!           bound; their low bounds, their high ones, or, with DENSE, those of all queries
 //! ```
 
 use super::normal::{ABSENT, NULL, OTHER, Range, Test, VALUELESS};
@@ -38,6 +38,9 @@ const LISTED: u64 = 4;
 const TIME: u64 = 1;
 const NEGATED: u64 = 2;
 const DENSE: u64 = 4;
+const HULL: u64 = 8;
+/// The bounds of so many queries are worth two words that say where all of them lie.
+const HULL_MIN: usize = 8;
 
 /// One query as a leaf takes it.
 #[derive(Clone, Debug, Default)]
@@ -222,17 +225,24 @@ fn slot_of(queries: &[LeafQuery<'_>], slot: usize, codes: &[SymbolId]) -> (u64, 
 
 fn encode_column(head: u64, ranges: &[(u64, &Range)], count: usize, words: &mut Vec<u64>) {
     let who = ranges.iter().fold(0, |mask, (bit, _)| mask | bit);
-    if ranges.len() * 2 >= count {
+    let is_dense = ranges.len() * 2 >= count;
+    let has_hull = ranges.len() >= HULL_MIN;
+    let flags = if is_dense { DENSE } else { 0 } | if has_hull { HULL } else { 0 };
+    words.extend([head | flags << 32, who]);
+    if has_hull {
+        let low = ranges.iter().map(|(_, range)| range.low).fold(f64::INFINITY, f64::min);
+        let high = ranges.iter().map(|(_, range)| range.high).fold(f64::NEG_INFINITY, f64::max);
+        words.extend([low, high].map(f64::to_bits));
+    }
+    if is_dense {
         // Bounds at the places of their queries, be some of no use: all are then compared at once.
         let mut bounds = [[0_u64; LEAF]; 2];
         for (bit, range) in ranges {
             let place = bit.trailing_zeros() as usize;
             (bounds[0][place], bounds[1][place]) = (range.low.to_bits(), range.high.to_bits());
         }
-        words.extend([head | DENSE << 32, who]);
         bounds.iter().for_each(|bounds| words.extend_from_slice(&bounds[..count]));
     } else {
-        words.extend([head, who]);
         words.extend(ranges.iter().map(|(_, range)| range.low.to_bits()));
         words.extend(ranges.iter().map(|(_, range)| range.high.to_bits()));
     }
@@ -333,12 +343,9 @@ impl<'a> Candidates<'a> {
             if self.alive == 0 {
                 break;
             }
-            let (head, who) = (word(self.words, at)?, word(self.words, at + 1)?);
-            let bounds = if head >> 32 & DENSE != 0 { self.count } else { who.count_ones() as usize };
-            let low = self.words.get(at + 2..at + 2 + bounds)?;
-            let high = self.words.get(at + 2 + bounds..at + 2 + 2 * bounds)?;
-            self.alive &= within(head, who, self.alive, low, high, codes, &mut self.verify)?;
-            at += 2 + 2 * bounds;
+            let column = Column::new(self.words, at, self.count)?;
+            self.alive &= column.within(self.alive, codes, &mut self.verify)?;
+            at = column.end;
         }
         Some(())
     }
@@ -354,40 +361,67 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// The queries whose range of one column holds, or that have none. Of a list nothing is known: `verify`.
-#[inline(always)]
-fn within(
+/// The bounds of one attribute's numbers.
+struct Column<'a> {
+    words: &'a [Word],
     head: u64,
     who: u64,
-    alive: u64,
-    low: &[Word],
-    high: &[Word],
-    codes: &Codes,
-    verify: &mut u64,
-) -> Option<u64> {
-    #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
-    let attribute = head as AttributeId;
-    if matches!(codes.get(attribute)?, Code::List) {
-        *verify |= who;
-        return Some(u64::MAX);
+    /// How many bounds there are of each kind, where they begin, and where they end.
+    count: usize,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Column<'a> {
+    /// The column at `at` in a leaf of `queries`.
+    #[inline(always)]
+    fn new(words: &'a [Word], at: usize, queries: usize) -> Option<Self> {
+        let (head, who) = (word(words, at)?, word(words, at + 1)?);
+        let count = if head >> 32 & DENSE != 0 { queries } else { who.count_ones() as usize };
+        let start = at + if head >> 32 & HULL != 0 { 4 } else { 2 };
+        Some(Self { words, head, who, count, start, end: start + 2 * count })
     }
-    let number = codes.number(attribute, head >> 32 & TIME != 0)?;
-    let holds = |low: &Word, high: &Word| (number >= f64::from_le_bytes(*low)) & (number <= f64::from_le_bytes(*high));
-    let mut between = 0;
-    if head >> 32 & DENSE != 0 {
-        for (place, (low, high)) in low.iter().zip(high).enumerate() {
-            between |= u64::from(holds(low, high)) << place;
+
+    /// The queries whose range holds, or that have none. Of a list nothing is known: `verify`.
+    #[inline(always)]
+    fn within(&self, alive: u64, codes: &Codes, verify: &mut u64) -> Option<u64> {
+        #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
+        let (attribute, flags) = (self.head as AttributeId, self.head >> 32);
+        if matches!(codes.get(attribute)?, Code::List) {
+            *verify |= self.who;
+            return Some(u64::MAX);
         }
-    } else {
-        let mut asking = who & alive;
+        let between = self.between(codes.number(attribute, flags & TIME != 0)?, alive)?;
+        Some(!self.who | if flags & NEGATED != 0 { !between } else { between })
+    }
+
+    /// Those of `alive` between whose bounds `number` is. Where like bounds lie together, most leaves are done with after
+    /// one look at all of them together.
+    #[inline(always)]
+    fn between(&self, number: f64, alive: u64) -> Option<u64> {
+        let flags = self.head >> 32;
+        let holds =
+            |low: &Word, high: &Word| (number >= f64::from_le_bytes(*low)) & (number <= f64::from_le_bytes(*high));
+        if flags & HULL != 0 && !holds(self.words.get(self.start - 2)?, self.words.get(self.start - 1)?) {
+            return Some(0);
+        }
+        let (low, high) = self.words.get(self.start..self.end)?.split_at(self.count);
+        let mut between = 0;
+        if flags & DENSE != 0 {
+            for (place, (low, high)) in low.iter().zip(high).enumerate() {
+                between |= u64::from(holds(low, high)) << place;
+            }
+            return Some(between);
+        }
+        let mut asking = self.who & alive;
         while asking != 0 {
             let bit = asking & asking.wrapping_neg();
             asking ^= bit;
-            let place = (who & (bit - 1)).count_ones() as usize;
+            let place = (self.who & (bit - 1)).count_ones() as usize;
             between |= if holds(&low[place], &high[place]) { bit } else { 0 };
         }
+        Some(between)
     }
-    Some(!who | if head >> 32 & NEGATED != 0 { !between } else { between })
 }
 
 /// A section, of which next to nothing has been read: sections lie far apart, and of most only one word is needed.

@@ -344,7 +344,9 @@ fn values_that_few_and_that_many_queries_name_agree_with_brute_force() {
             3 => format!("({} = {one} OR price > {})", NAMES[of], random.below(100)),
             4 => format!("({} = {one} OR some = 'v{}')", NAMES[of], random.below(60)),
             5 => format!("some UNDER 'v{}'", random.below(60)),
-            6..=8 => format!("{} IN ({list})", NAMES[of]),
+            6 => format!("price BETWEEN {} AND {}", random.below(50), random.below(100)),
+            7 => format!("NOT (price <= {}) AND few = {one}", random.below(100)),
+            8 => format!("{} IN ({list})", NAMES[of]),
             _ => format!("{} = {one}", NAMES[of]),
         }
     };
