@@ -370,7 +370,32 @@ class Broker:
         seed: int,
         now_us: int,
         wall_us: int,
-    ) -> Broker: ...
+        data: str | PathLike[str] | None = None,
+        segment_bytes: int = 67_108_864,
+        syncs: bool = True,
+        confirms_received: bool = False,
+    ) -> Broker:
+        """With all that the directory `data` holds; without one, nothing outlives the process.
+
+        Raises:
+            JournalError: what is there cannot be read.
+            OSError: the directory cannot be used."""
+
+    def found(self) -> dict[str, Any]:
+        """What was in the directory: `definitions`, `messages`, `is_clean`, and `damage` in words."""
+
+    def wake_fd(self) -> int | None:
+        """Readable when `committed` has something to do; whatever is read from it means nothing else."""
+
+    def committed(self, now_us: int) -> None:
+        """The journal has moved: confirm what is on disk."""
+
+    def fatal(self) -> str | None:
+        """Why nothing more can be made durable, once that is so: the process must end."""
+
+    def commit(self) -> None:
+        """Write and sync what is recorded, and return when that is done."""
+
     def add_vhost(self, name: str) -> None: ...
     def stored_keys(self) -> list[str]:
         """The keys of the store that bindings name, each once."""

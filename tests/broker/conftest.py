@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError
 
 START_S, STOP_S = 60, 20
 """Machines are shared: these are for broken brokers, not for slow ones."""
@@ -34,6 +35,7 @@ class RunningBroker:
         (folder / "tamis.toml").write_text(config if "http" in config else f"http = false\n{config}")
         self._options = options
         self._python_options = python
+        self._connections: list[pika.BlockingConnection] = []
         self.process: subprocess.Popen[bytes]
         self.port = self.tls_port = 0
         self.start()
@@ -74,12 +76,22 @@ class RunningBroker:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal, and wait for the exit code."""
         self.process.send_signal(number)
-        return self.process.wait(STOP_S)
+        code = self.process.wait(STOP_S)
+        self._hang_up()
+        return code
 
     def kill(self) -> None:
         """As a crash would."""
         self.process.kill()
         self.process.wait(STOP_S)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Let clients notice that nobody is there, which closes their sockets."""
+        for connection in self._connections:
+            with suppress(AMQPError):
+                connection.close()
+        self._connections.clear()
 
     def ask(self, op: str, **fields: Any) -> Any:
         """What the control socket answers."""
@@ -98,7 +110,8 @@ class RunningBroker:
 
     def connect(self, **options: Any) -> pika.BlockingConnection:
         """A connection of pika's."""
-        return pika.BlockingConnection(self.parameters(**options))
+        self._connections.append(pika.BlockingConnection(self.parameters(**options)))
+        return self._connections[-1]
 
     def socket(self) -> socket.socket:
         """A bare socket, for bytes that no client would send."""

@@ -1,19 +1,27 @@
 //! `tamis._core.Broker`: the broker's data plane. The control plane is an object of Python's that it asks.
 
 use std::collections::HashMap;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyLookupError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use tamis_core::amqp::{AmqpError, RawTable};
+use tamis_core::broker::durable::DurableOptions;
 use tamis_core::broker::topology::{StoredQuery, Target, Topology, VhostId};
 use tamis_core::broker::{
-    self, Access, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow, Login, Metrics, Options,
-    QueueOverview, UserLimits, Verb,
+    self, Access, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow, Found, Login, Metrics,
+    Options, QueueOverview, Storage, UserLimits, Verb,
 };
+use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 
 use crate::amqp::table_to_py;
+use crate::errors::storage_error;
 
 /// The control plane: an object with the methods of `tamis.broker.rules.Rules`.
 struct Asked(Py<PyAny>);
@@ -78,14 +86,30 @@ pub struct Broker {
     /// Room for what is read, used again and again.
     input: Vec<u8>,
     dirty: Vec<ConnectionId>,
+    /// Readable when the journal's thread has something to tell.
+    wake: Option<UnixStream>,
+    found: Found,
+}
+
+/// Where the journal is, and how it is kept.
+fn storage(dir: PathBuf, segment_bytes: u32, syncs: bool) -> PyResult<(Storage, UnixStream)> {
+    let (wake, waker) = UnixStream::pair()?;
+    wake.set_nonblocking(true)?;
+    waker.set_nonblocking(true)?;
+    // When it is full, whoever reads has been told already.
+    let committer = Committer::start(move || drop((&waker).write(&[1])))?;
+    let disk: Arc<dyn Disk> = if syncs { Arc::new(RealDisk) } else { Arc::new(UnsyncedDisk(Arc::new(RealDisk))) };
+    let journal = DurableOptions { segment_bytes, ..DurableOptions::default() };
+    Ok((Storage { disk, dir, committer, journal }, wake))
 }
 
 #[pymethods]
 impl Broker {
     #[new]
-    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us))]
+    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
     fn new(
+        py: Python<'_>,
         control: Py<PyAny>,
         frame_max: u32,
         channel_max: u16,
@@ -94,11 +118,58 @@ impl Broker {
         seed: u64,
         now_us: u64,
         wall_us: i64,
-    ) -> Self {
-        let options =
-            Options { frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, ..Options::default() };
-        let broker = broker::Broker::new(options, Box::new(Asked(control)), now_us, wall_us);
-        Self { broker, input: Vec::new(), dirty: Vec::new() }
+        data: Option<PathBuf>,
+        segment_bytes: u32,
+        syncs: bool,
+        confirms_received: bool,
+    ) -> PyResult<Self> {
+        let options = Options {
+            frame_max,
+            channel_max,
+            message_bytes_max,
+            memory_bytes_max,
+            seed,
+            confirms_received,
+            ..Options::default()
+        };
+        let control = Box::new(Asked(control));
+        let Some(dir) = data else {
+            let broker = broker::Broker::new(options, control, now_us, wall_us);
+            return Ok(Self { broker, input: Vec::new(), dirty: Vec::new(), wake: None, found: Found::default() });
+        };
+        let (storage, wake) = storage(dir, segment_bytes, syncs)?;
+        let (broker, found) = broker::Broker::open(options, control, storage, now_us, wall_us)
+            .map_err(|error| storage_error(py, error))?;
+        Ok(Self { broker, input: Vec::new(), dirty: Vec::new(), wake: Some(wake), found })
+    }
+
+    /// What was found in the data directory: counts, and what is damaged or had to be left out, in words.
+    fn found<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let fields = PyDict::new(py);
+        fields.set_item("definitions", self.found.definitions)?;
+        fields.set_item("messages", self.found.messages)?;
+        fields.set_item("is_clean", self.found.is_clean)?;
+        let damage = self.found.damage.iter().map(|damage| format!("{damage:?}")).chain(self.found.skipped.clone());
+        fields.set_item("damage", damage.collect::<Vec<_>>())?;
+        Ok(fields)
+    }
+
+    /// Readable when `committed` has something to do.
+    fn wake_fd(&self) -> Option<i32> {
+        self.wake.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    fn committed(&mut self, now_us: u64) {
+        self.broker.committed(now_us);
+    }
+
+    fn fatal(&self) -> Option<&str> {
+        self.broker.fatal()
+    }
+
+    /// Write and sync what is recorded, and return when that is done: at the end.
+    fn commit(&self) {
+        self.broker.commit_once();
     }
 
     fn stored_keys(&self) -> Vec<String> {

@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use tamis_core::amqp::AmqpError;
+use tamis_core::broker::StorageError;
 use tamis_core::error::{EngineError, QueryError};
 use tamis_core::journal::{OpenError, ReadError};
 
@@ -41,6 +42,14 @@ pub fn journal_error(py: Python<'_>, error: OpenError) -> PyErr {
     match error {
         OpenError::Io(error) => os_error(error),
         OpenError::Version(reason) | OpenError::NoLog(reason) => raise(py, "JournalError", (reason,)),
+    }
+}
+
+/// The same for all that a broker keeps.
+pub fn storage_error(py: Python<'_>, error: StorageError) -> PyErr {
+    match error {
+        StorageError::Journal(error) => journal_error(py, error),
+        StorageError::Definition(_) => raise(py, "JournalError", (error.to_string(),)),
     }
 }
 

@@ -58,6 +58,8 @@ BACKLOG = 4096
 LOGINS_WAITING_MAX = 1000
 """So many logins wait for the two threads that verify passwords; further ones are refused."""
 PASSWORD_THREADS = 2
+CODE_FAILED = 74
+"""The exit code after the journal has failed: EX_IOERR of sysexits.h."""
 CODE_BUG = 70
 """The exit code after a panic in the data plane: EX_SOFTWARE of sysexits.h."""
 
@@ -262,6 +264,10 @@ class Server:
             seed=int.from_bytes(os.urandom(8), "big"),
             now_us=_now_us(),
             wall_us=_wall_us(),
+            data=folder.path,
+            segment_bytes=config.journal.segment_bytes,
+            syncs=config.journal.sync,
+            confirms_received=config.journal.confirm == "received",
         )
         for vhost in config.vhosts:
             self.plane.add_vhost(vhost)
@@ -302,12 +308,17 @@ class Server:
                 self._log.info("the system limits open files", connections_max=self._connections_max)
             if self._is_first_start:
                 self._log.info("first users", administrator=ADMIN, password=str(self._users_file.admin_password_path))
+            self._tell_found()
             self._log.info("ready", addresses=self._addresses, data=str(self._folder.path), pid=os.getpid())
             gc.freeze()  # what is there now stays: a collection need not look at it
             gc.set_threshold(50_000, 20, 100)
             self._tick_due_s = self._loop.time() + TICK_S
             self._loop.call_at(self._tick_due_s, self._tick)
+            wake_fd = self.plane.wake_fd()
+            if wake_fd is not None:
+                self._loop.add_reader(wake_fd, self._committed, wake_fd)
             code = await self._done
+            self.plane.commit()
         finally:
             self._close_all()
         self._log.info("stopped", code=code)
@@ -377,6 +388,24 @@ class Server:
         self.flush()
         self._loop.call_later(STOP_S, self._finish, 0)
         self._finish_when_empty()
+
+    def _tell_found(self) -> None:
+        found = self.plane.found()
+        if found["definitions"] or found["messages"]:
+            self._log.info(
+                "journal read", **{name: found[name] for name in ("definitions", "messages")}, clean=found["is_clean"]
+            )
+        for damage in found["damage"]:
+            self._log.error("journal damaged", what=damage)
+
+    def _committed(self, wake_fd: int) -> None:
+        """The journal's thread has written: tell the publishers who waited for that, or end when it could not."""
+        os.read(wake_fd, 4096)
+        self.plane.committed(_now_us())
+        self.flush()
+        if reason := self.plane.fatal():
+            self._log.error("the journal has failed: nothing more is confirmed", reason=reason)
+            self._finish(CODE_FAILED)
 
     def _unexpected(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A bug, which ends one connection; in the data plane, which may be half changed then, it ends the process."""

@@ -18,6 +18,8 @@ pub struct Options {
     pub memory_bytes_max: u64,
     /// Consumers of a channel; one more is refused with 530.
     pub consumers_max: usize,
+    /// Confirm messages when they come instead of when they are on disk: for those that may be lost.
+    pub confirms_received: bool,
     /// Whatever names the broker makes up come from here; give it something random, except in a simulation.
     pub seed: u64,
 }
@@ -32,6 +34,7 @@ impl Default for Options {
             output_bytes_at_once: 256 * 1024,
             memory_bytes_max: 1 << 30,
             consumers_max: 65_536,
+            confirms_received: false,
             seed: 0,
         }
     }

@@ -1,0 +1,366 @@
+"""What the broker costs in processor time of its own, beside NATS and other brokers where they are installed.
+
+    python benchmarks/broker.py [--messages N] [--quick]
+
+The load comes from `bench/broker_load` of the shared folder (needs Go), and from sockets of this script where that has
+no such work: 64 publishers of durable messages, and the PNNL paper's selectors. The broker is held to one core and the
+load to another. Everything listens on 127.0.0.1 and ends with this script."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _amqp_load import Flow, LoadConnection, cpu_s, publish_bytes
+from _results import Results
+from pamqp import commands
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+FIGURE = re.compile(r"(\w[\w.]*)=([-\d.]+)")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A broker that this script started."""
+
+    name: str
+    protocol: str
+    port: int
+    pid: int
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def on_core(core: int) -> Callable[[], None]:
+    """For the start of a process: hold it to one core, where there is more than one."""
+    cores = sorted(os.sched_getaffinity(0))
+    return lambda: os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
+def wait_for(port: int, limit_s: float = 60.0) -> None:
+    """Return when the port accepts."""
+    began = time.monotonic()
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        if time.monotonic() - began > limit_s:
+            raise SystemExit(f"error: nothing accepts on port {port} after {limit_s:.0f} s")
+        time.sleep(0.01)
+
+
+def tamis_command(folder: Path, port: int) -> list[str]:
+    """How tamis is started."""
+    places = ["--data", str(folder / "tamis"), "--amqp-port", str(port), "--http-port", str(free_port())]
+    return [sys.executable, "-m", "tamis", "serve", *places]
+
+
+@contextlib.contextmanager
+def servers(folder: Path) -> Iterator[list[Server]]:
+    """Tamis, and NATS if it is installed; ended by pid at the end."""
+    commands_: list[tuple[str, str, int, list[str]]] = [
+        ("tamis", "amqp", port := free_port(), tamis_command(folder, port))
+    ]
+    if nats := shutil.which("nats-server"):
+        port = free_port()
+        commands_.append(
+            ("NATS", "nats", port, [nats, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder / "nats")])
+        )
+    started = []
+    try:
+        for _, _, _, command in commands_:
+            log = (folder / f"{len(started)}.log").open("wb")
+            started.append(subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=on_core(0)))
+        for _, _, port, _ in commands_:
+            wait_for(port)
+        yield [
+            Server(name, protocol, port, child.pid)
+            for (name, protocol, port, _), child in zip(commands_, started, strict=True)
+        ]
+    finally:
+        for child in started:
+            child.terminate()
+        for child in started:
+            try:
+                child.wait(20)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+class Load:
+    """The load tool of the shared folder, built here; its lines of figures as numbers."""
+
+    def __init__(self, folder: Path) -> None:
+        source = shutil.copytree(SHARED / "bench" / "broker_load", folder / "broker_load")
+        self._program = folder / "load"
+        subprocess.run(["go", "build", "-o", str(self._program), "."], cwd=source, check=True)
+
+    def __call__(self, server: Server, phase: str, *options: object) -> dict[str, float]:
+        """Run one phase against a server: what it printed as name=number, and broker CPU of making bindings."""
+        words = [str(self._program), phase, "-proto", server.protocol, "-addr", f"127.0.0.1:{server.port}"]
+        words += ["-pid", str(server.pid), *map(str, options)]
+        ended = subprocess.run(words, capture_output=True, text=True, preexec_fn=on_core(1), timeout=600)
+        figures = {name: float(value) for name, value in FIGURE.findall(ended.stdout)}
+        if made := re.search(r"in ([\d.]+) s \(broker CPU ([\d.]+) s\)", ended.stdout):
+            figures |= {"made_s": float(made[1]), "made_cpu_s": float(made[2])}
+        if bytes_each := re.search(r"= ([\d.]+) KiB/conn", ended.stdout):
+            figures["kib_each"] = float(bytes_each[1])
+        if "ok=true" not in ended.stdout and phase in {"thr", "routes", "fan"}:
+            raise SystemExit(f"error: {' '.join(words)}: {ended.stdout}{ended.stderr}")
+        return figures
+
+    def start(self, command: list[str], protocol: str, port: int) -> float:
+        """Seconds from the start of a command to its first accept."""
+        words = [str(self._program), "startup", "-proto", protocol, "-addr", f"127.0.0.1:{port}", "--", *command]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        found = re.search(r"accept=([\d.]+)s", ended.stdout)
+        if not found:
+            raise SystemExit(f"error: {ended.stdout}{ended.stderr}")
+        return float(found[1])
+
+
+def median_of(runs: int, work: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """The median of each figure."""
+    all_ = [work() for _ in range(runs)]
+    return {name: statistics.median(one[name] for one in all_ if name in one) for name in all_[0]}
+
+
+def throughput(results: Results, load: Load, up: list[Server], count: int, runs: int) -> None:
+    """One publisher to one consumer."""
+    records = []
+    for confirm in (False, True):
+        for size in (16, 256, 1024):
+            for server in up:
+                amount = count // 4 if confirm else count
+                options = ["-size", size, "-n", amount, *(["-confirm"] if confirm else [])]
+                figures = median_of(runs, lambda s=server, o=options: load(s, "thr", *o))
+                work = "persistent, confirmed" if confirm else "transient"
+                records.append(
+                    {"work": f"{work}, {size} B", "broker": server.name, "cpu_s": figures["brokerCPU_s_per_M"]}
+                )
+    columns = [("work", "1 publisher, 1 consumer", 0), ("broker", "broker", 0), ("cpu_s", "CPU s a million", 2)]
+    results.table("throughput", f"{count:,} messages; medians of {runs} runs", columns, records)
+
+
+def routing(results: Results, load: Load, up: list[Server], runs: int, bindings: list[int]) -> None:
+    """Topic bindings for all; header bindings for tamis, as NATS has none."""
+    records = []
+    kinds = [("easy", "topic"), ("hash", "topic, `#` at the end"), ("headers", "headers")]
+    for kind, title in kinds:
+        for amount in bindings:
+            for server in up:
+                if server.protocol != "amqp" and kind != "easy":
+                    continue
+                if kind != "easy" and amount > 10_000:
+                    continue
+                options = ["-bindings", amount, "-kind", kind, "-n", 50_000]
+                figures = median_of(runs, lambda s=server, o=options: load(s, "routes", *o))
+                records.append(
+                    {
+                        "work": f"{amount:,} bindings, {title}",
+                        "broker": server.name,
+                        "us": figures["brokerCPU_us_per_msg"],
+                        "made_cpu_s": figures.get("made_cpu_s"),
+                    }
+                )
+    columns = [
+        ("work", "bindings", 0),
+        ("broker", "broker", 0),
+        ("us", "CPU us a message", 2),
+        ("made_cpu_s", "CPU s to make", 2),
+    ]
+    results.table(
+        "routing", f"One match a message, receive and deliver included; medians of {runs} runs", columns, records
+    )
+
+
+def fan_out(results: Results, load: Load, up: list[Server], runs: int) -> None:
+    """One publish to many queues."""
+    records = []
+    for queues, count in ((100, 3_000), (1_000, 300)):
+        for server in up:
+            figures = median_of(runs, lambda s=server, o=("-subs", queues, "-n", count): load(s, "fan", *o))
+            records.append({"queues": f"{queues:,}", "broker": server.name, "us": figures["brokerCPU_us_per_publish"]})
+    columns = [("queues", "queues", 0), ("broker", "broker", 0), ("us", "CPU us a publish", 1)]
+    results.table("fan_out", f"One publish of 256 B to many queues; medians of {runs} runs", columns, records)
+
+
+def latency(results: Results, load: Load, up: list[Server], seconds: int, rates: list[int]) -> None:
+    """From publish to delivery, at a rate."""
+    records = []
+    for rate in rates:
+        for server in up:
+            figures = load(server, "lat", "-rate", rate, "-secs", seconds)
+            found = {name: figures.get(name) for name in ("p50", "p90", "p99", "p99.9", "max")}
+            records.append({"rate": f"{rate:,}/s", "broker": server.name, **found, "cpu": figures.get("brokerCPU")})
+    names = ("p50", "p90", "p99", "p99.9", "max")
+    columns = [("rate", "rate", 0), ("broker", "broker", 0), *((name, f"{name} us", 0) for name in names)]
+    results.table("latency", "Wall time from publish to delivery, 256 B", [*columns, ("cpu", "CPU %", 1)], records)
+
+
+def idle(results: Results, load: Load, up: list[Server], count: int) -> None:
+    """Connections that do nothing."""
+    records = []
+    for server in up:
+        figures = load(server, "idle", "-n", count)
+        records.append(
+            {"broker": server.name, "connections": count, "kib": figures.get("kib_each"), "cpu": figures.get("idleCPU")}
+        )
+    columns = [
+        ("broker", "broker", 0),
+        ("connections", "connections", 0),
+        ("kib", "KiB each", 1),
+        ("cpu", "CPU % idle", 1),
+    ]
+    results.table("idle", "Connections held open", columns, records)
+
+
+def start_up(results: Results, load: Load, folder: Path, runs: int) -> None:
+    """From the start of the process to the first accept."""
+    records = []
+    for name in ("an empty folder", "a folder it has used"):
+        times = []
+        for run in range(runs):
+            port = free_port()
+            data = folder / (f"start-{run}" if name == "an empty folder" else "start-0")
+            times.append(load.start(tamis_command(data, port), "amqp", port))
+        records.append({"data": name, "seconds": statistics.median(times)})
+    results.table("start", f"Start to accept; medians of {runs}", [("data", "data", 0), ("seconds", "s", 3)], records)
+
+
+def many_publishers(results: Results, server: Server, count: int, publishers: int = 64) -> None:
+    """Durable messages from many publishers, each with confirms."""
+    name = "many-publishers"
+    control = LoadConnection(server.port)
+    control.call(commands.Queue.Declare(queue=name, durable=True), "Queue.DeclareOk")
+    message = publish_bytes("", name, b"x" * 256, delivery_mode=2)
+    flow_of = []
+    for _ in range(publishers):
+        connection = LoadConnection(server.port)
+        connection.call(commands.Confirm.Select(), "Confirm.SelectOk")
+        flow_of.append((connection, [message]))
+    flow = Flow(flow_of, [], confirms=True, window=20_000)
+    flow.run(count // 10)
+    before = cpu_s(server.pid)
+    seconds = flow.run(count, chunk=64)
+    spent = cpu_s(server.pid) - before
+    control.call(commands.Queue.Delete(queue=name), "Queue.DeleteOk")
+    record = {"work": f"{publishers} publishers, 256 B", "rate": count / seconds, "cpu_s": spent / count * 1e6}
+    columns = [("work", "durable, confirmed", 0), ("rate", "messages/s", 0), ("cpu_s", "CPU s a million", 2)]
+    results.table("publishers", f"{count:,} messages into a durable queue", columns, [record])
+
+
+PNNL_LEVELS = (
+    "author = 'James Hetfield'",
+    "subject LIKE '%garlic {0}%'",
+    "body LIKE '%daffodils {0}%'",
+    "body LIKE '%rhubarb {0}%'",
+)
+
+
+def pnnl_message(level: int, which: int, turn: int) -> dict[str, Any]:
+    """A newsgroup post of 2.5 kB whose words stand at the front and at the end; a byte differs from one to the next."""
+    body = f"daffodils {which} " + "lorem ipsum dolor sit amet " * 90 + f"{turn % 10} rhubarb {which} "
+    headers = {"author": "James Hetfield", "subject": f"about garlic {which} in the garden"}
+    return {"body": body.encode(), "headers": headers}
+
+
+def pnnl(results: Results, server: Server, count: int) -> None:
+    """The PNNL paper's test: 10 publishers; all selectors match up to 100 subscribers, a tenth of them beyond."""
+    records = []
+    for subscribers in (10, 20, 50, 100, 200, 400):
+        distinct = 1 if subscribers <= 100 else 10
+        record: dict[str, Any] = {"subscribers": f"{subscribers}"}
+        for level, selector in enumerate(PNNL_LEVELS, 1):
+            record[f"level_{level}"] = pnnl_level(server, subscribers, distinct, level, selector, count)
+        record["ratio"] = record["level_4"] / record["level_1"]
+        records.append(record)
+    columns = [("subscribers", "subscribers", 0), *((f"level_{i}", f"level {i}", 1) for i in (1, 2, 3, 4))]
+    results.table(
+        "pnnl",
+        "PNNL's selectors on bindings: CPU us a message, not persistent",
+        [*columns, ("ratio", "level 4 / level 1", 2)],
+        records,
+        ["Up to 100 subscribers have one selector and all match; of 200 and 400 a tenth does, with ten selectors."],
+    )
+
+
+def pnnl_level(server: Server, subscribers: int, distinct: int, level: int, selector: str, count: int) -> float:
+    """CPU microseconds of the broker for a message."""
+    exchange = f"pnnl-{subscribers}-{level}"
+    reader = LoadConnection(server.port)
+    reader.call(
+        commands.Exchange.Declare(exchange=exchange, exchange_type="fanout", auto_delete=True), "Exchange.DeclareOk"
+    )
+    for number in range(subscribers):
+        queue = f"{exchange}-{number}"
+        reader.call(commands.Queue.Declare(queue=queue, exclusive=True), "Queue.DeclareOk")
+        query = selector.format(number % distinct)
+        if distinct > 1 and level == 1:
+            query = f"author = 'James Hetfield {number % distinct}'"
+        arguments = {"x-query": query, "x-query-body": "text"}
+        reader.call(commands.Queue.Bind(queue=queue, exchange=exchange, arguments=arguments), "Queue.BindOk")
+        reader.call(commands.Basic.Consume(queue=queue, no_ack=True), "Basic.ConsumeOk")
+    messages = []
+    for turn in range(100):
+        post = pnnl_message(level, turn % distinct, turn)
+        if distinct > 1:
+            post["headers"]["author"] = f"James Hetfield {turn % distinct}"
+        messages.append(publish_bytes(exchange, "", post["body"], headers=post["headers"]))
+    publishers = [(LoadConnection(server.port), messages) for _ in range(10)]
+    flow = Flow(publishers, [reader], per_message=subscribers / distinct, window=200)
+    flow.run(count // 10 + 1, chunk=8)
+    before = cpu_s(server.pid)
+    flow.run(count, chunk=8, limit_s=120)
+    spent = (cpu_s(server.pid) - before) / count * 1e6
+    for connection in [reader, *(one for one, _ in publishers)]:
+        connection.close()
+    return spent
+
+
+def main() -> None:
+    """Measure, print, and leave the figures for the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything, once")
+    arguments = parser.parse_args()
+    if not shutil.which("go") or not SHARED.is_dir():
+        raise SystemExit("skipped: needs Go, and bench/broker_load of the shared folder")
+    count, runs = (arguments.messages // 10, 1) if arguments.quick else (arguments.messages, arguments.runs)
+    results = Results("broker", f"--messages {count} --runs {runs}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        load = Load(folder)
+        start_up(results, load, folder, runs)
+        with servers(folder) as up:
+            throughput(results, load, up, count, runs)
+            routing(results, load, up, runs, [1, 100, 10_000] if arguments.quick else [1, 100, 10_000, 100_000])
+            fan_out(results, load, up, runs)
+            many_publishers(results, up[0], count)
+            pnnl(results, up[0], count // 100)
+            latency(results, load, up, 2 if arguments.quick else 8, [1_000, 50_000])
+            idle(results, load, up, 1_000 if arguments.quick else 20_000)
+    results.write()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""A small AMQP client for fault tests: it sends without waiting, and keeps what was attempted, confirmed, delivered.
+
+Client libraries hide what happened last before a connection broke; here every frame that came is counted."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pamqp import commands, frame, header
+from pamqp.body import ContentBody
+
+READ_BYTES = 1 << 16
+
+
+class BrokerGoneError(Exception):
+    """The connection ended without a close, as it does when a broker is killed."""
+
+
+class BrokerClosedError(Exception):
+    """The broker closed the channel or the connection: code and text."""
+
+
+_OPEN: set[Client] = set()
+
+
+def close_clients() -> None:
+    """Hang up every client that is still open: for the end of a test, whatever became of it."""
+    for client in list(_OPEN):
+        client.close()
+
+
+class Client:
+    """A connection with channel 1 open; one thread uses it."""
+
+    def __init__(self, port: int, *, timeout_s: float = 10.0) -> None:
+        try:
+            self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        except OSError as error:
+            raise BrokerGoneError(str(error)) from error
+        _OPEN.add(self)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._left = bytearray()
+        self._send_bytes(b"AMQP\x00\x00\x09\x01")
+        self.wait("Connection.Start", timeout_s)
+        able = {"capabilities": {"connection.blocked": True, "consumer_cancel_notify": True}}
+        self.send(commands.Connection.StartOk(able, "PLAIN", "\0guest\0guest", "en_US"), 0)
+        tune = self.wait("Connection.Tune", timeout_s)
+        self.send(commands.Connection.TuneOk(tune.channel_max, tune.frame_max, 0), 0)
+        self.send(commands.Connection.Open("/"), 0)
+        self.wait("Connection.OpenOk", timeout_s)
+        self.call(commands.Channel.Open(), "Channel.OpenOk")
+
+    def send(self, method: Any, channel: int = 1) -> None:
+        """Send a method; nothing is waited for."""
+        self._send_bytes(frame.marshal(method, channel))
+
+    def publish(self, exchange: str, key: str, body: bytes, **properties: Any) -> None:
+        """Send a message; nothing is waited for."""
+        self._send_bytes(
+            frame.marshal(commands.Basic.Publish(exchange=exchange, routing_key=key), 1)
+            + frame.marshal(header.ContentHeader(0, len(body), commands.Basic.Properties(**properties)), 1)
+            + (frame.marshal(ContentBody(body), 1) if body else b"")
+        )
+
+    def _send_bytes(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise BrokerGoneError(str(error)) from error
+
+    def frames(self, timeout_s: float) -> Iterator[Any]:
+        """The frames that have come, after waiting for the first at most `timeout_s`.
+
+        Raises:
+            BrokerGoneError: the connection ended; what had come before it was given.
+            BrokerClosedError: the broker closed it, with its code and text.
+        """
+        if not self._left:
+            self._receive(timeout_s)
+        while self._left:
+            size = self._frame_size()
+            if len(self._left) < size:
+                self._receive(timeout_s)
+                continue
+            _, _, value = frame.unmarshal(bytes(self._left[:size]))
+            del self._left[:size]
+            if getattr(value, "name", "") in {"Connection.Close", "Channel.Close"}:
+                raise BrokerClosedError(f"{value.reply_code} {value.reply_text}")
+            yield value
+
+    def _frame_size(self) -> int:
+        """Of the frame at the front, as far as it is known."""
+        return 8 + int.from_bytes(self._left[3:7], "big") if len(self._left) >= 8 else 8
+
+    def _receive(self, timeout_s: float) -> None:
+        if not select.select([self._socket], [], [], timeout_s)[0]:
+            return
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except OSError as error:
+            raise BrokerGoneError(str(error)) from error
+        if not data:
+            raise BrokerGoneError("end of stream")
+        self._left += data
+
+    def wait(self, name: str, timeout_s: float = 30.0) -> Any:
+        """The next frame of that name; others are passed over."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            for value in self.frames(max(0.0, end - time.monotonic())):
+                if getattr(value, "name", "") == name:
+                    return value
+        raise TimeoutError(f"no {name} in {timeout_s} s")
+
+    def call(self, method: Any, answer: str, timeout_s: float = 30.0) -> Any:
+        """Send a method and give its answer."""
+        self.send(method)
+        return self.wait(answer, timeout_s)
+
+    def close(self) -> None:
+        """Hang up, as a client that dies does."""
+        _OPEN.discard(self)
+        self._socket.close()
+
+
+@dataclass
+class Ledger:
+    """The total-queue rule: what was attempted, confirmed and delivered, by the text of the body.
+
+    Lost is confirmed without delivered; phantom is delivered without attempted. Duplicates are counted."""
+
+    attempted: set[str] = field(default_factory=set)
+    confirmed: set[str] = field(default_factory=set)
+    delivered: list[str] = field(default_factory=list)
+
+    @property
+    def lost(self) -> set[str]:
+        """Confirmed, and never delivered."""
+        return self.confirmed - set(self.delivered)
+
+    @property
+    def phantoms(self) -> set[str]:
+        """Delivered, and never sent."""
+        return set(self.delivered) - self.attempted
+
+    @property
+    def duplicates(self) -> int:
+        """Deliveries beyond the first of a message."""
+        return len(self.delivered) - len(set(self.delivered))
+
+
+class Publisher(threading.Thread):
+    """Publishes persistent messages to a queue as fast as `window` unconfirmed ones allow, until it is stopped."""
+
+    def __init__(self, port: int, queue: str, name: str, ledger: Ledger, *, size: int = 0, window: int = 500) -> None:
+        super().__init__(name=name, daemon=True)
+        self._client = Client(port)
+        self._client.call(commands.Confirm.Select(), "Confirm.SelectOk")
+        self._queue, self._ledger, self._pad, self._window = queue, ledger, "." * size, window
+        self._tags: dict[int, str] = {}
+        self._highest = 0
+        self._stopping = threading.Event()
+        self.blocked = threading.Event()
+        self.blocked_at: float | None = None
+        self.error: Exception | None = None
+        self.confirm_times: list[float] = []
+
+    def stop(self) -> None:
+        """Send nothing more, and wait for what is unconfirmed a while."""
+        self._stopping.set()
+        self.join(30)
+
+    def run(self) -> None:
+        """Until stopped or the broker goes."""
+        try:
+            self._flow()
+        except (BrokerGoneError, BrokerClosedError) as error:
+            self.error = error
+        finally:
+            with contextlib.suppress(OSError):
+                self._client.close()
+
+    def _flow(self) -> None:
+        number, end = 0, None
+        while True:
+            if self._stopping.is_set():
+                end = end or time.monotonic() + 10
+                if not self._tags or time.monotonic() > end:
+                    return
+            elif len(self._tags) < self._window and not self.blocked.is_set():
+                for _ in range(20):
+                    number += 1
+                    body = f"{self.name}-{number}{self._pad}"
+                    self._ledger.attempted.add(body)
+                    self._tags[number] = body
+                    self._client.publish("", self._queue, body.encode(), delivery_mode=2)
+            busy = not self._stopping.is_set() and len(self._tags) < self._window and not self.blocked.is_set()
+            for value in self._client.frames(0.0 if busy else 0.05):
+                self._take(value)
+
+    def _take(self, value: Any) -> None:
+        name = getattr(value, "name", "")
+        if name == "Basic.Ack":
+            self.confirm_times.append(time.time())
+            tags = [value.delivery_tag]
+            if value.multiple:
+                tags = [tag for tag in self._tags if tag <= value.delivery_tag]
+            for tag in tags:
+                self._ledger.confirmed.add(self._tags.pop(tag))
+        elif name == "Basic.Nack":
+            tags = [tag for tag in self._tags if tag <= value.delivery_tag] if value.multiple else [value.delivery_tag]
+            for tag in tags:
+                self._tags.pop(tag)
+        elif name == "Connection.Blocked":
+            self.blocked_at = time.monotonic()
+            self.blocked.set()
+        elif name == "Connection.Unblocked":
+            self.blocked.clear()
+
+
+class Consumer(threading.Thread):
+    """Takes what a queue delivers and acknowledges every `ack_every` messages, until stopped or the broker goes."""
+
+    def __init__(self, port: int, queue: str, ledger: Ledger, *, prefetch: int = 200, ack_every: int = 10) -> None:
+        super().__init__(daemon=True)
+        self._client = Client(port)
+        self._client.call(commands.Basic.Qos(prefetch_count=prefetch), "Basic.QosOk")
+        self._client.send(commands.Basic.Consume(queue=queue))
+        self._ledger, self._ack_every = ledger, ack_every
+        self._stopping = threading.Event()
+        self.redelivered: list[bool] = []
+        self.bodies: list[str] = []
+
+    def stop(self) -> None:
+        """Hang up."""
+        self._stopping.set()
+        self.join(30)
+
+    def run(self) -> None:
+        """Until stopped or the broker goes."""
+        method = None
+        with contextlib.suppress(BrokerGoneError, BrokerClosedError):
+            while not self._stopping.is_set():
+                for value in self._client.frames(0.05):
+                    if getattr(value, "name", "") == "Basic.Deliver":
+                        method = value
+                    elif isinstance(value, ContentBody) and method is not None:
+                        self._ledger.delivered.append(value.value.decode())
+                        self.bodies.append(value.value.decode())
+                        self.redelivered.append(method.redelivered)
+                        if self._ack_every and method.delivery_tag % self._ack_every == 0:
+                            self._client.send(commands.Basic.Ack(method.delivery_tag, multiple=True))
+        with contextlib.suppress(OSError):
+            self._client.close()
+
+
+def drain(port: int, queue: str, ledger: Ledger, limit_s: float = 60.0) -> int:
+    """Get messages until the queue is empty; how many.
+
+    Raises:
+        TimeoutError: it is not empty after `limit_s`: the run is void.
+    """
+    client = Client(port)
+    count, end = 0, time.monotonic() + limit_s
+    while time.monotonic() < end:
+        client.send(commands.Basic.Get(queue=queue, no_ack=True))
+        got = None
+        while got is None:
+            for value in client.frames(5.0):
+                name = getattr(value, "name", "")
+                if name == "Basic.GetEmpty":
+                    client.close()
+                    return count
+                if isinstance(value, ContentBody):
+                    got = value.value.decode()
+                    break
+        ledger.delivered.append(got)
+        count += 1
+    raise TimeoutError(f"'{queue}' is not empty after {limit_s} s and {count} messages")

@@ -1,0 +1,178 @@
+"""The broker delivers what brute force says: many queries, and queries that change under load (rows 8 and 19).
+
+`TAMIS_QUERIES=10000 TAMIS_MESSAGES=100000 pytest tests/faults/test_broker_oracle.py` is the long form."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pamqp import commands
+from pamqp.body import ContentBody
+
+import tamis
+from tests.faults.amqp import Client, Ledger, Publisher
+from tests.faults.broker_process import BrokerProcess
+
+QUERIES = int(os.environ.get("TAMIS_QUERIES", "300"))
+MESSAGES = int(os.environ.get("TAMIS_MESSAGES", "1000"))
+SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
+WORDS = ["garlic", "rhubarb", "frost", "daffodils", "snow"]
+KEYS = ["a", "a.b", "a.b.c", "forex.eur", "forex.usd.spot", ""]
+PATTERNS = ["#", "a.*", "a.#", "*.b.#", "forex.*", "#.spot", "a"]
+
+
+def random_query(chance: random.Random, depth: int = 3) -> str:
+    """A selector over what `random_message` has, and what it lacks."""
+    if depth and chance.random() < 0.5:
+        left, right = random_query(chance, depth - 1), random_query(chance, depth - 1)
+        return chance.choice([f"({left} AND {right})", f"({left} OR {right})", f"NOT ({left})"])
+    name = chance.choice(["price", "volume", "deep.level", "absent"])
+    number = chance.choice([str(chance.randrange(-3, 20)), f"{chance.randrange(40) / 4}"])
+    word = chance.choice(WORDS)
+    return chance.choice(
+        [
+            f"{name} {chance.choice(['=', '<>', '<', '<=', '>', '>='])} {number}",
+            f"{name} BETWEEN {number} AND 12",
+            f"word IN ('{word}', '{chance.choice(WORDS)}')",
+            f"word LIKE '%{word[1:4]}%'",
+            "urgent",
+            f"{name} IS NULL",
+            f"message_id = '{word}'",
+            f"priority > {chance.randrange(10)}",
+            f"TOPIC('{chance.choice(PATTERNS)}')",
+            f"tags = '{word}'",
+        ]
+    )
+
+
+def random_message(chance: random.Random) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A routing key, headers, and AMQP's own properties. Fractions are quarters: the client writes them in 32 bits."""
+    offered = {
+        "price": lambda: chance.choice([chance.randrange(-3, 20), chance.randrange(40) / 4]),
+        "volume": lambda: chance.randrange(20),
+        "deep": lambda: {"level": chance.randrange(20)},
+        "word": lambda: chance.choice(WORDS),
+        "urgent": lambda: chance.random() < 0.5,
+        "tags": lambda: chance.sample(WORDS, 2),
+    }
+    headers = {name: make() for name, make in offered.items() if chance.random() < 0.7}
+    own: dict[str, Any] = {}
+    if chance.random() < 0.5:
+        own["message_id"] = chance.choice(WORDS)
+    if chance.random() < 0.5:
+        own["priority"] = chance.randrange(10)
+    return chance.choice(KEYS), headers, own
+
+
+class Deliveries:
+    """What a client is sent."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._tag = ""
+
+    def until_quiet(self, quiet_s: float) -> Iterator[tuple[str, str]]:
+        """(consumer tag, body) of all that comes, until nothing has come for `quiet_s`."""
+        until = time.monotonic() + quiet_s
+        while time.monotonic() < until:
+            for value in self._client.frames(0.01):
+                until = time.monotonic() + quiet_s
+                if getattr(value, "name", "") == "Basic.Deliver":
+                    self._tag = value.consumer_tag
+                elif isinstance(value, ContentBody):
+                    yield self._tag, value.value.decode()
+
+
+@pytest.mark.timeout(3_600)
+def test_the_broker_delivers_what_brute_force_says(tmp_path: Path) -> None:
+    print(f"TAMIS_SEED={SEED} TAMIS_QUERIES={QUERIES} TAMIS_MESSAGES={MESSAGES}")
+    chance = random.Random(SEED)
+    texts = [random_query(chance) for _ in range(QUERIES)]
+    queries = [tamis.selector(text) for text in texts]
+    with BrokerProcess(tmp_path / "data") as broker:
+        client = Client(broker.port)
+        client.call(commands.Exchange.Declare(exchange="e", exchange_type="x-query"), "Exchange.DeclareOk")
+        for number, text in enumerate(texts):
+            client.call(commands.Queue.Declare(queue=f"q{number}", exclusive=True), "Queue.DeclareOk")
+            bind = commands.Queue.Bind(queue=f"q{number}", exchange="e", arguments={"x-query": text})
+            client.call(bind, "Queue.BindOk")
+            consume = commands.Basic.Consume(queue=f"q{number}", consumer_tag=str(number), no_ack=True)
+            client.call(consume, "Basic.ConsumeOk")
+        expected: dict[str, set[str]] = defaultdict(set)
+        got: dict[str, list[str]] = defaultdict(list)
+        publisher, sent_here = Client(broker.port), Deliveries(client)
+        for number in range(MESSAGES):
+            key, headers, own = random_message(chance)
+            publisher.publish("e", key, str(number).encode(), headers=headers, **own)
+            for index, query in enumerate(queries):
+                if query.evaluate({**headers, **own}, topic=key):
+                    expected[str(number)].add(str(index))
+            for tag, body in sent_here.until_quiet(0.02) if number % 100 == 99 else ():
+                got[body].append(tag)
+        for tag, body in sent_here.until_quiet(1.0):
+            got[body].append(tag)
+    assert any(expected.values())
+    for number_text, tags in expected.items():
+        assert sorted(got[number_text]) == sorted(tags), f"message {number_text}"
+    assert not [body for body in got if got[body] and not expected[body]]
+
+
+def test_queries_that_change_under_load_give_each_message_one_state(tmp_path: Path) -> None:
+    """On one channel a publish comes after the binds and unbinds before it, and before those after it."""
+    print(f"TAMIS_SEED={SEED}")
+    chance = random.Random(SEED)
+    with BrokerProcess(tmp_path / "data") as broker:
+        client = Client(broker.port)
+        client.call(commands.Exchange.Declare(exchange="e", exchange_type="topic"), "Exchange.DeclareOk")
+        for name in ("q0", "q1", "q2", "load"):
+            client.call(commands.Queue.Declare(queue=name, exclusive=name != "load"), "Queue.DeclareOk")
+        for name in ("q0", "q1", "q2"):
+            client.call(commands.Basic.Consume(queue=name, consumer_tag=name, no_ack=True), "Basic.ConsumeOk")
+        load = Publisher(broker.port, "load", "p", Ledger(), window=2_000)
+        load.start()
+        bound: dict[tuple[str, str, str], tamis.Query] = {}
+        expected: dict[str, set[str]] = {}
+        began, number = time.monotonic(), 0
+        while number < 3_000:
+            if chance.random() < 0.5:
+                text = random_query(chance, 1)
+                place = (f"q{chance.randrange(3)}", chance.choice(PATTERNS), text)
+                arguments = {"x-query": text}
+                if place in bound:
+                    del bound[place]
+                    client.send(
+                        commands.Queue.Unbind(queue=place[0], exchange="e", routing_key=place[1], arguments=arguments)
+                    )
+                else:
+                    bound[place] = tamis.topic(place[1]) & tamis.selector(text)
+                    client.send(
+                        commands.Queue.Bind(queue=place[0], exchange="e", routing_key=place[1], arguments=arguments)
+                    )
+            key, headers, own = random_message(chance)
+            client.publish("e", key, str(number).encode(), headers=headers, **own)
+            properties = {**headers, **own}
+            expected[str(number)] = {p[0] for p, query in bound.items() if query.evaluate(properties, topic=key)}
+            if len(bound) > 60:
+                for place in list(bound)[:50]:
+                    del bound[place]
+                    arguments = {"x-query": place[2]}
+                    client.send(
+                        commands.Queue.Unbind(queue=place[0], exchange="e", routing_key=place[1], arguments=arguments)
+                    )
+            number += 1
+        rate = number / (time.monotonic() - began)
+        got: dict[str, list[str]] = defaultdict(list)
+        for tag, body in Deliveries(client).until_quiet(1.0):
+            got[body].append(tag)
+        load.stop()
+        print(f"{rate:.0f} messages and half as many changes a second beside {len(load.confirm_times)} confirms")
+        assert load.error is None
+    for number_text, queues in expected.items():
+        assert sorted(got[number_text]) == sorted(queues), f"message {number_text}"
