@@ -159,7 +159,7 @@ fn milliseconds(value: RawValue<'_>, least: i64) -> Result<u64, String> {
 }
 
 /// `7D`, `12h`: a number and one of `Y M D h m s`.
-fn age_s(value: RawValue<'_>) -> Result<u64, String> {
+pub(super) fn age_s(value: RawValue<'_>) -> Result<u64, String> {
     const EXPECTED: &str = "expected a number and one of Y M D h m s, as in '7D'";
     let text = value.as_str().ok_or(EXPECTED)?;
     let unit = match text.as_bytes().last() {

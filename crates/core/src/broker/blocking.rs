@@ -36,11 +36,14 @@ impl Broker {
         let bytes = self.messages.resident_bytes();
         let most = self.options.memory_bytes_max;
         let was_short = self.blocked == Some(Shortage::Memory);
-        if self.journal.as_ref().is_some_and(|journal| journal.durable.is_full()) {
+        let is_full = |number: &u32| self.logs.get(number).is_some_and(crate::journal::Log::is_full);
+        if self.journal.as_ref().is_some_and(|journal| journal.durable.is_full()) || self.pressed.iter().any(is_full) {
             Some(Shortage::Disk)
         } else if bytes > most || (was_short && bytes > most / 10 * 9) {
             Some(Shortage::Memory)
-        } else if self.journal.as_ref().is_some_and(|journal| journal.durable.is_congested()) {
+        } else if !self.pressed.is_empty()
+            || self.journal.as_ref().is_some_and(|journal| journal.durable.is_congested())
+        {
             Some(Shortage::Journal)
         } else {
             None

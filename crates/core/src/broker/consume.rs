@@ -26,6 +26,7 @@ impl Broker {
     }
 
     pub(super) fn consume(&mut self, channel: u32, consume: &BasicConsume<'_>) -> Result<(), AmqpError> {
+        consume.arguments.check().map_err(|error| error.at(BasicConsume::ID))?;
         let (queue, name) = self.named_queue(channel, consume.queue, Verb::Read)?;
         let it = &self.channels[channel];
         let has_tag = |consumer: &u32| self.consumers[*consumer].name() == consume.consumer_tag.as_bytes();
@@ -44,7 +45,8 @@ impl Broker {
             let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.vhost_name(channel));
             return Err(error(ReplyCode::AccessRefused, &reason));
         }
-        let priority = priority(consume.arguments)?;
+        let reader = self.read_stream(channel, queue, consume)?;
+        let priority = priority(consume.arguments, reader.is_some())?;
         let tag = match consume.consumer_tag {
             "" => format!("amq.ctag-{:016x}{:016x}", self.next_random(), self.next_random()),
             tag => tag.to_owned(),
@@ -61,6 +63,7 @@ impl Broker {
             is_exclusive: consume.exclusive,
             credit: Credit::new(it.prefetch),
             priority,
+            reader,
             is_waiting: false,
         });
         it.consumers.push(number);
@@ -95,7 +98,7 @@ impl Broker {
         let consumer = self.consumers.remove(number);
         let queue = consumer.queue;
         let it = &mut self.queues[queue];
-        if consumer.is_waiting {
+        if consumer.is_waiting && it.stream.is_none() {
             it.ring.remove(number);
         }
         it.consumers.retain(|other| *other != number);
@@ -123,6 +126,9 @@ impl Broker {
 
     pub(super) fn get(&mut self, channel: u32, get: &BasicGet<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, get.queue, Verb::Read)?;
+        if self.queues[queue].stream.is_some() {
+            return Err(error(ReplyCode::NotImplemented, "basic.get from a stream"));
+        }
         self.queues[queue].used = self.now;
         self.expire_head(queue);
         while let Some(entry) = self.pop(queue) {
@@ -144,8 +150,7 @@ impl Broker {
 }
 
 /// `x-priority` of a consumer. Whatever else begins with `x-` and is not offered is refused by its name.
-fn priority(arguments: RawTable<'_>) -> Result<i32, AmqpError> {
-    arguments.check().map_err(|error| error.at(BasicConsume::ID))?;
+fn priority(arguments: RawTable<'_>, is_reader: bool) -> Result<i32, AmqpError> {
     let mut priority = 0;
     for (name, value) in arguments.iter().map_while(Result::ok) {
         let reason = match name {
@@ -157,6 +162,9 @@ fn priority(arguments: RawTable<'_>) -> Result<i32, AmqpError> {
                 None => "expected an integer of 32 bits",
             },
             "x-cancel-on-ha-failover" => continue,
+            "x-stream-offset" | "x-query" | "x-query-language" | "x-query-body" | "x-query-key" if is_reader => {
+                continue;
+            }
             name if name.starts_with("x-") => "not offered by this broker for such a queue",
             _ => continue,
         };

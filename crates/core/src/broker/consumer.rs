@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::credit::Credit;
+use super::stream::Reader;
 use super::unacknowledged::Reference;
 
 #[derive(Debug)]
@@ -18,7 +19,9 @@ pub(super) struct Consumer {
     pub credit: Credit,
     /// Greater is served first (`x-priority`).
     pub priority: i32,
-    /// It stands in its queue's ring. One that cannot take anything is taken out when its turn comes, and comes back
+    /// Where it reads, when its queue is a stream. Away while it reads.
+    pub reader: Option<Box<Reader>>,
+    /// It stands in its queue's ring (of a stream: among those that are about to read). One that cannot take anything is taken out when its turn comes, and comes back
     /// when what stopped it has passed.
     pub is_waiting: bool,
 }

@@ -170,7 +170,10 @@ impl Broker {
         };
         let queue = &mut self.queues[id.index() as u32];
         queue.used = self.now;
-        let (message_count, consumer_count) = (queue.ready().len() as u32, queue.consumers.len() as u32);
+        let (ready, consumer_count) = (queue.ready().len() as u64, queue.consumers.len() as u32);
+        let queue = &self.queues[id.index() as u32];
+        let message_count = queue.stream.as_ref().map_or(ready, |stream| self.stream_length(stream));
+        let message_count = u32::try_from(message_count).unwrap_or(u32::MAX);
         if !it.no_wait {
             self.reply(channel, QueueDeclareOk { queue: &name, message_count, consumer_count }.into())?;
         }
@@ -217,7 +220,21 @@ impl Broker {
             self.watch(number);
         }
         self.changed();
+        if self.queues[number].policy.kind == QueueKind::Stream
+            && let Err(reason) = self.begin_stream(number, &name)
+        {
+            self.remove_queue(number);
+            return Err(error(ReplyCode::ResourceError, &format!("the stream '{name}' cannot be opened: {reason}")));
+        }
         Ok((name, id))
+    }
+
+    /// Give a queue of type stream, which was recorded just now, its log.
+    fn begin_stream(&mut self, queue: u32, name: &str) -> Result<(), String> {
+        let id = self.queues[queue].durable_id.ok_or("the journal has no room for its definition now")?;
+        self.open_stream(queue, id, name)?;
+        self.stream_queues.push(queue);
+        Ok(())
     }
 
     /// What the arguments of a queue ask for.
@@ -227,8 +244,8 @@ impl Broker {
         let policy = Policy::parse(RawTable::new(it.arguments.as_bytes())).map_err(|(argument, reason)| {
             error(ReplyCode::PreconditionFailed, &format!("invalid arg '{argument}' {}: {reason}", place()))
         })?;
-        if policy.kind == QueueKind::Stream {
-            return Err(error(ReplyCode::NotImplemented, "queues of type stream"));
+        if policy.kind == QueueKind::Stream && self.journal.is_none() {
+            return Err(error(ReplyCode::NotImplemented, "queues of type stream without a data directory"));
         }
         let needs_durable = matches!(policy.kind, QueueKind::Quorum | QueueKind::Stream);
         let refused = match policy.kind {
@@ -248,6 +265,9 @@ impl Broker {
 
     pub(super) fn purge_queue(&mut self, channel: u32, it: &QueuePurge<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, it.queue, Verb::Read)?;
+        if self.queues[queue].stream.is_some() {
+            return Err(error(ReplyCode::NotImplemented, "queue.purge of a stream"));
+        }
         let message_count = self.drain(queue);
         if it.no_wait { Ok(()) } else { self.reply(channel, QueuePurgeOk { message_count }.into()) }
     }
@@ -268,9 +288,12 @@ impl Broker {
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
         let (vhost, owner) = self.place(channel);
         let queues = &self.queues;
+        let logs = &self.logs;
         let contents = |id: QueueId| {
             let queue = &queues[id.index() as u32];
-            (queue.consumers.len(), queue.ready().len())
+            let log = queue.stream.as_ref().and_then(|stream| logs.get(&stream.number));
+            let in_log = log.map_or(0, |log| log.next_sequence().0.saturating_sub(log.first_sequence().0));
+            (queue.consumers.len(), queue.ready().len() + in_log as usize)
         };
         let id = self.topology.delete_queue(vhost, &name, owner, (it.if_unused, it.if_empty), contents)?;
         let message_count = id.map_or(0, |id| self.forget_queue(id.index() as u32));
@@ -291,8 +314,13 @@ impl Broker {
         let count = self.drain(queue);
         self.cancel_consumers(queue);
         if let Some(it) = self.queues.remove(queue) {
+            if let Some(stream) = &it.stream {
+                self.drop_stream(stream);
+                self.stream_queues.retain(|other| *other != queue);
+            }
             if let (Some(durable_id), Some(journal)) = (it.durable_id, &mut self.journal)
                 && it.unacknowledged > 0
+                && it.stream.is_none()
             {
                 let reference = Reference { number: queue, serial: it.serial };
                 journal.gone.insert(reference, (durable_id, it.unacknowledged));

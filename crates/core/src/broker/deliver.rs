@@ -26,7 +26,7 @@ fn put_method(out: &mut Vec<u8>, channel: u16, pieces: [&[u8]; 4]) {
 }
 
 /// Append a whole delivery. `tag` is the consumer's, as a short string.
-fn put_delivery(
+pub(super) fn put_delivery(
     out: &mut Vec<u8>,
     channel: u16,
     tag: &[u8],
@@ -225,6 +225,9 @@ impl Broker {
 
     /// A consumer may be able to take something again: it stands in line, unless something else still stops it.
     pub(super) fn wake(&mut self, number: u32) {
+        if self.consumers[number].reader.is_some() {
+            return self.wake_reader(number);
+        }
         if self.consumers[number].is_waiting || !self.can_take(number) {
             return;
         }

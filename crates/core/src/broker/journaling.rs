@@ -5,9 +5,11 @@
 //! [`Broker::committed`]. A broker without a journal keeps nothing and promises at once.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::amqp::{AmqpError, ReplyCode};
-use crate::journal::{AppendError, Committer};
+use crate::journal::{AppendError, Committer, Damage, Disk};
 
 use super::Broker;
 use super::confirm::{Mark, Marks};
@@ -40,10 +42,18 @@ pub(super) struct Journal {
     /// Deleted queues of which deliveries are still out: what those settle belongs to this definition.
     pub gone: hashbrown::HashMap<Reference, (DefinitionId, u32)>,
     pub has_failed: bool,
+    /// Where streams are, and how large their segments are when nobody says otherwise.
+    pub disk: Arc<dyn Disk>,
+    pub dir: PathBuf,
+    pub segment_bytes: u32,
+    /// Files of streams that were deleted.
+    pub doomed: Vec<PathBuf>,
+    /// What was found damaged in streams.
+    pub damage: Vec<Damage>,
 }
 
 impl Journal {
-    pub fn new(durable: Durable, committer: Committer) -> Self {
+    pub fn new(durable: Durable, committer: Committer, disk: Arc<dyn Disk>, dir: PathBuf, segment_bytes: u32) -> Self {
         Self {
             durable,
             committer,
@@ -52,6 +62,11 @@ impl Journal {
             evictable: VecDeque::new(),
             gone: hashbrown::HashMap::new(),
             has_failed: false,
+            disk,
+            dir,
+            segment_bytes,
+            doomed: Vec::new(),
+            damage: Vec::new(),
         }
     }
 }
@@ -63,6 +78,7 @@ impl Broker {
         self.check_failure();
         self.record_changes();
         self.settle_waiting();
+        self.wake_streams();
         self.evict();
         if let Some(journal) = &mut self.journal {
             let bytes = 2 * std::mem::take(&mut journal.appended);

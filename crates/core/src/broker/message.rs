@@ -13,6 +13,11 @@ use super::slab::Slab;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct MessageId(u32);
 
+impl MessageId {
+    /// No message of the store: one of a stream, which is only in its log.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
 /// Time in microseconds of the caller's monotonic clock.
 pub type Micros = u64;
 

@@ -48,6 +48,7 @@ mod settle;
 mod simulation;
 mod slab;
 mod stored;
+mod stream;
 pub mod stream_record;
 pub mod topology;
 mod transact;
@@ -102,6 +103,14 @@ pub struct Broker {
     journal: Option<Box<journaling::Journal>>,
     /// The logs of streams, by their numbers among logs.
     logs: HashMap<u32, Log>,
+    log_count: u32,
+    /// Queues that are streams, and the logs of those that have more to write than the disk takes.
+    stream_queues: Vec<u32>,
+    pressed: Vec<u32>,
+    /// Readers of streams that can go on.
+    readers: Vec<unacknowledged::Reference>,
+    /// Room to ask readers' queries of messages.
+    view: topology::ViewScratch,
     /// Room for changes on their way to the journal.
     changes: Vec<topology::Change>,
     /// What the answer to what is done now must wait for.
@@ -179,6 +188,11 @@ impl Broker {
             topology,
             journal: None,
             logs: HashMap::new(),
+            log_count: 0,
+            stream_queues: Vec::new(),
+            pressed: Vec::new(),
+            readers: Vec::new(),
+            view: topology::ViewScratch::default(),
             changes: Vec::new(),
             promised: confirm::Marks::new(),
             load_buffer: Vec::new(),
@@ -363,6 +377,8 @@ impl Broker {
         self.wall_offset = wall_us.wrapping_sub(now as i64);
         self.check_connections();
         self.expire();
+        self.expire_streams();
+        self.remove_doomed();
         self.finish();
     }
 
@@ -432,6 +448,7 @@ impl Broker {
     /// confirm what is done, and see whether anything is short.
     fn finish(&mut self) {
         self.run();
+        self.read_streams();
         self.sweep();
         self.topology.sweep(BINDINGS_AT_ONCE);
         self.flush();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::journal::{Committer, Damage, Disk, OpenError};
 
-use super::arguments::Policy;
-use super::durable::{Durable, DurableOptions, Recovered};
+use super::arguments::{Policy, QueueKind};
+use super::durable::{DefinitionId, Durable, DurableOptions, Recovered};
 use super::journaling::Journal;
 use super::message::{Kept, Micros, NEVER};
 use super::queue::Queue;
@@ -49,6 +49,8 @@ pub enum StorageError {
     Journal(OpenError),
     /// A definition is of a later version, or none at all.
     Definition(String),
+    /// The log of this stream cannot be opened, for this reason.
+    Stream(String, String),
 }
 
 impl fmt::Display for StorageError {
@@ -56,6 +58,7 @@ impl fmt::Display for StorageError {
         match self {
             Self::Journal(error) => write!(f, "the journal cannot be opened: {error}"),
             Self::Definition(reason) => write!(f, "the journal has {reason}"),
+            Self::Stream(name, reason) => write!(f, "the stream '{name}' cannot be opened: {reason}"),
         }
     }
 }
@@ -84,7 +87,7 @@ impl Broker {
         let mut broker = Self::new(options, control, now, wall_us);
         let Storage { disk, dir, committer, journal } = storage;
         let (durable, recovered) = Durable::open(Arc::clone(&disk), &dir.join("journal"), journal, &committer)?;
-        broker.journal = Some(Box::new(Journal::new(durable, committer)));
+        broker.journal = Some(Box::new(Journal::new(durable, committer, disk, dir, journal.segment_bytes)));
         let found = broker.recover_all(recovered)?;
         // The vhost that every broker has, when it is new here.
         broker.changed();
@@ -107,6 +110,9 @@ impl Broker {
                         let number = queue.index() as u32;
                         self.queues[number].durable_id = Some(definition.id);
                         numbers.insert(definition.id, number);
+                        if self.queues[number].policy.kind == QueueKind::Stream {
+                            self.recover_stream(number, definition.id, &read)?;
+                        }
                     }
                 }
                 Err(error) => found.skipped.push(format!("{read:?}: {error}")),
@@ -139,7 +145,17 @@ impl Broker {
             }
         }
         names.into_iter().for_each(|message| self.messages.release(message));
+        if let Some(journal) = &mut self.journal {
+            found.damage.append(&mut journal.damage);
+        }
         Ok(found)
+    }
+
+    fn recover_stream(&mut self, queue: u32, id: DefinitionId, definition: &Definition) -> Result<(), StorageError> {
+        let Definition::Queue { name, .. } = definition else { return Ok(()) };
+        self.open_stream(queue, id, name).map_err(|reason| StorageError::Stream(name.clone(), reason))?;
+        self.stream_queues.push(queue);
+        Ok(())
     }
 
     fn recover_queue(&mut self, id: QueueId, arguments: &[u8], auto_delete: bool) {

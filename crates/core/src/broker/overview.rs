@@ -50,9 +50,11 @@ pub struct QueueOverview {
     pub owner: Option<ConnectionId>,
     /// The fields of its arguments, as an AMQP table without its length.
     pub arguments: Vec<u8>,
-    /// Entries that wait for a consumer.
+    /// Entries that wait for a consumer; of a stream, the messages that it keeps.
     pub ready: usize,
-    /// Bytes of the messages of those.
+    /// Where its log is, when it is a stream.
+    pub log: Option<std::path::PathBuf>,
+    /// Bytes of the messages of those that wait.
     pub ready_bytes: u64,
     /// Entries that were delivered and not acknowledged.
     pub unacknowledged: u32,
@@ -146,7 +148,8 @@ impl Broker {
                 auto_delete: settings.auto_delete,
                 owner: owner.map(ConnectionId::from_bits),
                 arguments: settings.arguments.as_bytes().to_vec(),
-                ready: queue.ready().len(),
+                ready: queue.stream.as_ref().map_or(queue.ready().len(), |stream| self.stream_length(stream) as usize),
+                log: queue.stream.as_ref().map(|stream| stream.dir.clone()),
                 ready_bytes: queue.ready_bytes(),
                 unacknowledged: queue.unacknowledged,
                 consumers: queue.consumers.len(),

@@ -158,6 +158,16 @@ impl Broker {
         let size = parts.size();
         let mut marks = Marks::new();
         let mut kept = Kept::Nowhere;
+        if !self.stream_queues.is_empty() {
+            let queues = routed.iter().map(|queue| queue.index() as u32);
+            if let Err(reason) = self.append_to_streams(parts, queues, &mut marks) {
+                return self.refuse_publish(channel, number, &reason);
+            }
+            if routed.iter().all(|queue| self.queues[queue.index() as u32].stream.is_some()) {
+                self.await_marks(channel, number, marks);
+                return Ok(());
+            }
+        }
         if self.journal.is_some() && properties.is_persistent() {
             match self.save_for(parts, routed) {
                 Ok(None) => {}
@@ -165,25 +175,23 @@ impl Broker {
                     kept = Kept::Saved { record: saved.record, queues };
                     marks.push(Mark { log: JOURNAL, sequence: saved.sequence.0 });
                 }
-                // There is no room in the journal. Who wants to know that it is safe is told that it is not.
-                Err(_) if number.is_some() => {
-                    self.metrics.refused += 1;
-                    self.nack(channel, number);
-                    return Ok(());
+                Err(reason) if number.is_some() || self.channels[channel].transaction.is_some() => {
+                    return self.refuse_publish(channel, number, &reason);
                 }
-                Err(error) if self.channels[channel].transaction.is_some() => {
-                    return Err(super::dispatch::error(ReplyCode::PreconditionFailed, &error.to_string()));
-                }
+                // Nobody was promised that it survives.
                 Err(_) => {}
             }
         }
         let message = self.messages.insert(parts, self.wall_us());
         let it = self.messages.get_mut(message);
         it.kept = kept;
-        it.sequence = marks.first().map_or(0, |mark| mark.sequence);
+        it.sequence = marks.iter().find(|mark| mark.log == JOURNAL).map_or(0, |mark| mark.sequence);
         let mut is_refused = false;
         for queue in routed {
             let queue = queue.index() as u32;
+            if self.queues[queue].stream.is_some() {
+                continue;
+            }
             if self.queues[queue].refuses(size) {
                 is_refused = true;
                 continue;
@@ -208,12 +216,23 @@ impl Broker {
         Ok(())
     }
 
+    /// There is no room for a message: whoever wants to know that it is safe is told that it is not.
+    fn refuse_publish(&mut self, channel: u32, number: Option<u64>, reason: &AppendError) -> Result<(), AmqpError> {
+        self.metrics.refused += 1;
+        if self.channels[channel].transaction.is_some() {
+            return Err(error(ReplyCode::PreconditionFailed, &reason.to_string()));
+        }
+        self.nack(channel, number);
+        Ok(())
+    }
+
     /// Record a message for the durable queues among those that it goes to, and take it. None when there are none.
     fn save_for(&mut self, parts: &Parts<'_>, routed: &[QueueId]) -> Result<Option<(Saved, u32)>, AppendError> {
         let mut ids = std::mem::take(&mut self.durable_ids);
         ids.clear();
         let takers = routed.iter().map(|queue| &self.queues[queue.index() as u32]);
-        ids.extend(takers.filter(|queue| !queue.refuses(parts.size())).filter_map(|queue| queue.durable_id));
+        let takers = takers.filter(|queue| queue.stream.is_none() && !queue.refuses(parts.size()));
+        ids.extend(takers.filter_map(|queue| queue.durable_id));
         let saved = match ids.is_empty() {
             true => Ok(None),
             false => self.save(parts, &ids).map(|saved| Some((saved, ids.len() as u32))),

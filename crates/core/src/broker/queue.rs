@@ -10,6 +10,7 @@ use super::arguments::Policy;
 use super::consumer::Ring;
 use super::durable::DefinitionId;
 use super::message::{MessageId, Micros, NEVER};
+use super::stream::Stream;
 use super::topology::QueueId;
 
 /// A message in a queue: 24 bytes.
@@ -52,6 +53,8 @@ pub(super) struct Queue {
     pub is_runnable: bool,
     /// It is in the broker's list of queues in which something may expire.
     pub is_timed: bool,
+    /// The log, when it is a stream: then nothing is ever ready.
+    pub stream: Option<Box<Stream>>,
     pub unacknowledged: u32,
     /// Entries that were ever put here: metrics, and nothing else.
     pub published: u64,
@@ -78,6 +81,7 @@ impl Queue {
             used: now,
             is_runnable: false,
             is_timed: false,
+            stream: None,
             unacknowledged: 0,
             published: 0,
             ready: VecDeque::new(),

@@ -5,9 +5,10 @@ use crate::amqp::{AmqpError, ReplyCode};
 
 use super::Broker;
 use super::dispatch::error;
+use super::message::MessageId;
 use super::queue::Entry;
 use super::transaction::{Settle, Settlement};
-use super::unacknowledged::Delivery;
+use super::unacknowledged::{Delivery, Reference};
 
 impl Broker {
     /// An ack, nack or reject: now, or with the transaction.
@@ -59,6 +60,10 @@ impl Broker {
     fn settle_delivery(&mut self, channel: u32, delivery: &Delivery, settlement: Settlement) {
         self.give_credit(channel, delivery);
         let queue = delivery.queue;
+        if delivery.entry.message == MessageId::NONE {
+            self.metrics.acknowledged += 1;
+            return self.read_by_one(queue);
+        }
         if self.queues.get(queue.number).is_none_or(|it| it.serial != queue.serial) {
             // The queue went before; only the message is left.
             self.settle_gone(queue, delivery.entry);
@@ -96,6 +101,13 @@ impl Broker {
         it.push(Entry { redelivered: true, ..last }, size);
     }
 
+    /// A reader is done with a message of a stream, however: the log keeps it for others.
+    fn read_by_one(&mut self, queue: Reference) {
+        if let Some(it) = self.queues.get_mut(queue.number).filter(|it| it.serial == queue.serial) {
+            it.unacknowledged -= 1;
+        }
+    }
+
     /// A queue is done with an entry.
     #[inline]
     pub(super) fn settle(&mut self, queue: u32, entry: Entry) {
@@ -130,6 +142,10 @@ impl Broker {
         deliveries.sort_by_key(|delivery| delivery.queue.number);
         for group in deliveries.chunk_by(|a, b| a.queue == b.queue) {
             let queue = group[0].queue;
+            if group[0].entry.message == MessageId::NONE {
+                group.iter().for_each(|_| self.read_by_one(queue));
+                continue;
+            }
             if self.queues.get(queue.number).is_none_or(|it| it.serial != queue.serial) {
                 group.iter().for_each(|delivery| self.settle_gone(queue, delivery.entry));
                 continue;

@@ -38,7 +38,7 @@ fn references(broker: &Broker) -> Result<(), String> {
     let ready = broker.queues.iter().flat_map(|(_, queue)| queue.ready());
     let rubbish = broker.rubbish.iter().flat_map(|rubbish| &rubbish.entries);
     let out = broker.channels.iter().flat_map(|(_, channel)| channel.unacknowledged.iter().map(|it| &it.entry));
-    for entry in ready.chain(rubbish).chain(out) {
+    for entry in ready.chain(rubbish).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
         *counted.entry(entry.message).or_default() += 1;
     }
     let mut bytes = 0;
@@ -104,7 +104,7 @@ fn consumers(broker: &Broker) -> Result<(), String> {
             let Some(it) = broker.consumers.get(*consumer) else {
                 return Err(format!("queue {number} has a consumer that is gone"));
             };
-            if it.queue != number || it.is_waiting != waiting.contains(consumer) {
+            if it.queue != number || (queue.stream.is_none() && it.is_waiting != waiting.contains(consumer)) {
                 return Err(format!("consumer {consumer} and queue {number} disagree"));
             }
             known.insert(*consumer);

@@ -4,3 +4,4 @@ pub(super) mod client;
 mod delivering;
 pub(super) mod invariants;
 mod keeping;
+mod streaming;

@@ -1,0 +1,194 @@
+//! Streams: numbered for ever, read from anywhere, by query, in slices.
+
+use super::client::{EPOCH_US, Seen, World, bodies, closed, names, published};
+use crate::amqp::method::{
+    BasicAck, BasicCancel, BasicConsume, BasicGet, BasicQos, QueueBind, QueueDeclare, QueueDelete,
+};
+use crate::amqp::{FieldValue, Method, Properties, PropertyFields, RawTable, Table};
+use crate::broker::{ConnectionId, Options};
+use crate::journal::{Dice, SimulatedDisk};
+
+/// Arguments that live as long as the program: methods in tests borrow them.
+fn table(fields: &[(&str, FieldValue)]) -> RawTable<'static> {
+    let table: Table = fields.iter().cloned().collect();
+    RawTable::new(Box::leak(table.to_bytes().into_boxed_slice()))
+}
+
+fn text(value: &str) -> FieldValue {
+    FieldValue::Text(value.as_bytes().into())
+}
+
+fn declare(world: &mut World, id: ConnectionId, more: &[(&str, FieldValue)]) {
+    let arguments = table(&[&[("x-queue-type", text("stream"))], more].concat());
+    world.send(id, 1, QueueDeclare { queue: "log", durable: true, arguments, ..Default::default() });
+    world.commit();
+    assert_eq!(names(&world.seen(id)), ["queue.declare-ok"]);
+}
+
+fn publish(world: &mut World, id: ConnectionId, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let headers: Table = [("price", FieldValue::I32(number as i32))].into_iter().collect();
+        let headers = headers.to_bytes();
+        let properties = PropertyFields { headers: Some(RawTable::new(&headers)), ..Default::default() };
+        let bytes = published("", "log", &properties, number.to_string().as_bytes());
+        world.broker.receive(id, &bytes, world.now);
+    }
+}
+
+fn read(world: &mut World, id: ConnectionId, prefetch_count: u16, arguments: &[(&str, FieldValue)]) -> Vec<Seen> {
+    world.ask(id, 1, BasicQos { prefetch_size: 0, prefetch_count, global: false });
+    let consume = BasicConsume { queue: "log", consumer_tag: "c", arguments: table(arguments), ..Default::default() };
+    let mut seen = world.ask(id, 1, consume);
+    assert!(matches!(seen[0].method(), Method::BasicConsumeOk(_)), "{:?}", closed(&seen));
+    seen.remove(0);
+    seen
+}
+
+fn offsets(seen: &[Seen]) -> Vec<i64> {
+    let offset = |seen: &Seen| Properties::from_checked(&seen.properties).headers()?.get("x-stream-offset")?.as_i64();
+    seen.iter().filter_map(offset).collect()
+}
+
+#[test]
+fn a_reader_begins_where_it_likes_and_sees_only_what_is_on_disk() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let (id, first) = (world.connect(), world.connect());
+    declare(&mut world, id, &[]);
+    world.confirm_select(id);
+    assert_eq!(read(&mut world, first, 100, &[("x-stream-offset", text("first"))]).len(), 0);
+    publish(&mut world, id, 1..6);
+    assert_eq!((world.seen(first).len(), world.seen(id).len()), (0, 0), "nothing is on disk yet");
+    world.commit();
+    assert_eq!(names(&world.seen(id)), ["basic.ack"]);
+    let seen = world.seen(first);
+    assert_eq!((bodies(&seen).join(" "), offsets(&seen)), ("1 2 3 4 5".to_owned(), vec![1, 2, 3, 4, 5]));
+    for (offset, expected) in [
+        (text("first"), "1 2 3 4 5"),
+        (text("last"), "5"),
+        (text("next"), ""),
+        (FieldValue::I64(4), "4 5"),
+        (FieldValue::Timestamp(EPOCH_US as u64 / 1_000_000), "1 2 3 4 5"),
+        (FieldValue::Timestamp(EPOCH_US as u64 / 1_000_000 + 1), ""),
+        (text("1h"), "1 2 3 4 5"),
+    ] {
+        let reader = world.connect();
+        let seen = read(&mut world, reader, 100, &[("x-stream-offset", offset.clone())]);
+        assert_eq!(bodies(&seen).join(" "), expected, "{offset:?}");
+        world.broker.disconnect(reader, 0);
+    }
+}
+
+#[test]
+fn what_was_read_can_be_read_again_after_a_crash_under_the_same_number() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    publish(&mut world, id, 1..100);
+    world.commit();
+    publish(&mut world, id, 100..200);
+    disk.power_cut(&mut Dice::new(3));
+    std::mem::forget(world);
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    let seen = read(&mut world, id, 1000, &[("x-stream-offset", text("first"))]);
+    assert!(seen.len() >= 99, "{}", seen.len());
+    let numbers: Vec<i64> = bodies(&seen).iter().map(|body| body.parse().expect("a number")).collect();
+    assert_eq!(offsets(&seen), numbers);
+}
+
+#[test]
+fn a_reader_has_credit_and_what_it_acknowledges_stays() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    publish(&mut world, id, 0..10);
+    world.commit();
+    assert_eq!(read(&mut world, id, 3, &[("x-stream-offset", text("first"))]).len(), 3);
+    assert_eq!(bodies(&world.ask(id, 1, BasicAck { delivery_tag: 2, multiple: true })), ["3", "4"]);
+    world.ask(id, 1, BasicCancel { consumer_tag: "c", no_wait: false });
+    assert_eq!(bodies(&read(&mut world, id, 100, &[("x-stream-offset", text("first"))])).len(), 10);
+    let seen = world.ask(id, 1, QueueDeclare { queue: "log", passive: true, ..Default::default() });
+    assert!(matches!(seen[0].method(), Method::QueueDeclareOk(ok) if ok.message_count == 10));
+}
+
+#[test]
+fn a_reader_gets_what_its_query_asks_for_and_nobody_waits_for_it() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    publish(&mut world, id, 0..20_000);
+    world.commit();
+    let arguments = [("x-stream-offset", text("first")), ("x-query", text("price >= 19998"))];
+    let mut seen = read(&mut world, id, 100, &arguments);
+    assert!(world.broker.has_work(), "it reads in slices");
+    for _ in 0..100 {
+        world.broker.work(0);
+    }
+    seen.extend(world.seen(id));
+    assert_eq!(bodies(&seen), ["19998", "19999"]);
+    assert!(!world.broker.has_work());
+    let seen = world.ask(
+        id,
+        1,
+        BasicConsume { queue: "log", arguments: table(&[("x-query", text("price >> 3"))]), ..Default::default() },
+    );
+    assert_eq!(closed(&seen).map(|(_, code, _)| code), Some(406));
+}
+
+#[test]
+fn retention_removes_the_oldest_and_readers_are_told_how_much_they_missed() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let (id, slow) = (world.connect(), world.connect());
+    let bounds = [
+        ("x-max-length-bytes", FieldValue::I32(200_000)),
+        ("x-stream-max-segment-size-bytes", FieldValue::I32(65_536)),
+    ];
+    declare(&mut world, id, &bounds);
+    publish(&mut world, id, 0..1);
+    world.commit();
+    assert_eq!(read(&mut world, slow, 1, &[("x-stream-offset", text("first"))]).len(), 1);
+    for start in 0..20 {
+        publish(&mut world, id, start * 1000..(start + 1) * 1000);
+        world.commit();
+    }
+    let seen = world.ask(slow, 1, BasicAck { delivery_tag: 1, multiple: false });
+    let headers = Properties::from_checked(&seen[0].properties).headers().expect("headers");
+    let missed = headers.get("x-stream-missed").and_then(|value| value.as_i64());
+    assert_eq!(missed, Some(offsets(&seen)[0] - 2));
+    assert!(missed > Some(1000));
+}
+
+#[test]
+fn streams_take_messages_from_exchanges_and_refuse_what_they_cannot_do() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    world.send(id, 1, QueueBind { queue: "log", exchange: "amq.topic", routing_key: "a.#", ..Default::default() });
+    world.publish(id, "amq.topic", "a.b", b"1");
+    world.commit();
+    world.seen(id);
+    assert_eq!(bodies(&read(&mut world, id, 10, &[("x-stream-offset", text("first"))])), ["1"]);
+    let refusals: [(Method<'static>, u16); 3] = [
+        (BasicGet { queue: "log", ..Default::default() }.into(), 540),
+        (BasicConsume { queue: "log", ..Default::default() }.into(), 406),
+        (BasicConsume { queue: "log", no_ack: true, ..Default::default() }.into(), 540),
+    ];
+    for (method, code) in refusals {
+        let id = world.connect();
+        world.send(id, 1, method);
+        assert_eq!(closed(&world.seen(id)).map(|(_, code, _)| code), Some(code), "{method:?}");
+    }
+    let seen = world.ask(id, 1, QueueDelete { queue: "log", ..Default::default() });
+    assert_eq!(names(&seen), ["basic.cancel"]);
+    world.commit();
+    assert_eq!(names(&world.seen(id)), ["queue.delete-ok"]);
+    world.ask(id, 1, BasicAck { delivery_tag: 1, multiple: false });
+    (1..20).for_each(|tick| world.broker.tick(tick, 0));
+    assert!(disk.paths().iter().all(|path| !path.starts_with("/data/streams")));
+}
