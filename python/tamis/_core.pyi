@@ -390,6 +390,12 @@ class Broker:
     def committed(self, now_us: int) -> None:
         """The journal has moved: confirm what is on disk."""
 
+    def has_work(self) -> bool:
+        """Whether something was put off (reading of streams, letting go of many messages) that `work` goes on with."""
+
+    def work(self, now_us: int) -> None:
+        """Go on with that for about a millisecond."""
+
     def fatal(self) -> str | None:
         """Why nothing more can be made durable, once that is so: the process must end."""
 

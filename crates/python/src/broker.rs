@@ -86,6 +86,8 @@ pub struct Broker {
     /// Room for what is read, used again and again.
     input: Vec<u8>,
     dirty: Vec<ConnectionId>,
+    /// Room for what is written.
+    output: Vec<u8>,
     /// Readable when the journal's thread has something to tell.
     wake: Option<UnixStream>,
     found: Found,
@@ -135,12 +137,19 @@ impl Broker {
         let control = Box::new(Asked(control));
         let Some(dir) = data else {
             let broker = broker::Broker::new(options, control, now_us, wall_us);
-            return Ok(Self { broker, input: Vec::new(), dirty: Vec::new(), wake: None, found: Found::default() });
+            return Ok(Self {
+                broker,
+                input: Vec::new(),
+                dirty: Vec::new(),
+                output: Vec::new(),
+                wake: None,
+                found: Found::default(),
+            });
         };
         let (storage, wake) = storage(dir, segment_bytes, syncs)?;
         let (broker, found) = broker::Broker::open(options, control, storage, now_us, wall_us)
             .map_err(|error| storage_error(py, error))?;
-        Ok(Self { broker, input: Vec::new(), dirty: Vec::new(), wake: Some(wake), found })
+        Ok(Self { broker, input: Vec::new(), dirty: Vec::new(), output: Vec::new(), wake: Some(wake), found })
     }
 
     /// What was found in the data directory: counts, and what is damaged or had to be left out, in words.
@@ -161,6 +170,15 @@ impl Broker {
 
     fn committed(&mut self, now_us: u64) {
         self.broker.committed(now_us);
+    }
+
+    /// Whether something was put off that `work` goes on with.
+    fn has_work(&self) -> bool {
+        self.broker.has_work()
+    }
+
+    fn work(&mut self, now_us: u64) {
+        self.broker.work(now_us);
     }
 
     fn fatal(&self) -> Option<&str> {
@@ -230,9 +248,9 @@ impl Broker {
 
     /// What is to be written, and whether the connection goes on after that.
     fn output<'py>(&mut self, py: Python<'py>, connection: u64) -> (Bound<'py, PyBytes>, bool) {
-        let mut bytes = Vec::new();
-        let flow = self.broker.output(ConnectionId::from_bits(connection), &mut bytes);
-        (PyBytes::new(py, &bytes), flow == Flow::Open)
+        self.output.clear();
+        let flow = self.broker.output(ConnectionId::from_bits(connection), &mut self.output);
+        (PyBytes::new(py, &self.output), flow == Flow::Open)
     }
 
     fn set_writable(&mut self, connection: u64, is_writable: bool) {
@@ -375,6 +393,7 @@ fn queue_to_py(row: &Bound<'_, PyDict>, queue: QueueOverview) -> PyResult<()> {
     row.set_item("auto_delete", queue.auto_delete)?;
     row.set_item("owner", queue.owner.map(ConnectionId::to_bits))?;
     row.set_item("arguments", arguments(row.py(), RawTable::new(&queue.arguments))?)?;
+    row.set_item("log", queue.log.map(|log| log.to_string_lossy().into_owned()))?;
     row.set_item("ready", queue.ready)?;
     row.set_item("ready_bytes", queue.ready_bytes)?;
     row.set_item("unacknowledged", queue.unacknowledged)?;

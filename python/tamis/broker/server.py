@@ -286,6 +286,7 @@ class Server:
         self._addresses: list[str] = []
         self._started_s = time.time()
         self._is_flushing = False
+        self._goes_on = False
         self._is_stopping = False
         self._stall_s_max = 0.0
         self._users_checked_s = 0.0
@@ -523,6 +524,7 @@ class Server:
             for _ in range(FLUSH_ROUNDS_MAX):
                 dirty = self.plane.take_dirty()
                 if not dirty:
+                    self._go_on()
                     return
                 for number in dirty:
                     if connection := self._connections.get(number):
@@ -530,6 +532,17 @@ class Server:
             self._loop.call_soon(self.flush)
         finally:
             self._is_flushing = False
+
+    def _go_on(self) -> None:
+        """Go on with what the data plane has put off, between what comes from clients."""
+        if not self._goes_on and self.plane.has_work():
+            self._goes_on = True
+            self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        self._goes_on = False
+        self.plane.work(_now_us())
+        self.flush()
 
     # ---- logging in ----
 

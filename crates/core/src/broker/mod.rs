@@ -169,6 +169,9 @@ struct Rubbish {
     durable_id: Option<durable::DefinitionId>,
 }
 
+/// From here on output is handed over in the buffer that it was written to. Less is copied, so that small connections
+/// do not come by the buffers of large ones.
+const SWAP_BYTES_MIN: usize = 32 * 1024;
 /// How many entries of [`Rubbish`] are let go in one call: some 100 µs.
 const RUBBISH_AT_ONCE: usize = 1000;
 /// How many bindings of queues and exchanges that are gone are taken away in one call: some 200 µs.
@@ -319,10 +322,11 @@ impl Broker {
         let at_once = self.options.output_bytes_at_once;
         let connection = &mut self.connections[number];
         let count = connection.out.len().min(at_once);
-        if count == connection.out.len() && bytes.is_empty() {
+        if count >= SWAP_BYTES_MIN && count == connection.out.len() && bytes.is_empty() {
             std::mem::swap(bytes, &mut connection.out);
         } else {
-            bytes.extend(connection.out.drain(..count));
+            bytes.extend_from_slice(&connection.out[..count]);
+            connection.out.drain(..count);
         }
         connection.bytes_out += count as u64;
         self.metrics.bytes_out += count as u64;
