@@ -67,7 +67,6 @@ def test_a_message_that_nobody_gets_is_an_error_of_its_publisher(broker: Running
     run(broker, work)
 
 
-@pytest.mark.xfail(reason="aio-pika's RPC declares a dead-letter exchange, which is refused by name so far")
 def test_rpc(broker: RunningBroker) -> None:
     async def square(*, number: int) -> int:
         return number**2

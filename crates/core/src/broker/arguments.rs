@@ -6,6 +6,8 @@
 
 use crate::amqp::{RawTable, RawValue};
 
+use super::dead_letter::DeadLetters;
+
 /// `x-queue-type`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueKind {
@@ -41,6 +43,8 @@ pub(super) struct Policy {
     pub message_ttl_ms: Option<u64>,
     /// Unused for so long, the queue goes.
     pub expires_ms: Option<u64>,
+    /// Where what is dropped goes.
+    pub dead_letters: Option<DeadLetters>,
     /// A stream's retention by age.
     pub age_max_s: Option<u64>,
     pub segment_bytes: Option<u64>,
@@ -48,8 +52,6 @@ pub(super) struct Policy {
 
 /// Names that other brokers know and this one does not offer (yet).
 const REFUSED: &[&str] = &[
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
     "x-max-priority",
     "x-single-active-consumer",
@@ -75,6 +77,7 @@ impl Policy {
             let Ok((name, value)) = field else { return Err(("arguments", "not a table".to_owned())) };
             policy.set(name, value).map_err(|reason| (name, reason))?;
         }
+        policy.dead_letters = dead_letters(arguments)?;
         if policy.kind == QueueKind::Stream {
             policy.refuse_for_streams()?;
         } else if policy.age_max_s.is_some() {
@@ -107,6 +110,7 @@ impl Policy {
             ("x-overflow", self.rejects_publish),
             ("x-message-ttl", self.message_ttl_ms.is_some()),
             ("x-expires", self.expires_ms.is_some()),
+            ("x-dead-letter-exchange", self.dead_letters.is_some()),
         ];
         match refused.into_iter().find(|(_, given)| *given) {
             Some((name, _)) => Err((name, "a stream has no such argument".to_owned())),
@@ -122,6 +126,22 @@ impl Policy {
     /// Entries are dropped from its head, or refused at its tail.
     pub fn is_bounded(&self) -> bool {
         self.length_max.is_some() || self.bytes_max.is_some()
+    }
+}
+
+/// A routing key for dead letters means something only beside their exchange.
+fn dead_letters(arguments: RawTable<'_>) -> Result<Option<DeadLetters>, Refusal<'static>> {
+    let text = |name: &'static str| match arguments.get(name) {
+        None => Ok(None),
+        Some(value) => match value.as_str() {
+            Some(text) if text.len() <= 255 => Ok(Some(Box::from(text))),
+            _ => Err((name, "expected a string of at most 255 bytes".to_owned())),
+        },
+    };
+    match (text("x-dead-letter-exchange")?, text("x-dead-letter-routing-key")?) {
+        (Some(exchange), routing_key) => Ok(Some(DeadLetters { exchange, routing_key })),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(("x-dead-letter-routing-key", "needs x-dead-letter-exchange".to_owned())),
     }
 }
 
@@ -211,7 +231,7 @@ mod tests {
     #[test]
     fn what_is_not_offered_or_means_nothing_is_refused_by_name() {
         let refused = |arguments: &[(&str, FieldValue)]| parse(arguments).expect_err("refused");
-        assert_eq!(refused(&[("x-dead-letter-exchange", text("dlx"))]).0, "x-dead-letter-exchange");
+        assert_eq!(refused(&[("x-dead-letter-routing-key", text("k"))]).1, "needs x-dead-letter-exchange");
         assert_eq!(
             refused(&[("x-message-ttl", FieldValue::I32(-1))]).1,
             "-1 is not between 0 and 4294967295 milliseconds"

@@ -6,6 +6,7 @@
 use crate::amqp::properties::put_content;
 
 use super::Broker;
+use super::dead_letter::Reason;
 use super::message::{MessageId, Parts};
 use super::queue::Entry;
 use super::unacknowledged::{Delivery, Reference};
@@ -71,7 +72,7 @@ impl Broker {
         while self.queues[queue].is_over() {
             let Some(entry) = self.pop(queue) else { return };
             self.metrics.dropped += 1;
-            self.settle(queue, entry);
+            self.discard(queue, entry, Reason::MaxLength);
         }
     }
 

@@ -5,6 +5,7 @@
 //! time, but it counts until then.
 
 use super::Broker;
+use super::dead_letter::Reason;
 use super::unacknowledged::Reference;
 
 /// Timed queues that are looked at in one tick; with more it takes several ticks to come round.
@@ -31,7 +32,7 @@ impl Broker {
             }
             let Some(entry) = self.pop(queue) else { return };
             self.metrics.expired += 1;
-            self.settle(queue, entry);
+            self.discard(queue, entry, Reason::Expired);
         }
     }
 

@@ -26,6 +26,7 @@ mod consume;
 mod consumer;
 mod content;
 mod credit;
+mod dead_letter;
 mod declare;
 mod deliver;
 mod dispatch;
@@ -144,6 +145,8 @@ pub struct Broker {
     connection_cursor: u32,
     /// Entries of purged and deleted queues, let go a few at a time: a million of them must not stop everybody.
     rubbish: VecDeque<Rubbish>,
+    /// What queues have dropped and send on, at the end of the same call.
+    letters: VecDeque<dead_letter::Letter>,
     /// Why publishers are blocked.
     blocked: Option<blocking::Shortage>,
     /// Connections that are not read because of that.
@@ -218,6 +221,7 @@ impl Broker {
             timed_cursor: 0,
             connection_cursor: 0,
             rubbish: VecDeque::new(),
+            letters: VecDeque::new(),
             blocked: None,
             blocked_connections: Vec::new(),
             is_stopping: false,
@@ -453,12 +457,14 @@ impl Broker {
     fn finish(&mut self) {
         self.run();
         self.read_streams();
+        self.send_letters();
         self.sweep();
         self.topology.sweep(BINDINGS_AT_ONCE);
         self.flush();
         self.confirm();
         if self.check_shortage() {
             self.run();
+            self.send_letters();
             self.flush();
             self.confirm();
         }

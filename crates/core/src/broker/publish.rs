@@ -227,7 +227,11 @@ impl Broker {
     }
 
     /// Record a message for the durable queues among those that it goes to, and take it. None when there are none.
-    fn save_for(&mut self, parts: &Parts<'_>, routed: &[QueueId]) -> Result<Option<(Saved, u32)>, AppendError> {
+    pub(super) fn save_for(
+        &mut self,
+        parts: &Parts<'_>,
+        routed: &[QueueId],
+    ) -> Result<Option<(Saved, u32)>, AppendError> {
         let mut ids = std::mem::take(&mut self.durable_ids);
         ids.clear();
         let takers = routed.iter().map(|queue| &self.queues[queue.index() as u32]);
@@ -243,7 +247,7 @@ impl Broker {
 
     /// When the time of a message runs out that comes to this queue now.
     #[inline]
-    fn queue_expiry(&self, queue: u32) -> Micros {
+    pub(super) fn queue_expiry(&self, queue: u32) -> Micros {
         self.queues[queue].policy.message_ttl_ms.map_or(NEVER, |ttl| self.now + ttl * 1000)
     }
 

@@ -4,6 +4,7 @@ use crate::amqp::method::BasicRecoverOk;
 use crate::amqp::{AmqpError, ReplyCode};
 
 use super::Broker;
+use super::dead_letter::Reason;
 use super::dispatch::error;
 use super::message::MessageId;
 use super::queue::Entry;
@@ -77,7 +78,7 @@ impl Broker {
             }
             Settlement::Discard => {
                 self.metrics.dropped += 1;
-                self.settle(queue.number, delivery.entry);
+                self.discard(queue.number, delivery.entry, Reason::Rejected);
             }
             Settlement::Requeue => {
                 self.metrics.requeued += 1;

@@ -1,0 +1,97 @@
+"""What a queue drops goes where the queue sends such, and says why."""
+
+from __future__ import annotations
+
+import time
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.broker.conftest import StartBroker
+
+DURABLE = pika.BasicProperties(delivery_mode=2)
+
+
+def declare(channel: BlockingChannel, **arguments: object) -> None:
+    """`work`, whose dead letters go through the exchange `dead` into the queue `buried`."""
+    channel.exchange_declare("dead", "topic", durable=True)
+    channel.queue_declare("buried", durable=True)
+    channel.queue_bind("buried", "dead", "#")
+    channel.queue_declare("work", durable=True, arguments={"x-dead-letter-exchange": "dead", **arguments})
+
+
+def buried(channel: BlockingChannel) -> tuple[str, dict[str, object], bytes]:
+    """Routing key, headers and body of the next dead letter."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        method, properties, body = channel.basic_get("buried", auto_ack=True)
+        if method is not None:
+            assert properties.expiration is None
+            return method.routing_key, properties.headers, body
+        time.sleep(0.02)
+    raise AssertionError("nothing was buried")
+
+
+def test_a_rejected_message_goes_there_with_its_story(start_broker: StartBroker) -> None:
+    channel = start_broker().connect().channel()
+    declare(channel)
+    for _ in range(2):
+        channel.basic_publish("", "work", b"unwanted", pika.BasicProperties(headers={"price": 7}))
+        method, _, _ = channel.basic_get("work")
+        channel.basic_reject(method.delivery_tag, requeue=False)
+        key, headers, body = buried(channel)
+        assert (key, body, headers["price"]) == ("work", b"unwanted", 7)
+        (death,) = headers["x-death"]
+        assert (death["queue"], death["reason"], death["count"]) == ("work", "rejected", 1)
+        assert (death["exchange"], death["routing-keys"]) == ("", ["work"])
+        assert headers["x-first-death-reason"] == "rejected"
+
+
+def test_an_expired_message_and_the_oldest_of_a_full_queue_go_there(start_broker: StartBroker) -> None:
+    channel = start_broker().connect().channel()
+    declare(channel, **{"x-max-length": 1, "x-dead-letter-routing-key": "full.or.late"})
+    channel.basic_publish("", "work", b"first")
+    channel.basic_publish("", "work", b"second", pika.BasicProperties(expiration="50"))
+    key, headers, body = buried(channel)
+    assert (key, body, headers["x-death"][0]["reason"]) == ("full.or.late", b"first", "maxlen")
+    key, headers, body = buried(channel)
+    assert (key, body, headers["x-death"][0]["reason"]) == ("full.or.late", b"second", "expired")
+    assert headers["x-death"][0]["original-expiration"] == "50"
+
+
+def test_a_message_that_only_expires_does_not_go_round_for_ever(start_broker: StartBroker) -> None:
+    channel = start_broker().connect().channel()
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "round", "x-message-ttl": 10}
+    channel.queue_declare("round", arguments=arguments)
+    channel.basic_publish("", "round", b"x")
+    until = time.monotonic() + 10
+    while channel.queue_declare("round", passive=True).method.message_count and time.monotonic() < until:
+        time.sleep(0.05)
+    assert channel.queue_declare("round", passive=True).method.message_count == 0
+
+
+def test_a_message_that_is_rejected_goes_round_as_often_as_it_is(start_broker: StartBroker) -> None:
+    channel = start_broker().connect().channel()
+    channel.queue_declare("round", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "round"})
+    channel.basic_publish("", "round", b"x")
+    for count in range(4):
+        method, properties, _ = channel.basic_get("round")
+        assert count == 0 or properties.headers["x-death"][0]["count"] == count
+        channel.basic_nack(method.delivery_tag, requeue=False)
+
+
+def test_a_dead_letter_survives_kill_9(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    channel = broker.connect().channel()
+    declare(channel)
+    channel.confirm_delivery()
+    channel.basic_publish("", "work", b"kept", DURABLE)
+    method, _, _ = channel.basic_get("work")
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    channel.basic_publish("", "work", b"later", DURABLE)  # confirmed, so what came before it is on disk
+    broker.kill()
+    broker.start()
+    channel = broker.connect().channel()
+    assert buried(channel)[2] == b"kept"
+    method, _, body = channel.basic_get("work")
+    assert body == b"later"
