@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 
 import tamis
+from tests.broker.conftest import RunningBroker
 
 PROJECT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -98,10 +100,20 @@ def exit_code_promised(line: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-@pytest.mark.parametrize("block", [block for block in PYTHON if "spark" not in block.info], ids=lambda b: b.text[:40])
+@pytest.mark.parametrize("block", [block for block in PYTHON if not block.info.strip()], ids=lambda b: b.text[:40])
 def test_python_of_the_readme_gives_what_it_says(block: Block, folder: Path) -> None:
     for code, value, promised in run_python(block.text):
         assert value == ast.literal_eval(promised), code
+
+
+def test_what_the_readme_does_with_the_broker_gives_what_it_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = RunningBroker(folder)
+    monkeypatch.setattr(pika.connection.Parameters, "DEFAULT_PORT", running.port)
+    for block in PYTHON:
+        if "broker" in block.info:
+            for code, value, promised in run_python(block.text):
+                assert value == ast.literal_eval(promised), code
+    running.kill()
 
 
 @pytest.mark.parametrize("line", [line for line in COMMANDS if not line.startswith(PIPELINE_COMMANDS)])
