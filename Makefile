@@ -92,8 +92,11 @@ bench: setup ## measure all beside its baselines (filters of WORKLOAD=folder, if
 	status=0; for script in $(BENCHMARKS); do $(BIN)/python "$$script" || status=1; done; \
 	$(BIN)/python benchmarks/write_page.py && exit $$status
 
-faults: setup ## kill the pipeline at ten random points (TAMIS_KILLS=30: at thirty) and compare its outbox with brute force
-	TAMIS_KILLS=$${TAMIS_KILLS:-10} $(BIN)/python -m pytest tests/faults tests/notify/test_killed.py -s
+faults: setup ## the long fault tests: kills, power cuts, disk errors, full disks, memory (TAMIS_KILLS=100 TAMIS_CUTS=400: as promised)
+	TAMIS_KILLS=$${TAMIS_KILLS:-10} TAMIS_CUTS=$${TAMIS_CUTS:-40} TAMIS_ERRORS=$${TAMIS_ERRORS:-50} TAMIS_LONG=1 \
+	TAMIS_QUERIES=$${TAMIS_QUERIES:-2000} TAMIS_MESSAGES=$${TAMIS_MESSAGES:-5000} \
+	TAMIS_UNCONSUMED_MB=$${TAMIS_UNCONSUMED_MB:-5000} \
+	$(BIN)/python -m pytest tests/faults tests/notify/test_killed.py -s
 
 fuzz: ## try random input on every parser, FUZZ_SECONDS each (default 20); needs cargo-fuzz and nightly Rust
 	@if ! $(CARGO) fuzz --version >/dev/null 2>&1; then \
