@@ -25,6 +25,7 @@ impl Broker {
         if !connection.wants_input() {
             if connection.life != Life::Ended {
                 connection.input.extend_from_slice(bytes);
+                connection.is_suspended = true;
             }
             return;
         }

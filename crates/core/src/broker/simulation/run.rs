@@ -131,7 +131,9 @@ impl Simulation {
     fn arrive(&mut self) {
         let Some(index) = self.pick() else { return };
         let actor = &mut self.actors[index];
-        if !self.world.broker.wants_input(actor.id) {
+        let is_read = self.world.broker.wants_input(actor.id);
+        // Callers may hand over what they had read before they were told to stop.
+        if !is_read && !self.dice.once_in(4) {
             return;
         }
         let count = match self.dice.once_in(3) {

@@ -4,4 +4,6 @@ pub(super) mod client;
 mod delivering;
 pub(super) mod invariants;
 mod keeping;
+mod nonsense;
+mod refusing;
 mod streaming;
