@@ -11,7 +11,7 @@ use crate::amqp::{Properties, PropertyFields, RawTable};
 
 use super::Broker;
 use super::confirm::Marks;
-use super::message::{Kept, NEVER, Parts};
+use super::message::{Kept, Parts};
 use super::queue::Entry;
 use super::topology::{Published, QueueId, VhostId};
 
@@ -149,7 +149,8 @@ impl Broker {
             }
             self.metrics.enqueued += 1;
             self.messages.retain(message);
-            self.enqueue(queue, message, NEVER.min(self.queue_expiry(queue)));
+            let expires = self.queue_expiry(queue);
+            self.enqueue(queue, message, expires);
         }
         self.messages.release(message);
     }
