@@ -41,7 +41,7 @@ fn a_channel_is_closed_for_what_concerns_it_alone() {
     world.ask(owner, 1, BasicConsume { queue: "plain", exclusive: true, ..Default::default() });
     let missing = table(&[("x-query", FieldValue::Text(b"price >> 3"[..].into()))]);
     let ttl = table(&[("x-message-ttl", FieldValue::I32(-1))]);
-    let dead = table(&[("x-dead-letter-exchange", FieldValue::Text(b"dlx"[..].into()))]);
+    let unknown = table(&[("x-max-priority", FieldValue::I32(5))]);
     let cases: Vec<(Method<'static>, u16, &str)> = vec![
         (
             QueueDeclare { queue: "none", passive: true, ..Default::default() }.into(),
@@ -81,7 +81,7 @@ fn a_channel_is_closed_for_what_concerns_it_alone() {
             406,
             "'x-message-ttl' for queue 'q'",
         ),
-        (QueueDeclare { queue: "q", arguments: dead, ..Default::default() }.into(), 406, "'x-dead-letter-exchange'"),
+        (QueueDeclare { queue: "q", arguments: unknown, ..Default::default() }.into(), 406, "'x-max-priority'"),
         (QueueDelete { queue: "plain", if_unused: true, ..Default::default() }.into(), 406, "in use"),
         (
             QueueBind { queue: "plain", exchange: "amq.topic", arguments: missing, ..Default::default() }.into(),
