@@ -85,11 +85,11 @@ def test_control_a_journal_that_does_not_sync_is_caught(tmp_path: Path) -> None:
         pytest.skip(reason)
     print(f"TAMIS_SEED={SEED}")
     chance = random.Random(SEED)
-    for cut in range(5):
+    for cut in range(10):
         ledger = cut_once(tmp_path / f"cut{cut}", "ext4", f"{SMALL_SEGMENTS}sync = false\n", chance)
         if ledger.lost:
             return
-    pytest.fail("five power cuts lost nothing although nothing was synced: the test cannot tell")
+    pytest.fail("ten power cuts lost nothing although nothing was synced: the test cannot tell")
 
 
 @pytest.mark.timeout(120 + 10 * ERRORS)
