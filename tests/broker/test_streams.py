@@ -1,0 +1,90 @@
+"""Queues of type stream: logs that are read from any place, by query, again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
+
+from tests.broker.conftest import StartBroker
+
+STREAM = {"x-queue-type": "stream"}
+
+
+def publish(channel: BlockingChannel, numbers: range) -> None:
+    channel.queue_declare("prices", durable=True, arguments=STREAM)
+    channel.confirm_delivery()
+    for number in numbers:
+        properties = pika.BasicProperties(headers={"price": number}, delivery_mode=2)
+        channel.basic_publish("", "prices", str(number).encode(), properties)
+
+
+def read(channel: BlockingChannel, count: int, arguments: dict[str, Any]) -> list[tuple[int, bytes]]:
+    """(offset, body) of the next messages."""
+    channel.basic_qos(prefetch_count=2)
+    found = []
+    for method, properties, body in channel.consume("prices", arguments=arguments, inactivity_timeout=10):
+        assert method is not None, f"only {found} within 10 s"
+        found.append((properties.headers["x-stream-offset"], body))
+        channel.basic_ack(method.delivery_tag)
+        if len(found) == count:
+            break
+    channel.cancel()
+    return found
+
+
+def test_a_stream_is_read_from_any_place_as_often_as_one_likes(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    connection = broker.connect()
+    publish(connection.channel(), range(1, 21))
+    for _ in range(2):
+        everything = read(connection.channel(), 20, {"x-stream-offset": "first"})
+        assert everything == [(number, str(number).encode()) for number in range(1, 21)]
+    assert read(connection.channel(), 2, {"x-stream-offset": 19}) == [(19, b"19"), (20, b"20")]
+    assert read(connection.channel(), 1, {"x-stream-offset": "last"}) == [(20, b"20")]
+
+
+def test_a_reader_gets_what_its_query_is_true_of(start_broker: StartBroker) -> None:
+    connection = start_broker().connect()
+    publish(connection.channel(), range(1, 101))
+    arguments = {"x-stream-offset": "first", "x-query": "price > 97"}
+    assert [body for _, body in read(connection.channel(), 3, arguments)] == [b"98", b"99", b"100"]
+    with pytest.raises(ChannelClosedByBroker, match="expected"):
+        read(connection.channel(), 1, {"x-query": "price >> 3"})
+
+
+def test_numbers_go_on_after_kill_9(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    publish(broker.connect().channel(), range(1, 11))
+    broker.kill()
+    broker.start()
+    connection = broker.connect()
+    publish(connection.channel(), range(11, 13))
+    everything = read(connection.channel(), 12, {"x-stream-offset": "first"})
+    assert everything == [(number, str(number).encode()) for number in range(1, 13)]
+
+
+def test_retention_by_bytes_lets_the_oldest_go(start_broker: StartBroker) -> None:
+    connection = start_broker().connect()
+    channel = connection.channel()
+    arguments = {**STREAM, "x-max-length-bytes": 200_000, "x-stream-max-segment-size-bytes": 65_536}
+    channel.queue_declare("short", durable=True, arguments=arguments)
+    channel.confirm_delivery()
+    for _ in range(100):
+        channel.basic_publish("", "short", b"x" * 10_000, pika.BasicProperties(delivery_mode=2))
+    kept = channel.queue_declare("short", passive=True).method.message_count
+    assert 10 <= kept < 50
+
+
+def test_a_reader_without_credit_and_a_get_are_refused(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    publish(broker.connect().channel(), range(1, 2))
+    channel = broker.connect().channel()
+    with pytest.raises(ChannelClosedByBroker, match="prefetch count is not set"):
+        next(channel.consume("prices"))
+    channel = broker.connect().channel()
+    with pytest.raises((ChannelClosedByBroker, ConnectionClosedByBroker), match="NOT_IMPLEMENTED"):
+        channel.basic_get("prices")
