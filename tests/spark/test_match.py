@@ -159,7 +159,7 @@ def test_a_stream(messages: DataFrame, spark: SparkSession, tmp_path: Path) -> N
     [
         ("1 AS topic", "column 'topic': expected a string, not int"),
         ("'x' AS topic, 1.5D AS body", "column 'body': expected a string or binary, not double"),
-        ("array(1) AS properties", "column 'properties': expected a struct, a map or a string of JSON"),
+        ("array(1) AS properties", "column 'properties': expected a struct, a map, a variant or a string of JSON"),
     ],
 )
 def test_a_column_that_cannot_be_a_part_of_a_message_is_refused(spark: SparkSession, columns: str, error: str) -> None:
