@@ -11,7 +11,7 @@ use crate::amqp::{Properties, PropertyFields, RawTable};
 
 use super::Broker;
 use super::confirm::Marks;
-use super::message::{Kept, Parts};
+use super::message::{Kept, NEVER, Parts};
 use super::queue::Entry;
 use super::topology::{Published, QueueId, VhostId};
 
@@ -110,7 +110,8 @@ impl Broker {
         if self.topology.route(letter.vhost, &message, &mut self.route_scratch, &mut routed).is_err() {
             return;
         }
-        routed.retain(|queue| !self.is_cycle(*queue, &properties));
+        let deaths = deaths_of(properties.headers());
+        routed.retain(|queue| !self.is_cycle(*queue, &deaths));
         if routed.is_empty() {
             return;
         }
@@ -138,27 +139,13 @@ impl Broker {
             kept = Kept::Saved { record: saved.record, queues };
             sequence = saved.sequence.0;
         }
-        let message = self.messages.insert(parts, self.wall_us());
-        let it = self.messages.get_mut(message);
-        it.kept = kept;
-        it.sequence = sequence;
-        for queue in routed {
-            let queue = queue.index() as u32;
-            if self.queues[queue].stream.is_some() || self.queues[queue].refuses(parts.size()) {
-                continue;
-            }
-            self.metrics.enqueued += 1;
-            self.messages.retain(message);
-            let expires = self.queue_expiry(queue);
-            self.enqueue(queue, message, expires);
-        }
-        self.messages.release(message);
+        // A queue that refuses it lets it go, too.
+        self.put_into_queues(parts, kept, sequence, routed, NEVER);
     }
 
     /// The message has been in this queue before, and nobody ever rejected it: it would go round for ever.
-    fn is_cycle(&self, queue: QueueId, properties: &Properties<'_>) -> bool {
+    fn is_cycle(&self, queue: QueueId, deaths: &[Table]) -> bool {
         let Some(name) = self.topology.queue_info(queue).map(|info| info.name) else { return true };
-        let deaths = deaths_of(properties.headers());
         let is = |death: &Table, field, value| death.get(field).and_then(FieldValue::as_str) == Some(value);
         deaths.iter().any(|death| is(death, "queue", name))
             && !deaths.iter().any(|death| is(death, "reason", Reason::Rejected.name()))

@@ -155,7 +155,6 @@ impl Broker {
             }
             return Ok(());
         }
-        let size = parts.size();
         let mut marks = Marks::new();
         let mut kept = Kept::Nowhere;
         if !self.stream_queues.is_empty() {
@@ -182,17 +181,39 @@ impl Broker {
                 Err(_) => {}
             }
         }
+        let sequence = marks.iter().find(|mark| mark.log == JOURNAL).map_or(0, |mark| mark.sequence);
+        if self.put_into_queues(parts, kept, sequence, routed, expires) {
+            self.metrics.refused += 1;
+            self.nack(channel, number);
+            return Ok(());
+        }
+        if !marks.is_empty() {
+            self.await_marks(channel, number, marks);
+        }
+        Ok(())
+    }
+
+    /// Put a message into the queues that it is routed to; streams have it already. `sequence` is that of its record, 0
+    /// when there is none. Whether one of the queues refused it.
+    pub(super) fn put_into_queues(
+        &mut self,
+        parts: &Parts<'_>,
+        kept: Kept,
+        sequence: u64,
+        routed: &[QueueId],
+        expires: Micros,
+    ) -> bool {
         let message = self.messages.insert(parts, self.wall_us());
         let it = self.messages.get_mut(message);
         it.kept = kept;
-        it.sequence = marks.iter().find(|mark| mark.log == JOURNAL).map_or(0, |mark| mark.sequence);
+        it.sequence = sequence;
         let mut is_refused = false;
         for queue in routed {
             let queue = queue.index() as u32;
             if self.queues[queue].stream.is_some() {
                 continue;
             }
-            if self.queues[queue].refuses(size) {
+            if self.queues[queue].refuses(parts.size()) {
                 is_refused = true;
                 continue;
             }
@@ -202,18 +223,10 @@ impl Broker {
             self.enqueue(queue, message, expires);
         }
         self.messages.release(message);
-        if is_refused {
-            self.metrics.refused += 1;
-            self.nack(channel, number);
-            return Ok(());
-        }
-        if !marks.is_empty() {
-            self.await_marks(channel, number, marks);
-        }
         if self.journal.is_some() && self.is_crowded() && self.messages.find(message).is_some() {
             self.make_evictable(message);
         }
-        Ok(())
+        is_refused
     }
 
     /// There is no room for a message: whoever wants to know that it is safe is told that it is not.
@@ -247,7 +260,7 @@ impl Broker {
 
     /// When the time of a message runs out that comes to this queue now.
     #[inline]
-    pub(super) fn queue_expiry(&self, queue: u32) -> Micros {
+    fn queue_expiry(&self, queue: u32) -> Micros {
         self.queues[queue].policy.message_ttl_ms.map_or(NEVER, |ttl| self.now + ttl * 1000)
     }
 

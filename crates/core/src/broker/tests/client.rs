@@ -2,7 +2,7 @@
 
 use crate::amqp::method::{BasicConsume, BasicPublish, ChannelOpen, ConfirmSelect, QueueDeclare};
 use crate::amqp::properties::put_content;
-use crate::amqp::{ContentHeader, FrameKind, Method, PropertyFields, next_frame};
+use crate::amqp::{ContentHeader, FieldValue, FrameKind, Method, PropertyFields, RawTable, Table, next_frame};
 use crate::broker::durable::DurableOptions;
 use crate::broker::topology::StoredQuery;
 use crate::broker::{Access, Broker, ConnectionId, Control, Flow, Found, Login, Options, Storage, UserLimits};
@@ -206,6 +206,17 @@ impl World {
         let bytes = published(exchange, routing_key, &PropertyFields::default(), body);
         self.broker.receive(id, &bytes, self.now);
     }
+}
+
+/// Arguments that live as long as the program: methods in tests borrow them.
+pub fn table(fields: &[(&str, FieldValue)]) -> RawTable<'static> {
+    let table: Table = fields.iter().cloned().collect();
+    RawTable::new(Box::leak(table.to_bytes().into_boxed_slice()))
+}
+
+/// A value of a table.
+pub fn text(value: &str) -> FieldValue {
+    FieldValue::Text(value.as_bytes().into())
 }
 
 /// A publish on channel 1, in bytes.

@@ -1,11 +1,11 @@
 //! What survives a crash, and what is promised when.
 
-use super::client::{World, bodies, closed, names, published};
+use super::client::{World, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicConsume, BasicGet, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueuePurge, TxCommit,
     TxSelect,
 };
-use crate::amqp::{Method, PropertyFields};
+use crate::amqp::{FieldValue, Method, PropertyFields};
 use crate::broker::{ConnectionId, Event, Options};
 use crate::journal::{Dice, SimulatedDisk};
 
@@ -226,6 +226,33 @@ fn what_does_not_fit_into_memory_waits_on_disk() {
         assert_eq!(drained, expected);
     }
     assert_eq!((world.broker.metrics().messages, world.broker.metrics().message_bytes), (0, 0));
+}
+
+#[test]
+fn dead_letters_wait_on_disk_too() {
+    let disk = SimulatedDisk::new();
+    let options = Options { memory_bytes_max: 1 << 20, ..Options::default() };
+    let mut world = World::on_disk(&disk, options).0;
+    let id = world.connect();
+    declare(&mut world, id, "dead");
+    let arguments = table(&[
+        ("x-message-ttl", FieldValue::I32(1)),
+        ("x-dead-letter-exchange", text("")),
+        ("x-dead-letter-routing-key", text("dead")),
+    ]);
+    world.ask(id, 1, QueueDeclare { queue: "short", arguments, ..Default::default() });
+    for number in 0..1000u32 {
+        world.publish(id, "", "short", format!("{number:01000}").as_bytes());
+        if number % 50 == 49 {
+            world.now += 1_000_000;
+            world.broker.tick(world.now, super::client::EPOCH_US + world.now as i64);
+            world.commit();
+        }
+    }
+    let metrics = world.broker.metrics();
+    assert_eq!((metrics.expired, metrics.messages), (1000, 1000));
+    assert!(metrics.message_bytes < 1 << 20, "{} bytes", metrics.message_bytes);
+    assert_eq!(drain(&mut world, "dead").len(), 1000);
 }
 
 #[test]

@@ -1,19 +1,14 @@
 //! What clients do wrong: the right code and a text that helps, for them alone.
 
-use super::client::{World, bodies, closed, names, published};
+use super::client::{World, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicConsume, BasicGet, BasicPublish, BasicQos, BasicRecover, ChannelClose, ChannelCloseOk, ChannelFlow,
     ChannelOpen, ConfirmSelect, ConnectionCloseOk, ConnectionUpdateSecret, ExchangeBind, ExchangeDeclare,
     ExchangeDelete, QueueBind, QueueDeclare, QueueDelete, TxCommit, TxRollback, TxSelect,
 };
 use crate::amqp::properties::put_content;
-use crate::amqp::{FieldValue, Method, PropertyFields, RawTable, Table};
+use crate::amqp::{FieldValue, Method, PropertyFields};
 use crate::broker::{ConnectionId, Control, Event, Flow, Login, Options, UserLimits};
-
-fn table(fields: &[(&str, FieldValue)]) -> RawTable<'static> {
-    let table: Table = fields.iter().cloned().collect();
-    RawTable::new(Box::leak(table.to_bytes().into_boxed_slice()))
-}
 
 /// What a connection of its own is told for sending this, while another goes on.
 fn refusal(world: &mut World, bytes: &[u8]) -> (u16, u16, String) {
@@ -205,9 +200,7 @@ fn messages_have_bounds_and_true_senders() {
 fn a_full_queue_drops_its_head_or_refuses_as_declared() {
     let mut world = World::default();
     let id = world.connect();
-    let bounded = |overflow: &str| {
-        table(&[("x-max-length", FieldValue::I32(2)), ("x-overflow", FieldValue::Text(overflow.as_bytes().into()))])
-    };
+    let bounded = |overflow: &str| table(&[("x-max-length", FieldValue::I32(2)), ("x-overflow", text(overflow))]);
     world.ask(id, 1, QueueDeclare { queue: "drops", arguments: bounded("drop-head"), ..Default::default() });
     world.ask(id, 1, QueueDeclare { queue: "refuses", arguments: bounded("reject-publish"), ..Default::default() });
     world.confirm_select(id);

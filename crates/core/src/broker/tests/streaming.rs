@@ -1,22 +1,12 @@
 //! Streams: numbered for ever, read from anywhere, by query, in slices.
 
-use super::client::{EPOCH_US, Seen, World, bodies, closed, names, published};
+use super::client::{EPOCH_US, Seen, World, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicQos, QueueBind, QueueDeclare, QueueDelete,
 };
 use crate::amqp::{FieldValue, Method, Properties, PropertyFields, RawTable, Table};
 use crate::broker::{ConnectionId, Options};
 use crate::journal::{Dice, SimulatedDisk};
-
-/// Arguments that live as long as the program: methods in tests borrow them.
-fn table(fields: &[(&str, FieldValue)]) -> RawTable<'static> {
-    let table: Table = fields.iter().cloned().collect();
-    RawTable::new(Box::leak(table.to_bytes().into_boxed_slice()))
-}
-
-fn text(value: &str) -> FieldValue {
-    FieldValue::Text(value.as_bytes().into())
-}
 
 fn declare(world: &mut World, id: ConnectionId, more: &[(&str, FieldValue)]) {
     let arguments = table(&[&[("x-queue-type", text("stream"))], more].concat());
