@@ -3,40 +3,19 @@
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use tamis_core::amqp::table::TABLE_DEPTH_MAX;
 use tamis_core::amqp::{
     AmqpError, ContentHeader, FieldValue, FrameKind, MethodId, Properties, Table, fields, next_frame,
 };
 
+use crate::convert::known;
 use crate::errors::amqp_error;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// A frame in Python: channel, name, fields, bytes consumed.
 type DecodedFrame<'py> = (u16, &'static str, Bound<'py, PyDict>, usize);
-
-/// Objects of Python that conversion compares with or calls.
-struct Known {
-    datetime: Py<PyAny>,
-    decimal: Py<PyAny>,
-    to_micros: Py<PyAny>,
-    from_micros: Py<PyAny>,
-}
-
-fn known(py: Python<'_>) -> PyResult<&Known> {
-    static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
-    KNOWN.get_or_try_init(py, || {
-        let message = py.import("tamis.message")?;
-        Ok(Known {
-            datetime: py.import("datetime")?.getattr("datetime")?.unbind(),
-            decimal: py.import("decimal")?.getattr("Decimal")?.unbind(),
-            to_micros: message.getattr("to_micros")?.unbind(),
-            from_micros: message.getattr("from_micros")?.unbind(),
-        })
-    })
-}
 
 /// The first frame of `data`, or None while it is not all there.
 #[pyfunction]

@@ -12,15 +12,16 @@ use tamis_core::message::{Body, NESTING_MAX, Properties, Value};
 use crate::errors::engine_error;
 
 /// Objects of Python that conversion compares with or calls.
-struct Known {
+pub struct Known {
     present: Py<PyAny>,
-    datetime: Py<PyAny>,
-    decimal: Py<PyAny>,
-    to_micros: Py<PyAny>,
-    from_micros: Py<PyAny>,
+    pub datetime: Py<PyAny>,
+    pub decimal: Py<PyAny>,
+    pub to_micros: Py<PyAny>,
+    pub from_micros: Py<PyAny>,
 }
 
-fn known(py: Python<'_>) -> PyResult<&Known> {
+/// Them, looked up once.
+pub fn known(py: Python<'_>) -> PyResult<&Known> {
     static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
     KNOWN.get_or_try_init(py, || {
         let message = py.import("tamis.message")?;
