@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pamqp import commands, frame, header
+from pamqp import constants as frame_kinds
 from pamqp.body import ContentBody
 
 READ_BYTES = 1 << 16
+_DELIVER = b"\x00\x3c\x00\x3c"
 
 
 class BrokerGoneError(Exception):
@@ -25,6 +27,11 @@ class BrokerGoneError(Exception):
 
 class BrokerClosedError(Exception):
     """The broker closed the channel or the connection: code and text."""
+
+
+def _refuse_close(value: Any) -> None:
+    if getattr(value, "name", "") in {"Connection.Close", "Channel.Close"}:
+        raise BrokerClosedError(f"{value.reply_code} {value.reply_text}")
 
 
 _OPEN: set[Client] = set()
@@ -91,9 +98,32 @@ class Client:
                 continue
             _, _, value = frame.unmarshal(bytes(self._left[:size]))
             del self._left[:size]
-            if getattr(value, "name", "") in {"Connection.Close", "Channel.Close"}:
-                raise BrokerClosedError(f"{value.reply_code} {value.reply_text}")
+            _refuse_close(value)
             yield value
+
+    def deliveries(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+        """(consumer tag, body) of the messages that have come, after waiting for more at most `timeout_s`.
+
+        What is not given is not decoded, so that millions can be read. A body is one frame at most.
+
+        Raises:
+            BrokerGoneError, BrokerClosedError: as `frames`.
+        """
+        self._receive(timeout_s)
+        data, at, whole = bytes(self._left), 0, 0
+        tag = ""
+        while (end := at + 8 + int.from_bytes(data[at + 3 : at + 7], "big")) <= len(data):
+            kind, begin = data[at], at + 7
+            if kind == frame_kinds.FRAME_BODY:
+                yield tag, data[begin : end - 1].decode()
+                whole = end
+            elif kind == frame_kinds.FRAME_METHOD and data[begin : begin + 4] == _DELIVER:
+                tag = data[begin + 5 : begin + 5 + data[begin + 4]].decode()
+            elif kind == frame_kinds.FRAME_METHOD:
+                _refuse_close(frame.unmarshal(data[at:end])[2])
+                whole = end
+            at = end
+        del self._left[:whole]
 
     def _frame_size(self) -> int:
         """Of the frame at the front, as far as it is known."""
