@@ -119,6 +119,14 @@ def in_rows(records: list[Record], row: str, named: dict[str, str]) -> tuple[lis
     return [str(record[row]) for record in records], [Series(name, all_) for name, all_ in values.items() if all_]
 
 
+def beside(records: list[Record], row: str, key: str) -> tuple[list[str], list[Series]]:
+    """Rows called by the key `row`, and a series for each broker."""
+    rows: dict[str, Record] = {}
+    for record in records:
+        rows.setdefault(record[row], {row: record[row]})[record["broker"]] = record[key]
+    return in_rows(list(rows.values()), row, {record["broker"]: record["broker"] for record in records})
+
+
 def number(value: Any) -> float | None:
     """A figure as one; texts begin with it (`"400, 10 %"`)."""
     if isinstance(value, str):
@@ -298,6 +306,30 @@ one test after the other. RabbitMQ and LavinMQ evaluate headers bindings one by 
                     {"p50_cpu_us": "p50", "p99_cpu_us": "p99", "loop_cpu_us": "one by one"},
                 ),
             )
+        ],
+    ),
+    Section(
+        "broker",
+        "The broker",
+        """
+Processor time of the broker's process, all its threads and the journal's syncs included, under load over AMQP from
+another core, beside NATS (its own protocol; JetStream with acknowledgements where messages are persistent) where it is
+installed. The load is that of `bench/broker_load`, and sockets of the benchmark's own. On machines like this one,
+LavinMQ 1.0.1 took 1.31 s a million transient messages of 256 bytes and RabbitMQ 3.10 9 to 15, persistent and confirmed
+42 to 50; 100,000 topic bindings cost them 4,255 and 85 µs a message.""",
+        [
+            point_chart(
+                "broker-throughput",
+                "One publisher, one consumer",
+                Axis("CPU seconds a million messages"),
+                lambda run: beside(run.records("throughput"), "work", "cpu_s"),
+            ),
+            point_chart(
+                "broker-routing",
+                "One match a message, receive and deliver included",
+                MICROSECONDS,
+                lambda run: beside(run.records("routing"), "work", "us"),
+            ),
         ],
     ),
     Section(
@@ -495,6 +527,11 @@ class Goal:
 _TAMIS = {"matcher": "tamis"}
 _MILLION = {**_TAMIS, "messages": 1_000_000}
 _MANY = 500_000
+_BROKER = {"broker": "tamis"}
+_TRANSIENT = {**_BROKER, "work": "transient, 256 B"}
+_PERSISTENT = {**_BROKER, "work": "persistent, confirmed, 256 B"}
+_TOPICS = {**_BROKER, "work": "100,000 bindings, topic"}
+_HEADERS = {**_BROKER, "work": "10,000 bindings, headers"}
 
 GOALS = [
     Goal("500,000 Boolean filters, p50", "boolean", "costs", "p50_cpu_us", 10, "µs", _TAMIS, _MANY),
@@ -597,6 +634,28 @@ GOALS = [
         10_000,
         "bindings",
     ),
+    Goal("1 to 1, 256 B, transient, a million", "broker", "throughput", "cpu_s", 0.7, "s", _TRANSIENT),
+    Goal("1 to 1, 256 B, persistent and confirmed, a million", "broker", "throughput", "cpu_s", 3, "s", _PERSISTENT),
+    Goal(
+        "64 publishers, durable and confirmed",
+        "broker",
+        "publishers",
+        "rate",
+        200_000,
+        "messages/s",
+        is_least=True,
+        places=0,
+    ),
+    Goal("100,000 topic bindings over AMQP, a message", "broker", "routing", "us", 2, "µs", _TOPICS),
+    Goal("the same, making them", "broker", "routing", "made_cpu_s", 1, "s", _TOPICS),
+    Goal("10,000 headers bindings over AMQP, a message", "broker", "routing", "us", 20, "µs", _HEADERS),
+    Goal("one publish to 100 queues", "broker", "fan_out", "us", 40, "µs", {**_BROKER, "queues": "100"}, places=1),
+    Goal("one publish to 1,000 queues", "broker", "fan_out", "us", 400, "µs", {**_BROKER, "queues": "1,000"}, places=0),
+    Goal("start to accept", "broker", "start", "seconds", 0.25, "s", places=3),
+    Goal("connections held", "broker", "idle", "connections", 20_000, "", _BROKER, is_least=True, places=0),
+    Goal("the same, memory of each", "broker", "idle", "kib", 20, "KiB", _BROKER, places=1),
+    Goal("latency, p99 beside NATS's", "broker", "latency", "times_nats", 1, "times", _BROKER),
+    Goal("PNNL over AMQP, level 4 beside level 1", "broker", "pnnl", "ratio", 1.05, "times"),
     Goal(
         "level 4 less level 1, a byte of body",
         "selectors",
