@@ -483,7 +483,7 @@ class Goal:
     """A bar for one figure: the worst of all records of a table that fit.
 
     `size` is how many subscriptions the bar is for and `size_key` where records say how many theirs are: of several,
-    the records with the most count, up to `size`.
+    the records with the most count, up to `size`, or else with the least.
     """
 
     what: str
@@ -508,7 +508,7 @@ class Goal:
         size = None
         if self.size is not None:
             sizes = [int(number(record[self.size_key]) or 0) for record in fitting]
-            size = max((one for one in sizes if one <= self.size), default=None)
+            size = max((one for one in sizes if one <= self.size), default=min(sizes, default=None))
             fitting = [record for record, one in zip(fitting, sizes, strict=True) if one == size]
         if not fitting:
             return None

@@ -25,7 +25,7 @@ const RUNS: usize = 3;
 
 fn main() {
     let arguments = Arguments::from_env(&["counts", "json"]);
-    let mut counts = arguments.numbers("counts", &[1_000, 10_000, 50_000]);
+    let mut counts = Workload::counts(&arguments, &[1_000, 10_000, 50_000]);
     counts.sort_unstable();
     let most = counts.last().copied().unwrap_or(0);
     let workload = Workload::from_arguments(&arguments, most);
@@ -48,7 +48,9 @@ fn growth(workload: &Workload, counts: &[usize], report: &mut Report) -> Engine 
     ];
     report.table("growth", "cost by number of filters, one thread, CPU microseconds", &COLUMNS);
     let (mut points, mut largest) = (Vec::new(), None);
-    for count in counts.iter().map(|count| *count.min(&workload.filters.len())) {
+    let mut counts: Vec<usize> = counts.iter().map(|count| *count.min(&workload.filters.len())).collect();
+    counts.dedup();
+    for count in counts {
         let filters = &workload.filters[..count];
         let ((matcher, build), bytes) = bytes_of(|| timed_process_cpu(|| Tamis::build(filters, &workload.schema)));
         let engine = matcher.into_engine();

@@ -17,6 +17,9 @@ use crate::workload_b::WorkloadB;
 
 use super::filter::{ABSENT, Attribute, Column, Filter, Kind, Literal, Message, Schema, Test, Tree};
 
+/// How many of a folder's filters are measured, as far as it has them.
+const FOLDER_COUNTS: [usize; 5] = [1_000, 10_000, 100_000, 500_000, 1_000_000];
+
 /// What a folder holds.
 #[derive(Debug)]
 pub struct Workload {
@@ -75,6 +78,13 @@ impl Workload {
             eprintln!("error: {error}");
             std::process::exit(1)
         })
+    }
+
+    /// How many filters to measure with: `--counts`; else, of a folder, what it may have, or `generated`.
+    #[must_use]
+    pub fn counts(arguments: &Arguments, generated: &[usize]) -> Vec<usize> {
+        let default = if arguments.directory().is_some() { &FOLDER_COUNTS } else { generated };
+        arguments.numbers("counts", default)
     }
 
     fn from_lines(
