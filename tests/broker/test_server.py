@@ -173,6 +173,26 @@ def test_what_a_killed_broker_left_behind_is_in_nobodys_way(start_broker: StartB
     assert can_work(broker)
 
 
+@pytest.mark.parametrize("what", ["a file", "another broker's socket"])
+def test_what_stands_where_the_unix_socket_should_be_is_left_alone(
+    start_broker: StartBroker, tmp_path: Path, what: str
+) -> None:
+    path = tmp_path / "amqp.sock"
+    if what == "a file":
+        path.write_text("precious")
+        refused = "expected a Unix socket or nothing there"
+    else:
+        start_broker("--unix", str(path))
+        refused = "another process listens on this Unix socket"
+    done = _serve(tmp_path, "--data", "other", "--amqp-port", "0", "--http-port", "0", "--unix", str(path))
+    assert (done.returncode, done.stderr) == (2, f"error: {path}: {refused}\n")
+    if what == "a file":
+        assert path.read_text() == "precious"
+    else:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+
+
 # ---- users ----
 
 

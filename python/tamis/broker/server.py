@@ -283,6 +283,7 @@ class Server:
         self._logins_waiting = 0
         self._password_threads = ThreadPoolExecutor(PASSWORD_THREADS, "password", initializer=system.be_nice)
         self._listening: list[asyncio.Server] = []
+        self._unix_sockets: list[Path] = []
         self._addresses: list[str] = []
         self._started_s = time.time()
         self._is_flushing = False
@@ -372,6 +373,7 @@ class Server:
         finally:
             os.umask(before)
         self._listening.append(server)
+        self._unix_sockets.append(path)
 
     def _signalled(self, number: int) -> None:
         if self._is_stopping:
@@ -432,9 +434,8 @@ class Server:
         for connection in list(self._connections.values()):
             connection.transport.abort()
         self._password_threads.shutdown(cancel_futures=True)
-        for path in (self.config.unix, self._folder.control_socket):
-            if path is not None:
-                path.unlink(missing_ok=True)
+        for path in self._unix_sockets:  # those that are ours: what stood in the way belongs to somebody else
+            path.unlink(missing_ok=True)
 
     # ---- connections ----
 
@@ -768,9 +769,11 @@ def _claim(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
-        except OSError:
+        except ConnectionRefusedError:  # nobody is behind it
             path.unlink(missing_ok=True)
             return
+        except OSError as error:
+            raise ConfigError(_cannot_listen(str(path), "unix", error)) from error
     raise ConfigError(f"{path}: another process listens on this Unix socket")
 
 
