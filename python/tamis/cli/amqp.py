@@ -15,6 +15,7 @@ from typing import Any
 import pika
 from pika.adapters.base_connection import _StreamingProtocolShim
 from pika.adapters.select_connection import IOLoop
+from pika.adapters.utils.connection_workflow import AMQPConnectorException, AMQPConnectorStackTimeout
 from pika.adapters.utils.selector_ioloop_adapter import SelectorIOServicesAdapter
 
 from tamis import __version__
@@ -82,7 +83,7 @@ def connect(target: Target) -> Any:
     with explained(target):
         try:
             return pika.BlockingConnection(parameters, _impl_class=connection_class(target))
-        except OSError as error:
+        except (OSError, AMQPConnectorException) as error:
             raise broker_error(error, target) from error
 
 
@@ -145,6 +146,8 @@ def _root(error: BaseException) -> str:
         if inner is None:
             break
         error = inner
+    if isinstance(error, AMQPConnectorStackTimeout):  # its text is the address as a tuple
+        return f"whatever is there did not answer as a broker within {CONNECT_S:.0f} s"
     if isinstance(error, OSError):
         return error.strerror or str(error) or type(error).__name__
     return str(error) or type(error).__name__
