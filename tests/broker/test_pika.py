@@ -391,6 +391,21 @@ def test_channel_errors_have_their_codes_and_the_connection_goes_on(channels: pi
         channel.basic_qos(prefetch_count=1)
 
 
+def test_direct_reply_to_is_not_promised_and_not_there(broker: RunningBroker) -> None:
+    promised: list[dict[str, Any]] = []
+
+    class Curious(pika.SelectConnection):  # type: ignore[misc] # pika has no types
+        def _on_connection_start(self, frame: Any) -> None:
+            promised.append(frame.method.server_properties["capabilities"])
+            super()._on_connection_start(frame)
+
+    connection = pika.BlockingConnection(broker.parameters(), _impl_class=Curious)
+    assert "direct_reply_to" not in promised[0]
+    with pytest.raises(ChannelClosedByBroker, match="no queue 'amq.rabbitmq.reply-to'"):
+        connection.channel().basic_consume("amq.rabbitmq.reply-to", lambda *_: None, auto_ack=True)
+    connection.close()
+
+
 def test_an_unknown_kind_of_exchange_closes_the_connection(connection: pika.BlockingConnection) -> None:
     with pytest.raises((ConnectionClosedByBroker, ChannelClosedByBroker)) as error:
         connection.channel().exchange_declare(name(), "no-such-kind")

@@ -42,7 +42,6 @@ CAPABILITIES = (
     "consumer_priorities",
     "authentication_failure_close",
     "per_consumer_qos",
-    "direct_reply_to",
 )
 """What server-properties promise."""
 
