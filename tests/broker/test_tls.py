@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 from tamis.broker.config import TlsConfig
 from tamis.broker.tls import server_context, user_of
@@ -34,10 +35,30 @@ def test_a_file_that_will_not_do_is_named(files: TlsConfig, tmp_path: Path) -> N
     nowhere = tmp_path / "nowhere.pem"
     with pytest.raises(ConfigError, match=r"\[tls\] cert .*nowhere.pem with key .*: No such file"):
         server_context(TlsConfig(nowhere, files.key))
-    with pytest.raises(ConfigError, match=r"\[tls\] cert"):
+    with pytest.raises(ConfigError, match=r"\[tls\] cert .*: expected a certificate and its private key, each in PEM"):
         server_context(TlsConfig(files.key, files.cert))
     with pytest.raises(ConfigError, match=r"\[tls\] ca .*nowhere.pem: No such file"):
         server_context(TlsConfig(files.cert, files.key, nowhere))
+    other = tmp_path / "other.pem"
+    trustme.CA().issue_cert("localhost").private_key_pem.write_to_path(str(other))
+    with pytest.raises(ConfigError, match=r"other.pem: the key is that of another certificate$"):
+        server_context(TlsConfig(files.cert, other))
+    with pytest.raises(ConfigError, match=r"\[tls\] ca .*: expected certificates in PEM format$"):
+        server_context(TlsConfig(files.cert, files.key, files.key))
+
+
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(files: TlsConfig, tmp_path: Path) -> None:
+    key = serialization.load_pem_private_key(files.key.read_bytes(), None)
+    locked = tmp_path / "locked.pem"
+    locked.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    with pytest.raises(ConfigError, match=r"\[tls\] key .*locked.pem: expected a key without a password"):
+        server_context(TlsConfig(files.cert, locked))
 
 
 CERTIFICATE = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tamis.broker.config import TlsConfig
@@ -23,7 +23,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(config.cert, config.key)
+        context.load_cert_chain(config.cert, config.key, password=_no_password(config))
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"[tls] cert {config.cert} with key {config.key}: {_reason(error)}") from error
     context.verify_mode = _VERIFY[config.verify_peer]
@@ -33,6 +33,15 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"[tls] ca {config.ca}: {_reason(error)}") from error
     return context
+
+
+def _no_password(config: TlsConfig) -> Callable[[], str]:
+    """What OpenSSL asks for the password of a key: without it, it would ask on the terminal and wait."""
+
+    def refuse() -> str:
+        raise ConfigError(f"[tls] key {config.key}: expected a key without a password")
+
+    return refuse
 
 
 def user_of(certificate: dict[str, Any] | None, config: TlsConfig) -> str | None:
@@ -54,5 +63,13 @@ def _common_names(certificate: dict[str, Any]) -> Iterator[str]:
         yield from (str(value) for name, value in part if name == "commonName")
 
 
+_IN_WORDS = {
+    None: "expected a certificate and its private key, each in PEM format",  # OpenSSL says no more than 'PEM lib'
+    "KEY_VALUES_MISMATCH": "the key is that of another certificate",
+    "NO_CERTIFICATE_OR_CRL_FOUND": "expected certificates in PEM format",
+}
+
+
 def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+    said = error.strerror or str(error)
+    return _IN_WORDS.get(error.reason, said) if isinstance(error, ssl.SSLError) else said
