@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,15 @@ def test_a_user_is_added_permitted_listed_and_removed(tamis: Tamis, data: UsersF
     assert listed(tamis)["ann"]["permissions"] == {}
     assert tamis("users", "remove", "ann").stderr == "removed user ann\n"
     assert sorted(listed(tamis)) == ["admin", "guest"]
+
+
+def test_the_hint_of_what_to_do_next_can_be_run_as_it_is(tamis: Tamis, data: UsersFile) -> None:
+    folder = data.admin_password_path.parent
+    added = tamis("users", "add", "o'brien & co", "--no-password", "--data", str(folder))
+    words = shlex.split(added.stderr.splitlines()[-1])
+    assert words[:3] == ["tamis", "users", "permit"]
+    assert tamis(*words[1:]).returncode == 0
+    assert listed(tamis)["o'brien & co"]["permissions"] == {"/": {"configure": "", "write": ".*", "read": ".*"}}
 
 
 def test_hashes_are_shown_to_nobody(tamis: Tamis, data: UsersFile) -> None:

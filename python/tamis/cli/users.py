@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,7 +64,10 @@ def add(
 
     file.change(edit)
     output.well(f"added user {name}")
-    output.hint(f"tamis users permit {name} --configure '' --write '.*' --read '.*'")
+    where = [] if data is None else ["--data", str(data)]
+    output.hint(
+        shlex.join(["tamis", "users", "permit", name, "--configure", "", "--write", ".*", "--read", ".*", *where])
+    )
 
 
 @app.command()
