@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,9 @@ def test_what_the_readme_does_with_the_broker_gives_what_it_says(folder: Path, m
         if "broker" in block.info:
             for code, value, promised in run_python(block.text):
                 assert value == ast.literal_eval(promised), code
+    (shown,) = (block for block in BLOCKS if block.language == "toml" and "journal" in block.text)
+    path = Path(tomllib.loads(shown.text)["adapter"][0]["path"])
+    assert (running.data / path.relative_to("tamis-data")).is_dir(), "the log that the pipeline is to read"
     running.kill()
 
 
