@@ -97,6 +97,15 @@ def test_when_it_is_killed_it_is_started_again_and_nobody_is_refused_meanwhile(c
     assert ended == [(-signal.SIGKILL, 1.0)]
 
 
+def test_what_it_has_to_say_is_an_event_of_the_log(config: BrokerConfig, capfd: pytest.CaptureFixture[str]) -> None:
+    with HttpProcess(config) as http, socket.create_connection(("127.0.0.1", int(http.url.rpartition(":")[2]))) as wire:
+        wire.sendall(b"nonsense\r\n\r\n")
+        assert wire.recv(1024).startswith(b"HTTP/1.1 400 ")
+    event = json.loads(capfd.readouterr().err)
+    assert (event["level"], event["event"]) == ("warning", "HTTP")
+    assert event["what"] == "Invalid HTTP request received."
+
+
 def test_a_port_that_is_taken_is_said_at_the_start(config: BrokerConfig) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

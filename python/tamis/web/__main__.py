@@ -8,11 +8,13 @@ import logging
 import os
 import socket
 import sys
+import traceback
 from pathlib import Path
 
 import uvicorn
 
 from tamis.broker.data_folder import CONTROL_SOCKET_NAME
+from tamis.broker.log import Log
 from tamis.web.broker_link import BrokerLink
 from tamis.web.gate import Gate
 from tamis.web.process import BACKLOG, Settings
@@ -34,9 +36,28 @@ def main() -> None:
     if not line:
         sys.exit("`tamis serve` starts this")
     os.nice(NICENESS)
-    logging.basicConfig(level=logging.WARNING, format="http: %(levelname)s: %(message)s")
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(Settings.from_line(line)))
+    settings = Settings.from_line(line)
+    log = Log(settings.log_level, settings.log_format)
+    logging.basicConfig(level=logging.WARNING, handlers=[_Events(log)])
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_serve(settings))
+    finally:
+        log.close()
+
+
+class _Events(logging.Handler):
+    """What the HTTP server has to say, as events of the broker's log."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One event for one record, with its trace where it has one."""
+        tell = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        trace = {"trace": "".join(traceback.format_exception(*record.exc_info))} if record.exc_info else {}
+        tell("HTTP", what=record.getMessage(), **trace)
 
 
 async def _serve(settings: Settings) -> None:

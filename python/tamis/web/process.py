@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tamis.broker.config import BrokerConfig, TlsConfig
+from tamis.broker.log import Format, Level
 from tamis.errors import ConfigError
 
 BACKLOG = 128
@@ -35,12 +36,16 @@ class Settings:
         data: the broker's data directory, with its users and its control socket.
         listening_fd: the number of the listening socket, which it inherits.
         is_local_only: whether that is this machine only.
+        log_level: what is written to stderr, as the broker's log has it.
+        log_format: likewise.
         cert: with `key`: HTTPS.
     """
 
     data: str
     listening_fd: int
     is_local_only: bool
+    log_level: Level = "info"
+    log_format: Format = "auto"
     cert: str | None = None
     key: str | None = None
 
@@ -161,6 +166,8 @@ def _settings(config: BrokerConfig, tls: TlsConfig | None, listening_fd: int) ->
         data=str(data),
         listening_fd=listening_fd,
         is_local_only=config.is_local_only,
+        log_level=config.log.level,
+        log_format=config.log.format,
         cert=str(tls.cert.resolve()) if tls else None,
         key=str(tls.key.resolve()) if tls else None,
     )
