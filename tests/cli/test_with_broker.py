@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("pika", reason="the client is not installed: pip install 'tamis[client]'")
 
+import trustme
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.broker.conftest import RunningBroker
@@ -312,6 +313,35 @@ def test_who_is_not_let_in_is_told_what_to_do(tamis: Tamis, broker: RunningBroke
         assert "--url amqp://user:password@host:port/" in said
         said = refused(lambda: tamis(*command, "--url", f"amqp://guest:guest@127.0.0.1:{broker.port}/none"))  # noqa: B023
         assert said.startswith(f"error: 127.0.0.1:{broker.port} refused virtual host 'none': 530 NOT_ALLOWED")
+
+
+def test_over_tls_the_certificate_is_checked_and_what_is_wrong_is_said(tamis: Tamis, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    made = authority.issue_cert("127.0.0.1")
+    made.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    made.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    tls = f"[tls]\nport = 0\ncert = '{tmp_path / 'cert.pem'}'\nkey = '{tmp_path / 'key.pem'}'\n"
+    running = RunningBroker(folder, config=tls)
+    publish = ("publish", "x", "--json", "--url")
+    over_tls = f"amqps://guest:guest@127.0.0.1:{running.tls_port}/"
+    trusted = tamis(*publish, over_tls, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
+    unknown = tamis(*publish, over_tls)
+    mixed = (
+        tamis(*publish, f"amqps://127.0.0.1:{running.port}/"),
+        tamis(*publish, f"amqp://127.0.0.1:{running.tls_port}/"),
+    )
+    running.kill()
+    assert json.loads(trusted.stdout)["confirmed"] == 1
+    assert unknown.returncode == 2
+    assert "has a certificate that is not trusted here: " in unknown.stderr
+    assert "$SSL_CERT_FILE" in unknown.stderr
+    assert [done.returncode for done in mixed] == [2, 2]
+    assert mixed[0].stderr.startswith(f"error: no TLS with 127.0.0.1:{running.port}: ")
+    assert mixed[0].stderr.endswith("\n  amqp:// is without TLS\n")
+    assert mixed[1].stderr.endswith("whatever is there does not\n  amqps:// is with TLS\n")
 
 
 def test_a_false_sender_is_refused(tamis: Tamis, queue: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -117,14 +118,24 @@ def _explanation(error: BaseException, target: Target) -> str:
     if isinstance(error, pika.exceptions.ChannelClosed | pika.exceptions.ConnectionClosed):
         return f"the broker refused: {_said(error)}"
     if isinstance(error, pika.exceptions.IncompatibleProtocolError | pika.exceptions.ProtocolVersionMismatch):
-        return f"{target.place}: expected a broker that speaks AMQP 0-9-1; whatever is there does not"
+        return (
+            f"{target.place}: expected a broker that speaks AMQP 0-9-1; whatever is there does not\n"
+            "  amqps:// is with TLS"
+        )
     if isinstance(error, pika.exceptions.StreamLostError):
         return f"the connection to {target.place} was lost"
     if isinstance(error, pika.exceptions.AMQPHeartbeatTimeout):
         return f"{target.place} has not been heard of for too long (heartbeat)"
     reason = _root(error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return (
+            f"{target.place} has a certificate that is not trusted here: {reason.verify_message}\n"
+            "  $SSL_CERT_FILE names a file with the certificates of the authorities that are"
+        )
+    if isinstance(reason, ssl.SSLError):
+        return f"no TLS with {target.place}: {_said_by_system(reason)}\n  amqp:// is without TLS"
     return (
-        f"no broker can be reached at {target.place}: {reason}\n"
+        f"no broker can be reached at {target.place}: {_said_by_system(reason)}\n"
         "  `tamis serve` starts one on this machine; --url names another"
     )
 
@@ -137,8 +148,8 @@ def _said(error: Any) -> str:
     return f"{code} {text}".strip() or "it closed the connection"
 
 
-def _root(error: BaseException) -> str:
-    """The system's error at the bottom of pika's, in words."""
+def _root(error: BaseException) -> BaseException:
+    """The system's error at the bottom of pika's."""
     for _ in range(8):  # pika's are three deep
         inner = getattr(error, "exception", None) or next(
             (part for part in error.args if isinstance(part, BaseException)), None
@@ -146,6 +157,10 @@ def _root(error: BaseException) -> str:
         if inner is None:
             break
         error = inner
+    return error
+
+
+def _said_by_system(error: BaseException) -> str:
     if isinstance(error, AMQPConnectorStackTimeout):  # its text is the address as a tuple
         return f"whatever is there did not answer as a broker within {CONNECT_S:.0f} s"
     if isinstance(error, OSError):
