@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tamis import QuerySpec
+import tamis
+from tamis import QuerySpec, query_file
 from tamis.broker import stored_queries
 from tamis.broker.stored_queries import StoredQueries
 from tamis.store import Store
@@ -33,6 +34,32 @@ def test_a_query_is_found_as_it_is_now(store: Store, queries: StoredQueries) -> 
     store.add_query(QuerySpec("dear", "price > 1"))
     store.add_query(QuerySpec("dear", "price == 2", "boolean"))
     assert queries.get("dear", WAIT_S) == ("boolean", "price == 2")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "selector"),
+    [
+        ("topic", "forex.*.usd", "TOPIC('forex.*.usd')"),
+        ("near", "disk full 5", "NEAR(body, 'disk', 'full', 5)"),
+        ("prefix", "forex.", "PREFIX(topic, 'forex.')"),
+        ("later", "a", None),
+    ],
+)
+def test_a_query_in_another_language_is_bound_as_the_selector_that_it_is(
+    store: Store,
+    queries: StoredQueries,
+    monkeypatch: pytest.MonkeyPatch,
+    language: str,
+    text: str,
+    selector: str | None,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(query_file.LANGUAGES, "later", tamis.selector)  # of a version that comes after this one
+        store.add_query(QuerySpec("q", text, language))
+    expected = (language, text) if selector is None else ("selector", selector)
+    assert queries.get("q", WAIT_S) == expected
+    assert queries.changes(WAIT_S) == {"q": expected}
+    assert queries.begin(["q"], WAIT_S) == {"q": expected}
 
 
 def test_changes_are_what_is_new_or_other_since_the_last_call(store: Store, queries: StoredQueries) -> None:

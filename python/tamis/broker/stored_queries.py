@@ -10,8 +10,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+from tamis.errors import TamisError
+
 Text = tuple[str, str]
 """Language and text of a query."""
+
+BOUND_LANGUAGES: Final = frozenset(("selector", "cbm", "boolean", "text"))
+"""What `x-query-language` takes. Queries in other languages are bound as the selector text that every query has."""
 
 CHANGES_MAX: Final = 10_000
 """So many changes are given at once; the rest with the next call."""
@@ -50,7 +55,7 @@ class StoredQueries:
         """
         with self._open(timeout_s) as store:
             found: Text | None = store.execute(_ONE, (key,)).fetchone()
-        return found
+        return _bindable(*found) if found else None
 
     def begin(self, keys: Iterable[str], timeout_s: float) -> dict[str, Text]:
         """Those of `keys` that there are; `changes` then begins behind this state.
@@ -69,7 +74,7 @@ class StoredQueries:
                 some = wanted[start : start + _KEYS_AT_ONCE]
                 marks = ", ".join("?" * len(some))
                 rows = store.execute(f"SELECT key, language, text {_VALID} AND key IN ({marks})", some)
-                found.update((key, (language, text)) for key, language, text in rows)
+                found.update((key, _bindable(language, text)) for key, language, text in rows)
         self._seen = (latest + 1, "")
         return found
 
@@ -90,7 +95,7 @@ class StoredQueries:
                 return {}
             rows = store.execute(_CHANGED, (*self._seen, CHANGES_MAX)).fetchall()
         self._seen = (rows[-1][3], rows[-1][0]) if len(rows) == CHANGES_MAX else (latest + 1, "")
-        return {key: (language, text) for key, language, text, _ in rows}
+        return {key: _bindable(language, text) for key, language, text, _ in rows}
 
     @contextmanager
     def _open(self, timeout_s: float) -> Iterator[sqlite3.Connection]:
@@ -100,3 +105,15 @@ class StoredQueries:
                 yield store
         except sqlite3.Error as error:
             raise LookupError(f"the store cannot be read: {error}") from error
+
+
+def _bindable(language: str, text: str) -> Text:
+    """The same query as a binding can have it. One that cannot be read is left to the broker, which says why."""
+    if language in BOUND_LANGUAGES:
+        return language, text
+    from tamis.query_file import compile_query
+
+    try:
+        return "selector", str(compile_query(text, language))
+    except TamisError:
+        return language, text
