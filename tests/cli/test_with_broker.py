@@ -291,6 +291,19 @@ def test_tail_does_not_take_a_queues_messages(tamis: Tamis, queue: str, channel:
     assert count_in(channel, queue) == 1
 
 
+def test_tail_from_a_place_reads_a_stream_and_no_exchange(
+    tamis: Tamis, exchange: str, channel: BlockingChannel
+) -> None:
+    done = tamis("tail", exchange, "--from", "first")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: --from goes with a stream, and '{exchange}' is an exchange: it keeps nothing\n"
+    channel.queue_declare(exchange, durable=True, arguments={"x-queue-type": "stream"})
+    channel.basic_publish("", exchange, b"kept")
+    done = tamis("tail", exchange, "--from", "first", "--count", "1", "--timeout", str(WAIT_S))
+    channel.queue_delete(exchange)
+    assert json.loads(done.stdout)["body"] == "kept"
+
+
 # ---- what the broker refuses ----
 
 

@@ -58,7 +58,10 @@ def tail(
     target = Target(url, unix, "tail")
     began = perf_counter()
     with until_interrupted() as is_stopped, explained(target), closing(connect(target)) as connection:
-        if place is None and _is_exchange(connection, source):
+        is_exchange = _is_exchange(connection, source, as_stream=place is not None)
+        if is_exchange and place is not None:
+            raise ConfigError(f"--from goes with a stream, and '{source}' is an exchange: it keeps nothing")
+        if is_exchange:
             queue = _bound_queue(connection, source, ALL_KEYS if key is None else key, filters)
             taking = Taking(connection.channel(), queue, count_max=count, with_delivery=details)
         elif key is not None:
@@ -117,21 +120,22 @@ def _about(filters: dict[str, Any]) -> str:
     return f" where {filters['x-query']}" if filters else ""
 
 
-def _is_exchange(connection: Any, name: str) -> bool:
-    """Whether it is an exchange; else it has to be a queue.
+def _is_exchange(connection: Any, name: str, *, as_stream: bool) -> bool:
+    """Whether it is an exchange; else it has to be a queue. A name may be both: `as_stream` says what is meant.
 
     Raises:
         ConfigError: it is neither.
     """
-    exchange = _refusal(connection, lambda channel: channel.exchange_declare(name, passive=True))
-    if not exchange:
+    if as_stream and not _is_missing(connection, lambda channel: channel.queue_declare(name, passive=True)):
+        return False
+    if not _is_missing(connection, lambda channel: channel.exchange_declare(name, passive=True)):
         return True
-    if _refusal(connection, lambda channel: channel.queue_declare(name, passive=True)):
+    if as_stream or _is_missing(connection, lambda channel: channel.queue_declare(name, passive=True)):
         raise ConfigError(f"there is no exchange and no stream '{name}'")
     return False
 
 
-def _refusal(connection: Any, ask: Any) -> bool:
+def _is_missing(connection: Any, ask: Any) -> bool:
     """Whether the broker says 404, on a channel of its own: it is closed by that."""
     import pika
 
