@@ -21,7 +21,7 @@ pytest.importorskip("uvicorn", reason="the server is not installed: pip install 
 
 from tamis.broker.config import BrokerConfig
 from tamis.errors import ConfigError
-from tamis.web.process import HttpProcess, Settings
+from tamis.web.process import STOP_S, HttpProcess, Settings
 
 WAIT_S = 60
 OVERVIEW = {"about": {"version": "1"}, "health": {"status": "ok"}, "metrics": {}}
@@ -85,6 +85,16 @@ def test_it_answers_asks_for_a_password_and_ends_when_told(config: BrokerConfig)
     assert not is_running(pid)
     with pytest.raises(urllib.error.URLError):
         status(f"{http.url}/health")
+
+
+def test_at_once_nobody_waits_for_it(config: BrokerConfig) -> None:
+    http = HttpProcess(config)
+    assert status(f"{http.url}/health") == 200
+    os.kill(http.pid, signal.SIGSTOP)  # it can do nothing about its end
+    began = time.monotonic()
+    http.stop(at_once=True)
+    assert time.monotonic() - began < STOP_S
+    assert not is_running(http.pid)
 
 
 def test_when_it_is_killed_it_is_started_again_and_nobody_is_refused_meanwhile(config: BrokerConfig) -> None:

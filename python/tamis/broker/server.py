@@ -69,8 +69,8 @@ class Beside(Protocol):
 
     url: str
 
-    def stop(self) -> None:
-        """End it."""
+    def stop(self, at_once: bool = False) -> None:
+        """End it; `at_once`: whatever it is doing."""
 
 
 StartBeside = Callable[[BrokerConfig, Callable[[int, float], None]], Beside]
@@ -88,7 +88,12 @@ def serve(config: BrokerConfig, http: StartBeside | None = None) -> int:
     log = Log(config.log.level, config.log.format)
     try:
         with DataFolder(config.data) as folder, asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(Server(config, folder, log, http if config.http else None).run())
+            code = runner.run(Server(config, folder, log, http if config.http else None).run())
+            if code == CODE_FAILED:
+                # Whoever starts it again need not wait for threads that end, or for memory that is given back.
+                log.close()
+                os._exit(code)
+            return code
     finally:
         log.close()
 
@@ -428,12 +433,12 @@ class Server:
 
     def _close_all(self) -> None:
         if self._http is not None:
-            self._http.stop()
+            self._http.stop(at_once=self.plane.fatal() is not None)
         for server in self._listening:
             server.close()
         for connection in list(self._connections.values()):
             connection.transport.abort()
-        self._password_threads.shutdown(cancel_futures=True)
+        self._password_threads.shutdown(wait=self.plane.fatal() is None, cancel_futures=True)
         for path in self._unix_sockets:  # those that are ours: what stood in the way belongs to somebody else
             path.unlink(missing_ok=True)
 

@@ -93,12 +93,14 @@ class HttpProcess:
         """The process's number."""
         return self._process.pid
 
-    def stop(self) -> None:
-        """End it, and wait for that."""
+    def stop(self, at_once: bool = False) -> None:
+        """End it, and wait for that; `at_once`: whatever it is doing."""
         with self._lock:
             self._is_stopping.set()
             process = self._process
         self._socket.close()
+        if at_once:
+            process.kill()
         _close_pipe(process)
         try:
             process.wait(STOP_S)
