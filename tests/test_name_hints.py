@@ -1,7 +1,15 @@
 from __future__ import annotations
 
 import tamis
-from tamis.name_hints import ASKED_MAX, HINTS_MAX, NameHints, nearest
+from tamis.name_hints import (
+    ASKED_MAX,
+    CHARACTERS_MAX,
+    COMPARISONS_MAX,
+    HINTS_MAX,
+    NameHints,
+    likely_names,
+    nearest,
+)
 
 
 def hints(asked: list[str], *messages: dict[str, object]) -> list[str]:
@@ -32,6 +40,12 @@ def test_dotted_names_are_looked_for_in_mappings_and_lists() -> None:
 def test_hints_are_bounded() -> None:
     asked = [f"name{number}" for number in range(3 * ASKED_MAX)]
     assert len(hints(asked, {"name": 1})) == HINTS_MAX
+    tried = iter(asked)
+    assert list(likely_names(tried, [str(number) for number in range(COMPARISONS_MAX // 5)])) == []
+    assert next(tried) == asked[5]
+    assert nearest("x" * CHARACTERS_MAX, ["x" * (CHARACTERS_MAX + 1)]) is None
+    assert nearest("x" * (CHARACTERS_MAX + 1), ["x" * CHARACTERS_MAX]) is None
+    assert nearest("x" * CHARACTERS_MAX, ["x" * (CHARACTERS_MAX - 1)]) is not None
     nested: dict[str, object] = {}
     for _ in range(2_000):
         nested = {"a": nested}
@@ -55,3 +69,5 @@ def test_explain_says_which_name_was_probably_meant() -> None:
     assert str(why).endswith("(the message has no 'user.nmae'; did you mean 'user.name'?)")
     assert why.to_dict()["hints"] == why.hints
     assert "hints" not in engine.explain("cheap", {"size": 1}).to_dict()
+    engine.add("cbm", tamis.selector("Pirce < 3", dialect="cbm"))
+    assert engine.explain("cbm", {"price": 1}).hints == ["the message has no 'pirce'; did you mean 'price'?"]

@@ -56,12 +56,17 @@ def _name_hints(missing: list[str], properties: Properties | None) -> list[str]:
     """Guesses for names that the message lacks; `missing` are identifiers as selectors write them."""
     if not missing or not properties:
         return []
-    from tamis.name_hints import dotted_names, nearest
+    from tamis.name_hints import dotted_names, likely_names
 
     known = set(dotted_names(properties))
-    names = [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in missing]
-    found = ((name, nearest(name, known)) for name in names)
-    return [f"the message has no '{name}'; did you mean '{near}'?" for name, near in found if near]
+    found = likely_names(map(_name_of, missing), known)
+    return [f"the message has no '{name}'; did you mean '{near}'?" for name, near in found]
+
+
+def _name_of(written: str) -> str:
+    """The name that an identifier stands for: ``"a b"``, ``ANYCASE(a)``."""
+    name = written[len("ANYCASE(") : -1] if written.startswith("ANYCASE(") else written
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
 def _short(value: Any) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 SEEN_MAX = 10_000
@@ -13,6 +14,10 @@ ASKED_MAX = 1_000
 ELEMENTS_MAX = 20
 """So many elements of a list are searched for names."""
 HINTS_MAX = 10
+COMPARISONS_MAX = 100_000
+"""So many pairs of names are compared, in about a third of a second; missing names beyond that get no hint."""
+CHARACTERS_MAX = 100
+"""Longer names are not compared: it takes the product of their lengths."""
 
 _CLOSE = 0.7  # of 1: `pirce` and `price` are 0.8, `author` and `source` 0.33
 
@@ -42,14 +47,23 @@ class NameHints:
 
     def hints(self) -> list[str]:
         """One line for each name that no message had and that is close to one they had, at most ten."""
-        found = ((name, nearest(name, self._seen)) for name in sorted(self._missing))
-        lines = [f"no message has '{name}'; did you mean '{near}'?" for name, near in found if near]
-        return lines[:HINTS_MAX]
+        found = likely_names(sorted(self._missing), self._seen)
+        return [f"no message has '{name}'; did you mean '{near}'?" for name, near in found]
+
+
+def likely_names(missing: Iterable[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Names of `missing` with the one among `known` that each was probably meant for; at most ten, the first ones."""
+    tried = islice(missing, max(1, COMPARISONS_MAX // max(1, len(known))))
+    found = ((name, nearest(name, known)) for name in tried)
+    return islice(((name, near) for name, near in found if near), HINTS_MAX)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The name among `known` that `name` was probably meant for; one that differs in case only comes first."""
-    by_lower = {other.lower(): other for other in sorted(known, reverse=True) if other != name}
+    if len(name) > CHARACTERS_MAX:
+        return None
+    others = (other for other in sorted(known, reverse=True) if other != name and len(other) <= CHARACTERS_MAX)
+    by_lower = {other.lower(): other for other in others}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_CLOSE)
     return by_lower[close[0]] if close else None
 
