@@ -57,8 +57,8 @@ def test_hashes_are_shown_to_nobody(tamis: Tamis, data: UsersFile) -> None:
 
 def test_the_list_is_a_table(tamis: Tamis, data: UsersFile) -> None:
     lines = tamis("users", "list").stdout.splitlines()
-    assert lines[0].split() == ["NAME", "ROLES", "FROM", "PASSWORD", "VHOST", "CONFIGURE", "WRITE", "READ"]
-    assert lines[1].split() == ["admin", "administrator", "anywhere", "yes", "/", ".*", ".*", ".*"]
+    assert lines[0].split() == ["NAME", "ROLES", "FROM", "PASSWORD", "VHOST", "EXCHANGE", "CONFIGURE", "WRITE", "READ"]
+    assert lines[1].split() == ["admin", "administrator", "anywhere", "yes", "/", "-", ".*", ".*", ".*"]
 
 
 def test_a_password_is_changed(tamis: Tamis, data: UsersFile) -> None:
@@ -77,6 +77,8 @@ def test_routing_keys_are_restricted(tamis: Tamis, data: UsersFile) -> None:
     assert done.returncode == 0
     expected = {"/": {"amq.topic": {"write": "{username}\\..*", "read": ""}}}
     assert listed(tamis)["guest"]["topic_permissions"] == expected
+    row = tamis("users", "list").stdout.splitlines()[-1]
+    assert row.split() == ["guest", "-", "this", "machine", "yes", "/", "amq.topic", "-", "{username}\\..*"]
     assert tamis("users", "permit", "guest", "--topic-exchange", "amq.topic", "--clear").returncode == 0
     assert listed(tamis)["guest"]["topic_permissions"] == {}
 

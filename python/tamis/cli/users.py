@@ -30,13 +30,16 @@ NameArgument = Annotated[str, typer.Argument(help="The user's name.")]
 
 @app.command("list")
 def list_(data: DataOption = None, as_json: JsonOption = False) -> None:
-    """Say of each user where it may do what. Passwords are kept as hashes, which nobody is shown."""
+    """Say of each user where it may do what. Passwords are kept as hashes, which nobody is shown.
+
+    A line with an exchange says by which routing keys the user may write to it and read from it.
+    """
     users = _file(data).read()
     if as_json:
         for user in users.values():
             output.data_json(_shown(user))
         return
-    header = ("NAME", "ROLES", "FROM", "PASSWORD", "VHOST", "CONFIGURE", "WRITE", "READ")
+    header = ("NAME", "ROLES", "FROM", "PASSWORD", "VHOST", "EXCHANGE", "CONFIGURE", "WRITE", "READ")
     output.table(header, [row for user in users.values() for row in _rows(user)])
 
 
@@ -172,13 +175,19 @@ def _asked_password(name: str) -> str:
 
 
 def _rows(user: User) -> list[tuple[object, ...]]:
-    """A line for each virtual host that the user may enter; one with dashes when there is none."""
+    """A line for each virtual host that the user may enter, then one for each exchange whose routing keys are restricted;
+    one with dashes when there is none."""
     comes_from = "this machine" if user.local_only else "anywhere"
     about = (user.name, user.roles or None, comes_from, "yes" if user.password is not None else "no")
     rows: list[tuple[object, ...]] = [
-        (*about, vhost, may.configure, may.write, may.read) for vhost, may in user.permissions.items()
+        (*about, vhost, None, may.configure, may.write, may.read) for vhost, may in user.permissions.items()
     ]
-    return rows or [(*about, None, None, None, None)]
+    rows += [
+        (*about, vhost, exchange, None, keys.write, keys.read)
+        for vhost, exchanges in user.topic_permissions.items()
+        for exchange, keys in exchanges.items()
+    ]
+    return rows or [(*about, None, None, None, None, None)]
 
 
 def _shown(user: User) -> dict[str, object]:
