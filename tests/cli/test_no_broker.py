@@ -47,11 +47,12 @@ def test_a_socket_that_is_not_there_is_said(tamis: Tamis, command: tuple[str, ..
     assert done.stderr.startswith("error: no broker can be reached at none.sock: No such file or directory\n")
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1/", "amqp://127.0.0.1:x/", "127.0.0.1"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1/", "amqp://127.0.0.1:x/", "127.0.0.1", "amqp://ann@127.0.0.1/"])
 def test_what_is_no_url_of_amqp_is_said(tamis: Tamis, url: str) -> None:
     done = tamis("consume", "q", "--url", url)
     assert done.returncode == 2
     assert done.stderr.startswith("error: --url: expected amqp://user:password@host:port/vhost")
+    assert ("user 'ann' without a password" in done.stderr) is ("ann" in url)
 
 
 def test_a_bad_query_is_refused_with_its_caret_before_anything_is_sent(tamis: Tamis) -> None:

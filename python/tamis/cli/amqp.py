@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pika
 from pika.adapters.base_connection import _StreamingProtocolShim
@@ -60,6 +61,9 @@ class Target:
         try:
             if not self.url.startswith(("amqp://", "amqps://")):
                 raise ValueError("another scheme")
+            parts = urlsplit(self.url)
+            if parts.username and parts.password is None:
+                raise ValueError(f"user '{parts.username}' without a password")
             parameters = pika.URLParameters(self.url)
         except (ValueError, TypeError, AssertionError) as error:
             raise BrokerError(
