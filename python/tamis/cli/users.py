@@ -175,8 +175,8 @@ def _asked_password(name: str) -> str:
 
 
 def _rows(user: User) -> list[tuple[object, ...]]:
-    """A line for each virtual host that the user may enter, then one for each exchange whose routing keys are restricted;
-    one with dashes when there is none."""
+    """A line for each virtual host that the user may enter, then one for each exchange whose keys are restricted; one
+    with dashes when there is none."""
     comes_from = "this machine" if user.local_only else "anywhere"
     about = (user.name, user.roles or None, comes_from, "yes" if user.password is not None else "no")
     rows: list[tuple[object, ...]] = [
