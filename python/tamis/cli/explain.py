@@ -13,6 +13,7 @@ from tamis.cli import output
 from tamis.cli.messages import Message, MessageForm
 from tamis.errors import TamisError
 from tamis.name_hints import nearest
+from tamis.query import selector
 
 if TYPE_CHECKING:
     from tamis.engine import Engine, Explanation
@@ -63,9 +64,11 @@ def explain(
 
 def _read(text: str, form: MessageForm) -> Message:
     try:
-        return form.read(sys.stdin.buffer.read() if text == "-" else text)
+        message = form.read(sys.stdin.buffer.read() if text == "-" else text)
+        selector("").evaluate(message.properties, message.topic, message.body)  # JSON has values that no message has
     except ValueError as error:
         raise TamisError(f"--message: no message: {error}") from error
+    return message
 
 
 def _close(engine: Engine, message: Message, off_by: int) -> set[Hashable]:
