@@ -183,6 +183,21 @@ def test_a_hierarchy_is_followed_as_it_is_now() -> None:
         query.evaluate({}, hierarchies={"group": {"a": "b", "b": "a"}})
 
 
+def test_a_name_without_regard_to_case_has_the_hierarchy_of_its_attribute() -> None:
+    query = tamis.selector('GROUP UNDER "Options"', dialect="cbm")
+    options, futures = {"European": "Options", "Options": None}, {"European": "Futures", "Futures": None}
+    assert query.evaluate({"Group": "European"}, hierarchies={"Group": options}) is True
+    assert query.evaluate({"Group": "European"}, hierarchies={"GROUP": options, "group": futures}) is False
+    assert query.evaluate({"Group": "European"}, hierarchies={"groups": options}) is None
+    assert (
+        tamis.selector("GROUP UNDER 'Options'").evaluate({"GROUP": "European"}, hierarchies={"group": options}) is None
+    )
+    engine = tamis.Engine()
+    engine.add("options", query)
+    engine.hierarchy("Group", options)
+    assert engine.match({"group": "European"}) == ["options"]
+
+
 def test_field_criteria_say_what_they_take() -> None:
     with pytest.raises(ValueError, match="at least one"):
         tamis.fields({})

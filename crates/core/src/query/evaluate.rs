@@ -1,6 +1,6 @@
 //! What a predicate means, in three-valued logic (Kleene / SQL-92). `residual.rs` joins them under AND, OR and NOT.
 
-use crate::hierarchy::Hierarchies;
+use crate::hierarchy::{self, Hierarchies};
 use crate::message::{Body, Found, Message, Value, lookup, lookup_any_case};
 use crate::query::expr::{Arithmetic, Comparison, Operand, Predicate, Reference};
 use crate::text::{Phrase, Signature};
@@ -57,7 +57,7 @@ impl Predicate {
             Self::Regex(reference, pattern) => on_text(reference, message, |text| pattern.is_match(text)),
             Self::Under(reference, ancestor) => {
                 let Reference::Property(name) = reference else { return None };
-                let hierarchy = hierarchies?.get(&*name.text)?;
+                let hierarchy = hierarchy::of_attribute(hierarchies?, name)?;
                 on_text(reference, message, |text| hierarchy.is_under(text, ancestor))
             }
             Self::Opaque(opaque) => opaque.evaluate(message),
