@@ -209,6 +209,15 @@ def test_field_criteria_say_what_they_take() -> None:
         tamis.fields({"x": float("nan")})
 
 
+def test_equal_queries_have_one_hash_and_one_text() -> None:
+    for text in ("a = {}", "a IN (1, {})", "a > b - {}", "a BETWEEN {} AND 2"):
+        below, above = tamis.selector(text.format("-0.0")), tamis.selector(text.format("0.0"))
+        assert below == above
+        assert hash(below) == hash(above)
+        assert str(below) == str(above)
+    assert len({tamis.fields({"a": 0.0}), tamis.fields({"a": -0.0})}) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "position"),
     [

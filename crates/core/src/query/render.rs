@@ -185,7 +185,8 @@ impl Display for Literal<'_> {
             Value::Int(value) => value.fmt(f),
             Value::Float(value) if *value == f64::INFINITY => f.write_str("1e999"),
             Value::Float(value) if *value == f64::NEG_INFINITY => f.write_str("-1e999"),
-            Value::Float(value) => write!(f, "{value:?}"),
+            // Equal queries have one text, and -0.0 equals 0.0: the sum is 0.0 of both.
+            Value::Float(value) => write!(f, "{:?}", value + 0.0),
             Value::Text(text) => Quoted(text).fmt(f),
             Value::Timestamp(micros) => match DateTime::from_timestamp_micros(*micros) {
                 Some(instant) => {
