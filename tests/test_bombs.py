@@ -76,6 +76,7 @@ MATCHED: dict[str, tuple[tamis.Query, dict[str, Any], str, str | None]] = {
     "topic": (tamis.topic(".".join(["#.a"] * 64) + ".z"), {}, ".".join(["a"] * 200), None),
     "topic *": (tamis.topic(".".join(["#.*"] * 64) + ".z"), {}, ".".join(["a"] * 200), None),
     "openamq": (tamis.topic(".".join(["#.a"] * 64) + ".z", dialect="openamq"), {}, ".".join(["a"] * 200), None),
+    "phrase": (tamis.text("a " * 1_000 + "b"), {}, "", "a " * 4_000),
     "NEAR": (tamis.near("a", "b", 1_000_000), {}, "", "a " * 2_000 + "b " * 2_000),
     "IN": (
         tamis.selector("x IN (" + ",".join(map(str, range(9_000))) + ")"),

@@ -17,6 +17,11 @@ use super::{Phrase, StopWords, push_normalised};
 const BYTES_PER_WORD: usize = 6;
 /// A long text repeats its terms.
 const TERMS_EXPECTED_MAX: usize = 1_000;
+/// Phrases of up to so many words are tried at each place of their first word. A longer one is searched for in one pass, since
+/// a text and a phrase of one word, repeated, would take the product of their lengths.
+const WORDS_TRIED_MAX: usize = 8;
+/// Stands for every word that is not in a phrase.
+const NO_WORD: u32 = u32::MAX;
 
 /// Term → positions of one text, without the stop words of its source.
 ///
@@ -169,12 +174,44 @@ impl Signature {
         self.stop_words.as_ref().is_none_or(|stop| !phrase.words().iter().any(|word| stop.contains(word)))
     }
 
-    /// Where `phrase` begins: positions of its first word that the others follow one by one.
+    /// Where `phrase` begins: positions of its first word that the others follow one by one. Linear in the text.
     pub fn starts_of<'a>(&'a self, phrase: &'a Phrase) -> impl Iterator<Item = u32> + 'a {
         let (first, rest) = (&phrase.words()[0], &phrase.words()[1..]);
-        self.positions(first).iter().copied().filter(move |start| {
+        let is_long = phrase.words().len() > WORDS_TRIED_MAX;
+        let searched = if is_long { self.search(phrase.words()) } else { Vec::new() };
+        let tried = if is_long { &[] } else { self.positions(first) };
+        searched.into_iter().chain(tried.iter().copied().filter(move |start| {
             (1u32..).zip(rest).all(|(step, word)| self.positions(word).binary_search(&(start + step)).is_ok())
-        })
+        }))
+    }
+
+    /// The same in time linear in text and phrase together (Knuth, Morris and Pratt, "Fast pattern matching in strings",
+    /// 1977), over the words of the phrase as the text has them.
+    fn search(&self, phrase: &[Box<str>]) -> Vec<u32> {
+        if phrase.len() > self.word_count as usize || phrase.iter().any(|word| self.positions(word).is_empty()) {
+            return Vec::new();
+        }
+        // A word is named by the first of its positions, which no other word has.
+        let wanted: Vec<u32> = phrase.iter().map(|word| self.positions(word)[0]).collect();
+        let mut text = vec![NO_WORD; self.word_count as usize];
+        for (name, word) in wanted.iter().zip(phrase) {
+            if text[*name as usize] == NO_WORD {
+                self.positions(word).iter().for_each(|position| text[*position as usize] = *name);
+            }
+        }
+        let borders = borders(&wanted);
+        let mut starts = Vec::new();
+        let mut fitting = 0; // how many words of the phrase end here
+        for (position, name) in (1..).zip(text) {
+            while fitting > 0 && (fitting == wanted.len() || wanted[fitting] != name) {
+                fitting = borders[fitting - 1];
+            }
+            fitting += usize::from(wanted[fitting] == name);
+            if fitting == wanted.len() {
+                starts.push(position - fitting as u32);
+            }
+        }
+        starts
     }
 
     /// True when `phrase` stands somewhere.
@@ -202,6 +239,20 @@ impl Signature {
         }
         None
     }
+}
+
+/// For each beginning of `words` the length of the longest shorter one that it also ends with.
+fn borders(words: &[u32]) -> Vec<usize> {
+    let mut borders = vec![0; words.len()];
+    let mut length = 0;
+    for end in 1..words.len() {
+        while length > 0 && words[length] != words[end] {
+            length = borders[length - 1];
+        }
+        length += usize::from(words[length] == words[end]);
+        borders[end] = length;
+    }
+    borders
 }
 
 #[cfg(test)]
@@ -241,6 +292,27 @@ mod tests {
         assert!(signature.near(&phrase("rhubarb"), &phrase("daffodils"), 3).is_some());
         assert!(signature.near(&phrase("daffodils"), &phrase("rhubarb"), 2).is_none());
         assert!(signature.near(&phrase("garlic"), &phrase("garlic"), 5).is_none());
+    }
+
+    #[test]
+    fn a_phrase_of_any_length_stands_where_the_text_has_it() {
+        let mut state = 7_u64;
+        let mut pick = move |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let mut found = [0, 0]; // in short phrases and in long ones
+        for _ in 0..if cfg!(miri) { 20 } else { 2_000 } {
+            let letters = &["a", "b", "c"][..=pick(3)];
+            let text: Vec<&str> = (0..pick(60)).map(|_| letters[pick(letters.len())]).collect();
+            let wanted: Vec<&str> = (0..=pick(15)).map(|_| letters[pick(letters.len())]).collect();
+            let expected: Vec<u32> =
+                (0u32..).zip(text.windows(wanted.len())).filter(|(_, row)| *row == wanted).map(|(at, _)| at).collect();
+            let starts: Vec<u32> = Signature::of(&text.join(" ")).starts_of(&phrase(&wanted.join(" "))).collect();
+            assert_eq!(starts, expected, "{wanted:?} in {text:?}");
+            found[usize::from(wanted.len() > WORDS_TRIED_MAX)] += starts.len();
+        }
+        assert!(found.iter().all(|count| *count > 0));
     }
 
     #[test]
