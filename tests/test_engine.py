@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,21 @@ def test_a_batch_takes_structs_maps_and_plain_columns() -> None:
         engine.match_batch([1])
     with pytest.raises(ValueError, match="row 1"):
         engine.match_batch(pa.table({"properties": ["{}", "{"]}))
-    with pytest.raises(ValueError, match="threads"):
-        engine.match_batch(nested, threads=0)
+    for threads in (0, -1):
+        with pytest.raises(ValueError, match="threads"):
+            engine.match_batch(nested, threads=threads)
+    assert engine.match_batch(nested, threads=2**70).to_pylist() == [[0, 1], []]
+
+
+def test_an_array_that_is_no_rows_is_refused() -> None:
+    engine = tamis.Engine()
+    engine.add("rich", tamis.selector("price > 100"))
+    for array in (pa.array([120]), pa.array(["x"]), pa.nulls(2), pa.array([[120]]), pa.chunked_array([[120]])):
+        with pytest.raises(TypeError):
+            engine.match_batch(array)
+    with pytest.raises(TypeError, match="null"):
+        engine.match_batch(pa.array([{"price": 120}, None]))
+    assert engine.match_batch(pa.array([{"price": 120}, {"price": None}])).to_pylist() == [[0], []]
 
 
 def test_hits_count_the_criteria_that_are_true() -> None:
@@ -227,6 +241,18 @@ def test_explain_tells_the_value_and_verdict_of_every_predicate() -> None:
         engine.explain("other", {})
 
 
+def test_an_instant_that_python_cannot_have_is_shown_without_its_value() -> None:
+    engine = tamis.Engine()
+    engine.add("early", tamis.selector("d < TIMESTAMP '2002-08-22T00:00:00Z'"))
+    seen: list[object] = []
+    engine.add("asked", tamis.opaque("asked", lambda properties, topic, body: seen.append(properties["d"])))
+    before_the_year_1 = {"d": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))}
+    assert engine.match(before_the_year_1) == ["early"]
+    assert seen == [tamis.PRESENT]
+    [(_, value, result)] = engine.explain("early", before_the_year_1).predicates
+    assert (value, result) == (tamis.PRESENT, True)
+
+
 def test_near_misses_are_off_by_so_many_predicates() -> None:
     engine = tamis.Engine()
     engine.add("true", tamis.selector("a = 1"))
@@ -237,5 +263,7 @@ def test_near_misses_are_off_by_so_many_predicates() -> None:
     assert engine.near_misses({"a": 1}) == ["one", "least", "unknown"]
     assert engine.near_misses({"a": 1}, off_by=2) == ["pushed"]
     assert engine.near_misses({"a": 1}, limit=2) == ["one", "least"]
+    assert engine.near_misses({"a": 1}, limit=2**70) == ["one", "least", "unknown"]
+    assert engine.near_misses({"a": 1}, off_by=2**70) == []
     with pytest.raises(ValueError, match="at least 1"):
         engine.near_misses({}, off_by=0)

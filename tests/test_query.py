@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 
 import pytest
@@ -198,6 +198,18 @@ def test_a_name_without_regard_to_case_has_the_hierarchy_of_its_attribute() -> N
     assert engine.match({"group": "European"}) == ["options"]
 
 
+class _Lost(tzinfo):
+    def utcoffset(self, _instant: datetime | None) -> timedelta:
+        raise ValueError("no zone")
+
+
+@pytest.mark.parametrize("value", [Decimal("sNaN"), datetime(2002, 8, 22, tzinfo=_Lost())])
+def test_a_value_that_cannot_be_converted_is_refused_with_its_name(value: object) -> None:
+    with pytest.raises(ValueError, match=r"property 'a\.b': ") as caught:
+        tamis.selector("a = 1").evaluate({"a": {"b": value}})
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
 def test_field_criteria_say_what_they_take() -> None:
     with pytest.raises(ValueError, match="at least one"):
         tamis.fields({})
@@ -207,6 +219,9 @@ def test_field_criteria_say_what_they_take() -> None:
         tamis.fields({"x": [1]})  # type: ignore[dict-item]
     with pytest.raises(ValueError, match="NaN"):
         tamis.fields({"x": float("nan")})
+    before_the_year_1 = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+    with pytest.raises(ValueError, match="'x'"):
+        tamis.fields({"x": before_the_year_1})  # selector text has no such year
 
 
 def test_equal_queries_have_one_hash_and_one_text() -> None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from tamis.words import Signature
 
+# More threads, predicates or keys than there can be: what is asked for beyond it comes to the same.
+_LARGEST = 2**32 - 1
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -179,7 +182,9 @@ class Engine:
             TypeError: a column of a type that no property can have, with its name.
             ValueError: a value that no property can have, with column and row; `threads` is below 1.
         """
-        lists = self._core.match_batch(table, threads)
+        if threads < 1:
+            raise ValueError(f"threads: expected at least 1, not {threads}")
+        lists = self._core.match_batch(table, min(threads, _LARGEST))
         try:
             import pyarrow  # the bare library does not depend on it
         except ImportError:
@@ -264,7 +269,8 @@ class Engine:
         if off_by < 1 or limit < 1:
             raise ValueError(f"off_by and limit: expected at least 1, not {off_by} and {limit}")
         since = self._keys.newest_removal
-        return self._keys.keys_of(self._core.near_misses(properties, topic, body, off_by, limit), since)
+        found = self._core.near_misses(properties, topic, body, min(off_by, _LARGEST), min(limit, _LARGEST))
+        return self._keys.keys_of(found, since)
 
     def report(self) -> Report:
         """What all subscriptions are like: shared, equal, covered, never or always true, unindexable, dear.

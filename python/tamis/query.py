@@ -96,7 +96,8 @@ def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"]
         require: ``all`` criteria, or ``any`` of them.
 
     Raises:
-        ValueError: no criteria, NaN, an integer beyond 64 bits, or an unknown `require`.
+        ValueError: no criteria, NaN, an integer beyond 64 bits, a time that is not of the years 1 to 9999 in UTC, or an
+            unknown `require`.
         TypeError: a value of another type, with the field's name.
 
     Source: paper 000, "Field matching".
@@ -150,10 +151,10 @@ def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
     Args:
         name: what errors and ``str(query)`` call it.
         function: ``function(properties, topic, body)`` gives True, False or None (unknown). It sees the message as
-            tamis does: a new dict, times in UTC, bytes that are UTF-8 as str. An exception, or anything else that it
-            gives, makes it unknown and is counted. KeyboardInterrupt and SystemExit end the call of tamis that it was
-            asked in, except from the threads of ``match_batch``, where they go to ``sys.unraisablehook``. It is called
-            with the GIL, from any thread that matches.
+            tamis does: a new dict, times in UTC (PRESENT where datetime has no such year), bytes that are UTF-8 as
+            str. An exception, or anything else that it gives, makes it unknown and is counted. KeyboardInterrupt and
+            SystemExit end the call of tamis that it was asked in, except from the threads of ``match_batch``, where
+            they go to ``sys.unraisablehook``. It is called with the GIL, from any thread that matches.
         cost_us: what a call costs, in microseconds; at least 0.
 
     Raises:

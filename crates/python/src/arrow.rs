@@ -10,7 +10,8 @@ use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, ListArray, RecordBatch, StructArray};
-use arrow_schema::ArrowError;
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
@@ -35,11 +36,21 @@ pub fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
             let array = FFI_ArrowArray::from_raw(array.as_ptr().cast());
             from_ffi(array, schema.cast::<FFI_ArrowSchema>().as_ref())
         };
-        let rows = StructArray::from(data.map_err(unreadable)?);
-        return Ok(vec![RecordBatch::from(rows)]);
+        return Ok(vec![rows(data.map_err(unreadable)?)?]);
     }
     let name = table.get_type().name()?;
     Err(PyTypeError::new_err(format!("expected an Arrow table (an object with __arrow_c_stream__), not {name}")))
+}
+
+/// A struct array as rows.
+fn rows(data: ArrayData) -> PyResult<RecordBatch> {
+    if !matches!(data.data_type(), DataType::Struct(_)) {
+        return Err(PyTypeError::new_err(format!("expected rows, a struct array, not one of {}", data.data_type())));
+    }
+    if let Some(row) = data.nulls().and_then(|nulls| nulls.iter().position(|is_there| !is_there)) {
+        return Err(PyTypeError::new_err(format!("expected rows without null, found one in row {row}")));
+    }
+    Ok(RecordBatch::from(StructArray::from(data)))
 }
 
 fn unreadable(error: ArrowError) -> PyErr {

@@ -11,6 +11,9 @@ use tamis_core::message::{Body, NESTING_MAX, Properties, Value};
 
 use crate::errors::engine_error;
 
+/// The first microsecond of the year 1 and the last of 9999: neither Python's datetime nor selector text has others.
+pub const DATETIME_US: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
+
 /// Objects of Python that conversion compares with or calls.
 pub struct Known {
     present: Py<PyAny>,
@@ -129,16 +132,32 @@ fn rare_value(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String
         return Ok(Value::Present);
     }
     if object.is_instance(known.datetime.bind(py))? {
-        return Ok(Value::Timestamp(known.to_micros.bind(py).call1((object,))?.extract()?));
+        let micros = known.to_micros.bind(py).call1((object,)).and_then(|micros| micros.extract());
+        return micros.map(Value::Timestamp).map_err(|error| at_property(py, error, name));
     }
     if object.is_instance(known.decimal.bind(py))? {
-        return Ok(Value::Float(object.call_method0("__float__")?.extract()?));
+        let number = object.call_method0("__float__").and_then(|number| number.extract());
+        return number.map(Value::Float).map_err(|error| at_property(py, error, name));
     }
     if object.cast::<PyMapping>().is_ok() {
         return map(object, &name(), depth + 1).map(Value::Map);
     }
     let expected = "expected bool, int, float, str, datetime, None, a list or a mapping";
     Err(PyTypeError::new_err(format!("property '{}': {expected}, not {}", name(), type_of(object))))
+}
+
+/// What a value said when it was converted (a zone of the user's own, pandas's NaT), with the property's name.
+fn at_property(py: Python<'_>, error: PyErr, name: &dyn Fn() -> String) -> PyErr {
+    let message = format!("property '{}': {}", name(), error.value(py));
+    let named = if error.is_instance_of::<PyTypeError>(py) {
+        PyTypeError::new_err(message)
+    } else if error.is_instance_of::<PyValueError>(py) {
+        PyValueError::new_err(message)
+    } else {
+        return error;
+    };
+    named.set_cause(py, Some(error));
+    named
 }
 
 fn place(path: &str) -> String {
@@ -150,15 +169,20 @@ fn type_of(object: &Bound<'_, PyAny>) -> String {
 }
 
 /// A value of the core as Python shows it: what `explain` returns, and what functions of dear predicates are given.
+///
+/// An instant that Python cannot have becomes a field without a value: a zone can put it before the year 1, and Arrow
+/// and AMQP have later ones.
 pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
-        Value::Present => known(py)?.present.clone_ref(py).into_bound(py),
+        Value::Timestamp(micros) if DATETIME_US.contains(micros) => {
+            known(py)?.from_micros.bind(py).call1((*micros,))?
+        }
+        Value::Present | Value::Timestamp(_) => known(py)?.present.clone_ref(py).into_bound(py),
         Value::Bool(flag) => PyBool::new(py, *flag).to_owned().into_any(),
         Value::Int(number) => number.into_pyobject(py)?.into_any(),
         Value::Float(number) => PyFloat::new(py, *number).into_any(),
         Value::Text(text) => PyString::new(py, text).into_any(),
-        Value::Timestamp(micros) => known(py)?.from_micros.bind(py).call1((*micros,))?,
         Value::List(values) => {
             let items: Vec<_> = values.iter().map(|item| to_python(py, item)).collect::<PyResult<_>>()?;
             PyList::new(py, items)?.into_any()

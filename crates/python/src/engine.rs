@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use tamis_core::error::EngineError;
@@ -138,9 +138,6 @@ impl Engine {
     }
 
     fn match_batch(&self, py: Python<'_>, table: &Bound<'_, PyAny>, threads: usize) -> PyResult<IdLists> {
-        if threads == 0 {
-            return Err(PyValueError::new_err("threads: expected at least 1"));
-        }
         let batches = arrow::batches(table)?;
         let matched = self
             .call(py, || batches.iter().map(|batch| self.0.match_batch(batch, threads)).collect::<Result<Vec<_>, _>>());

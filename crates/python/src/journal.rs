@@ -9,7 +9,6 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use tamis_core::broker::stream_record::{self, StreamRecord};
 use tamis_core::broker::topology::{BodyMode, properties_seen};
 use tamis_core::journal::{Damage, Disk, Inspection, Item, ReadError, Reader, RealDisk, Sequence, Start, inspect};
-use tamis_core::message::{Properties, Value};
 use tamis_core::variant::{self, Variant};
 
 use crate::convert;
@@ -28,9 +27,6 @@ type Gap = (u64, u64, &'static str);
 /// Exchange, routing key, properties, the same as a variant (value, metadata), body.
 type StreamMessage<'py> =
     (String, String, Bound<'py, PyDict>, (Bound<'py, PyBytes>, Bound<'py, PyBytes>), Bound<'py, PyBytes>);
-
-/// The last microsecond of the year 9999, and the first of the year 1: Python's datetime has no others.
-const DATETIME_US: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 /// A batch: its records, and the numbers that are gone with the reason.
 #[derive(Default)]
@@ -147,26 +143,10 @@ pub fn stream_message<'py>(py: Python<'py>, kind: u8, record: &[u8], query_body:
         let variant = variant::encode(&properties)?;
         Ok::<_, String>((message, properties, variant))
     });
-    let (message, mut properties, Variant { value, metadata }) = decoded.map_err(PyValueError::new_err)?;
-    limit_times(&mut properties);
+    let (message, properties, Variant { value, metadata }) = decoded.map_err(PyValueError::new_err)?;
     let variant = (PyBytes::new(py, &value), PyBytes::new(py, &metadata));
     let names = (message.exchange.to_owned(), message.routing_key.to_owned());
     Ok((names.0, names.1, convert::dict(py, &properties)?, variant, PyBytes::new(py, message.body)))
-}
-
-/// Instants that Python cannot have become fields without a value. Only tables of AMQP have instants, and their depth is
-/// bounded.
-fn limit_times(properties: &mut Properties) {
-    properties.values_mut().for_each(limit_time);
-}
-
-fn limit_time(value: &mut Value) {
-    match value {
-        Value::Timestamp(micros) if !DATETIME_US.contains(micros) => *value = Value::Present,
-        Value::List(values) => values.iter_mut().for_each(limit_time),
-        Value::Map(properties) => limit_times(properties),
-        _ => {}
-    }
 }
 
 fn disk() -> Arc<dyn Disk> {

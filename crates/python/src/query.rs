@@ -242,6 +242,9 @@ fn constant(value: Value, name: &str) -> PyResult<Value> {
         Value::Float(number) if number.is_nan() => {
             Err(PyValueError::new_err(format!("field '{name}': expected a number, and NaN equals nothing")))
         }
+        Value::Timestamp(micros) if !convert::DATETIME_US.contains(&micros) => {
+            Err(PyValueError::new_err(format!("field '{name}': expected an instant from the year 1 to 9999 in UTC")))
+        }
         Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Text(_) | Value::Timestamp(_) => Ok(value),
         _ => {
             Err(PyTypeError::new_err(format!("field '{name}': expected bool, int, float, str, datetime or tamis.ANY")))
