@@ -198,6 +198,18 @@ impl Store {
         &mut self.messages[id.0]
     }
 
+    /// The next message whose bytes are in memory, round and round from slot `from`, among the next `most` slots.
+    pub fn next_resident(&self, from: &mut u32, most: u32) -> Option<MessageId> {
+        for _ in 0..most.min(self.messages.end()) {
+            let number = if *from < self.messages.end() { *from } else { 0 };
+            *from = number + 1;
+            if self.messages.get(number).is_some_and(Message::is_resident) {
+                return Some(MessageId(number));
+            }
+        }
+        None
+    }
+
     /// Drop the bytes of a message that can be read back; how many that were.
     pub fn evict(&mut self, id: MessageId) -> usize {
         let message = &mut self.messages[id.0];

@@ -118,6 +118,8 @@ pub struct Broker {
     promised: confirm::Marks,
     /// Room for what is read back: the record, and the message that was delivered last from there.
     load_buffer: Vec<u8>,
+    /// How far the walk over the messages has come that lets older ones leave memory.
+    paged_to: u32,
     loaded: Vec<u8>,
     /// Room for the durable queues that a message goes to.
     durable_ids: Vec<durable::DefinitionId>,
@@ -202,6 +204,7 @@ impl Broker {
             changes: Vec::new(),
             promised: confirm::Marks::new(),
             load_buffer: Vec::new(),
+            paged_to: 0,
             loaded: Vec::new(),
             durable_ids: Vec::new(),
             topology_version: 0,

@@ -1,7 +1,7 @@
 //! What does not fit into memory waits on disk.
 //!
-//! Above half of the watermark, messages leave memory as soon as the journal has them: those that are recorded anyway
-//! need nothing for it, others are written there first. A message that is delivered from disk is read for that, and not
+//! Above half of the watermark, messages that come leave memory as soon as the journal has them: those that are recorded
+//! anyway need nothing for it, others are written there first. Above three quarters, older ones go too. A message that is delivered from disk is read for that, and not
 //! kept. Above the watermark itself publishers are blocked (`blocking.rs`): places in queues take memory too.
 
 use crate::amqp::Properties;
@@ -10,6 +10,12 @@ use super::durable::Content;
 use super::event::Event;
 use super::message::{Kept, MessageId};
 use super::{Broker, Rubbish};
+
+/// How many older messages leave memory with each that comes: more than one, so that they are soon gone.
+const OLDER_EACH: usize = 2;
+
+/// Among how many, for each of them, so that the work for one message has a bound.
+const OLDER_LOOKED_AT: u32 = 16;
 
 /// Why a message cannot be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +33,26 @@ impl Broker {
         self.messages.resident_bytes() > self.options.memory_bytes_max / 2
     }
 
-    /// A message was put into queues while memory is crowded: see to it that it can leave.
-    pub(super) fn make_evictable(&mut self, message: MessageId) {
+    /// A message was put into queues: when memory is crowded, see to it that it can leave, and older ones with it.
+    #[inline]
+    pub(super) fn page_out(&mut self, message: MessageId) {
+        if self.journal.is_none() || !self.is_crowded() {
+            return;
+        }
+        if self.messages.find(message).is_some() {
+            self.make_evictable(message);
+        }
+        if self.messages.resident_bytes() > self.options.memory_bytes_max / 4 * 3 {
+            for _ in 0..OLDER_EACH {
+                if let Some(older) = self.messages.next_resident(&mut self.paged_to, OLDER_LOOKED_AT) {
+                    self.make_evictable(older);
+                }
+            }
+        }
+    }
+
+    /// See to it that a message can leave memory.
+    fn make_evictable(&mut self, message: MessageId) {
         let wall_us = self.wall_us();
         let Some(journal) = &mut self.journal else { return };
         let references = self.messages.references(message);

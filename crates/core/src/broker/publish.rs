@@ -223,9 +223,7 @@ impl Broker {
             self.enqueue(queue, message, expires);
         }
         self.messages.release(message);
-        if self.journal.is_some() && self.is_crowded() && self.messages.find(message).is_some() {
-            self.make_evictable(message);
-        }
+        self.page_out(message);
         is_refused
     }
 

@@ -229,6 +229,30 @@ fn what_does_not_fit_into_memory_waits_on_disk() {
 }
 
 #[test]
+fn the_first_messages_leave_memory_too_when_places_in_queues_take_most_of_it() {
+    let disk = SimulatedDisk::new();
+    let options = Options { memory_bytes_max: 1 << 20, ..Options::default() };
+    let mut world = World::on_disk(&disk, options).0;
+    let id = world.connect();
+    declare(&mut world, id, "saved");
+    world.declare(id, "spilled");
+    // With half of the memory held by the first 1,000 bodies there would be room for 3,200 places.
+    for number in 0..2400u32 {
+        let body = format!("{number:0500}");
+        publish(&mut world, id, "saved", &body);
+        world.publish(id, "", "spilled", body.as_bytes());
+        if number % 10 == 0 {
+            world.commit();
+        }
+        assert!(world.broker.wants_input(id), "at {number}");
+    }
+    for queue in ["saved", "spilled"] {
+        let expected: Vec<_> = (0..2400u32).map(|number| (format!("{number:0500}"), false)).collect();
+        assert_eq!(drain(&mut world, queue), expected);
+    }
+}
+
+#[test]
 fn dead_letters_wait_on_disk_too() {
     let disk = SimulatedDisk::new();
     let options = Options { memory_bytes_max: 1 << 20, ..Options::default() };
