@@ -18,6 +18,7 @@ from pamqp import constants as frame_kinds
 from pamqp.body import ContentBody
 
 READ_BYTES = 1 << 16
+PAD = "."
 _DELIVER = b"\x00\x3c\x00\x3c"
 
 
@@ -187,13 +188,28 @@ class Ledger:
 
 
 class Publisher(threading.Thread):
-    """Publishes persistent messages to a queue as fast as `window` unconfirmed ones allow, until it is stopped."""
+    """Publishes messages to a queue as fast as `window` unconfirmed ones allow, until it is stopped.
 
-    def __init__(self, port: int, queue: str, name: str, ledger: Ledger, *, size: int = 0, window: int = 500) -> None:
+    Args:
+        size: bytes after each body's name, which stands alone in the ledger.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        queue: str,
+        name: str,
+        ledger: Ledger,
+        *,
+        size: int = 0,
+        window: int = 500,
+        persistent: bool = True,
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self._client = Client(port)
         self._client.call(commands.Confirm.Select(), "Confirm.SelectOk")
-        self._queue, self._ledger, self._pad, self._window = queue, ledger, "." * size, window
+        self._queue, self._ledger, self._pad, self._window = queue, ledger, PAD * size, window
+        self._delivery_mode = 2 if persistent else 1
         self._tags: dict[int, str] = {}
         self._highest = 0
         self._stopping = threading.Event()
@@ -227,10 +243,11 @@ class Publisher(threading.Thread):
             elif len(self._tags) < self._window and not self.blocked.is_set():
                 for _ in range(20):
                     number += 1
-                    body = f"{self.name}-{number}{self._pad}"
-                    self._ledger.attempted.add(body)
-                    self._tags[number] = body
-                    self._client.publish("", self._queue, body.encode(), delivery_mode=2)
+                    name = f"{self.name}-{number}"
+                    self._ledger.attempted.add(name)
+                    self._tags[number] = name
+                    body = f"{name}{self._pad}".encode()
+                    self._client.publish("", self._queue, body, delivery_mode=self._delivery_mode)
             busy = not self._stopping.is_set() and len(self._tags) < self._window and not self.blocked.is_set()
             for value in self._client.frames(0.0 if busy else 0.05):
                 self._take(value)
@@ -282,7 +299,7 @@ class Consumer(threading.Thread):
                     if getattr(value, "name", "") == "Basic.Deliver":
                         method = value
                     elif isinstance(value, ContentBody) and method is not None:
-                        self._ledger.delivered.append(value.value.decode())
+                        self._ledger.delivered.append(value.value.decode().rstrip(PAD))
                         self.bodies.append(value.value.decode())
                         self.redelivered.append(method.redelivered)
                         if self._ack_every and method.delivery_tag % self._ack_every == 0:
@@ -306,7 +323,7 @@ def drain(port: int, queue: str, ledger: Ledger, limit_s: float = 300.0) -> int:
         while left is None:
             for value in client.frames(5.0):
                 if isinstance(value, ContentBody):
-                    ledger.delivered.append(value.value.decode())
+                    ledger.delivered.append(value.value.decode().rstrip(PAD))
                     count += 1
                 elif getattr(value, "name", "") == "Queue.DeclareOk":
                     left = value.message_count
