@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
 import time
@@ -16,7 +17,7 @@ from tests.faults.amqp import Client
 from tests.faults.broker_process import BrokerProcess
 
 LONG = bool(os.environ.get("TAMIS_LONG"))
-BINDINGS = 100_000 if LONG else 20_000
+BINDINGS = 100_000
 QUEUED = 1_000_000 if LONG else 100_000
 LOGINS = 100 if LONG else 20
 STALL_MS_MAX = 20.0
@@ -57,6 +58,14 @@ class Probe(threading.Thread):
         self.join(10)
 
 
+def elsewhere(work: Callable[[int], None], port: int) -> None:
+    """Do `work` in a process of its own, so that what it takes of Python here is not taken for a stall."""
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(port,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
 def make_bindings(port: int) -> None:
     client = Client(port)
     client.call(commands.Exchange.Declare(exchange="many", exchange_type="topic"), "Exchange.DeclareOk")
@@ -94,7 +103,7 @@ def test_heavy_work_does_not_hold_up_a_bystander(tmp_path: Path) -> None:
         probe.start()
         _, quiet = probe.measure(lambda: time.sleep(2))
         found = {
-            name: probe.measure(lambda work=work: work(broker.port))  # type: ignore[misc]
+            name: probe.measure(lambda work=work: elsewhere(work, broker.port))  # type: ignore[misc]
             for name, work in (
                 ("bindings", make_bindings),
                 ("a full queue deleted", fill_and_delete),
@@ -107,4 +116,4 @@ def test_heavy_work_does_not_hold_up_a_bystander(tmp_path: Path) -> None:
         print(f"{name}: p99.9 {high:.1f} ms, longest {longest:.1f} ms")
     # The client shares two cores with the broker and with whatever else runs: a stall of the broker is well above that.
     for name, (_, longest) in found.items():
-        assert longest < 10 * (STALL_MS_MAX + quiet), name
+        assert longest < 5 * (STALL_MS_MAX + quiet), name

@@ -89,8 +89,10 @@ pub(super) struct Connection {
     pub publishes: bool,
     /// It is in the broker's list of connections that have something to write or to say.
     pub is_dirty: bool,
-    /// Frames in `input` wait for room in `out`, or for the end of a shortage.
+    /// Frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
     pub is_suspended: bool,
+    /// ... for its next turn, and nothing else lets them go on.
+    pub is_resting: bool,
     pub knows_blocked: bool,
     pub knows_cancel: bool,
     /// The last times that bytes came and went.

@@ -1,7 +1,8 @@
 //! Bytes in: cut into frames where they lie, and each frame brought to its channel.
 //!
 //! A frame that is cut by the end of a read waits in the connection's `input`, and only that frame is copied. When a
-//! connection has too much to write, or publishes while memory is short, the rest of what it sent waits there too.
+//! connection has too much to write, publishes while memory is short, or has had its turn (`turns.rs`), the rest of what
+//! it sent waits there too.
 
 use crate::amqp::frame::{FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES};
 use crate::amqp::method::{ChannelClose, ChannelCloseOk, ConnectionClose};
@@ -42,7 +43,8 @@ impl Broker {
     /// Go on with frames that waited, if nothing stops them now.
     pub(super) fn resume(&mut self, number: u32) {
         let connection = &mut self.connections[number];
-        if connection.is_suspended && !connection.is_blocked && connection.out.len() < self.options.output_bytes_max {
+        let is_free = !connection.is_blocked && !connection.is_resting;
+        if connection.is_suspended && is_free && connection.out.len() < self.options.output_bytes_max {
             connection.is_suspended = false;
             self.touch(number);
             let input = std::mem::take(&mut self.connections[number].input);
@@ -99,11 +101,17 @@ impl Broker {
                 self.touch(number);
                 return at;
             }
+            if self.turn_left == 0 && at < bytes.len() {
+                // What is left may be no whole frame; then the next turn finds that out.
+                self.rest(number);
+                return at;
+            }
             let frame_max = connection.frame_max as usize;
             match next_frame(&bytes[at..], frame_max) {
                 Ok(None) => return at,
                 Ok(Some((frame, used))) => {
                     at += used;
+                    self.spend(1);
                     if frame.kind == FrameKind::Method && is_publish(frame.payload) {
                         at += self.take_publish(number, &frame, &bytes[at..]);
                     } else if let Err(error) = self.take_frame(number, &frame) {
@@ -220,6 +228,7 @@ impl Broker {
             (Step::Take, Input::Header | Input::Body) => self.go_on_with_content(channel, frame),
             (Step::Take, _) => {
                 let method = Method::decode(frame.payload).map_err(|error| error.at(id))?;
+                self.spend_method(id);
                 // What earlier work has promised to others is no affair of this method's answer.
                 self.promised.clear();
                 self.channel_method(number, channel, &method).map_err(|error| at(error, id))

@@ -54,6 +54,7 @@ pub mod stream_record;
 pub mod topology;
 mod transact;
 mod transaction;
+mod turns;
 mod unacknowledged;
 
 #[cfg(test)]
@@ -110,6 +111,9 @@ pub struct Broker {
     pressed: Vec<u32>,
     /// Readers of streams that can go on.
     readers: Vec<unacknowledged::Reference>,
+    /// What is left of the turn that this call is, and connections whose turn was over before their input was.
+    turn_left: u32,
+    resting: VecDeque<unacknowledged::Reference>,
     /// Room to ask readers' queries of messages.
     view: topology::ViewScratch,
     /// Room for changes on their way to the journal.
@@ -189,7 +193,7 @@ impl Broker {
     pub fn new(options: Options, control: Box<dyn Control + Send>, now: Micros, wall_us: i64) -> Self {
         let mut topology = Topology::new();
         topology.add_vhost("/");
-        let random = options.seed;
+        let (random, turn_left) = (options.seed, options.turn_units_max);
         Self {
             options,
             control,
@@ -200,6 +204,8 @@ impl Broker {
             stream_queues: Vec::new(),
             pressed: Vec::new(),
             readers: Vec::new(),
+            turn_left,
+            resting: VecDeque::new(),
             view: topology::ViewScratch::default(),
             changes: Vec::new(),
             promised: confirm::Marks::new(),
@@ -275,6 +281,7 @@ impl Broker {
             publishes: false,
             is_dirty: false,
             is_suspended: false,
+            is_resting: false,
             knows_blocked: login.knows_blocked,
             knows_cancel: login.knows_cancel,
             heard: now,
@@ -471,6 +478,7 @@ impl Broker {
             self.flush();
             self.confirm();
         }
+        self.turn_left = self.options.turn_units_max;
     }
 
     /// The next of a row of numbers that look random (SplitMix64).

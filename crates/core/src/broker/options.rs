@@ -20,6 +20,9 @@ pub struct Options {
     pub consumers_max: usize,
     /// Confirm messages when they come instead of when they are on disk: for those that may be lost.
     pub confirms_received: bool,
+    /// How much of a connection's frames is done before others have their turn, in units of a quarter of a microsecond or
+    /// so (`turns.rs`).
+    pub turn_units_max: u32,
     /// Whatever names the broker makes up come from here; give it something random, except in a simulation.
     pub seed: u64,
 }
@@ -35,6 +38,7 @@ impl Default for Options {
             memory_bytes_max: 1 << 30,
             consumers_max: 65_536,
             confirms_received: false,
+            turn_units_max: 8192,
             seed: 0,
         }
     }

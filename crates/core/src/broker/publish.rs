@@ -147,6 +147,7 @@ impl Broker {
         expires: Micros,
     ) -> Result<(), AmqpError> {
         self.metrics.published += 1;
+        self.spend(routed.len() as u32);
         let number = self.count_publish(channel);
         if routed.is_empty() {
             self.metrics.unroutable += 1;

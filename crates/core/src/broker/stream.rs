@@ -183,15 +183,16 @@ impl Broker {
         self.pressed.retain(|number| logs.get(number).is_some_and(|log| log.pending_bytes() > CONGESTED_BYTES / 2));
     }
 
-    /// Whether there is reading to be done that was put off: call [`Broker::work`] when nothing else is waiting.
+    /// Whether something was put off, frames or reading: call [`Broker::work`] when nothing else is waiting.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        !self.readers.is_empty() || !self.rubbish.is_empty()
+        !self.resting.is_empty() || !self.readers.is_empty() || !self.rubbish.is_empty()
     }
 
-    /// Go on with what was put off, for about a millisecond.
+    /// Go on with what was put off, for a millisecond or two.
     pub fn work(&mut self, now: Micros) {
         self.advance(now);
+        self.next_turn();
         self.finish();
     }
 

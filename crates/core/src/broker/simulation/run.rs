@@ -67,7 +67,9 @@ fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults) -> Result<World, 
     // Sometimes little memory, so that messages have to leave it.
     let memory_bytes_max = if dice.once_in(2) { 60_000 } else { 1 << 30 };
     let output_bytes_max = 2_000 + dice.below(20_000) as usize;
-    let options = Options { memory_bytes_max, output_bytes_max, ..Options::default() };
+    // Short turns, so that what a client sends is done in several.
+    let turn_units_max = 20 + dice.below(200) as u32;
+    let options = Options { memory_bytes_max, output_bytes_max, turn_units_max, ..Options::default() };
     let (mut world, found) = World::open(disk, options)?;
     world.broker.faults = faults;
     if found.damage.is_empty() && found.skipped.is_empty() { Ok(world) } else { Err(format!("damage: {found:?}")) }
@@ -94,7 +96,8 @@ impl Simulation {
             340..350 => self.with_actor(|actor, _, _| actor.cancel()),
             350..500 => self.with_actor(|actor, dice, _| actor.settle(dice)),
             500..720 => self.arrive(),
-            720..850 => return self.read(),
+            720..840 => return self.read(),
+            840..850 => self.world.broker.work(self.world.now),
             850..930 => self.world.commit(),
             930..950 => self.world.broker.tick(self.world.now, self.world.now as i64),
             950..960 => self.choke(),

@@ -134,6 +134,10 @@ fn channels(broker: &Broker) -> Result<(), String> {
                 return Err(format!("connection {number} has a channel that is not its own"));
             }
         }
+        let rests = broker.resting.iter().any(|it| (it.number, it.serial) == (number, connection.serial));
+        if connection.is_resting != rests {
+            return Err(format!("connection {number} waits for a turn that does not come"));
+        }
         if connection.exclusive_queues.iter().any(|queue| broker.queues.get(*queue).is_none()) {
             return Err(format!("connection {number} has an exclusive queue that is gone"));
         }

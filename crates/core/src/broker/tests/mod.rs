@@ -7,3 +7,4 @@ mod keeping;
 mod nonsense;
 mod refusing;
 mod streaming;
+mod turns;
