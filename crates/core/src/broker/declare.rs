@@ -9,8 +9,10 @@ use crate::amqp::{AmqpError, RawTable, ReplyCode};
 
 use super::access::{Resource, Verb};
 use super::arguments::{Policy, QueueKind};
+use super::confirm::Mark;
 use super::connection::ConnectionId;
 use super::dispatch::error;
+use super::journaling::JOURNAL;
 use super::queue::Queue;
 use super::topology::{Bind, Declared, ExchangeSettings, Owner, QueueId, QueueSettings, Target, VhostId};
 use super::unacknowledged::Reference;
@@ -73,8 +75,10 @@ impl Broker {
         if it.passive {
             self.topology.check_exchange(vhost, it.exchange)?;
         } else {
-            self.check_changes()?;
             self.check_access(channel, Verb::Configure, Resource::Exchange, it.exchange)?;
+            if it.durable && self.topology.check_exchange(vhost, it.exchange).is_err() {
+                self.check_room()?;
+            }
             let settings = ExchangeSettings {
                 kind: it.exchange_type.parse()?,
                 durable: it.durable,
@@ -131,9 +135,13 @@ impl Broker {
     }
 
     fn bind(&mut self, channel: u32, bind: &Bind<'_>) -> Result<(), AmqpError> {
-        self.check_changes()?;
         self.check_binding(channel, bind)?;
         let (vhost, owner) = self.place(channel);
+        if let Err(full) = self.check_room()
+            && self.topology.is_new_and_survives(vhost, bind, owner)?
+        {
+            return Err(full);
+        }
         let control = &mut self.control;
         self.topology.bind(vhost, bind, owner, &mut |key| control.stored_query(key))?;
         self.changed();
@@ -182,7 +190,6 @@ impl Broker {
     }
 
     fn make_queue(&mut self, channel: u32, it: &QueueDeclare<'_>) -> Result<(Box<str>, QueueId), AmqpError> {
-        self.check_changes()?;
         let (vhost, owner) = self.place(channel);
         let name: Box<str> = match it.queue {
             "" => format!("amq.gen-{:016x}{:016x}", self.next_random(), self.next_random()).into(),
@@ -190,6 +197,10 @@ impl Broker {
         };
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
         let policy = self.queue_policy(channel, it, &name)?;
+        let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
+        if it.durable && !it.exclusive && is_new() {
+            self.check_room()?;
+        }
         let settings = QueueSettings {
             durable: it.durable,
             exclusive: it.exclusive,
@@ -198,6 +209,10 @@ impl Broker {
         };
         let (id, declared) = self.topology.declare_queue(vhost, &name, &settings, owner, it.queue.is_empty())?;
         if declared == Declared::Existed {
+            // Whoever declared it may still wait for the disk, and this answer promises the same.
+            if let Some(durable_id) = self.queues[id.index() as u32].durable_id {
+                self.promise(Mark { log: JOURNAL, sequence: durable_id.0 });
+            }
             return Ok((name, id));
         }
         let connection = self.channels[channel].connection;

@@ -26,6 +26,8 @@ pub(super) const JOURNAL: u32 = 0;
 
 /// Changes that wait for room in the journal before further ones are refused.
 const CHANGES_MAX: usize = 10_000;
+/// How long an answer waits for room on a full disk before it is refused.
+const STUCK_US_MAX: super::Micros = 10_000_000;
 /// What compaction may copy in one call, at the least.
 const COMPACT_BYTES_MIN: u64 = 64 * 1024;
 
@@ -42,6 +44,8 @@ pub(super) struct Journal {
     /// Deleted queues of which deliveries are still out: what those settle belongs to this definition.
     pub gone: hashbrown::HashMap<Reference, (DefinitionId, u32)>,
     pub has_failed: bool,
+    /// Since when nothing becomes durable for lack of room.
+    stuck_since: Option<super::Micros>,
     /// Where streams are, and how large their segments are when nobody says otherwise.
     pub disk: Arc<dyn Disk>,
     pub dir: PathBuf,
@@ -62,6 +66,7 @@ impl Journal {
             evictable: VecDeque::new(),
             gone: hashbrown::HashMap::new(),
             has_failed: false,
+            stuck_since: None,
             disk,
             dir,
             segment_bytes,
@@ -142,13 +147,37 @@ impl Broker {
         self.record_changes();
     }
 
-    /// Refuse a change when too many wait for room in the journal.
-    pub(super) fn check_changes(&self) -> Result<(), AmqpError> {
+    /// Refuse a new durable definition when it could not be kept: its answer would not come.
+    pub(super) fn check_room(&self) -> Result<(), AmqpError> {
         match &self.journal {
-            Some(journal) if journal.changes.len() >= CHANGES_MAX => {
-                Err(error(ReplyCode::ResourceError, "the journal has no room for further definitions now"))
+            Some(journal) if journal.durable.is_stuck() || journal.changes.len() >= CHANGES_MAX => {
+                let reason = "low on disk: there is no room for further durable definitions now; others are taken";
+                Err(error(ReplyCode::ResourceError, reason))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Refuse what has waited too long for room on the disk. Those who publish were told to wait, and do.
+    pub(super) fn refuse_held(&mut self) {
+        let now = self.now;
+        let Some(journal) = &mut self.journal else { return };
+        let since = match journal.durable.is_stuck() {
+            true => *journal.stuck_since.get_or_insert(now),
+            false => return journal.stuck_since = None,
+        };
+        if now - since < STUCK_US_MAX {
+            return;
+        }
+        for Reference { number, serial } in self.awaiting.clone() {
+            // A connection that was closed for one of its channels has taken the others with it.
+            if let Some(it) = self.channels.get(number).filter(|it| it.serial == serial && !it.held.is_empty())
+                && !self.connections[it.connection].was_told_blocked
+            {
+                let (connection, number) = (it.connection, it.number);
+                let reason = "low on disk: what was declared is not kept until there is room";
+                self.refuse(connection, number, error(ReplyCode::ResourceError, reason));
+            }
         }
     }
 

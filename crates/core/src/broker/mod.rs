@@ -397,6 +397,7 @@ impl Broker {
         self.expire();
         self.expire_streams();
         self.remove_doomed();
+        self.refuse_held();
         self.finish();
     }
 

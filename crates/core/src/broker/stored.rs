@@ -26,7 +26,7 @@ impl Broker {
         now: Micros,
     ) -> Result<Replaced, AmqpError> {
         self.advance(now);
-        self.check_changes()?;
+        self.check_room()?;
         let replaced = self.topology.replace_stored(queries);
         if replaced.bindings > 0 {
             self.changed();

@@ -166,7 +166,10 @@ impl Queue {
         match commit_all(&logs) {
             Ok(waiting) => {
                 let commit = Commit { logs: logs.len(), is_full: !waiting.is_empty() };
-                self.lock().waiting.extend(waiting);
+                let mut state = self.lock();
+                // One to which something was appended meanwhile is there already.
+                waiting.into_iter().for_each(|log| add_once(&mut state.waiting, log));
+                drop(state);
                 (self.wake)();
                 commit
             }
@@ -175,6 +178,12 @@ impl Queue {
                 Commit::default()
             }
         }
+    }
+}
+
+fn add_once(logs: &mut Vec<Arc<Shared>>, log: Arc<Shared>) {
+    if !logs.iter().any(|other| Arc::ptr_eq(other, &log)) {
+        logs.push(log);
     }
 }
 
@@ -194,7 +203,7 @@ fn commit_all(logs: &[Arc<Shared>]) -> Result<Vec<Arc<Shared>>, String> {
     let mut full = Vec::new();
     for log in logs {
         if log.write()?.is_full {
-            full.push(Arc::clone(log));
+            add_once(&mut full, Arc::clone(log));
         }
     }
     for log in logs {

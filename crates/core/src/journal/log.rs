@@ -40,6 +40,9 @@ pub struct Options {
     pub retention: Retention,
     /// How many files of removed segments are kept to be used again.
     pub spares_max: usize,
+    /// Whether the file of one further segment is there before it is needed. When the disk has no room for it,
+    /// [`Log::is_full`] says so, and there is a segment left for what has to be written all the same.
+    pub has_reserve: bool,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             pending_bytes_max: 64 * 1024 * 1024,
             retention: Retention::default(),
             spares_max: 2,
+            has_reserve: false,
         }
     }
 }
@@ -118,6 +122,7 @@ pub(crate) struct Shared {
     synced: AtomicU64,
     pending_bytes: AtomicUsize,
     pub is_full: AtomicBool,
+    pub is_stuck: AtomicBool,
 }
 
 /// The appender's side: what was not yet taken, and where the next record will lie.
@@ -307,10 +312,17 @@ impl Log {
         self.0.pending_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the disk has no room for a further segment. What was appended waits; nothing is lost.
+    /// Whether the disk has no room for a further segment. What was appended waits, once there is no reserve either;
+    /// nothing is lost.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.0.is_full.load(Ordering::Acquire)
+    }
+
+    /// Whether what was appended waits for room on the disk.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.0.is_stuck.load(Ordering::Acquire)
     }
 
     /// Why nothing is written any more.
@@ -425,6 +437,7 @@ impl Shared {
             synced: AtomicU64::new(next.previous().0),
             pending_bytes: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
         }
     }
 
@@ -507,6 +520,14 @@ impl Shared {
         catalog.segments.pop_front();
         catalog.first = catalog.segments.front().map_or(catalog.first, |meta| meta.name.first);
         catalog.spares.extend(spare);
+    }
+
+    pub fn has_spare(&self) -> bool {
+        !self.catalog().spares.is_empty()
+    }
+
+    pub fn add_spare(&self, name: String) {
+        self.catalog().spares.push(name);
     }
 
     pub fn take_spare(&self) -> Option<String> {

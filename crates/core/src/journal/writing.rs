@@ -13,6 +13,8 @@ use super::record::{SYNCED_BEFORE, Sequence, length_of, parse, seal};
 use super::recovery::{Active, Meta};
 use super::segment::{Header, Name, TERMINATOR, spare_name};
 
+/// The spare file that is made before it is needed: at most one, since it is made only when there is none.
+const RESERVE: &str = "spare-reserve.segment";
 /// How many buffers of 1 MiB are kept for further batches.
 const BUFFERS_MAX: usize = 8;
 /// A buffer that a large record made larger than this is given back.
@@ -36,7 +38,7 @@ pub(crate) struct Writing {
 /// How a write ended when it did not fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
-    /// There is no room for a further segment; the rest waits.
+    /// There is no room for a further segment: to be tried again.
     pub is_full: bool,
 }
 
@@ -51,26 +53,55 @@ impl Shared {
     pub(crate) fn write(&self) -> Result<Written, String> {
         let mut writing = self.writing();
         let writing = &mut *writing;
-        if writing.runs.is_empty() {
-            let batch = self.take_batch(Batch { runs: Vec::new(), buffers: std::mem::take(&mut writing.buffers) });
-            writing.runs = batch.runs.into();
-            writing.buffers = batch.buffers;
-        }
-        while let Some(run) = writing.runs.pop_front() {
-            let is_active = self.make_active(writing, &run).map_err(|error| self.failure("write to", &error))?;
-            if !is_active {
-                writing.runs.push_front(run);
+        // What has waited for room, if anything, and then what was appended since.
+        let has_waited = !writing.runs.is_empty();
+        for _ in 0..1 + usize::from(has_waited) {
+            if writing.runs.is_empty() {
+                let batch = self.take_batch(Batch { runs: Vec::new(), buffers: std::mem::take(&mut writing.buffers) });
+                writing.runs = batch.runs.into();
+                writing.buffers = batch.buffers;
+            }
+            if !self.write_runs(writing)? {
+                self.is_stuck.store(true, Ordering::Release);
                 self.is_full.store(true, Ordering::Release);
                 return Ok(Written { is_full: true });
+            }
+        }
+        self.is_stuck.store(false, Ordering::Release);
+        let has_room = !self.options.has_reserve || self.see_to_reserve()?;
+        self.is_full.store(!has_room, Ordering::Release);
+        Ok(Written { is_full: !has_room })
+    }
+
+    /// Write what was taken; false when there is no room for the rest.
+    fn write_runs(&self, writing: &mut Writing) -> Result<bool, String> {
+        while let Some(run) = writing.runs.pop_front() {
+            if !self.make_active(writing, &run).map_err(|error| self.failure("write to", &error))? {
+                writing.runs.push_front(run);
+                return Ok(false);
             }
             let size_bytes = run.bytes.len() - TERMINATOR.len();
             let buffer = writing.put(run).map_err(|error| self.failure("write to", &error))?;
             self.no_longer_pending(size_bytes);
             writing.keep(buffer);
         }
-        self.is_full.store(false, Ordering::Release);
-        // While the disk was full more was appended: it has its turn after this one.
-        Ok(Written { is_full: false })
+        Ok(true)
+    }
+
+    /// Have a file for a further segment before it is needed; false when there is no room for one.
+    fn see_to_reserve(&self) -> Result<bool, String> {
+        if self.has_spare() {
+            return Ok(true);
+        }
+        let path = self.directory.path.join(RESERVE);
+        match self.directory.disk.create(&path, u64::from(self.options.segment_bytes)) {
+            Ok(_) => {
+                self.add_spare(RESERVE.to_owned());
+                Ok(true)
+            }
+            Err(error) if is_full(&error) => Ok(false),
+            Err(error) => Err(self.failure("make a file for", &error)),
+        }
     }
 
     /// Sync what was written.

@@ -126,7 +126,8 @@ impl Durable {
         committer: &Committer,
     ) -> Result<(Self, Recovered), OpenError> {
         let DurableOptions { segment_bytes, pending_bytes_max } = options;
-        let log_options = Options { segment_bytes, pending_bytes_max, index_heads: true, ..Options::default() };
+        let log_options =
+            Options { segment_bytes, pending_bytes_max, index_heads: true, has_reserve: true, ..Options::default() };
         let (log, found) = Log::open(disk, dir, log_options, committer)?;
         let mut durable = Self {
             last: log.synced(),
@@ -359,10 +360,17 @@ impl Durable {
         self.log.pending_bytes() > self.options.pending_bytes_max / 4
     }
 
-    /// Whether the disk has no room. Nothing is lost; nothing is confirmed either, until it has.
+    /// Whether the disk has no room but what is kept in reserve, for definitions and for what is settled. Nothing is
+    /// lost, and messages have to wait.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.log.is_full()
+    }
+
+    /// Whether there is no room at all: nothing is lost, and nothing becomes durable until there is.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.log.is_stuck()
     }
 
     /// Why nothing is written any more.

@@ -201,6 +201,55 @@ fn a_full_disk_blocks_publishers_until_there_is_room() {
 }
 
 #[test]
+fn on_a_full_disk_definitions_have_a_reserve_and_are_refused_when_that_is_full() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let publisher = world.connect();
+    declare(&mut world, publisher, "work");
+    disk.limit(Some(0));
+    let body = "x".repeat(100_000);
+    while world.broker.metrics().blocked == 0 {
+        publish(&mut world, publisher, "work", &body);
+        world.commit();
+    }
+    let id = world.connect();
+    declare(&mut world, id, "more");
+    let is_stuck = |world: &World| world.broker.journal.as_ref().is_some_and(|journal| journal.durable.is_stuck());
+    let name = |number: usize| &*Box::leak(format!("{number:0>250}").into_boxed_str());
+    let durable = |queue| QueueDeclare { queue, durable: true, ..Default::default() };
+    let mut count = 0;
+    while !is_stuck(&world) {
+        for _ in 0..50 {
+            world.send(id, 1, QueueDeclare { no_wait: true, ..durable(name(count)) });
+            count += 1;
+        }
+        world.commit();
+        assert!(count < 10_000, "the reserve has an end");
+    }
+    assert!(count >= 500, "the reserve is a segment, and held {count}");
+    let other = world.connect();
+    world.declare(other, "transient");
+    assert_eq!(names(&world.ask(other, 1, durable("work"))), ["queue.declare-ok"], "it is there and needs no room");
+    let (_, code, text) = closed(&world.ask(other, 1, durable("new"))).expect("refused");
+    assert_eq!((code, text.contains("low on disk")), (506, true), "{text}");
+    // One that was let in before that has its answer when there is room, or is refused after a while.
+    assert_eq!(names(&world.ask(id, 1, durable(name(count - 1)))), [""; 0]);
+    for seconds in [0, 9, 11] {
+        world.now = seconds * 1_000_000;
+        world.broker.tick(world.now, 0);
+        assert_eq!(closed(&world.seen(id)).map(|(_, code, _)| code), (seconds == 11).then_some(506));
+    }
+    disk.limit(None);
+    world.commit();
+    world.commit();
+    assert_eq!(world.broker.metrics().blocked, 0);
+    let mut world = crash(&disk, world);
+    let id = world.connect();
+    assert_eq!(names(&world.ask(id, 1, durable(name(count - 1)))), ["queue.declare-ok"]);
+    assert!(closed(&world.ask(id, 1, QueueDeclare { passive: true, ..durable("new") })).is_some());
+}
+
+#[test]
 fn what_does_not_fit_into_memory_waits_on_disk() {
     let disk = SimulatedDisk::new();
     let options = Options { memory_bytes_max: 1 << 20, ..Options::default() };

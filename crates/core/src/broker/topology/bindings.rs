@@ -88,6 +88,21 @@ impl Topology {
         Ok(true)
     }
 
+    /// Whether [`Topology::bind`] would make a binding that survives a restart.
+    ///
+    /// # Errors
+    /// As there, for what it leads from and to.
+    pub fn is_new_and_survives(&self, vhost: VhostId, bind: &Bind<'_>, connection: Owner) -> Result<bool, AmqpError> {
+        let source = self.source(vhost, bind)?;
+        let destination = self.destination(vhost, bind.target, connection)?;
+        if !self.ends_survive(source, destination) {
+            return Ok(false);
+        }
+        let arguments = sorted(bind.arguments)?;
+        let condition = self.exchanges[source.0].find(bind.key, &arguments);
+        Ok(condition.and_then(|condition| self.find_binding(source, condition, destination)).is_none())
+    }
+
     pub(super) fn add_condition(
         &mut self,
         source: ExchangeId,
@@ -261,11 +276,15 @@ impl Topology {
     /// True when a binding survives a restart: what it leads from and to does.
     pub(super) fn survives(&self, number: u32) -> bool {
         let binding = &self.bindings[number];
-        let destination = match binding.destination {
+        self.ends_survive(binding.source, binding.destination) && self.is_live(number)
+    }
+
+    fn ends_survive(&self, source: ExchangeId, destination: Destination) -> bool {
+        let destination = match destination {
             Destination::Queue(id) => self.queues[id.0].survives(),
             Destination::Exchange(id) => self.exchanges[id.0].durable,
         };
-        destination && self.exchanges[binding.source.0].durable && self.is_live(number)
+        destination && self.exchanges[source.0].durable
     }
 }
 

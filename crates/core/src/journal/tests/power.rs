@@ -20,7 +20,8 @@ fn cut_power(seed: u64, cuts: usize, prepare: impl Fn(&SimulatedDisk)) -> Tally 
     let mut seen: HashMap<u64, u64> = HashMap::new();
     let (mut removed, mut fresh) = (Sequence(0), 0_u64);
     for _ in 0..cuts {
-        let options = Options { spares_max: dice.below(3) as usize, ..small(4096 << dice.below(3)) };
+        let (spares_max, has_reserve) = (dice.below(3) as usize, dice.once_in(2));
+        let options = Options { spares_max, has_reserve, ..small(4096 << dice.below(3)) };
         let Some(bench) = Bench::try_open(&disk, options) else {
             tally.lost += seen.len();
             return tally;

@@ -113,6 +113,39 @@ fn a_full_disk_loses_nothing_and_goes_on_when_there_is_room() {
 }
 
 #[test]
+fn a_reserve_takes_a_segment_more_on_a_full_disk() {
+    let disk = SimulatedDisk::new();
+    let options = Options { has_reserve: true, ..small(8192) };
+    let bench = Bench::open(&disk, options);
+    bench.commit(1, 5, 200);
+    disk.limit(Some(0));
+    let mut number = 5;
+    let mut append_until = |is_so: fn(&Log) -> bool| {
+        while !is_so(&bench.log) {
+            bench.append(number, 200).expect("appended");
+            bench.committer.commit_once();
+            number += 1;
+            assert!(number < 1000, "it comes to that");
+        }
+        number
+    };
+    let full_at = append_until(Log::is_full);
+    assert!(!bench.log.is_stuck());
+    assert_eq!((bench.log.synced(), bench.log.pending_bytes()), (Sequence(full_at - 1), 0));
+    let stuck_at = append_until(Log::is_stuck);
+    assert!(stuck_at - full_at > 20, "a segment holds more than {full_at} to {stuck_at}");
+    assert_eq!(bench.log.synced(), Sequence(stuck_at - 2));
+    disk.limit(None);
+    bench.committer.commit_once();
+    assert!(!bench.log.is_full() && !bench.log.is_stuck());
+    bench.commit(stuck_at, stuck_at + 100, 200);
+    assert_eq!(read_all(all_from_first(&bench.log), |_| 200), ((1..stuck_at + 100).collect(), Vec::new()));
+    drop(bench);
+    let again = Bench::open(&disk, options);
+    assert_eq!((again.recovery.next, &again.recovery.damage[..]), (Sequence(stuck_at + 100), &[][..]));
+}
+
+#[test]
 fn a_thread_waits_for_room_and_is_not_held_up_by_it_when_it_ends() {
     let disk = SimulatedDisk::new();
     let committer = Committer::start(|| {}).expect("a thread");
