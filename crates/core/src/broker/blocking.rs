@@ -4,9 +4,11 @@
 //! what it sent already waits in its `input`. Consumers go on, and are what ends the shortage. When only the journal's
 //! thread is behind, which passes in milliseconds, publishers are not read either, but not told.
 
+use crate::amqp::ReplyCode;
 use crate::amqp::method::{ConnectionBlocked, ConnectionUnblocked};
 
 use super::connection::Life;
+use super::dispatch::error;
 use super::unacknowledged::Reference;
 use super::{Broker, Event};
 
@@ -31,9 +33,36 @@ impl Shortage {
 }
 
 impl Broker {
+    /// What messages take in memory: in queues, in transactions, and such as are not whole yet.
+    #[inline]
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.messages.resident_bytes() + self.unfinished_bytes
+    }
+
+    /// What a channel keeps that is in no queue yet has changed.
+    pub(super) fn count_unfinished(&mut self, channel: u32) {
+        let it = &mut self.channels[channel];
+        let bytes = it.unfinished();
+        self.unfinished_bytes = self.unfinished_bytes - it.unfinished_bytes + bytes;
+        it.unfinished_bytes = bytes;
+    }
+
+    /// Where what is in no queue yet takes all the memory, no consumer can end the shortage, and whoever is blocked
+    /// cannot finish: the connection of the channel that has most of it is closed, one with each tick.
+    pub(super) fn shed_unfinished(&mut self) {
+        if self.blocked != Some(Shortage::Memory) || self.unfinished_bytes <= self.options.memory_bytes_max / 10 * 9 {
+            return;
+        }
+        let largest = self.channels.iter().max_by_key(|(_, channel)| channel.unfinished_bytes);
+        if let Some((connection, number)) = largest.map(|(_, channel)| (channel.connection, channel.number)) {
+            let reason = "low on memory: too much is in open transactions and in messages that are not whole yet";
+            self.refuse(connection, number, error(ReplyCode::ResourceError, reason));
+        }
+    }
+
     /// What is short now. A shortage of memory ends at nine tenths of the watermark, so that it does not flutter.
     fn shortage(&self) -> Option<Shortage> {
-        let bytes = self.messages.resident_bytes();
+        let bytes = self.memory_bytes();
         let most = self.options.memory_bytes_max;
         let was_short = self.blocked == Some(Shortage::Memory);
         let is_full = |number: &u32| self.logs.get(number).is_some_and(crate::journal::Log::is_full);

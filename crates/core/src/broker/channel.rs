@@ -102,6 +102,8 @@ pub(super) struct Channel {
     pub incoming: Option<Box<Incoming>>,
     pub confirms: Option<Box<Confirms>>,
     pub transaction: Option<Box<Transaction>>,
+    /// What `incoming` and `transaction` took in memory when that was last counted.
+    pub unfinished_bytes: u64,
     /// Answers that may be given only when something is on disk, oldest first.
     pub held: std::collections::VecDeque<(Marks, Vec<u8>)>,
     /// The route that the last message took.
@@ -127,9 +129,17 @@ impl Channel {
             incoming: None,
             confirms: None,
             transaction: None,
+            unfinished_bytes: 0,
             held: std::collections::VecDeque::new(),
             memo: None,
         }
+    }
+
+    /// What it keeps of a message that is not whole yet, and of a transaction.
+    pub fn unfinished(&self) -> u64 {
+        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.bytes.len());
+        let transaction = self.transaction.as_ref().map_or(0, |transaction| transaction.size_bytes());
+        (incoming + transaction) as u64
     }
 }
 

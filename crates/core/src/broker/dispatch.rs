@@ -137,6 +137,7 @@ impl Broker {
         for consumer in std::mem::take(&mut it.consumers) {
             self.remove_consumer(consumer);
         }
+        self.count_unfinished(channel);
         self.requeue_all(channel);
     }
 

@@ -251,6 +251,9 @@ impl Broker {
         let channel = &mut self.channels[channel];
         channel.incoming = Some(Box::new(Incoming::new(&publish)));
         channel.state = State::Header;
+        // What is not whole yet takes memory too.
+        let connection = channel.connection;
+        self.note_publisher(connection);
         Ok(())
     }
 
@@ -263,10 +266,12 @@ impl Broker {
         };
         if is_complete {
             it.state = State::Open;
+            self.count_unfinished(channel);
             return self.publish(channel, &incoming.parts(), incoming.flags);
         }
         it.state = State::Body;
         it.incoming = Some(incoming);
+        self.count_unfinished(channel);
         Ok(())
     }
 

@@ -47,7 +47,7 @@ pub struct Metrics {
     pub queues: u64,
     /// Messages that are ready in queues or delivered and not acknowledged; one in several queues counts once.
     pub messages: u64,
-    /// What they take in memory.
+    /// What they take in memory, with those that are not whole yet and those of open transactions.
     pub message_bytes: u64,
     /// 1 while publishers are blocked.
     pub blocked: u64,

@@ -138,6 +138,8 @@ pub struct Broker {
     consumers: Slab<Consumer>,
     queues: Places<Queue>,
     messages: Store,
+    /// What channels keep of messages that are not whole yet, and of open transactions.
+    unfinished_bytes: u64,
     /// Connections with something to write, or an end to be told.
     dirty: Vec<u32>,
     /// Queues with something to deliver, perhaps.
@@ -222,6 +224,7 @@ impl Broker {
             consumers: Slab::default(),
             queues: Places::default(),
             messages: Store::default(),
+            unfinished_bytes: 0,
             dirty: Vec::new(),
             runnable: Vec::new(),
             confirming: Vec::new(),
@@ -398,6 +401,7 @@ impl Broker {
         self.expire_streams();
         self.remove_doomed();
         self.refuse_held();
+        self.shed_unfinished();
         self.finish();
     }
 

@@ -97,7 +97,7 @@ impl Broker {
             consumers: self.consumers.len() as u64,
             queues: self.queues.len() as u64,
             messages: self.messages.len() as u64,
-            message_bytes: self.messages.resident_bytes(),
+            message_bytes: self.memory_bytes(),
             blocked: self.blocked.is_some().into(),
             events_dropped: self.events.dropped,
             ..self.metrics

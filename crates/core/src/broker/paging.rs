@@ -30,7 +30,7 @@ impl Broker {
     /// More is in memory than should stay there.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
-        self.messages.resident_bytes() > self.options.memory_bytes_max / 2
+        self.memory_bytes() > self.options.memory_bytes_max / 2
     }
 
     /// A message was put into queues: when memory is crowded, see to it that it can leave, and older ones with it.

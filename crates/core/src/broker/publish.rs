@@ -39,6 +39,7 @@ impl Broker {
         let it = &mut self.channels[channel];
         if let Some(transaction) = &mut it.transaction {
             if transaction.publish(parts, flags) {
+                self.count_unfinished(channel);
                 return self.check_publish(channel, parts, &properties);
             }
             return Err(error(ReplyCode::ResourceError, "too much is published in one transaction").at_publish());

@@ -21,6 +21,7 @@ impl Broker {
             return Err(unknown(settle.tag));
         }
         if transaction.settle(settle) {
+            self.count_unfinished(channel);
             return Ok(());
         }
         Err(error(ReplyCode::ResourceError, "too many acknowledgements in one transaction"))

@@ -21,6 +21,7 @@ impl Broker {
     pub(super) fn commit(&mut self, channel: u32) -> Result<(), AmqpError> {
         let transaction = self.channels[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         let (messages, settles) = transaction.take();
+        self.count_unfinished(channel);
         if !messages.is_empty() && self.journal.as_ref().is_some_and(|journal| journal.durable.is_congested()) {
             let reason = "the journal has no room for the transaction now, and nothing of it has happened";
             return Err(error(ReplyCode::PreconditionFailed, reason));
@@ -53,6 +54,7 @@ impl Broker {
     pub(super) fn rollback(&mut self, channel: u32) -> Result<(), AmqpError> {
         let transaction = self.channels[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         drop(transaction.take());
+        self.count_unfinished(channel);
         self.reply(channel, TxRollbackOk {}.into())
     }
 }

@@ -74,6 +74,11 @@ impl Transaction {
         self.settles.len() <= TRANSACTION_SETTLES_MAX
     }
 
+    /// What it takes in memory.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes + self.settles.len() * size_of::<Settle>()
+    }
+
     /// Everything that is to happen; the next transaction begins empty.
     pub fn take(&mut self) -> (Vec<PendingMessage>, Vec<Settle>) {
         self.bytes = 0;

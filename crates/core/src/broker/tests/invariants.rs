@@ -142,6 +142,11 @@ fn channels(broker: &Broker) -> Result<(), String> {
             return Err(format!("connection {number} has an exclusive queue that is gone"));
         }
     }
+    let unfinished: u64 = broker.channels.iter().map(|(_, channel)| channel.unfinished()).sum();
+    let slack: u64 = broker.channels.iter().map(|(_, channel)| channel.unfinished() - channel.unfinished_bytes).sum();
+    if unfinished != broker.unfinished_bytes + slack || slack > 600 * count as u64 {
+        return Err(format!("{unfinished} bytes are unfinished, and {} are counted", broker.unfinished_bytes));
+    }
     if count == broker.channels.len() { Ok(()) } else { Err("a channel is left behind".to_owned()) }
 }
 

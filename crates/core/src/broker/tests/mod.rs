@@ -6,5 +6,6 @@ pub(super) mod invariants;
 mod keeping;
 mod nonsense;
 mod refusing;
+mod shortage;
 mod streaming;
 mod turns;

@@ -1,0 +1,53 @@
+//! Memory runs short: what counts, and who has to wait or go.
+
+use super::client::{World, closed, names, published};
+use crate::amqp::PropertyFields;
+use crate::amqp::method::TxSelect;
+use crate::broker::Options;
+
+/// A message of 60,000 bytes, and all of it but the end.
+fn message() -> (Vec<u8>, Vec<u8>) {
+    let whole = published("", "none", &PropertyFields::default(), &[7; 60_000]);
+    let half = whole[..whole.len() - 10].to_vec();
+    (whole, half)
+}
+
+fn world() -> World {
+    World::new(Options { memory_bytes_max: 100_000, ..Options::default() })
+}
+
+#[test]
+fn messages_that_are_not_whole_yet_count_as_memory() {
+    let mut world = world();
+    let [first, second, third] = [(); 3].map(|()| world.connect());
+    let (whole, half) = message();
+    world.broker.receive(first, &half, 0);
+    let metrics = world.broker.metrics();
+    assert!(metrics.message_bytes > 50_000 && metrics.blocked == 0, "{metrics:?}");
+    world.broker.receive(second, &half, 0);
+    assert_eq!(world.broker.metrics().blocked, 1);
+    world.publish(third, "", "none", b"x");
+    assert_eq!(names(&world.seen(third)), ["connection.blocked"]);
+    world.broker.disconnect(first, 0);
+    assert_eq!((world.broker.metrics().blocked, names(&world.seen(third))), (0, vec!["connection.unblocked"]));
+    world.broker.receive(second, &whole[half.len()..], 0);
+    assert_eq!(world.broker.metrics().message_bytes, 0, "it was whole, and went nowhere");
+}
+
+#[test]
+fn a_shortage_that_nobody_can_end_ends_with_whoever_has_most_of_it() {
+    let mut world = world();
+    let [first, second, third] = [(); 3].map(|()| world.connect());
+    let (whole, half) = message();
+    world.ask(first, 1, TxSelect {});
+    world.broker.receive(first, &whole, 0);
+    assert!(world.broker.metrics().message_bytes > 60_000, "an open transaction counts");
+    world.broker.receive(second, &half, 0);
+    world.publish(third, "", "none", b"x");
+    assert_eq!(world.broker.metrics().blocked, 1);
+    world.broker.tick(1, 0);
+    let (_, code, text) = closed(&world.seen(first)).expect("the one with most");
+    assert_eq!((code, text.contains("low on memory")), (506, true), "{text}");
+    assert_eq!((world.broker.metrics().blocked, closed(&world.seen(second))), (0, None));
+    assert_eq!(names(&world.seen(third)), ["connection.blocked", "connection.unblocked"]);
+}
