@@ -23,7 +23,13 @@ def test_numbers_have_the_names_and_units_that_prometheus_expects() -> None:
         {
             "about": {"version": 'a"\\\n', "pid": 7, "now_us": 1, "memory_bytes": 1000, "addresses": []},
             "health": {"status": "ok"},
-            "metrics": {"published": 3, "queues": 2, "journal_sync_us": 2_500_000, "something_new": 4},
+            "metrics": {
+                "published": 3,
+                "queues": 2,
+                "journal_sync_us": 2_500_000,
+                "journal_sync_us_max": 500,
+                "something_new": 4,
+            },
         }
     )
     assert found == {
@@ -33,6 +39,7 @@ def test_numbers_have_the_names_and_units_that_prometheus_expects() -> None:
         "tamis_messages_published_total": 3,
         "tamis_queues": 2,
         "tamis_journal_sync_seconds_total": 2.5,
+        "tamis_journal_sync_seconds_max": 0.0005,
         "tamis_something_new": 4,
     }
 

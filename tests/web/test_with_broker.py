@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="the server is not installed: pip install 'tamis[server]'")
 pytest.importorskip("pika", reason="the client is not installed: pip install 'tamis[client]'")
 
+import pika
 from prometheus_client.parser import text_string_to_metric_families
 
 from tamis.web import metrics
@@ -91,6 +92,31 @@ def test_numbers_move_with_what_happens(http: Http) -> None:
     assert numbers["tamis_connections"] >= 1
     assert numbers["tamis_messages_published_total"] >= 5
     assert numbers["tamis_resident_memory_bytes"] > 2**20
+    connection.close()
+
+
+def test_the_journal_and_what_waits_have_numbers(http: Http) -> None:
+    connection = http.broker.connect()
+    channel = connection.channel()
+    channel.queue_declare("kept", durable=True)
+    channel.confirm_delivery()
+    time.sleep(FRESH_S)  # an answer from before that is not given again
+    before = http.numbers()
+    for _ in range(5):
+        channel.basic_publish("", "kept", b"x" * 1000, pika.BasicProperties(delivery_mode=2))
+    channel.basic_get("kept")
+    time.sleep(FRESH_S)
+    numbers = http.numbers()
+    moved = {name: numbers[name] - before[name] for name in before}
+    assert (moved["tamis_messages_ready"], moved["tamis_messages_unacknowledged"]) == (4, 1)
+    assert moved["tamis_journal_records_total"] == 5
+    assert moved["tamis_journal_written_bytes_total"] > 5_000 < moved["tamis_journal_live_bytes"]
+    assert 1 <= moved["tamis_journal_commits_total"] <= 6
+    assert 0 < moved["tamis_journal_sync_seconds_total"] < 60
+    assert 0 < numbers["tamis_journal_sync_seconds_max"] <= numbers["tamis_journal_sync_seconds_total"]
+    assert (numbers["tamis_journal_segments"], numbers["tamis_journal_waiting_bytes"]) == (1, 0)
+    assert numbers["tamis_journal_size_bytes"] > 2**20
+    channel.queue_delete("kept")
     connection.close()
 
 

@@ -15,8 +15,8 @@ use tamis_core::amqp::{AmqpError, RawTable};
 use tamis_core::broker::durable::DurableOptions;
 use tamis_core::broker::topology::{StoredQuery, Target, Topology, VhostId};
 use tamis_core::broker::{
-    self, Access, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow, Found, Login, Metrics,
-    Options, QueueOverview, Storage, UserLimits, Verb,
+    self, Access, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow, Found, JournalMetrics,
+    Login, Metrics, Options, QueueOverview, Storage, UserLimits, Verb,
 };
 use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 
@@ -284,7 +284,11 @@ impl Broker {
     }
 
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        metrics_to_py(py, &self.broker.metrics())
+        let row = metrics_to_py(py, &self.broker.metrics())?;
+        if let Some(journal) = self.broker.journal_metrics() {
+            journal_to_py(&row, &journal)?;
+        }
+        Ok(row)
     }
 
     /// Rows of a list, as dicts, and how many there are in all.
@@ -478,6 +482,8 @@ fn metrics_to_py<'py>(py: Python<'py>, metrics: &Metrics) -> PyResult<Bound<'py,
         ("consumers", metrics.consumers),
         ("queues", metrics.queues),
         ("messages", metrics.messages),
+        ("messages_ready", metrics.messages_ready),
+        ("messages_unacknowledged", metrics.messages_unacknowledged),
         ("message_bytes", metrics.message_bytes),
         ("blocked", metrics.blocked),
         ("events_dropped", metrics.events_dropped),
@@ -485,4 +491,22 @@ fn metrics_to_py<'py>(py: Python<'py>, metrics: &Metrics) -> PyResult<Bound<'py,
         row.set_item(name, value)?;
     }
     Ok(row)
+}
+
+fn journal_to_py(row: &Bound<'_, PyDict>, journal: &JournalMetrics) -> PyResult<()> {
+    for (name, value) in [
+        ("journal_bytes", journal.file_bytes),
+        ("journal_live_bytes", journal.live_bytes),
+        ("journal_segments", journal.segments),
+        ("journal_waiting_bytes", journal.waiting_bytes),
+        ("journal_records", journal.statistics.records),
+        ("journal_written_bytes", journal.statistics.written_bytes),
+        ("journal_commits", journal.statistics.syncs),
+        ("journal_sync_us", journal.statistics.sync_us),
+        ("journal_sync_us_max", journal.statistics.sync_us_max),
+        ("streams_bytes", journal.stream_bytes),
+    ] {
+        row.set_item(name, value)?;
+    }
+    Ok(())
 }

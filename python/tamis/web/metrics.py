@@ -64,6 +64,9 @@ GAUGES = {
     "stall_s_max": Shown("event_loop_stall_seconds_max", "Longest time that the event loop was late, since the start."),
     "started_s": Shown("start_time_seconds", "When the broker was started, in seconds since 1970."),
     "journal_bytes": Shown("journal_size_bytes", "What the journal takes on disk."),
+    "journal_live_bytes": Shown("journal_live_bytes", "How much of it is alive: messages, definitions."),
+    "journal_segments": Shown("journal_segments", "Files of the journal, spare ones apart."),
+    "journal_sync_us_max": Shown("journal_sync_seconds_max", "The longest sync of the journal since the start.", 1e-6),
     "journal_waiting_bytes": Shown("journal_waiting_bytes", "What waits to be written to the journal."),
     "streams_bytes": Shown("streams_size_bytes", "What streams take on disk."),
 }

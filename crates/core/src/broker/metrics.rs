@@ -1,5 +1,7 @@
 //! Counters and gauges of the whole broker.
 
+use crate::journal::Statistics;
+
 /// What the broker has done since it was opened, and what it has now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
@@ -47,10 +49,31 @@ pub struct Metrics {
     pub queues: u64,
     /// Messages that are ready in queues or delivered and not acknowledged; one in several queues counts once.
     pub messages: u64,
+    /// Entries of queues that wait for a consumer.
+    pub messages_ready: u64,
+    /// Deliveries that wait for their acknowledgement.
+    pub messages_unacknowledged: u64,
     /// What they take in memory, with those that are not whole yet and those of open transactions.
     pub message_bytes: u64,
     /// 1 while publishers are blocked.
     pub blocked: u64,
     /// Events that were dropped because nobody read them.
     pub events_dropped: u64,
+}
+
+/// What the journal and the logs of streams have done since they were opened, and what they take now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JournalMetrics {
+    /// What the journal's segments take on disk.
+    pub file_bytes: u64,
+    /// ... of which so much is alive: the rest waits for compaction.
+    pub live_bytes: u64,
+    /// How many segments there are.
+    pub segments: u64,
+    /// What waits to be written.
+    pub waiting_bytes: u64,
+    /// What was written to it.
+    pub statistics: Statistics,
+    /// What streams take on disk.
+    pub stream_bytes: u64,
 }

@@ -78,7 +78,7 @@ pub use event::Event;
 use event::Events;
 pub use message::Micros;
 use message::Store;
-pub use metrics::Metrics;
+pub use metrics::{JournalMetrics, Metrics};
 pub use opening::{Found, Storage, StorageError};
 pub use options::Options;
 pub use overview::{ConnectionOverview, ConsumerOverview, QueueOverview};

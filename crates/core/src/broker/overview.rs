@@ -2,7 +2,7 @@
 
 use super::connection::{ConnectionId, Life};
 use super::topology::{QueueInfo, Topology};
-use super::{Broker, Metrics, Micros, QueueKind};
+use super::{Broker, JournalMetrics, Metrics, Micros, QueueKind};
 
 /// A connection, as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct ConsumerOverview {
 }
 
 impl Broker {
-    /// Counters and gauges.
+    /// Counters and gauges. Cost: some nanoseconds a queue.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         Metrics {
@@ -97,11 +97,28 @@ impl Broker {
             consumers: self.consumers.len() as u64,
             queues: self.queues.len() as u64,
             messages: self.messages.len() as u64,
+            messages_ready: self.queues.iter().map(|(_, queue)| queue.ready().len() as u64).sum(),
+            messages_unacknowledged: self.queues.iter().map(|(_, queue)| u64::from(queue.unacknowledged)).sum(),
             message_bytes: self.memory_bytes(),
             blocked: self.blocked.is_some().into(),
             events_dropped: self.events.dropped,
             ..self.metrics
         }
+    }
+
+    /// Numbers of the journal; None where nothing is kept.
+    #[must_use]
+    pub fn journal_metrics(&self) -> Option<JournalMetrics> {
+        let durable = &self.journal.as_ref()?.durable;
+        let (file_bytes, segments, waiting_bytes) = durable.extent();
+        Some(JournalMetrics {
+            file_bytes,
+            live_bytes: durable.size_bytes().0,
+            segments: segments as u64,
+            waiting_bytes: waiting_bytes as u64,
+            statistics: durable.statistics(),
+            stream_bytes: self.logs.values().map(crate::journal::Log::file_bytes).sum(),
+        })
     }
 
     /// Exchanges, queues' names and bindings.

@@ -16,6 +16,7 @@ use super::record::{HEAD_BYTES_MAX, HEADER_BYTES, Record, Sequence, decode, enco
 use super::recovery::{Active, Meta, Recovered, Recovery, recover};
 use super::scan::{Damage, DamageKind, Extent, Found, Scanner, walk};
 use super::segment::{DATA_START, Location, Name, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TERMINATOR, capacity};
+use super::statistics::{Counters, Statistics};
 use super::writing::Writing;
 
 /// How many files of segments are kept open for [`Log::read_at`].
@@ -123,6 +124,7 @@ pub(crate) struct Shared {
     pending_bytes: AtomicUsize,
     pub is_full: AtomicBool,
     pub is_stuck: AtomicBool,
+    pub counters: Counters,
 }
 
 /// The appender's side: what was not yet taken, and where the next record will lie.
@@ -306,6 +308,12 @@ impl Log {
         Some((meta.name.ordinal, meta.last))
     }
 
+    /// What it has written since it was opened.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.0.counters.read()
+    }
+
     /// How much waits to be written.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
@@ -438,6 +446,7 @@ impl Shared {
             pending_bytes: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
+            counters: Counters::default(),
         }
     }
 

@@ -20,6 +20,7 @@ mod record;
 mod recovery;
 mod scan;
 mod segment;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod writing;
@@ -39,3 +40,4 @@ pub use record::{HEAD_BYTES_MAX, Record, Sequence};
 pub use recovery::Recovery;
 pub use scan::{Damage, DamageKind};
 pub use segment::{Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+pub use statistics::Statistics;

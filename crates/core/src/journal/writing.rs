@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::disk::{DiskFile, is_full};
 use super::footer::Contents;
@@ -80,8 +81,9 @@ impl Shared {
                 writing.runs.push_front(run);
                 return Ok(false);
             }
-            let size_bytes = run.bytes.len() - TERMINATOR.len();
+            let (size_bytes, before) = (run.bytes.len() - TERMINATOR.len(), run.first.previous());
             let buffer = writing.put(run).map_err(|error| self.failure("write to", &error))?;
+            self.counters.wrote(writing.written.0 - before.0, size_bytes as u64);
             self.no_longer_pending(size_bytes);
             writing.keep(buffer);
         }
@@ -109,7 +111,7 @@ impl Shared {
         let mut writing = self.writing();
         if writing.is_unsynced {
             if let Some(active) = &writing.active {
-                active.segment.file.sync().map_err(|error| self.failure("sync", &error))?;
+                self.sync_file(active.segment.file.as_ref()).map_err(|error| self.failure("sync", &error))?;
             }
             writing.is_unsynced = false;
         }
@@ -131,6 +133,13 @@ impl Shared {
         self.remove_unwanted().map_err(|error| self.failure("remove a segment of", &error))
     }
 
+    fn sync_file(&self, file: &dyn DiskFile) -> io::Result<()> {
+        let began = Instant::now();
+        file.sync()?;
+        self.counters.synced(began.elapsed());
+        Ok(())
+    }
+
     fn failure(&self, what: &str, error: &io::Error) -> String {
         format!("cannot {what} the log in {}: {error}", self.directory.path.display())
     }
@@ -140,7 +149,10 @@ impl Shared {
         if writing.active.as_ref().is_some_and(|active| active.segment.name.ordinal == run.ordinal) {
             return Ok(true);
         }
-        writing.seal()?;
+        if let Some(footed) = writing.seal()? {
+            self.sync_file(footed)?;
+        }
+        writing.is_unsynced = false;
         if let Some(sealed) = writing.active.take() {
             self.update_catalog(&sealed);
         }
@@ -227,9 +239,9 @@ impl Writing {
         }
     }
 
-    /// Write the footer of the active segment and sync all of it.
-    fn seal(&mut self) -> io::Result<()> {
-        let Some(active) = &mut self.active else { return Ok(()) };
+    /// Write the footer of the active segment; its file, all of which is to be synced.
+    fn seal(&mut self) -> io::Result<Option<&dyn DiskFile>> {
+        let Some(active) = &mut self.active else { return Ok(None) };
         let mut footer = active.contents.encode(active.segment.seed);
         let room = active.segment.file_bytes - u64::from(active.contents.end);
         if footer.len() as u64 > room {
@@ -239,8 +251,6 @@ impl Writing {
         }
         let file = active.segment.file.as_ref();
         file.write_at(active.segment.file_bytes - footer.len() as u64, &footer)?;
-        file.sync()?;
-        self.is_unsynced = false;
-        Ok(())
+        Ok(Some(file))
     }
 }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::journal::{
-    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, OpenError, Options, ReadError, Sequence,
+    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, OpenError, Options, ReadError, Sequence, Statistics,
 };
 
 use compaction::Move;
@@ -383,6 +383,18 @@ impl Durable {
     #[must_use]
     pub fn size_bytes(&self) -> (u64, u64) {
         (self.slots.live_bytes(), self.log.size_bytes())
+    }
+
+    /// What it takes on disk, in how many segments, and how much waits to be written.
+    #[must_use]
+    pub fn extent(&self) -> (u64, usize, usize) {
+        (self.log.file_bytes(), self.log.segment_count(), self.log.pending_bytes())
+    }
+
+    /// What was written since it was opened.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.log.statistics()
     }
 
     /// How many messages are recorded and not settled, those without a queue included that are not released yet.
