@@ -50,10 +50,16 @@ pub(super) struct Journal {
     pub disk: Arc<dyn Disk>,
     pub dir: PathBuf,
     pub segment_bytes: u32,
-    /// Files of streams that were deleted.
-    pub doomed: Vec<PathBuf>,
+    /// Files of streams that were deleted, each behind the directory that is to go when they have.
+    pub doomed: Vec<Doomed>,
     /// What was found damaged in streams.
     pub damage: Vec<Damage>,
+}
+
+/// What is left of a stream that was deleted.
+pub(super) enum Doomed {
+    File(PathBuf),
+    Directory(PathBuf),
 }
 
 impl Journal {

@@ -97,6 +97,8 @@ impl Broker {
 
     fn recover_all(&mut self, recovered: Recovered) -> Result<Found, StorageError> {
         let Recovered { definitions, messages, queues, damage, is_clean } = recovered;
+        // A journal that was begun just now knows of nothing that may be here.
+        let had_records = !definitions.is_empty();
         let mut found = Found { damage, is_clean, messages: messages.len(), ..Found::default() };
         let mut numbers = hashbrown::HashMap::new();
         for definition in definitions {
@@ -147,6 +149,9 @@ impl Broker {
         names.into_iter().for_each(|message| self.messages.release(message));
         if let Some(journal) = &mut self.journal {
             found.damage.append(&mut journal.damage);
+            if had_records && found.damage.is_empty() && found.skipped.is_empty() && journal.durable.lost_count() == 0 {
+                self.doom_orphans();
+            }
         }
         Ok(found)
     }

@@ -9,7 +9,9 @@
 //! Reading is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use hashbrown::HashSet;
 
 use crate::amqp::method::BasicConsume;
 use crate::amqp::{AmqpError, FieldValue, Properties, RawTable, RawValue, ReplyCode};
@@ -21,6 +23,7 @@ use super::deliver::put_delivery;
 use super::dispatch::error;
 use super::durable::DefinitionId;
 use super::event::Event;
+use super::journaling::{Doomed, Journal};
 use super::message::{MessageId, NEVER, Parts};
 use super::queue::Entry;
 use super::stream_record::{self, StreamRecord};
@@ -60,6 +63,15 @@ impl fmt::Debug for Reader {
     }
 }
 
+impl Journal {
+    /// Let the files of a log go, one by one, and then its directory.
+    fn doom(&mut self, dir: &Path) {
+        self.doomed.push(Doomed::Directory(dir.to_owned()));
+        let names = self.disk.list(dir).unwrap_or_default();
+        self.doomed.extend(names.into_iter().map(|name| Doomed::File(dir.join(name))));
+    }
+}
+
 impl Broker {
     /// Open the log of a queue of type stream; a new one is empty.
     pub(super) fn open_stream(&mut self, queue: u32, id: DefinitionId, name: &str) -> Result<(), String> {
@@ -87,16 +99,33 @@ impl Broker {
     pub(super) fn drop_stream(&mut self, stream: &Stream) {
         self.logs.remove(&stream.number);
         let Some(journal) = &mut self.journal else { return };
-        let names = journal.disk.list(&stream.dir).unwrap_or_default();
-        journal.doomed.extend(names.into_iter().map(|name| stream.dir.join(name)));
+        journal.doom(&stream.dir);
     }
 
-    /// Remove one file of a stream that was deleted: some milliseconds. One that cannot be removed stays.
+    /// Remove one file of a stream that was deleted: some milliseconds. One that cannot be removed stays until the next
+    /// start.
     pub(super) fn remove_doomed(&mut self) {
-        if let Some(journal) = &mut self.journal
-            && let Some(path) = journal.doomed.pop()
-        {
-            _ = journal.disk.remove(&path);
+        let Some(journal) = &mut self.journal else { return };
+        _ = match journal.doomed.pop() {
+            Some(Doomed::File(path)) => journal.disk.remove(&path),
+            Some(Doomed::Directory(path)) => journal.disk.remove_dir(&path),
+            None => Ok(()),
+        };
+    }
+
+    /// Doom the logs that no stream has, at the start: their queues were deleted, or never kept, and then the broker
+    /// crashed. Only where all definitions could be read: a log whose queue is lost is the last that is left of it.
+    pub(super) fn doom_orphans(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        let used: HashSet<&Path> =
+            self.queues.iter().filter_map(|(_, queue)| Some(&*queue.stream.as_ref()?.dir)).collect();
+        let streams = journal.dir.join("streams");
+        // Where there has never been a stream there is no such directory.
+        for name in journal.disk.list(&streams).unwrap_or_default() {
+            let dir = streams.join(&name);
+            if is_dir_name(&name) && !used.contains(&*dir) {
+                journal.doom(&dir);
+            }
         }
     }
 
@@ -334,6 +363,11 @@ fn dir_name(name: &str, id: DefinitionId) -> String {
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
     let plain: String = name.chars().filter(is_plain).take(64).collect();
     format!("{plain}.{}", id.0)
+}
+
+/// Whether this is the name of a log's directory, and not of something else that somebody put there.
+fn is_dir_name(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, id)| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn retention(policy: &Policy) -> Retention {

@@ -1,5 +1,7 @@
 //! Streams: numbered for ever, read from anywhere, by query, in slices.
 
+use std::collections::BTreeSet;
+
 use super::client::{EPOCH_US, Seen, World, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicQos, QueueBind, QueueDeclare, QueueDelete,
@@ -181,4 +183,36 @@ fn streams_take_messages_from_exchanges_and_refuse_what_they_cannot_do() {
     world.ask(id, 1, BasicAck { delivery_tag: 1, multiple: false });
     (1..20).for_each(|tick| world.broker.tick(tick, 0));
     assert!(disk.paths().iter().all(|path| !path.starts_with("/data/streams")));
+}
+
+#[test]
+fn what_a_crash_leaves_of_a_deleted_stream_is_removed_at_the_next_start() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    publish(&mut world, id, 0..10);
+    world.commit();
+    let arguments = table(&[("x-queue-type", text("stream"))]);
+    world.send(id, 1, QueueDeclare { queue: "other", durable: true, arguments, ..Default::default() });
+    world.commit();
+    world.send(id, 1, QueueDelete { queue: "other", ..Default::default() });
+    world.commit();
+    disk.put("/data/streams/notes.txt".as_ref(), b"not ours".to_vec());
+    let streams = |disk: &SimulatedDisk| {
+        let paths = disk.paths().into_iter().filter(|path| path.starts_with("/data/streams"));
+        paths.map(|path| path.iter().nth(3).expect("a name").to_string_lossy().into_owned()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(streams(&disk).len(), 3, "two logs and the notes");
+    // Its definition is gone, its files are not: the broker has not come to that.
+    disk.power_cut(&mut Dice::new(1));
+    std::mem::forget(world);
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    for _ in 0..20 {
+        world.broker.tick(0, 0);
+    }
+    let left = streams(&disk);
+    assert!(left.len() == 2 && left.iter().any(|name| name.starts_with("log.")), "{left:?}");
+    let id = world.connect();
+    assert_eq!(bodies(&read(&mut world, id, 100, &[("x-stream-offset", text("first"))])).len(), 10);
 }

@@ -19,7 +19,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// What the system says; so for all below.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// The names of the files in a directory, in any order. A directory that is not there is `NotFound`.
+    /// The names of the files and directories in a directory, in any order. A directory that is not there is `NotFound`.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
     /// A new file of `size_bytes` zeroes whose space is taken now, so that writing into it cannot find the disk full.
@@ -37,6 +37,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Remove a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Remove a directory that has nothing in it.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Make durable which names a directory has.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;

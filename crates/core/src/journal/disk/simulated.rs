@@ -3,7 +3,7 @@
 //! It is harsher than the real ones: of what was not synced any sectors may be kept and others lost, one of them torn at
 //! any byte, and any of the changes of names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -271,8 +271,9 @@ impl Disk for SimulatedDisk {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let state = self.lock();
-        let inside = state.names.keys().filter(|path| path.parent() == Some(dir));
-        Ok(inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
+        let inside = state.names.keys().filter_map(|path| path.strip_prefix(dir).ok()?.iter().next()?.to_str());
+        let names: BTreeSet<String> = inside.map(str::to_owned).collect();
+        Ok(names.into_iter().collect())
     }
 
     fn create(&self, path: &Path, size_bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
@@ -312,6 +313,10 @@ impl Disk for SimulatedDisk {
         state.names.remove(path).ok_or(io::ErrorKind::NotFound)?;
         state.changes.push(NameChange::Remove(path.to_owned()));
         Ok(())
+    }
+
+    fn remove_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(()) // it is no longer there when its last file is not
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
