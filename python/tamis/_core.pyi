@@ -24,6 +24,7 @@ __all__ = [
     "boolean",
     "contains",
     "fields",
+    "journal_kind",
     "near",
     "opaque",
     "prefix",
@@ -288,6 +289,9 @@ class JournalReader:
             `path`, `synced`, `segments` (each `ordinal`, `file`, `first_sequence`, `record_count`, `kinds` {kind:
             count}, `data_bytes`, `file_bytes`, `is_sealed`, `first_time_us`, `last_time_us`) and `damage` (each `kind`,
             `segment`, `offset`, `size_bytes`, `first_sequence`, `lost_count`), oldest first."""
+
+def journal_kind(kind: int, *, is_stream: bool) -> str | None:
+    """What records of a kind are called, in the broker's journal or in the log of a stream; None: nothing known."""
 
 def stream_message(
     kind: int, record: bytes, query_body: Literal["none", "text", "json"] = "text"

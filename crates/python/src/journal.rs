@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
+use tamis_core::broker::durable::kind_name;
 use tamis_core::broker::stream_record::{self, StreamRecord};
 use tamis_core::broker::topology::{BodyMode, properties_seen};
 use tamis_core::journal::{Damage, Disk, Inspection, Item, ReadError, Reader, RealDisk, Sequence, Start, inspect};
@@ -126,6 +127,13 @@ impl JournalReader {
     fn __repr__(&self) -> String {
         format!("<tamis._core.JournalReader of {} at {}>", self.path.display(), self.position())
     }
+}
+
+/// What records of a kind are called, in the journal or in the log of a stream.
+#[pyfunction]
+#[pyo3(signature = (kind, *, is_stream))]
+pub fn journal_kind(kind: u8, is_stream: bool) -> Option<&'static str> {
+    if is_stream { (kind == stream_record::MESSAGE).then_some("message") } else { kind_name(kind) }
 }
 
 /// The message in a record of a stream's log.

@@ -35,6 +35,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query::near, module)?)?;
     module.add_function(wrap_pyfunction!(opaque::opaque, module)?)?;
     module.add_function(wrap_pyfunction!(text::words, module)?)?;
+    module.add_function(wrap_pyfunction!(journal::journal_kind, module)?)?;
     module.add_function(wrap_pyfunction!(journal::stream_message, module)?)?;
     module.add_function(wrap_pyfunction!(amqp::amqp_decode_frame, module)?)?;
     module.add_function(wrap_pyfunction!(amqp::amqp_encode_method, module)?)?;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,10 +57,11 @@ def inspect(
         raise JournalError(f"{folder}: expected a folder: a broker's data directory, or one log")
     is_well = True
     for log in _logs(folder):
+        kinds = _kinds(log)
         if records:
-            is_well &= _list_records(JournalReader(log), as_json)
+            is_well &= _list_records(JournalReader(log), kinds, as_json)
         else:
-            is_well &= _report(JournalReader.inspect(log), as_json)
+            is_well &= _report(JournalReader.inspect(log), kinds, as_json)
     return OK if is_well else ERROR
 
 
@@ -71,12 +72,28 @@ def _logs(folder: Path) -> list[Path]:
     return [*([journal] if journal.is_dir() else []), *streams] or [folder]
 
 
+Kinds = Callable[[int], int | str]
+"""What records of a kind are called: a name, or the number where there is none."""
+
+
+def _kinds(log: Path) -> Kinds:
+    """A log does not say whose it is; its place in a data directory does."""
+    from tamis._core import journal_kind
+
+    place = log.resolve()
+    if place.name != "journal" and place.parent.name != "streams":
+        return lambda kind: kind
+    return lambda kind: journal_kind(kind, is_stream=place.name != "journal") or kind
+
+
 # ---- what there is ----
 
 
-def _report(found: dict[str, Any], as_json: bool) -> bool:
+def _report(found: dict[str, Any], kinds: Kinds, as_json: bool) -> bool:
     """Tell of one log; whether it is whole."""
     segments, damage = found["segments"], found["damage"]
+    for segment in segments:
+        segment["kinds"] = {kinds(kind): count for kind, count in segment["kinds"].items()}
     if as_json:
         output.data_json({**found, **_sums(found)})
         return not damage
@@ -101,7 +118,7 @@ def _report(found: dict[str, Any], as_json: bool) -> bool:
 def _sums(found: dict[str, Any]) -> dict[str, Any]:
     """What the segments have together."""
     segments = found["segments"]
-    kinds: Counter[int] = Counter()
+    kinds: Counter[int | str] = Counter()
     for segment in segments:
         kinds.update(segment["kinds"])
     ends = [segment["first_sequence"] + segment["record_count"] for segment in segments]
@@ -110,7 +127,7 @@ def _sums(found: dict[str, Any]) -> dict[str, Any]:
         "next_sequence": max([found["synced"] + 1, *ends]),
         "record_count": sum(segment["record_count"] for segment in segments),
         "data_bytes": sum(segment["data_bytes"] for segment in segments),
-        "kinds": dict(sorted(kinds.items())),
+        "kinds": dict(sorted(kinds.items(), key=lambda kind: str(kind[0]))),
     }
 
 
@@ -147,10 +164,10 @@ def _sentence(place: dict[str, Any], names: dict[int, str]) -> str:
 # ---- record by record ----
 
 
-def _list_records(reader: JournalReader, as_json: bool) -> bool:
+def _list_records(reader: JournalReader, kinds: Kinds, as_json: bool) -> bool:
     """One line for each record that is synced; whether none is missing."""
     is_well = True
-    for row in _rows(reader):
+    for row in _rows(reader, kinds):
         if "gap" in row:
             is_well &= row["reason"] == "removed"  # retention is no damage
         if as_json:
@@ -163,13 +180,13 @@ def _list_records(reader: JournalReader, as_json: bool) -> bool:
     return is_well
 
 
-def _rows(reader: JournalReader) -> Iterator[dict[str, Any]]:
+def _rows(reader: JournalReader, kinds: Kinds) -> Iterator[dict[str, Any]]:
     while True:
         records, gaps = reader.read()
         if not records and not gaps:
             return
         rows = [
-            (sequence, {"sequence": sequence, "time": _time(time_us), "kind": kind, "size_bytes": len(body)})
+            (sequence, {"sequence": sequence, "time": _time(time_us), "kind": kinds(kind), "size_bytes": len(body)})
             for sequence, time_us, kind, body in records
         ]
         rows += [(first, {"gap": [first, last], "reason": reason}) for first, last, reason in gaps]

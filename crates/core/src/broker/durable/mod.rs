@@ -29,6 +29,7 @@ use crate::journal::{
 };
 
 use compaction::Move;
+pub use records::kind_name;
 use records::{Definition, MessageHead, RECORD_BYTES, kind};
 pub use recovery::{Entry, Recovered, RecoveredDefinition, RecoveredMessage, RecoveredQueue};
 use slots::{Places, Slots};

@@ -32,6 +32,26 @@ pub(super) mod kind {
     pub const STARTED: u8 = 10;
 }
 
+/// The kinds by number, in words for people.
+const KIND_NAMES: [(u8, &str); 10] = [
+    (kind::MESSAGE, "message"),
+    (kind::MOVED, "moved"),
+    (kind::PLACES, "places"),
+    (kind::SPILLED, "spilled"),
+    (kind::ENQUEUED, "enqueued"),
+    (kind::SETTLED, "settled"),
+    (kind::DEFINE, "define"),
+    (kind::FORGET, "forget"),
+    (kind::STOPPED, "stopped"),
+    (kind::STARTED, "started"),
+];
+
+/// What a record of the broker's journal is called, by its kind; none of a kind that this version does not write.
+#[must_use]
+pub fn kind_name(kind: u8) -> Option<&'static str> {
+    KIND_NAMES.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
+}
+
 /// What a record takes beside its head and its body.
 pub(super) const RECORD_BYTES: usize = 28;
 
