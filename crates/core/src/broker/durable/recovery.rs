@@ -337,9 +337,9 @@ impl Durable {
         details: &[Detail],
         delivered: Option<&HashSet<(DefinitionId, Sequence)>>,
     ) -> (Vec<RecoveredMessage>, Vec<RecoveredQueue>) {
-        let mut messages = Vec::new();
-        let mut queues = Queues::default();
         let live: Vec<RecordId> = self.slots.iter().collect();
+        let mut messages = Vec::with_capacity(live.len());
+        let mut queues = Queues::default();
         for record in live {
             if *self.slots.places(record) == Places::Definition {
                 continue;

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use super::{DefinitionId, RecordId};
 use crate::journal::{Location, Sequence};
 
@@ -217,12 +219,12 @@ impl Slots {
     }
 
     /// The live places of a message of durable queues.
-    pub fn queues(&self, record: RecordId) -> Vec<(DefinitionId, Sequence)> {
+    pub fn queues(&self, record: RecordId) -> SmallVec<[(DefinitionId, Sequence); 1]> {
         let slot = &self.slots[record.0 as usize];
         match &slot.places {
-            Places::One(queue) => vec![(*queue, Sequence(slot.id))],
+            Places::One(queue) => SmallVec::from_buf([(*queue, Sequence(slot.id))]),
             Places::Many(many) => many.places.iter().copied().filter(|place| place.1 != Sequence(0)).collect(),
-            _ => Vec::new(),
+            _ => SmallVec::new(),
         }
     }
 
@@ -266,7 +268,7 @@ impl Slots {
         places.sort_by_key(|place| place.0);
         places.dedup_by_key(|place| place.0);
         if places.len() > known {
-            self.slots[record.0 as usize].places = Places::many(places);
+            self.slots[record.0 as usize].places = Places::many(places.into_vec());
         }
     }
 
