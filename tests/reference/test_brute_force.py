@@ -83,6 +83,20 @@ def test_many_conjunctions_of_few_attributes_are_told_apart(
     assert matcher.match(sent) == brute.match(sent)
 
 
+@pytest.mark.parametrize("name", QUERY_MATCHERS)
+def test_ranges_in_which_nothing_lies_have_a_place_too(name: str) -> None:
+    matcher, brute = QUERY_MATCHERS[name](), BruteForce()
+    for number in range(30):
+        bounds = f"{number % 7} AND {number % 5}" if number % 3 else f"'{number}' AND {number}"
+        for added in (matcher, brute):
+            added.add(number, tamis.selector(f"a BETWEEN {bounds} AND b < {number}"))
+    for sent in ({"a": 2, "b": 1}, {"a": [0, 6], "b": 20}, {"a": "2", "b": 0}, {}):
+        assert matcher.match(sent) == brute.match(sent)
+    for number in range(30):
+        matcher.remove(number)
+    assert matcher.match({"a": 2, "b": 1}) == []
+
+
 words = st.sampled_from(["a", "b", "", "*", "#", "x"])
 patterns = st.lists(words, max_size=5).map(".".join)
 dialects = st.sampled_from(["amqp", "openamq", "openamq-program"])

@@ -47,11 +47,13 @@ def point(value: Value) -> Point | None:
 def interval(low: Value, high: Value) -> tuple[Point, Point] | None:
     """Where values from `low` to `high` lie; None is no bound. None when neither bound lies anywhere.
 
-    Without a bound the other one's kind has no end: a shorter tuple comes before all that begin like it.
+    Without a bound the other one's kind has no end: a shorter tuple comes before all that begin like it. Nothing lies
+    between bounds the wrong way round; they are turned, since an index needs some place for them.
     """
     first, last = point(low), point(high)
     if first is not None:
-        return first, last if last is not None else _beginning(first[0] + 1)
+        other = last if last is not None else _beginning(first[0] + 1)
+        return min(first, other), max(first, other)
     return (_beginning(last[0]), last) if last is not None else None
 
 
