@@ -14,11 +14,15 @@ use super::symbols::{AttributeId, Interner, NONE, SymbolId};
 /// So deep a group is split; beyond that, queries stay as they are.
 const DEPTH_MAX: usize = 12;
 
+/// What parts queries: an attribute, and whether by the rarest of the values that they admit of it (0) or by the second
+/// (1). Queries that admit the same rare value and different frequent ones are ruled out by different messages, too.
+type Criterion = (AttributeId, usize);
+
 /// What a query demands of one attribute.
 #[derive(Clone, Copy)]
 struct Demand {
-    attribute: AttributeId,
-    /// The rarest of the values, under which the query is found next to its like.
+    criterion: Criterion,
+    /// The value, under which the query is found next to its like.
     symbol: SymbolId,
     /// The part of the messages that this rules out, guessed.
     rules_out: f64,
@@ -38,14 +42,18 @@ pub fn cluster(queries: &[Slot], normals: &[Normal], interner: &Interner) -> (Ve
     let asking = |slot: &Slot| {
         let normal = &normals[*slot as usize];
         let rows = normal.rows.iter().filter(|test| !test.is_open());
-        let demand = rows.filter_map(|test| {
+        let demands = rows.flat_map(|test| {
             let by_share = |a: &SymbolId, b: &SymbolId| interner.share(*a).total_cmp(&interner.share(*b));
-            let rarest = test.symbols.iter().copied().min_by(by_share);
+            let symbols = || test.symbols.iter().copied();
+            let rarest = |but: Option<SymbolId>| symbols().filter(|symbol| Some(*symbol) != but).min_by(by_share);
+            let first = rarest(None);
+            let second = first.and_then(|first| rarest(Some(first)));
             let rules_out = 1.0 - test.share(interner).min(1.0);
-            rarest.map(|symbol| Demand { attribute: test.attribute, symbol, rules_out })
+            let demand = move |(place, symbol)| Demand { criterion: (test.attribute, place), symbol, rules_out };
+            [first, second].into_iter().flatten().enumerate().map(demand)
         });
         let bounds = normal.ranges.first().map(|range| (range.attribute, range.low, range.high));
-        Asking { slot: *slot, demands: demand.collect(), bounds }
+        Asking { slot: *slot, demands: demands.collect(), bounds }
     };
     let mut queries: Vec<_> = queries.iter().map(asking).collect();
     let mut ends = Vec::new();
@@ -53,18 +61,18 @@ pub fn cluster(queries: &[Slot], normals: &[Normal], interner: &Interner) -> (Ve
     (queries.into_iter().map(|asking| asking.slot).collect(), ends)
 }
 
-fn split(queries: &mut [Asking], start: usize, used: &mut Vec<AttributeId>, ends: &mut Vec<usize>) {
-    let best = if queries.len() <= LEAF || used.len() == DEPTH_MAX { None } else { best_attribute(queries, used) };
-    let Some(attribute) = best else {
+fn split(queries: &mut [Asking], start: usize, used: &mut Vec<Criterion>, ends: &mut Vec<usize>) {
+    let best = if queries.len() <= LEAF || used.len() == DEPTH_MAX { None } else { best_criterion(queries, used) };
+    let Some(criterion) = best else {
         if queries.len() > LEAF {
             queries.sort_by(|a, b| by_bounds(a.bounds, b.bounds));
         }
         ends.extend((1..=queries.len().div_ceil(LEAF)).map(|leaf| start + (leaf * LEAF).min(queries.len())));
         return;
     };
-    let symbol = |demands: &[Demand]| demands.iter().find(|d| d.attribute == attribute).map_or(NONE, |d| d.symbol);
+    let symbol = |demands: &[Demand]| demands.iter().find(|d| d.criterion == criterion).map_or(NONE, |d| d.symbol);
     queries.sort_by_cached_key(|asking| symbol(&asking.demands));
-    used.push(attribute);
+    used.push(criterion);
     let mut shared = 0; // queries at the end of what is done, in parts too small for a leaf of their own
     let mut at = 0;
     while at < queries.len() {
@@ -92,15 +100,43 @@ fn by_bounds(a: Option<(AttributeId, f64, f64)>, b: Option<(AttributeId, f64, f6
     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
 }
 
-/// The attribute whose demands rule out the most; None when none rules out anything.
-fn best_attribute(queries: &[Asking], used: &[AttributeId]) -> Option<AttributeId> {
-    let mut ruled_out: Vec<(AttributeId, f64)> = Vec::new();
-    for demand in queries.iter().flat_map(|asking| &asking.demands).filter(|d| !used.contains(&d.attribute)) {
-        match ruled_out.iter_mut().find(|(attribute, _)| *attribute == demand.attribute) {
+/// The criterion by which demands rule out the most; None when none rules out anything.
+fn best_criterion(queries: &[Asking], used: &[Criterion]) -> Option<Criterion> {
+    let mut ruled_out: Vec<(Criterion, f64)> = Vec::new();
+    let is_next = |(attribute, place): Criterion| {
+        !used.contains(&(attribute, place)) && (place == 0 || used.contains(&(attribute, place - 1)))
+    };
+    for demand in queries.iter().flat_map(|asking| &asking.demands).filter(|demand| is_next(demand.criterion)) {
+        match ruled_out.iter_mut().find(|(criterion, _)| *criterion == demand.criterion) {
             Some((_, sum)) => *sum += demand.rules_out,
-            None => ruled_out.push((demand.attribute, demand.rules_out)),
+            None => ruled_out.push((demand.criterion, demand.rules_out)),
         }
     }
     let best = ruled_out.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
     (best.1 > 0.0).then_some(best.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::selector::{Dialect, parse};
+
+    #[test]
+    fn queries_that_admit_the_same_two_values_lie_together() {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let pairs: Vec<_> = (1..6).flat_map(|b| (0..b).map(move |a| (names[a], names[b]))).collect();
+        let mut interner = Interner::default();
+        let normals = (0..1_500).map(|number| {
+            let (a, b) = pairs[number % pairs.len()];
+            let text = format!("group IN ('{a}', '{b}') AND price > {number}");
+            Normal::of(parse(&text, Dialect::Jms).expect("a selector").expr(), false, &mut interner)
+        });
+        let normals: Vec<_> = normals.collect();
+        let (order, ends) = cluster(&(0..1_500).collect::<Vec<_>>(), &normals, &interner);
+        assert_eq!(ends.len(), 2 * pairs.len(), "100 queries of each pair have two leaves");
+        for (start, end) in [0].iter().chain(&ends).zip(&ends) {
+            let pair = |slot: &Slot| *slot as usize % pairs.len();
+            assert!(order[*start..*end].iter().all(|slot| pair(slot) == pair(&order[*start])));
+        }
+    }
 }
