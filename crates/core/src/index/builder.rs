@@ -133,8 +133,9 @@ impl Builder {
         let mut sections = Sections::default();
         self.lay_out_topics(&places, &mut sections);
         self.lay_out_atoms(&layout, &places, &mut sections);
+        let answers = self.answers();
         let group_of = |group: &Group, leaf: &[Slot]| {
-            leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout)).collect::<Vec<_>>()
+            leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout, &answers)).collect::<Vec<_>>()
         };
         let mut summary = Summary::new(layout.wide_leaf_count);
         let mut wide_sections = Vec::with_capacity(layout.wide_leaf_count);
@@ -223,9 +224,21 @@ impl Builder {
         );
     }
 
+    /// Of each query the id of its only subscription; [`NONE`] where there are several, or where 32 bits do not hold it.
+    fn answers(&self) -> Vec<u32> {
+        const UNKNOWN: u32 = NONE - 1;
+        let mut answers = vec![UNKNOWN; self.normals.len()];
+        for (slot, id, _) in &self.subscriptions {
+            let answer = &mut answers[*slot as usize];
+            let only = u32::try_from(id.0).ok().filter(|id| *id < UNKNOWN && *answer == UNKNOWN);
+            *answer = only.unwrap_or(NONE);
+        }
+        answers
+    }
+
     /// A query as the leaves of the group `key` take it: without what the key already says, and without what no message
     /// is asked for.
-    fn leaf_query(&self, slot: Slot, key: Option<Key>, layout: &Layout) -> LeafQuery<'_> {
+    fn leaf_query(&self, slot: Slot, key: Option<Key>, layout: &Layout, answers: &[u32]) -> LeafQuery<'_> {
         let normal = &self.normals[slot as usize];
         let is_said = |test: &Test| match key {
             Some(Key::Symbol(symbol)) => {
@@ -241,7 +254,8 @@ impl Builder {
         let slots = normal.slots.iter().map(Vec::as_slice).filter(|tests| !tests.iter().any(is_said));
         let (unread_slots, slots) = slots.partition::<Vec<_>, _>(|tests| tests.iter().any(is_unread));
         let has_rest = normal.has_rest || !normal.units.is_empty() || !unread.is_empty() || !unread_slots.is_empty();
-        LeafQuery { slot: layout.slots[slot as usize], rows, slots, ranges: &normal.ranges, has_rest }
+        let (slot, answer) = (layout.slots[slot as usize], answers[slot as usize]);
+        LeafQuery { slot, rows, slots, ranges: &normal.ranges, has_rest, answer }
     }
 
     /// The units, and those of each query, the cheapest first; [`NONE`] where the whole query has to be evaluated.

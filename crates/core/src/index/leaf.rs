@@ -9,14 +9,16 @@
 //! head      queries (8 bits), sections (16), slots (8), columns of ranges (8), flags (8)
 //! place     the first query's slot number (32 bits), where the ranges begin (32)
 //! verify    with VERIFY: the queries that have to be evaluated
-//! refs      with REFS: the slot numbers, two a word; else they follow one another
 //! sections  of each: attribute (32), where it begins (32); values (32), flags (32)
 //! slots     of each: how many sections; free; these, as above
 //! section   free; with OPEN: other; with CLASSES: absent, null, valueless; then the masks, with LISTED after the codes of
 //!           their values, ascending, two a word; else the first is that of code 0, the next that of code 1
 //! ranges    a column for each attribute: attribute (32) and flags (32); who asks; with HULL: the lowest and the highest
 //!           bound; their low bounds, their high ones, or, with DENSE, those of all queries
+//! refs      with REFS: the slot numbers, two a word; else they follow one another
+//! answers   of each query the id of its subscription, two a word; all ones where that has to be looked up by the slot
 //! ```
+//! Answers end the leaf: where most queries are true of a message, their ids lie beside one another and beside the rows.
 
 use super::normal::{ABSENT, NULL, OTHER, Range, Test, VALUELESS};
 use super::scratch::{Code, Codes};
@@ -55,6 +57,8 @@ pub struct LeafQuery<'a> {
     pub ranges: &'a [Range],
     /// True when the query has to be evaluated after all that.
     pub has_rest: bool,
+    /// The id of its only subscription; all ones where there are several, or where 32 bits do not hold it.
+    pub answer: u32,
 }
 
 impl LeafQuery<'_> {
@@ -196,9 +200,6 @@ pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], codes: &[SymbolId
     words.push(queries.len() as u64 | counts | flags << 40);
     words.push(u64::from(queries[0].slot));
     words.extend((verify != 0).then_some(verify));
-    if !is_dense {
-        encode_pairs(queries.iter().map(|query| query.slot), words);
-    }
     let slots: Vec<_> = (0..slot_count).map(|slot| slot_of(queries, slot, codes)).collect();
     let heads = slots.iter().map(|(_, sections)| 2 + 2 * sections.len()).sum::<usize>() + 2 * sections.len();
     let (bodies_start, mut bodies) = (words.len() - start + heads, Vec::new());
@@ -212,6 +213,10 @@ pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], codes: &[SymbolId
     for (head, ranges) in columns {
         encode_column(head, &ranges, queries.len(), words);
     }
+    if !is_dense {
+        encode_pairs(queries.iter().map(|query| query.slot), words);
+    }
+    encode_pairs(queries.iter().map(|query| query.answer), words);
 }
 
 /// Who does not ask in a slot, and its sections.
@@ -286,8 +291,8 @@ pub struct Candidates<'a> {
     pub first: u32,
     /// How many queries the leaf has.
     pub count: usize,
-    /// Slots that do not follow one another, two a word.
-    refs: Option<usize>,
+    /// True when slots do not follow one another.
+    has_refs: bool,
     columns: (usize, usize),
 }
 
@@ -305,10 +310,7 @@ impl<'a> Candidates<'a> {
             verify = word(words, at)?;
             at += 1;
         }
-        let refs = (flags & REFS != 0).then_some(at);
-        if refs.is_some() {
-            at += count.div_ceil(2);
-        }
+        let has_refs = flags & REFS != 0;
         let columns = ((place >> 32) as usize, (head >> 32 & 0xff) as usize);
         #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
         let first = place as u32;
@@ -316,7 +318,7 @@ impl<'a> Candidates<'a> {
             alive &= SectionView::new(words, at)?.mask(codes, &mut verify)?;
             at += 2;
             if alive == 0 {
-                return Some(Self { words, alive, verify, first, count, refs, columns });
+                return Some(Self { words, alive, verify, first, count, has_refs, columns });
             }
         }
         for _ in 0..head >> 24 & 0xff {
@@ -332,7 +334,7 @@ impl<'a> Candidates<'a> {
             }
             alive &= passing;
         }
-        Some(Self { words, alive, verify, first, count, refs, columns })
+        Some(Self { words, alive, verify, first, count, has_refs, columns })
     }
 
     /// Strike out those whose ranges do not hold. None when the words are no leaf.
@@ -353,11 +355,21 @@ impl<'a> Candidates<'a> {
     /// The slot of the query with this bit's index.
     #[inline(always)]
     pub fn slot(&self, index: u32) -> Option<u32> {
-        match self.refs {
-            None => self.first.checked_add(index),
-            #[expect(clippy::cast_possible_truncation, reason = "one of two halves")]
-            Some(refs) => Some((word(self.words, refs + index as usize / 2)? >> (32 * (index & 1))) as u32),
-        }
+        if self.has_refs { self.number_from_end(index, 2) } else { self.first.checked_add(index) }
+    }
+
+    /// The id of the subscription to the query with this bit's index; all ones when it has to be looked up.
+    #[inline(always)]
+    pub fn answer(&self, index: u32) -> Option<u32> {
+        self.number_from_end(index, 1)
+    }
+
+    /// One of as many numbers as there are queries: the last list of the leaf, or the how many-th from its end.
+    #[inline(always)]
+    fn number_from_end(&self, index: u32, list: usize) -> Option<u32> {
+        let start = self.words.len().checked_sub(list * self.count.div_ceil(2))?;
+        #[expect(clippy::cast_possible_truncation, reason = "one of two halves")]
+        Some((word(self.words, start + index as usize / 2)? >> (32 * (index & 1))) as u32)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What matching needs between messages, kept by the caller so that nothing is allocated a message.
 
 use super::atoms::NeedleWork;
+use super::sort::Unordered;
 use super::symbols::{AttributeId, Known, NONE, SymbolId};
 use super::topics::Topics;
 use super::units::UnitMemo;
@@ -23,8 +24,8 @@ pub struct Scratch {
     pub(super) unsure: Vec<u32>,
     /// What the units of a segment were found to be.
     pub(super) units: UnitMemo,
-    /// Room for sorting.
-    pub(super) spare: Vec<super::SubscriptionId>,
+    /// Ids that have been found.
+    pub(super) ids: Unordered,
     /// Room for searching texts.
     pub(super) needles: NeedleWork,
     /// The topics that come again; None before the first that a query asks about.

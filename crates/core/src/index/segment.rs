@@ -27,6 +27,7 @@ use super::processor::{Work, at_full_width, prefetch};
 use super::removed::Removed;
 use super::scratch::{Code, Scratch};
 use super::seen::{Seen, SeenMessage, SeenScalar};
+use super::sort::Unordered;
 use super::store::Store;
 use super::summary::RARE;
 use super::symbols::{AttributeId, Known, NONE, Scalar, Term, find, find_hashed};
@@ -116,8 +117,8 @@ impl Segment {
         })
     }
 
-    /// Append the ids of the subscriptions that are true of `message`, in no particular order, some perhaps twice: all
-    /// but the pure topic queries. `topic` is what the topic is to the segment, as its functions for that found.
+    /// Add the ids of the subscriptions that are true of `message` to those of `scratch`, some perhaps twice: all but the
+    /// pure topic queries. `topic` is what the topic is to the segment, as its functions for that found.
     ///
     /// # Errors
     /// A damaged file.
@@ -127,13 +128,12 @@ impl Segment {
         topic: &[(AttributeId, Known)],
         moment: Moment<'_>,
         scratch: &mut Scratch,
-        matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
         self.encode(seen, topic, moment.hierarchies, scratch)?;
         let message = seen.message;
         let index = Index::of(&self.store)?;
-        at_full_width(Scan { segment: self, index: &index, version: moment.version, scratch, matched })?;
-        let Scratch { codes, unsure, units, .. } = scratch;
+        at_full_width(Scan { segment: self, index: &index, version: moment.version, scratch })?;
+        let Scratch { codes, unsure, units, ids, .. } = scratch;
         units.begin(self.units.len());
         for &slot in &*unsure {
             // Of a list clauses say too little.
@@ -142,7 +142,8 @@ impl Segment {
                 _ => self.query(slot)?.is_true(message, Some(moment.hierarchies)),
             };
             if is_true {
-                self.push_ids(&index, slot, moment.version, matched).ok_or_else(|| self.contradiction())?;
+                let pushed = self.push_ids(&index, slot, moment.version, |id| ids.push(id));
+                pushed.ok_or_else(|| self.contradiction())?;
             }
         }
         Ok(())
@@ -191,17 +192,12 @@ impl Segment {
         Ok(cell.get_or_init(|| query))
     }
 
-    /// Look through the leaves that are left: ids of queries that are decided go to `matched`, the others to `unsure`.
+    /// Look through the leaves that are left: ids of queries that are decided go to `ids`, the others to `unsure`.
     #[inline(always)]
-    fn scan_leaves(
-        &self,
-        index: &Index<'_>,
-        version: u64,
-        scratch: &mut Scratch,
-        matched: &mut Vec<SubscriptionId>,
-    ) -> Result<(), EngineError> {
-        let Scratch { codes, leaves, unsure, .. } = scratch;
+    fn scan_leaves(&self, index: &Index<'_>, version: u64, scratch: &mut Scratch) -> Result<(), EngineError> {
+        let Scratch { codes, leaves, unsure, ids, .. } = scratch;
         unsure.clear();
+        let is_whole = self.removed.count() == 0;
         for (number, &leaf) in leaves.iter().enumerate() {
             if let Some(later) = leaves.get(number + AHEAD) {
                 prefetch(index.leaf(*later).unwrap_or_default().as_flattened(), LINES_AHEAD);
@@ -211,30 +207,57 @@ impl Segment {
             if candidates.alive == 0 {
                 continue;
             }
-            index.prefetch_slots(candidates.first as usize, candidates.count);
             let Some(()) = candidates.compare(codes) else { return Err(self.contradiction()) };
-            let mut alive = candidates.alive;
-            while alive != 0 {
-                let bit = alive.trailing_zeros();
-                alive &= alive - 1;
-                let Some(slot) = candidates.slot(bit) else { return Err(self.contradiction()) };
-                if candidates.verify >> bit & 1 != 0 || codes.has_list {
-                    unsure.push(slot);
-                } else if self.push_ids(index, slot, version, matched).is_none() {
-                    return Err(self.contradiction());
-                }
+            if codes.has_list {
+                candidates.verify = u64::MAX;
             }
+            let Some(()) = self.push_alive(index, &candidates, is_whole, version, unsure, ids) else {
+                return Err(self.contradiction());
+            };
         }
         Ok(())
     }
 
+    /// Add the ids of a leaf's queries that are decided to `ids`, and the slots of the others to `unsure`.
     #[inline(always)]
-    fn push_ids(&self, index: &Index<'_>, slot: Slot, version: u64, matched: &mut Vec<SubscriptionId>) -> Option<()> {
+    fn push_alive(
+        &self,
+        index: &Index<'_>,
+        candidates: &Candidates<'_>,
+        is_whole: bool,
+        version: u64,
+        unsure: &mut Vec<Slot>,
+        ids: &mut Unordered,
+    ) -> Option<()> {
+        let mut alive = candidates.alive;
+        while alive != 0 {
+            let bit = alive.trailing_zeros();
+            alive &= alive - 1;
+            if candidates.verify >> bit & 1 != 0 {
+                unsure.push(candidates.slot(bit)?);
+                continue;
+            }
+            match candidates.answer(bit)? {
+                answer if is_whole && answer != NONE => ids.push_narrow(answer),
+                _ => self.push_ids(index, candidates.slot(bit)?, version, |id| ids.push(id))?,
+            }
+        }
+        Some(())
+    }
+
+    #[inline(always)]
+    fn push_ids(
+        &self,
+        index: &Index<'_>,
+        slot: Slot,
+        version: u64,
+        mut push: impl FnMut(SubscriptionId),
+    ) -> Option<()> {
         let places = index.places(slot)?;
         let is_whole = self.removed.count() == 0;
         for (place, id) in places.clone().zip(index.ids.get(places)?) {
             if is_whole || self.removed.is_live(place, version) {
-                matched.push(SubscriptionId(u64::from_le_bytes(*id)));
+                push(SubscriptionId(u64::from_le_bytes(*id)));
             }
         }
         Some(())
@@ -259,7 +282,7 @@ impl Segment {
         version: u64,
         ids: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
-        self.push_ids(index, slot, version, ids).ok_or_else(|| self.contradiction())
+        self.push_ids(index, slot, version, |id| ids.push(id)).ok_or_else(|| self.contradiction())
     }
 
     /// True when there is something to be found about a topic alone.
@@ -891,7 +914,6 @@ struct Scan<'a> {
     index: &'a Index<'a>,
     version: u64,
     scratch: &'a mut Scratch,
-    matched: &'a mut Vec<SubscriptionId>,
 }
 
 impl Work for Scan<'_> {
@@ -899,9 +921,9 @@ impl Work for Scan<'_> {
 
     #[inline(always)]
     fn run(self) -> Self::Output {
-        let Self { segment, index, version, scratch, matched } = self;
+        let Self { segment, index, version, scratch } = self;
         segment.select_leaves(index, scratch)?;
-        segment.scan_leaves(index, version, scratch, matched)
+        segment.scan_leaves(index, version, scratch)
     }
 }
 
@@ -946,13 +968,6 @@ impl<'a> Index<'a> {
         let leaf = leaf as usize;
         let (start, end) = (self.leaf_starts.get(leaf)?, self.leaf_starts.get(leaf + 1)?);
         self.leaves.get(u32::from_le_bytes(*start) as usize..u32::from_le_bytes(*end) as usize)
-    }
-
-    /// Ask for what is known of `count` slots.
-    #[inline(always)]
-    fn prefetch_slots(&self, first: usize, count: usize) {
-        prefetch(self.slot_ends.get(first..first + count).unwrap_or_default().as_flattened(), 4);
-        prefetch(self.ids.get(first..first + count).unwrap_or_default().as_flattened(), 8);
     }
 
     /// `count` words of a summary row of `row_words`, from word `first` on.

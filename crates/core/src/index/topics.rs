@@ -16,7 +16,7 @@ use super::SubscriptionId;
 use super::atoms::NeedleWork;
 use super::automata::{Automata, TrieId};
 use super::segment::Segment;
-use super::sort::sort_and_dedup;
+use super::sort::{Unordered, sort_and_dedup};
 use super::symbols::{AttributeId, Known};
 use super::together::Made;
 use super::version::Version;
@@ -123,7 +123,7 @@ pub struct Topics {
     /// What the last walk found.
     pub(super) patterns: Vec<u32>,
     pub(super) needles: NeedleWork,
-    spare: Vec<SubscriptionId>,
+    spare: Unordered,
 }
 
 impl Default for Topics {
@@ -134,7 +134,7 @@ impl Default for Topics {
             automata: Automata::default(),
             patterns: Vec::new(),
             needles: NeedleWork::default(),
-            spare: Vec::new(),
+            spare: Unordered::default(),
         }
     }
 }

@@ -17,7 +17,6 @@ use super::removed::Removed;
 use super::scratch::Scratch;
 use super::seen::SeenMessage;
 use super::segment::{Moment, Segment};
-use super::sort::sort_and_dedup;
 use super::together::Together;
 use super::topics::{Found, OnlyTrie};
 
@@ -152,17 +151,18 @@ impl Version {
     ) -> Result<(), EngineError> {
         let start = matched.len();
         matched.extend_from_slice(&found.ids);
-        let ordered = matched.len();
+        scratch.ids.clear();
         let moment = Moment { hierarchies: &self.hierarchies, version: self.number };
         let mut seen = SeenMessage::new(message);
         for (place, segment) in self.segments.iter().enumerate().filter(|(_, segment)| segment.has_leaves()) {
-            segment.match_into(&mut seen, found.symbols(place), moment, scratch, matched)?;
+            segment.match_into(&mut seen, found.symbols(place), moment, scratch)?;
         }
         let tail = self.in_tail(self.tail_others);
         let tail = tail.filter(|(_, query)| query.is_true(message, Some(&self.hierarchies)));
-        matched.extend(tail.map(|(id, _)| id));
-        if matched.len() > ordered {
-            sort_and_dedup(matched, start, &mut scratch.spare);
+        tail.for_each(|(id, _)| scratch.ids.push(id));
+        if !scratch.ids.is_empty() {
+            matched.drain(start..).for_each(|id| scratch.ids.push(id));
+            scratch.ids.drain_into(matched);
         }
         Ok(())
     }

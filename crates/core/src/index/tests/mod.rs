@@ -384,6 +384,28 @@ fn values_that_few_and_that_many_queries_name_agree_with_brute_force() {
     }
 }
 
+/// What `engine` says of `properties`, held against `queries`, which have the ids from `first` on.
+fn check_all(engine: &Engine, first: u64, queries: &[Arc<Query>], properties: &Properties) {
+    let message = Message::new("", properties, Body::Absent);
+    let mut matched = Vec::new();
+    engine.match_into(&message, &mut Scratch::new(), &mut matched).expect("in memory");
+    let expected = (first..).zip(queries).filter(|(_, query)| query.is_true(&message, None));
+    assert_eq!(matched, expected.map(|(id, _)| SubscriptionId(id)).collect::<Vec<_>>(), "{properties:?}");
+}
+
+#[test]
+fn ids_that_32_bits_do_not_hold_come_after_those_that_they_do() {
+    const FIRST: u64 = (1 << 32) - 150;
+    let mut random = Random(6);
+    let engine = Engine::new();
+    engine.shared.writer.lock().expect("nobody panicked").next_id = FIRST;
+    let queries: Vec<_> = (0..300).map(|_| query(&mut random)).collect();
+    engine.change(queries.clone(), &[]).expect("in memory");
+    for _ in 0..100 {
+        check_all(&engine, FIRST, &queries, &properties(&mut random, 2));
+    }
+}
+
 #[test]
 fn dead_slots_are_swept_and_leave_no_trace() {
     let mut random = Random(5);
