@@ -22,7 +22,7 @@ RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 
 # The oldest Java that PySpark 4 runs on.
 JAVA_OLDEST := 17
 
-.PHONY: help setup run test quick lint format bench faults fuzz wheel constraints clean tools
+.PHONY: help setup run test quick lint format bench faults fuzz miri wheel constraints clean tools
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -105,6 +105,14 @@ fuzz: ## try random input on every parser, FUZZ_SECONDS each (default 20); needs
 		echo "skipped: cargo-fuzz needs nightly Rust; install it with: rustup toolchain install nightly" >&2; \
 	else \
 		for target in $(FUZZ_TARGETS); do $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS); done; \
+	fi
+
+# Tests use files of their own and the clock: isolation would refuse both.
+miri: ## run the core's unit tests under miri, which sees every wrong use of memory; needs nightly Rust with miri and rust-src
+	@if ! $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
+		echo "skipped: no miri here; install it with: rustup toolchain install nightly --component miri --component rust-src" >&2; \
+	else \
+		MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p tamis-core --lib; \
 	fi
 
 # ---- giving away ------------------------------------------------------------------------------------------------

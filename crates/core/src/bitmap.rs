@@ -204,6 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn the_whole_range_of_sizes_works_at_its_edges() {
         let mut all = Bitmap::new(SIZE_MAX).not();
         assert_eq!(all.count(), SIZE_MAX);

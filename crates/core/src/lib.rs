@@ -15,6 +15,8 @@ pub mod journal;
 mod json;
 pub mod message;
 pub mod query;
+#[cfg(test)]
+mod testing;
 pub mod text;
 pub mod topic;
 pub mod variant;

@@ -273,6 +273,7 @@ fn remember(verdicts: &mut Verdicts, name: Box<str>, verdict: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::rounds;
 
     /// Allows names that begin with `mine`, and counts how often it was asked.
     #[derive(Default)]
@@ -342,7 +343,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let control = &mut Counting::default();
         let (mut principals, ann) = connected(control);
-        for name in 0..3 * VERDICTS_MAX {
+        for name in rounds(0..3 * VERDICTS_MAX) {
             principals.allows(control, ann, Verb::Write, Resource::Exchange, &name.to_string());
         }
         assert!(principals.slab[ann].verdicts.iter().all(|verdicts| verdicts.len() <= VERDICTS_MAX));

@@ -67,6 +67,7 @@ mod tests {
     use crate::amqp::{FieldValue, PropertyFields, RawTable, Table};
     use crate::broker::topology::{BodyMode, Needs, View, ViewScratch, properties_seen};
     use crate::message::{Message, Properties as Seen, Value, lookup};
+    use crate::testing::rounds;
 
     fn table(fields: Vec<(&str, FieldValue)>) -> Vec<u8> {
         fields.into_iter().collect::<Table>().to_bytes()
@@ -109,7 +110,7 @@ mod tests {
         let properties = Properties::parse(&bytes).expect("properties");
         StreamRecord { exchange: "e", routing_key: "k", properties, body: b"body" }.encode(&mut written);
         for place in 0..written.len() {
-            for value in 0..=255 {
+            for value in rounds(0..=255) {
                 let mut damaged = written.clone();
                 damaged[place] = value;
                 if let Ok(record) = StreamRecord::decode(&damaged) {

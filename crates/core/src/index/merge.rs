@@ -132,6 +132,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn small_segments_are_merged_also_while_a_large_one_waits() {
         let worn = segment(0, 5_000);
         (0..3_000).for_each(|place| worn.removed.remove(place, 1));

@@ -6,9 +6,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use memmap2::Mmap;
-
 use crate::error::EngineError;
+
+use super::map::Map;
 
 /// Bytes that share a checksum.
 pub const PAGE_BYTES: usize = 4_096;
@@ -16,7 +16,7 @@ pub const PAGE_BYTES: usize = 4_096;
 /// The body of a mapped file, from `start` to where its checksums begin.
 #[derive(Debug)]
 pub struct Pages {
-    map: Mmap,
+    map: Map,
     path: Box<Path>,
     start: usize,
     end: usize,
@@ -32,7 +32,7 @@ pub fn page_count(bytes: usize) -> usize {
 impl Pages {
     /// The body at `start..end` of `map`; a CRC32C of each of its pages follows it, four bytes each, little-endian.
     #[must_use]
-    pub fn new(map: Mmap, path: &Path, start: usize, end: usize) -> Self {
+    pub fn new(map: Map, path: &Path, start: usize, end: usize) -> Self {
         let checked = (0..page_count(end - start)).map(|_| AtomicBool::new(false)).collect();
         Self { map, path: path.into(), start, end, checked }
     }

@@ -131,6 +131,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
+    #[cfg_attr(miri, ignore = "miri has no clock of a thread")]
     fn every_message_is_timed_and_its_matches_counted() {
         let engine = Engine::new();
         for limit in 0..200 {
@@ -144,6 +145,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "miri has no clock of a thread")]
     fn the_clock_of_a_thread_runs_while_it_works() {
         let start = thread_cpu_ns();
         let wall = Instant::now();

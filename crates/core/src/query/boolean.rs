@@ -345,6 +345,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn limits_hold() {
         let nested = |depth: usize| "(".repeat(depth) + "a" + &")".repeat(depth);
         assert!(parse(&nested(100)).is_ok());

@@ -332,6 +332,7 @@ impl ShiftAnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::fewer;
 
     /// The definition, by dynamic programming over characters: quadratic.
     fn by_definition(pattern: &str, escape: Option<char>, text: &str) -> bool {
@@ -384,14 +385,14 @@ mod tests {
         let mut matched = 0;
         for escape in [None, Some('!'), Some('%'), Some('_'), Some('é')] {
             for (pattern, text) in
-                texts("ab_%é!🥕%_", 9, 20_000).iter().zip(texts("abé!🥕_%\n", 9, 20_000).iter().rev())
+                texts("ab_%é!🥕%_", 9, fewer(20_000)).iter().zip(texts("abé!🥕_%\n", 9, fewer(20_000)).iter().rev())
             {
                 let expected = by_definition(pattern, escape, text);
                 assert_eq!(LikePattern::new(pattern, escape).is_match(text), expected, "{pattern} {escape:?} {text:?}");
                 matched += usize::from(expected);
             }
         }
-        assert!(matched > 5_000, "too few matches to mean much: {matched}");
+        assert!(cfg!(miri) || matched > 5_000, "too few matches to mean much: {matched}");
     }
 
     #[test]
@@ -418,8 +419,8 @@ mod tests {
     #[test]
     fn a_hostile_pattern_stays_linear() {
         let pattern = LikePattern::new(&("%".to_owned() + &"a_".repeat(500) + "b%"), None);
-        assert!(!pattern.is_match(&"a".repeat(200_000)));
-        assert!(!LikePattern::new(&"%a".repeat(1_000), None).is_match(&("a".repeat(200_000) + "b")));
+        assert!(!pattern.is_match(&"a".repeat(fewer(200_000))));
+        assert!(!LikePattern::new(&"%a".repeat(1_000), None).is_match(&("a".repeat(fewer(200_000)) + "b")));
     }
 
     #[test]
@@ -452,7 +453,9 @@ mod tests {
     fn a_text_that_matches_has_the_needle_and_one_that_has_an_exact_needle_matches() {
         let (mut matched, mut exact) = (0, 0);
         for escape in [None, Some('!'), Some('%')] {
-            for (pattern, text) in texts("ab_%!%", 5, 40_000).iter().zip(texts("ab!_%", 6, 40_000).iter().rev()) {
+            for (pattern, text) in
+                texts("ab_%!%", 5, fewer(40_000)).iter().zip(texts("ab!_%", 6, fewer(40_000)).iter().rev())
+            {
                 let like = LikePattern::new(pattern, escape);
                 let Some(necessary) = like.necessary_needle() else { continue };
                 let (stands, matches) = (necessary.anchor.holds(necessary.needle, text), like.is_match(text));
@@ -462,6 +465,6 @@ mod tests {
                 exact += usize::from(necessary.is_exact && matches);
             }
         }
-        assert!(matched > 4_000 && exact > 1_000, "too few to mean much: {matched}, {exact}");
+        assert!(cfg!(miri) || matched > 4_000 && exact > 1_000, "too few to mean much: {matched}, {exact}");
     }
 }

@@ -58,6 +58,7 @@ fn rarity(needles: &[String]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{fewer, rounds};
 
     fn needles(pattern: &str) -> Option<Vec<String>> {
         let mut needles = necessary_needles(pattern)?;
@@ -110,7 +111,7 @@ mod tests {
             (state >> 33) as usize % bound
         };
         let (mut matched, mut without) = (0, 0);
-        for _ in 0..4_000 {
+        for _ in rounds(0..4_000) {
             let pattern: String = (0..below(7)).map(|_| pieces[below(pieces.len())]).collect();
             let regex = regex::Regex::new(&pattern).expect("pieces that fit together");
             let needles = necessary_needles(&pattern);
@@ -123,16 +124,16 @@ mod tests {
                 without += usize::from(!stands);
             }
         }
-        assert!(matched > 3_000 && without > 3_000, "too few to mean much: {matched}, {without}");
+        assert!(cfg!(miri) || matched > 3_000 && without > 3_000, "too few to mean much: {matched}, {without}");
     }
 
     #[test]
     fn expressions_of_any_size_give_an_answer_in_time() {
         let nested = "(".repeat(90) + "ab" + &")+".repeat(90);
         assert_eq!(needles(&nested).map(|needles| needles.len()), Some(1));
-        let long = "[a-z]{3}é".repeat(2_000);
+        let long = "[a-z]{3}é".repeat(fewer(2_000));
         assert!(needles(&long).is_some());
-        let wide = (0..5_000).map(|i| format!("word{i}")).collect::<Vec<_>>().join("|");
+        let wide = (0..fewer(5_000)).map(|i| format!("word{i}")).collect::<Vec<_>>().join("|");
         assert_eq!(needles(&wide), Some(vec!["word".to_owned()]));
     }
 }

@@ -175,6 +175,7 @@ mod tests {
     use crate::dear::InjectedCost;
     use crate::message::{Body, Properties, Value};
     use crate::query::expr::Reference;
+    use crate::testing::rounds;
 
     /// Truths by place, false and true as properties, unknown as an absent one.
     const NAMES: [&str; 3] = ["no", "yes", "absent"];
@@ -233,7 +234,7 @@ mod tests {
     #[test]
     fn the_answer_is_that_of_the_definition_and_each_is_asked_at_most_once() {
         let (mut random, properties) = (Random(4), properties());
-        for _ in 0..3_000 {
+        for _ in rounds(0..3_000) {
             let shared: Vec<_> = (0..4).map(|place| dear(place % 3, 1.0 + place as f64)).collect();
             let expr = tree(&mut random, &shared, 4);
             let message = || Message::new("", &properties, Body::Absent);

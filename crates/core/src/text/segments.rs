@@ -112,6 +112,7 @@ fn first_non_ascii(bytes: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::rounds;
 
     fn assert_agrees(text: &str) {
         let expected: Vec<_> = text.unicode_word_indices().map(|(start, word)| start..start + word.len()).collect();
@@ -130,7 +131,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % bound
         };
-        for _ in 0..60_000 {
+        for _ in rounds(0..60_000) {
             for alphabets in [
                 &[&ascii, &frequent][..],
                 &[&frequent],
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn stretches_longer_than_a_block_are_cut_as_the_crate_cuts_them() {
-        for padding in 0..140 {
+        for padding in rounds(0..140) {
             let ascii = "it's 3.5 o'clock ".repeat(20);
             assert_agrees(&format!("{}é{ascii}x\u{301}y\n{ascii}", &ascii[..padding]));
         }

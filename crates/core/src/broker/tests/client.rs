@@ -7,7 +7,7 @@ use crate::broker::durable::DurableOptions;
 use crate::broker::topology::StoredQuery;
 use crate::broker::{Access, Broker, ConnectionId, Control, Flow, Found, Login, Options, Storage, UserLimits};
 use crate::journal::{Committer, SimulatedDisk};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::invariants::violation;
 
@@ -210,8 +210,12 @@ impl World {
 
 /// Arguments that live as long as the program: methods in tests borrow them.
 pub fn table(fields: &[(&str, FieldValue)]) -> RawTable<'static> {
+    // Kept where a search for leaks finds them.
+    static KEPT: Mutex<Vec<&'static [u8]>> = Mutex::new(Vec::new());
     let table: Table = fields.iter().cloned().collect();
-    RawTable::new(Box::leak(table.to_bytes().into_boxed_slice()))
+    let bytes: &'static [u8] = Box::leak(table.to_bytes().into_boxed_slice());
+    KEPT.lock().expect("no test panics here").push(bytes);
+    RawTable::new(bytes)
 }
 
 /// A value of a table.

@@ -8,6 +8,7 @@ use crate::amqp::properties::put_content;
 use crate::amqp::{Method, PropertyFields};
 use crate::broker::{Flow, Login, Metrics, Options};
 use crate::journal::{Dice, SimulatedDisk};
+use crate::testing::rounds;
 
 const NAMES: [&str; 8] = ["", "a", "b", "c", "amq.topic", "amq.fanout", "forbidden", "mine"];
 const KINDS: [&str; 5] = ["direct", "fanout", "topic", "headers", "x-query"];
@@ -178,12 +179,15 @@ fn run(seed: u64, steps: usize) -> Metrics {
 #[test]
 fn whatever_comes_the_broker_stands() {
     let (mut delivered, mut acknowledged, mut errors) = (0, 0, 0);
-    for seed in 0..200 {
+    for seed in rounds(rounds(0..200)) {
         let metrics = run(seed, 300);
         delivered += metrics.delivered;
         acknowledged += metrics.acknowledged;
         errors += metrics.errors;
     }
     println!("{delivered} delivered, {acknowledged} acknowledged, {errors} errors");
-    assert!(delivered > 10_000 && acknowledged > 1_000 && errors > 1_000, "too much nonsense to tell anything");
+    assert!(
+        cfg!(miri) || delivered > 10_000 && acknowledged > 1_000 && errors > 1_000,
+        "too much nonsense to tell anything"
+    );
 }

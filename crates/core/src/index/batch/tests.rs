@@ -12,6 +12,7 @@ use arrow_schema::Field;
 use super::super::tests::Random;
 use super::*;
 use crate::query::selector::{Dialect, parse};
+use crate::testing::{fewer, rounds};
 
 fn engine(selectors: &[&str]) -> Engine {
     let engine = Engine::new();
@@ -165,8 +166,8 @@ fn what_cannot_be_read_is_named_by_column_and_row() {
 fn any_number_of_threads_gives_the_answers_of_single_matches() {
     let mut random = Random(23);
     let engine = engine(&["x = 1", "x IN (2, 3) OR y = 'a'", "NOT y = 'b'", "x > 5", "y LIKE 'a%'"]);
-    let xs: Vec<_> = (0..2_000).map(|_| (random.below(5) > 0).then(|| random.below(8) as i64)).collect();
-    let ys: Vec<_> = (0..2_000).map(|_| ["a", "b", "ab"].get(random.below(4)).copied()).collect();
+    let xs: Vec<_> = (0..fewer(2_000)).map(|_| (random.below(5) > 0).then(|| random.below(8) as i64)).collect();
+    let ys: Vec<_> = (0..fewer(2_000)).map(|_| ["a", "b", "ab"].get(random.below(4)).copied()).collect();
     let table =
         batch(vec![("x", Arc::new(Int64Array::from(xs.clone()))), ("y", Arc::new(StringArray::from(ys.clone())))]);
     let single = |(x, y): (Option<i64>, Option<&str>)| {
@@ -219,8 +220,8 @@ fn a_variant_of_spark_is_properties() {
 #[test]
 fn a_damaged_variant_is_refused_or_read_and_never_crashes() {
     let (value, metadata) = (bytes(VALUE), bytes(METADATA));
-    for place in 0..value.len() + metadata.len() {
-        for replacement in 0..=255 {
+    for place in rounds(0..value.len() + metadata.len()) {
+        for replacement in rounds(0..=255) {
             let (mut value, mut metadata) = (value.clone(), metadata.clone());
             match place.checked_sub(value.len()) {
                 None => value[place] = replacement,

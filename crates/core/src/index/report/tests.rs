@@ -6,6 +6,7 @@ use crate::index::{Engine, SubscriptionId};
 use crate::query::Query;
 use crate::query::expr::{Expr, Predicate};
 use crate::query::selector::{Dialect, parse};
+use crate::testing::rounds;
 
 fn query(text: &str) -> Query {
     parse(text, Dialect::Jms).expect(text)
@@ -65,7 +66,7 @@ fn what_the_keys_find_is_what_comparing_every_two_finds() {
             texts.extend([format!("{one} AND {other}"), format!("{one} OR {other}")]);
         }
     }
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let texts: Vec<&str> = rounds(&texts).map(String::as_str).collect();
     let report = report(&texts);
     let queries: Vec<Query> = texts.iter().map(|text| query(text)).collect();
     let is_usual = |query: &Query| !query.is_never_true() && !query.is_always_true();
@@ -83,7 +84,7 @@ fn what_the_keys_find_is_what_comparing_every_two_finds() {
         assert_eq!(named, count.min(8), "{}", texts[index]);
     }
     assert_eq!(report.covered_subscriptions, covered);
-    assert!(covered > 50, "{covered}");
+    assert!(cfg!(miri) || covered > 50, "{covered}");
 }
 
 #[test]
@@ -94,6 +95,7 @@ fn names_are_those_of_properties_each_once() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "looks at time")]
 fn the_dearest_come_first_and_dear_predicates_are_not_called() {
     let opaque = Opaque::new(InjectedCost::new("slow", 50_000_000.0, |_| Some(true)));
     let slow = Query::new(Expr::Predicate(Predicate::Opaque(opaque.clone()))).expect("within the limits");

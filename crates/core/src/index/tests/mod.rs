@@ -11,6 +11,7 @@ use crate::dear::{InjectedCost, Opaque};
 use crate::message::{Body, Properties, Value};
 use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
 use crate::query::like::LikePattern;
+use crate::testing::{fewer, rounds};
 use crate::text::{Phrase, Signature};
 use crate::topic::{Dialect, TopicPattern};
 
@@ -263,18 +264,18 @@ impl Drop for Folder {
 #[test]
 fn the_engine_agrees_with_brute_force_in_memory_reopened_and_changed() {
     let folder = Folder::new("random");
-    for seed in 1..=40 {
+    for seed in rounds(1..=40) {
         println!("seed {seed}");
         let mut random = Random(seed);
         let mut pair = Pair::default();
         pair.engine.set_hierarchy("a", hierarchy());
-        pair.change(&mut random, 150);
-        pair.check(&mut random, 100);
+        pair.change(&mut random, fewer(150));
+        pair.check(&mut random, fewer(100));
         for _ in 0..3 {
             pair = pair.reopen(&folder.file("queries.tamis")); // in the place of the file that is mapped
-            pair.check(&mut random, 60);
-            pair.change(&mut random, 60);
-            pair.check(&mut random, 60);
+            pair.check(&mut random, fewer(60));
+            pair.change(&mut random, fewer(60));
+            pair.check(&mut random, fewer(60));
         }
     }
 }
@@ -303,14 +304,14 @@ fn check_topics(has_prefixes: bool) {
     let mut random = Random(23);
     let mut pair = Pair::default();
     let (mut scratch, none) = (Scratch::new(), Properties::new());
-    for count in [3, 20, 200, 400] {
+    for count in [3, 20, 200, 400].map(fewer) {
         for _ in 0..count {
             let query = topic_query(&mut random, has_prefixes);
             pair.expected.insert(pair.engine.add(query.clone()), query);
         }
         for round in 0..4 {
             let properties = if round % 2 == 0 { properties(&mut random, 1) } else { none.clone() };
-            for _ in 0..500 {
+            for _ in rounds(0..500) {
                 let words: Vec<_> = (0..random.below(7)).map(|_| random.pick(&["a", "b", "c", "d"])).collect();
                 let topic = words.join(".");
                 let message = Message::new(&topic, &properties, Body::Absent);
@@ -352,16 +353,17 @@ fn values_that_few_and_that_many_queries_name_agree_with_brute_force() {
     };
     let text = |random: &mut Random| (0..1 + random.below(3)).map(|_| test(random)).collect::<Vec<_>>().join(" AND ");
     let queries: Vec<_> =
-        (0..4_000).map(|_| Arc::new(parse(&text(&mut random), Dialect::Jms).expect("a selector"))).collect();
+        (0..fewer(4_000)).map(|_| Arc::new(parse(&text(&mut random), Dialect::Jms).expect("a selector"))).collect();
     let parents = (0..60_usize).map(|value| (format!("v{value}"), (value > 0).then(|| format!("v{}", value / 4))));
     let engine = Engine::new();
     engine.set_hierarchy("some", Hierarchy::new(parents.collect()).expect("a tree"));
-    engine.change(queries[..3_000].to_vec(), &[]).expect("in memory");
-    for query in &queries[3_000..] {
+    let (at_once, alone) = queries.split_at(fewer(3_000));
+    engine.change(at_once.to_vec(), &[]).expect("in memory");
+    for query in alone {
         engine.add(Arc::clone(query));
     }
     let mut scratch = Scratch::new();
-    for _ in 0..300 {
+    for _ in rounds(0..300) {
         let value = |random: &mut Random, of: usize| match random.below(10) {
             0 => Value::Null,
             1 => Value::List((0..2).map(|_| Value::Text(format!("v{}", random.below(VALUES[of])).into())).collect()),
@@ -410,12 +412,12 @@ fn ids_that_32_bits_do_not_hold_come_after_those_that_they_do() {
 fn dead_slots_are_swept_and_leave_no_trace() {
     let mut random = Random(5);
     let mut pair = Pair::default();
-    pair.change(&mut random, 50);
-    for _ in 0..5_000 {
+    pair.change(&mut random, fewer(50));
+    for _ in rounds(0..5_000) {
         let id = pair.engine.add(query(&mut random));
         assert!(pair.engine.remove(id).expect("in memory"));
     }
-    pair.check(&mut random, 50);
+    pair.check(&mut random, fewer(50));
 }
 
 #[test]
@@ -441,7 +443,7 @@ fn an_engine_goes_on_after_a_panic_in_a_dear_predicate() {
         assert_eq!(matched(2), [dear]);
         if !in_a_segment {
             let mut random = Random(21);
-            let ids: Vec<_> = (0..2_000).map(|_| engine.add(query(&mut random))).collect();
+            let ids: Vec<_> = rounds(0..2_000).map(|_| engine.add(query(&mut random))).collect();
             ids.iter().for_each(|id| assert!(engine.remove(*id).expect("in memory")));
         }
     }

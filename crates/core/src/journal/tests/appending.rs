@@ -107,7 +107,7 @@ fn heads_are_had_without_bodies_and_are_those_of_the_records() {
 fn a_log_may_be_opened_with_other_options_at_any_time() {
     let disk = SimulatedDisk::new();
     let mut next = 1;
-    for round in 0..40 {
+    for round in rounds(0..40) {
         let options = Options { index_heads: round % 2 == 1, ..small(4096 << (round % 3)) };
         let bench = Bench::open(&disk, options);
         bench.commit(next, next + 23, 90);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::{AppendError, Appended, Committer, Damage, Dice, Item, Log, Options, Reader, Recovery, Sequence};
 use super::{SimulatedDisk, Start};
+use crate::testing::{fewer, rounds};
 
 /// A log on a simulated disk, with whoever commits it.
 struct Bench {

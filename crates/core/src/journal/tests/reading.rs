@@ -10,7 +10,7 @@ fn a_reader_begins_at_any_number_and_at_any_time() {
     bench.commit(1, 3000, 150);
     assert!(bench.log.segment_count() > 2);
     let shared: Arc<dyn Disk> = Arc::new(disk);
-    for number in (1..3000).step_by(41) {
+    for number in rounds((1..3000).step_by(41)) {
         for start in [Start::Sequence(Sequence(number)), Start::Time(time_of(number)), Start::Time(time_of(number) - 9)]
         {
             for reader in [bench.log.reader(start), Reader::open(&shared, dir(), start).map_err(|_| unreachable!())] {
@@ -32,6 +32,7 @@ fn a_reader_begins_at_any_number_and_at_any_time() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn readers_follow_a_log_that_grows_and_are_told_what_retention_took() {
     let seed = seed("readers_follow", 5);
     let mut dice = Dice::new(seed);
@@ -105,6 +106,7 @@ fn a_log_without_a_mark_opens_and_one_with_nothing_readable_says_so() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "miri has no fallocate")]
 fn with_real_files_it_is_the_same() {
     let root = std::env::temp_dir().join(format!("tamis-journal-{}", std::process::id()));
     drop(std::fs::remove_dir_all(&root));

@@ -60,7 +60,7 @@ fn every_bit_of_a_sealed_segment_that_turns_over_is_reported_and_no_wrong_body_i
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let clean = inspect(&shared, dir()).expect("a log");
     assert_eq!((clean.damage.len(), clean.segments.len()), (0, 3));
-    for bit in 0..SEGMENT as usize * 8 {
+    for bit in rounds(0..SEGMENT as usize * 8) {
         let (place, mask) = (bit / 8, 1 << (bit % 8));
         disk.flip(&path, place, mask);
         // All of the log is read, and every body compared, for one bit in 61; the segment is checked for every one.
@@ -99,7 +99,7 @@ fn a_log_with_rot_opens_reports_it_and_goes_on() {
     let (disk, path, rotten, last) = three_segments();
     let mut dice = Dice::new(seed("a_log_with_rot", 7));
     let bytes = disk.contents(&path).expect("there");
-    for round in 0..60 {
+    for round in rounds(0..60) {
         let mut broken = bytes.clone();
         for _ in 0..=round % 5 {
             let start = dice.below(u64::from(SEGMENT)) as usize;

@@ -340,6 +340,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes thousands of topics to reach the automaton's bounds")]
     fn topics_that_go_where_others_went_need_no_more_than_the_states_that_there_are() {
         let patterns = patterns((0..100).map(|n| format!("w{}.*.#.w{}", n % 10, n / 10)));
         let all: Vec<_> = patterns.iter().collect();
@@ -354,6 +355,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes thousands of topics to reach the automaton's bounds")]
     fn more_states_than_there_may_be_are_forgotten_and_then_left_to_the_trie() {
         // Any set of 18 words is a state of its own.
         let patterns = patterns((0..18).map(|n| format!("#.w{n}.#.z")));
@@ -368,6 +370,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes thousands of topics to reach the automaton's bounds")]
     fn topics_that_never_go_where_others_went_are_left_to_the_trie() {
         let patterns = patterns((0..2_000).map(|n| format!("first{n}.*.last")));
         let bytes = build(&patterns.iter().collect::<Vec<_>>());

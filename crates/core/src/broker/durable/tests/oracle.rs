@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::testing::{fewer, rounds};
 
 const SEGMENT_BYTES: u32 = 8192;
 
@@ -289,13 +290,14 @@ fn recovered(bench: &Bench) -> Option<Model> {
 #[test]
 fn what_is_recovered_is_what_was_recorded_whenever_the_power_goes() {
     let seed = seed("what_is_recovered", 41);
-    for round in 0..60 {
-        let tally = live(seed + round, 30, |_| {}, |_| {});
-        assert_eq!((tally.lost_or_back, tally.crashes), (0, 30), "seed {}", seed + round);
+    for round in rounds(0..60) {
+        let tally = live(seed + round, fewer(30), |_| {}, |_| {});
+        assert_eq!((tally.lost_or_back, tally.crashes), (0, fewer(30)), "seed {}", seed + round);
     }
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
 fn control_without_syncs_it_is_not() {
     let seed = seed("control_without_syncs", 41);
     let caught =
@@ -304,6 +306,7 @@ fn control_without_syncs_it_is_not() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
 fn control_when_segments_go_before_their_copies_are_synced_it_is_not() {
     let seed = seed("control_when_segments_go", 41);
     let hasty = |life: &mut Life<'_>| {

@@ -28,6 +28,7 @@ fn after_a_crash_all_messages_are_flagged_and_after_a_stop_those_that_were_deliv
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_message_may_go_to_more_queues_than_one_head_can_name() {
     let disk = SimulatedDisk::new();
     let mut bench = Bench::open(&disk, 1 << 20);

@@ -4,6 +4,7 @@ use super::*;
 use crate::journal::{AppendError, ReadError};
 
 #[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_message_is_read_back_wherever_compaction_put_it() {
     let disk = SimulatedDisk::new();
     let mut bench = Bench::open(&disk, 8192);
@@ -28,6 +29,7 @@ fn a_message_is_read_back_wherever_compaction_put_it() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn the_log_stays_in_proportion_to_what_is_alive() {
     let disk = SimulatedDisk::new();
     let mut bench = Bench::open(&disk, 8192);
@@ -64,6 +66,7 @@ fn the_log_stays_in_proportion_to_what_is_alive() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_definition_that_lives_long_does_not_hold_a_dead_journal() {
     let disk = SimulatedDisk::new();
     let mut bench = Bench::open(&disk, 8192);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::amqp::FieldValue;
+use crate::testing::rounds;
 use serde_json::Value as Json;
 
 fn cases(file: &str) -> Vec<Json> {
@@ -50,7 +51,7 @@ fn topic_exchanges_route_as_those_of_rabbitmq_and_lavinmq() {
         "rabbitmq_db_topic_exchange_suite.jsonl",
         "rabbitmq_routing_suite.jsonl",
     ] {
-        for case in cases(file) {
+        for case in rounds(cases(file)) {
             let mut world = World::new();
             let expected = bound(&mut world, "amq.topic", &case);
             assert_eq!(world.route("amq.topic", text(&case["routing_key"]), &none(), ""), expected, "{case}");

@@ -2,6 +2,7 @@
 
 use super::random::Random;
 use super::*;
+use crate::testing::rounds;
 
 fn encoded(topology: &Topology) -> Vec<Vec<u8>> {
     let bytes = |definition: Definition| {
@@ -70,11 +71,11 @@ fn change(random: &mut Random, world: &mut World) {
 
 #[test]
 fn changes_read_back_in_their_order_make_what_survives() {
-    for seed in 0..200 {
+    for seed in rounds(0..200) {
         let mut random = Random(seed);
         let mut world = World::new();
         let (mut live, mut changes) = (Topology::new(), Vec::new());
-        for _ in 0..20 {
+        for _ in rounds(0..20) {
             for _ in 0..10 {
                 change(&mut random, &mut world);
             }
@@ -136,7 +137,7 @@ fn bytes_that_are_no_definition_are_refused() {
         for length in 0..bytes.len() {
             assert!(Definition::decode(&bytes[..length]).is_err());
         }
-        for _ in 0..2_000 {
+        for _ in rounds(0..2_000) {
             let mut damaged = bytes.clone();
             let place = random.below(damaged.len());
             damaged[place] = random.below(256) as u8;

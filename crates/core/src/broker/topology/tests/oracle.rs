@@ -11,6 +11,7 @@ use crate::amqp::{FieldValue, RawValue};
 use crate::message::{Body, Message, Properties as Values, Value};
 use crate::query::selector::{self, Dialect};
 use crate::query::{Query, boolean};
+use crate::testing::rounds;
 use crate::topic::{self, TopicPattern};
 
 /// What a test remembers of a binding.
@@ -36,7 +37,7 @@ const QUEUES: [&str; 6] = ["q0", "q1", "q2", "q3", "q4", "q5"];
 #[test]
 fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
     let (mut routed, mut unrouted) = (0, 0);
-    for seed in 0..150 {
+    for seed in rounds(rounds(0..150)) {
         let mut random = Random(seed);
         let mut world = World::new();
         for (name, kind, alternate) in &EXCHANGES[4..] {
@@ -65,7 +66,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
         leaves_no_trace(&mut world, &mut random);
     }
     // A test whose messages all went nowhere, or everywhere, would prove nothing.
-    assert!(routed > 1_000 && unrouted > 1_000, "{routed} routed, {unrouted} not");
+    assert!(cfg!(miri) || routed > 1_000 && unrouted > 1_000, "{routed} routed, {unrouted} not");
 }
 
 /// Everything is removed in some order: then there is nothing.
