@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
@@ -92,3 +94,24 @@ def test_redelivered_messages_are_flagged_after_a_crash(start_broker: StartBroke
     broker.start()
     channel = broker.connect().channel()
     assert get_all(channel, "work") == [str(number).encode() for number in range(10)]
+
+
+def test_what_is_damaged_on_disk_is_told_in_words_and_the_rest_is_there(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    channel = broker.connect().channel()
+    channel.queue_declare("work", durable=True)
+    channel.confirm_delivery()
+    bodies = [f"message {number}".encode() * 100 for number in range(10)]
+    for body in bodies:
+        channel.basic_publish("", "work", body, PERSISTENT)
+    broker.kill()
+    (segment,) = (broker.data / "journal").glob("*.segment")
+    with segment.open("r+b") as file:
+        file.seek(segment.read_bytes().index(bodies[4]))
+        file.write(b"rot")
+    broker.start()
+    damage = broker.wait_for_log("journal damaged")
+    assert re.fullmatch(r"segment 1, byte \d+, \d+ bytes: no records any more: record \d+ is lost", damage["what"]), (
+        damage
+    )
+    assert get_all(broker.connect().channel(), "work") == bodies[:4] + bodies[5:]

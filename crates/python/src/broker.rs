@@ -158,7 +158,7 @@ impl Broker {
         fields.set_item("definitions", self.found.definitions)?;
         fields.set_item("messages", self.found.messages)?;
         fields.set_item("is_clean", self.found.is_clean)?;
-        let damage = self.found.damage.iter().map(|damage| format!("{damage:?}")).chain(self.found.skipped.clone());
+        let damage = self.found.damage.iter().map(|damage| damage.to_string()).chain(self.found.skipped.clone());
         fields.set_item("damage", damage.collect::<Vec<_>>())?;
         Ok(fields)
     }

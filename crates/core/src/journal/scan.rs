@@ -1,7 +1,7 @@
 //! Walking through the records of one segment, and over what is no record.
 
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use super::disk::DiskFile;
 use super::record::{
@@ -39,6 +39,27 @@ impl Damage {
     /// Damage of what only helps to find records.
     pub(crate) fn of_index(kind: DamageKind, segment: u32, offset: u64, first: Sequence) -> Self {
         Self { kind, segment, offset, size_bytes: 0, first, last: first.previous() }
+    }
+}
+
+/// Where, what, and what is lost: a line for people.
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "segment {}, byte {}", self.segment, self.offset)?;
+        if self.size_bytes > 0 {
+            write!(f, ", {} bytes", self.size_bytes)?;
+        }
+        let what = match self.kind {
+            DamageKind::Records => "no records any more",
+            DamageKind::Missing => "records that are not there any more",
+            DamageKind::Header => "the header of a segment; its records are read without it",
+            DamageKind::Index => "the index of a segment; its records are read without it",
+        };
+        match self.lost() {
+            0 => write!(f, ": {what}: no record is lost"),
+            1 => write!(f, ": {what}: record {} is lost", self.first),
+            _ => write!(f, ": {what}: records {} to {} are lost", self.first, self.last),
+        }
     }
 }
 
@@ -256,4 +277,29 @@ pub(crate) fn proven_behind(scanner: &mut Scanner, from: Sequence, to: Sequence)
     }
     scanner.offset = start;
     Ok(proven)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_told_in_words() {
+        let mut damage = Damage {
+            kind: DamageKind::Records,
+            segment: 3,
+            offset: 64,
+            size_bytes: 900,
+            first: Sequence(5),
+            last: Sequence(6),
+        };
+        assert_eq!(damage.to_string(), "segment 3, byte 64, 900 bytes: no records any more: records 5 to 6 are lost");
+        damage.last = Sequence(5);
+        assert!(damage.to_string().ends_with(": record 5 is lost"));
+        let index = Damage::of_index(DamageKind::Index, 3, 64, Sequence(5));
+        assert_eq!(
+            index.to_string(),
+            "segment 3, byte 64: the index of a segment; its records are read without it: no record is lost"
+        );
+    }
 }
