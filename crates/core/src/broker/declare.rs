@@ -197,6 +197,11 @@ impl Broker {
         };
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
         let policy = self.queue_policy(channel, it, &name)?;
+        if let Some(letters) = &policy.dead_letters {
+            // Else a queue of one's own would be a way to publish where one may not, or to take what one may not read.
+            self.check_access(channel, Verb::Read, Resource::Queue, &name)?;
+            self.check_access(channel, Verb::Write, Resource::Exchange, &letters.exchange)?;
+        }
         let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
         if it.durable && !it.exclusive && is_new() {
             self.check_room()?;

@@ -37,6 +37,7 @@ fn a_channel_is_closed_for_what_concerns_it_alone() {
     let missing = table(&[("x-query", FieldValue::Text(b"price >> 3"[..].into()))]);
     let ttl = table(&[("x-message-ttl", FieldValue::I32(-1))]);
     let unknown = table(&[("x-max-priority", FieldValue::I32(5))]);
+    let to_forbidden = table(&[("x-dead-letter-exchange", FieldValue::from("forbidden"))]);
     let cases: Vec<(Method<'static>, u16, &str)> = vec![
         (
             QueueDeclare { queue: "none", passive: true, ..Default::default() }.into(),
@@ -77,6 +78,11 @@ fn a_channel_is_closed_for_what_concerns_it_alone() {
             "'x-message-ttl' for queue 'q'",
         ),
         (QueueDeclare { queue: "q", arguments: unknown, ..Default::default() }.into(), 406, "'x-max-priority'"),
+        (
+            QueueDeclare { queue: "q", arguments: to_forbidden, ..Default::default() }.into(),
+            403,
+            "write access to exchange 'forbidden'",
+        ),
         (QueueDelete { queue: "plain", if_unused: true, ..Default::default() }.into(), 406, "in use"),
         (
             QueueBind { queue: "plain", exchange: "amq.topic", arguments: missing, ..Default::default() }.into(),
