@@ -14,7 +14,7 @@ use super::connection::ConnectionId;
 use super::dispatch::error;
 use super::journaling::JOURNAL;
 use super::queue::Queue;
-use super::topology::{Bind, Declared, ExchangeSettings, Owner, QueueId, QueueSettings, Target, VhostId};
+use super::topology::{self, Bind, Declared, ExchangeSettings, Owner, QueueId, QueueSettings, Target, VhostId};
 use super::unacknowledged::Reference;
 use super::{Broker, Rubbish};
 
@@ -136,6 +136,7 @@ impl Broker {
 
     fn bind(&mut self, channel: u32, bind: &Bind<'_>) -> Result<(), AmqpError> {
         self.check_binding(channel, bind)?;
+        topology::check_query_arguments(bind.arguments)?;
         let (vhost, owner) = self.place(channel);
         if let Err(full) = self.check_room()
             && self.topology.is_new_and_survives(vhost, bind, owner)?

@@ -27,7 +27,7 @@ use super::journaling::{Doomed, Journal};
 use super::message::{MessageId, NEVER, Parts};
 use super::queue::Entry;
 use super::stream_record::{self, StreamRecord};
-use super::topology::{Filter, View};
+use super::topology::{Filter, View, check_query_arguments};
 use super::unacknowledged::{Delivery, Reference};
 use super::{Broker, Micros};
 
@@ -173,6 +173,7 @@ impl Broker {
             let reason = format!("consumer prefetch count is not set for stream '{}'", consume.queue);
             return Err(refused(&reason));
         }
+        check_query_arguments(consume.arguments)?;
         let control = &mut self.control;
         let filter = Filter::parse(consume.arguments, &mut |key| control.stored_query(key))?;
         let log = self.logs.get(&stream.number).ok_or_else(|| refused("the stream is gone"))?;

@@ -37,6 +37,7 @@ fn a_channel_is_closed_for_what_concerns_it_alone() {
     let missing = table(&[("x-query", FieldValue::Text(b"price >> 3"[..].into()))]);
     let ttl = table(&[("x-message-ttl", FieldValue::I32(-1))]);
     let unknown = table(&[("x-max-priority", FieldValue::I32(5))]);
+    let misspelt = table(&[("x-query-lang", FieldValue::from("cbm"))]);
     let to_forbidden = table(&[("x-dead-letter-exchange", FieldValue::from("forbidden"))]);
     let cases: Vec<(Method<'static>, u16, &str)> = vec![
         (
@@ -82,6 +83,11 @@ fn a_channel_is_closed_for_what_concerns_it_alone() {
             QueueDeclare { queue: "q", arguments: to_forbidden, ..Default::default() }.into(),
             403,
             "write access to exchange 'forbidden'",
+        ),
+        (
+            QueueBind { queue: "plain", exchange: "amq.topic", arguments: misspelt, ..Default::default() }.into(),
+            406,
+            "unknown argument 'x-query-lang'",
         ),
         (QueueDelete { queue: "plain", if_unused: true, ..Default::default() }.into(), 406, "in use"),
         (

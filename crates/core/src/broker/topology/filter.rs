@@ -48,6 +48,27 @@ pub fn stored_key<'a>(arguments: RawTable<'a>) -> Result<Option<&'a str>, AmqpEr
     Ok(key)
 }
 
+/// Whether the arguments that a client sends say what they seem to say: each beginning with `x-query` is known, and has
+/// the query that it is about. A binding with a misspelt one would be made, and ask something else.
+///
+/// # Errors
+/// 406, with the name.
+pub fn check_query_arguments(arguments: RawTable<'_>) -> Result<(), AmqpError> {
+    let has = |name| arguments.get(name).is_some();
+    for (name, _) in arguments.iter().map_while(Result::ok) {
+        let reason = match name {
+            LANGUAGE if !has(QUERY) => format!("{LANGUAGE}: expected {QUERY} beside it"),
+            BODY if !has(QUERY) && !has(KEY) => format!("{BODY}: expected {QUERY} or {KEY} beside it"),
+            name if name.starts_with(QUERY) && !ARGUMENTS.contains(&name) => {
+                format!("unknown argument '{name}': expected {QUERY}, {LANGUAGE}, {BODY} or {KEY}")
+            }
+            _ => continue,
+        };
+        return Err(errors::precondition(&reason));
+    }
+    Ok(())
+}
+
 /// The query of `arguments`, or `stored`, which they name by its key; None where they have none. What it asks of bodies
 /// is resolved: it may be asked of a message that others look at with another `x-query-body`.
 ///
@@ -156,5 +177,26 @@ mod tests {
         assert!(refusal(&[(QUERY, &"(".repeat(70_000))]).len() <= 255);
         assert!(refusal(&[(QUERY, "a"), (LANGUAGE, "sql")]).ends_with("expected selector, cbm, boolean or text"));
         assert!(refusal(&[(QUERY, "a"), (BODY, "xml")]).ends_with("expected none, text or json"));
+    }
+
+    #[test]
+    fn an_argument_is_known_and_has_its_query() {
+        let check = |fields: &[(&str, &str)]| {
+            let bytes = fields.iter().copied().collect::<Table>().to_bytes();
+            check_query_arguments(RawTable::new(&bytes)).map_err(|error| error.text)
+        };
+        for good in [&[(QUERY, "a"), (LANGUAGE, "cbm"), (BODY, "json")][..], &[(KEY, "k"), (BODY, "text")], &[]] {
+            assert_eq!(check(good), Ok(()));
+        }
+        for (bad, text) in [
+            (&[(QUERY, "a"), ("x-query-lang", "cbm")][..], "unknown argument 'x-query-lang': expected x-query, "),
+            (&[("x-query_body", "json"), (QUERY, "a")], "unknown argument 'x-query_body'"),
+            (&[(LANGUAGE, "cbm")], "x-query-language: expected x-query beside it"),
+            (&[(KEY, "k"), (LANGUAGE, "cbm")], "x-query-language: expected x-query beside it"),
+            (&[(BODY, "json"), ("other", "x")], "x-query-body: expected x-query or x-query-key beside it"),
+        ] {
+            let told = check(bad).expect_err("refused");
+            assert!(told.starts_with(&format!("PRECONDITION_FAILED - {text}")), "{told}");
+        }
     }
 }

@@ -38,7 +38,7 @@ use super::slab::Slab;
 pub use bindings::{Bind, Target};
 pub use definition::{Change, Definition, DefinitionError, DefinitionKey};
 use exchange::Exchange;
-pub use filter::{Filter, FindStored, StoredQuery, stored_key};
+pub use filter::{Filter, FindStored, StoredQuery, check_query_arguments, stored_key};
 pub use list::{BindingInfo, ExchangeInfo, QueueInfo};
 pub use names::{BodyMode, Needs};
 pub use route::{Published, RouteScratch};
