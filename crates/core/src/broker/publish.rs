@@ -176,11 +176,10 @@ impl Broker {
                     kept = Kept::Saved { record: saved.record, queues };
                     marks.push(Mark { log: JOURNAL, sequence: saved.sequence.0 });
                 }
-                Err(reason) if number.is_some() || self.channels[channel].transaction.is_some() => {
-                    return self.refuse_publish(channel, number, &reason);
-                }
                 // Nobody was promised that it survives.
-                Err(_) => {}
+                Err(AppendError::Busy | AppendError::Failed(_))
+                    if number.is_none() && self.channels[channel].transaction.is_none() => {}
+                Err(reason) => return self.refuse_publish(channel, number, &reason),
             }
         }
         let sequence = marks.iter().find(|mark| mark.log == JOURNAL).map_or(0, |mark| mark.sequence);
@@ -229,11 +228,12 @@ impl Broker {
         is_refused
     }
 
-    /// There is no room for a message: whoever wants to know that it is safe is told that it is not.
+    /// There is no room for a message: whoever wants to know that it is safe is told that it is not. One that never will
+    /// have room closes the channel, like any message that is too large: who tries again would try for ever.
     fn refuse_publish(&mut self, channel: u32, number: Option<u64>, reason: &AppendError) -> Result<(), AmqpError> {
         self.metrics.refused += 1;
-        if self.channels[channel].transaction.is_some() {
-            return Err(error(ReplyCode::PreconditionFailed, &reason.to_string()));
+        if self.channels[channel].transaction.is_some() || matches!(reason, AppendError::TooLarge { .. }) {
+            return Err(error(ReplyCode::PreconditionFailed, &format!("the message cannot be kept: {reason}")));
         }
         self.nack(channel, number);
         Ok(())

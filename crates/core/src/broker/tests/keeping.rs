@@ -72,6 +72,23 @@ fn a_confirm_comes_when_the_message_is_on_disk_and_not_before() {
 }
 
 #[test]
+fn a_message_that_no_segment_can_hold_is_refused_with_the_reason() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, "work");
+    world.confirm_select(id);
+    for confirms in [true, false] {
+        let id = if confirms { id } else { world.connect() };
+        publish(&mut world, id, "work", &"x".repeat(600_000));
+        let (channel, code, text) = closed(&world.seen(id)).expect("closed");
+        assert_eq!((channel, code), (1, 406));
+        assert!(text.starts_with("PRECONDITION_FAILED - the message cannot be kept: a record of 600"), "{text}");
+    }
+    assert_eq!(drain(&mut world, "work"), []);
+}
+
+#[test]
 fn definitions_are_answered_when_they_are_on_disk_and_come_back() {
     let disk = SimulatedDisk::new();
     let mut world = World::on_disk(&disk, Options::default()).0;
