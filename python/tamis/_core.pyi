@@ -431,6 +431,7 @@ class Broker:
         client_name: str,
         knows_blocked: bool,
         knows_cancel: bool,
+        qos_is_for_channel: bool,
         now_us: int,
     ) -> int:
         """Take over a connection whose open-ok was sent; its number, which no other ever has."""

@@ -56,6 +56,7 @@ class Plane:
             client_name="a test",
             knows_blocked=True,
             knows_cancel=True,
+            qos_is_for_channel=False,
             now_us=self.now_us,
         )
 

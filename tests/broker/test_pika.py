@@ -325,6 +325,25 @@ def test_prefetch_is_what_a_consumer_has_at_a_time(channel: BlockingChannel) -> 
 # ---- life of queues ----
 
 
+@pytest.mark.parametrize(("product", "count"), [("other", 1), ("py-amqp", 3)])
+def test_prefetch_may_be_widened_as_celery_does(broker: RunningBroker, product: str, count: int) -> None:
+    connection = broker.connect(client_properties={"product": product})
+    channel = connection.channel()
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    for _ in range(5):
+        channel.basic_publish("", queue, b"a task with a time to wait for")
+    got: list[bytes] = []
+    channel.basic_qos(prefetch_count=1)
+    channel.basic_consume(queue, lambda _channel, _method, _properties, body: got.append(body))
+    channel.basic_qos(prefetch_count=3)
+    until = time.monotonic() + (10 if count > 1 else 0.5)
+    while len(got) < count + 1 and time.monotonic() < until:
+        connection.process_data_events(0.1)
+        if len(got) == count:
+            until = min(until, time.monotonic() + 0.5)  # ... and not one more
+    assert len(got) == count
+
+
 def test_an_exclusive_queue_is_its_connections_alone_and_goes_with_it(broker: RunningBroker) -> None:
     queue = name()
     owner, other = broker.connect(), broker.connect()

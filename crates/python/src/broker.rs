@@ -207,7 +207,7 @@ impl Broker {
         self.broker.add_vhost(name);
     }
 
-    #[pyo3(signature = (*, user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel, now_us))]
+    #[pyo3(signature = (*, user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel, qos_is_for_channel, now_us))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
     fn connect(
         &mut self,
@@ -220,10 +220,21 @@ impl Broker {
         client_name: String,
         knows_blocked: bool,
         knows_cancel: bool,
+        qos_is_for_channel: bool,
         now_us: u64,
     ) -> u64 {
-        let login =
-            Login { user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel };
+        let login = Login {
+            user,
+            vhost,
+            frame_max,
+            channel_max,
+            heartbeat_s,
+            peer,
+            client_name,
+            knows_blocked,
+            knows_cancel,
+            qos_is_for_channel,
+        };
         self.broker.connect(login, now_us).to_bits()
     }
 

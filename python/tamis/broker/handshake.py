@@ -30,8 +30,7 @@ CLIENT_TEXT_LENGTH_MAX = 255
 REPLY_BYTES_MAX = 255
 
 COMPATIBLE_VERSION = "4.0.0"
-"""Clients compare `version` with RabbitMQ's to know what a broker can do. kombu does so only where `product` is
-RabbitMQ; for any other it takes basic.qos as the specification means it."""
+"""Clients compare `version` with RabbitMQ's to know what a broker can do."""
 
 CAPABILITIES = (
     "publisher_confirms",

@@ -55,6 +55,10 @@ LINGER_S = 5.0
 STOP_S = 5.0
 """Clients have so long to answer connection.close when the broker stops."""
 BACKLOG = 4096
+SPECIFIED_QOS_CLIENTS = frozenset(("py-amqp",))
+"""Products whose basic.qos without `global` is for the channel: kombu, and Celery with it, takes every broker that does
+not call itself RabbitMQ to follow the specification, and widens the prefetch of a consumer that there is, so that tasks
+which wait for their time hold up no others."""
 LOGINS_WAITING_MAX = 1000
 """So many logins wait for the two threads that verify passwords; further ones are refused."""
 PASSWORD_THREADS = 2
@@ -480,6 +484,7 @@ class Server:
             client_name=agreed.client.get("connection_name", agreed.client.get("product", "")),
             knows_blocked="connection.blocked" in agreed.capabilities,
             knows_cancel="consumer_cancel_notify" in agreed.capabilities,
+            qos_is_for_channel=agreed.client.get("product") in SPECIFIED_QOS_CLIENTS,
             now_us=_now_us(),
         )
         self._connections[connection.number] = connection

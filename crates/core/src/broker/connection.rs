@@ -55,6 +55,9 @@ pub struct Login {
     pub knows_blocked: bool,
     /// Capability `consumer_cancel_notify`: it wants to be told when a queue goes from under a consumer.
     pub knows_cancel: bool,
+    /// Its basic.qos without `global` is for all consumers of the channel, as the specification has it, and not for each
+    /// consumer that comes after it, as RabbitMQ has it.
+    pub qos_is_for_channel: bool,
 }
 
 /// How far a connection's life has come.
@@ -95,6 +98,7 @@ pub(super) struct Connection {
     pub is_resting: bool,
     pub knows_blocked: bool,
     pub knows_cancel: bool,
+    pub qos_is_for_channel: bool,
     /// The last times that bytes came and went.
     pub heard: Micros,
     pub said: Micros,

@@ -17,7 +17,7 @@ impl Broker {
             return Err(error(ReplyCode::NotImplemented, &format!("prefetch_size!=0 ({})", qos.prefetch_size)));
         }
         let it = &mut self.channels[channel];
-        if !qos.global {
+        if !qos.global && !self.connections[it.connection].qos_is_for_channel {
             it.prefetch = qos.prefetch_count;
         } else if it.credit.set_limit(qos.prefetch_count) {
             self.wake_channel(channel);

@@ -287,6 +287,7 @@ impl Broker {
             is_resting: false,
             knows_blocked: login.knows_blocked,
             knows_cancel: login.knows_cancel,
+            qos_is_for_channel: login.qos_is_for_channel,
             heard: now,
             said: now,
             channels: Vec::new(),

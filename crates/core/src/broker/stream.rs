@@ -169,7 +169,8 @@ impl Broker {
         if consume.no_ack {
             return Err(error(ReplyCode::NotImplemented, "a stream has no consumers without acknowledgement"));
         }
-        if self.channels[channel].prefetch == 0 {
+        let it = &self.channels[channel];
+        if it.prefetch == 0 && it.credit.limit() == 0 {
             let reason = format!("consumer prefetch count is not set for stream '{}'", consume.queue);
             return Err(refused(&reason));
         }

@@ -2,11 +2,11 @@
 
 use super::client::{World, bodies, names, published};
 use crate::amqp::method::{
-    BasicAck, BasicCancel, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover, BasicReject, QueueDeclare,
-    QueueDelete, QueuePurge,
+    BasicAck, BasicCancel, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover, BasicReject, ChannelOpen,
+    QueueDeclare, QueueDelete, QueuePurge,
 };
 use crate::amqp::{Method, PropertyFields};
-use crate::broker::{Flow, Options};
+use crate::broker::{Flow, Login, Options};
 
 fn qos(prefetch_count: u16, global: bool) -> BasicQos {
     BasicQos { prefetch_size: 0, prefetch_count, global }
@@ -25,6 +25,25 @@ fn what_is_published_is_delivered_once_in_order() {
     assert_eq!(bodies(&world.seen(consumer)), ["2", "3", "4"]);
     let metrics = world.broker.metrics();
     assert_eq!((metrics.messages, metrics.message_bytes, metrics.delivered), (0, 0, 4));
+}
+
+#[test]
+fn qos_is_for_later_consumers_or_for_the_whole_channel_as_the_client_takes_it() {
+    for (qos_is_for_channel, expected) in [(false, &["1"][..]), (true, &["1", "2", "3"][..])] {
+        let mut world = World::default();
+        let publisher = world.connect();
+        let id = world.connect_as(Login { qos_is_for_channel, ..Login::default() });
+        world.ask(id, 1, ChannelOpen::default());
+        world.declare(id, "work");
+        world.ask(id, 1, qos(1, false));
+        world.consume(id, "work", "c", false);
+        for body in ["1", "2", "3", "4"] {
+            world.publish(publisher, "", "work", body.as_bytes());
+        }
+        let mut seen = world.seen(id);
+        seen.extend(world.ask(id, 1, qos(3, false)));
+        assert_eq!(bodies(&seen), expected);
+    }
 }
 
 #[test]
