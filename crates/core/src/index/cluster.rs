@@ -122,6 +122,7 @@ mod tests {
     use crate::query::selector::{Dialect, parse};
 
     #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn queries_that_admit_the_same_two_values_lie_together() {
         let names = ["a", "b", "c", "d", "e", "f"];
         let pairs: Vec<_> = (1..6).flat_map(|b| (0..b).map(move |a| (names[a], names[b]))).collect();
