@@ -31,26 +31,24 @@ impl Expr {
     /// The AND of `operands`, flattened; of one operand, itself. `operands` is not empty.
     #[must_use]
     pub fn and(operands: Vec<Self>) -> Self {
-        let mut flat = Vec::with_capacity(operands.len());
-        for operand in operands {
-            match operand {
-                Self::And(children) => flat.extend(children),
-                other => flat.push(other),
-            }
-        }
+        let unnest = |operand| match operand {
+            Self::And(children) => children,
+            other => vec![other],
+        };
+        let is_flat = !operands.iter().any(|operand| matches!(operand, Self::And(_)));
+        let mut flat = if is_flat { operands } else { operands.into_iter().flat_map(unnest).collect() };
         if flat.len() == 1 { flat.remove(0) } else { Self::And(flat) }
     }
 
     /// The OR of `operands`, flattened; of one operand, itself. `operands` is not empty.
     #[must_use]
     pub fn or(operands: Vec<Self>) -> Self {
-        let mut flat = Vec::with_capacity(operands.len());
-        for operand in operands {
-            match operand {
-                Self::Or(children) => flat.extend(children),
-                other => flat.push(other),
-            }
-        }
+        let unnest = |operand| match operand {
+            Self::Or(children) => children,
+            other => vec![other],
+        };
+        let is_flat = !operands.iter().any(|operand| matches!(operand, Self::Or(_)));
+        let mut flat = if is_flat { operands } else { operands.into_iter().flat_map(unnest).collect() };
         if flat.len() == 1 { flat.remove(0) } else { Self::Or(flat) }
     }
 

@@ -130,8 +130,7 @@ struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     fn next(&mut self) -> Token<'a> {
-        let rest = &self.text[self.at..];
-        let start = self.at + (rest.len() - rest.trim_start().len());
+        let start = self.at + space(&self.text[self.at..]);
         let rest = &self.text[start..];
         let (kind, length) = match rest.chars().next() {
             None => (Kind::End, 0),
@@ -143,14 +142,13 @@ impl<'a> Lexer<'a> {
     }
 
     fn number_or_word(&self, rest: &'a str) -> Option<(Kind<'a>, usize)> {
-        let run = |belongs: fn(char) -> bool| rest.find(|c| !belongs(c)).unwrap_or(rest.len());
         match self.style {
             Style::Boolean => {
-                let length = run(belongs_to_boolean_word);
+                let length = rest.find(|c| !belongs_to_boolean_word(c)).unwrap_or(rest.len());
                 (length > 0).then(|| (Kind::Word(&rest[..length]), length))
             }
             Style::Selector if rest.starts_with(begins_identifier) => {
-                let length = run(continues_identifier);
+                let length = rest.find(|c| !continues_identifier(c)).unwrap_or(rest.len());
                 Some((Kind::Word(&rest[..length]), length))
             }
             Style::Selector => {
@@ -165,6 +163,15 @@ impl<'a> Lexer<'a> {
                 Some((kind, end))
             }
         }
+    }
+}
+
+/// How many bytes of space `text` begins with. Mostly one or none, which takes no more than a look.
+fn space(text: &str) -> usize {
+    match text.as_bytes() {
+        [b' ', b'!'..=b'~', ..] => 1,
+        [b'!'..=b'~', ..] => 0,
+        _ => text.len() - text.trim_start().len(),
     }
 }
 
@@ -190,7 +197,8 @@ fn symbol(rest: &str, first: char, style: Style) -> (Kind<'_>, usize) {
     if let Some(symbol) = ["(", ")", ",", "+", "-"].into_iter().find(|symbol| symbol.as_bytes()[0] as char == first) {
         return (Kind::Symbol(symbol), 1);
     }
-    let known = |symbol: &&&str| rest.starts_with(**symbol) && (style == Style::Boolean || **symbol != "==");
+    let begins = |symbol: &str| symbol.as_bytes()[0] as char == first && rest.starts_with(symbol);
+    let known = |symbol: &&&str| begins(symbol) && (style == Style::Boolean || **symbol != "==");
     match SYMBOLS.iter().find(known) {
         Some(symbol) => (Kind::Symbol(symbol), symbol.len()),
         None => (Kind::Other(first), first.len_utf8()),

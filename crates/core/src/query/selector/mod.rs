@@ -31,7 +31,7 @@ pub enum Dialect {
 /// # Errors
 /// Where it cannot be read, and what was expected there.
 pub fn parse(text: &str, dialect: Dialect) -> Result<Query, QueryError> {
-    let mut parser = Parser { cursor: Cursor::new(text, Style::Selector)?, dialect };
+    let mut parser = Parser { cursor: Cursor::new(text, Style::Selector)?, dialect, operands: Vec::new() };
     let expr = match parser.cursor.token.kind {
         Kind::End => Predicate::Constant(true).into(),
         _ => parser.whole()?,
@@ -97,6 +97,8 @@ impl Placed {
 struct Parser<'a> {
     cursor: Cursor<'a>,
     dialect: Dialect,
+    /// Operands of the chains of AND and OR that have begun, the innermost last.
+    operands: Vec<Expr>,
 }
 
 type Parsed<T> = Result<T, QueryError>;
@@ -129,12 +131,16 @@ impl Parser<'_> {
             return Ok(first);
         }
         let start = first.start;
-        let mut operands = vec![self.as_condition(first)?];
+        let before = self.operands.len();
+        let first = self.as_condition(first)?;
+        self.operands.push(first);
         while self.cursor.eat_keyword(keyword) {
             let next = operand(self)?;
-            operands.push(self.as_condition(next)?);
+            let next = self.as_condition(next)?;
+            self.operands.push(next);
         }
-        Ok(Part::condition(combine(operands), start))
+        // Collected anew, so that a query holds no more memory than it needs.
+        Ok(Part::condition(combine(self.operands.drain(before..).collect()), start))
     }
 
     fn negation(&mut self) -> Parsed<Part> {
