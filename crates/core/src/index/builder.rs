@@ -5,7 +5,6 @@
 //! into leaves; groups of several leaves get *summary rows*, one bit a leaf: 0 where a value rules out the whole leaf.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
 
 use hashbrown::HashTable;
 
@@ -22,7 +21,8 @@ use super::codec::{encode, encode_opaques};
 use super::format::{Section, Sections, extend_words};
 use super::hash::hash_bytes;
 use super::leaf::{self, LEAF, LeafQuery};
-use super::normal::{Key, Normal, Test};
+use super::normal::{Key, Normal, Test, ask_for};
+use super::processor::prefetch_all;
 use super::summary::Summary;
 use super::symbols::{AttributeId, Interner, NONE, Origin, Term};
 
@@ -38,6 +38,9 @@ const SAMPLE: usize = 8_192;
 /// Groups of more queries than this have summary rows; the leaves of others are looked at one by one.
 const WIDE: usize = 4 * LEAF;
 
+/// Records are asked for so many before they are copied: they are read in another order than they lie in memory.
+const AHEAD: usize = 16;
+
 /// One subscription on its way into a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Subscription<'a> {
@@ -45,6 +48,16 @@ pub struct Subscription<'a> {
     pub id: SubscriptionId,
     /// What was saved as its key, if it came from a snapshot or goes into one.
     pub key: Option<&'a [u8]>,
+}
+
+/// What a builder makes.
+pub struct Built {
+    /// The sections of a segment.
+    pub sections: Sections,
+    /// The dear predicates that its records name.
+    pub opaques: OpaqueTable,
+    /// The slot of each query, in the order in which they were first added.
+    pub slots: Vec<Slot>,
 }
 
 /// Collects queries, and lays them out.
@@ -83,8 +96,8 @@ impl Builder {
         }
     }
 
-    /// Add a query with those who subscribe to it.
-    pub fn add<'k>(&mut self, query: &Query, subscriptions: impl Iterator<Item = Subscription<'k>>) {
+    /// Add a query with those who subscribe to it. Returns its place in [`Built::slots`].
+    pub fn add<'k>(&mut self, query: &Query, subscriptions: impl Iterator<Item = Subscription<'k>>) -> Slot {
         let start = self.records.len();
         encode(query, &mut self.records, &mut self.opaques);
         let hash = hash_bytes(0, &self.records[start..]);
@@ -122,10 +135,11 @@ impl Builder {
             });
             self.subscriptions.push((slot, id, key_index));
         }
+        slot
     }
 
-    /// Everything as the sections of a segment, and the dear predicates that its records name.
-    pub fn finish(mut self) -> (Sections, OpaqueTable) {
+    /// Everything as the sections of a segment.
+    pub fn finish(mut self) -> Built {
         let (mut table, places) = self.interner.lay_out();
         let (codes, symbols) = (self.interner.codes(), self.interner.symbols_by_code());
         let mut attributes = self.interner.attributes().iter().map(AttributeInfo::new).collect::<Vec<_>>();
@@ -135,6 +149,7 @@ impl Builder {
         self.lay_out_atoms(&layout, &places, &mut sections);
         let answers = self.answers();
         let group_of = |group: &Group, leaf: &[Slot]| {
+            ask_for(&self.normals, leaf);
             leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout, &answers)).collect::<Vec<_>>()
         };
         let mut summary = Summary::new(layout.wide_leaf_count);
@@ -188,7 +203,7 @@ impl Builder {
         encode_opaques(self.opaques.as_slice(), &mut sections[Section::Opaques]);
         self.lay_out_records(&layout.slots, &mut sections);
         self.lay_out_subscriptions(&layout.slots, &mut sections);
-        (sections, self.opaques)
+        Built { sections, opaques: self.opaques, slots: layout.slots }
     }
 
     /// The trie of all patterns: first the pure queries, which have the first slots, then those that are symbols.
@@ -250,12 +265,20 @@ impl Builder {
             _ => false,
         };
         let is_unread = |test: &Test| layout.is_unread(test.attribute);
-        let (unread, rows) = normal.rows.iter().filter(|test| !is_said(test)).partition::<Vec<_>, _>(|t| is_unread(t));
-        let slots = normal.slots.iter().map(Vec::as_slice).filter(|tests| !tests.iter().any(is_said));
-        let (unread_slots, slots) = slots.partition::<Vec<_>, _>(|tests| tests.iter().any(is_unread));
-        let has_rest = normal.has_rest || !normal.units.is_empty() || !unread.is_empty() || !unread_slots.is_empty();
-        let (slot, answer) = (layout.slots[slot as usize], answers[slot as usize]);
-        LeafQuery { slot, rows, slots, ranges: &normal.ranges, has_rest, answer }
+        let mut query = LeafQuery {
+            slot: layout.slots[slot as usize],
+            ranges: &normal.ranges,
+            has_rest: normal.has_rest || !normal.units.is_empty(),
+            answer: answers[slot as usize],
+            ..LeafQuery::default()
+        };
+        for test in normal.rows.iter().filter(|test| !is_said(test)) {
+            if is_unread(test) { query.has_rest = true } else { query.rows.push(test) }
+        }
+        for tests in normal.slots.iter().filter(|tests| !tests.iter().any(is_said)) {
+            if tests.iter().any(is_unread) { query.has_rest = true } else { query.slots.push(tests) }
+        }
+        query
     }
 
     /// The units, and those of each query, the cheapest first; [`NONE`] where the whole query has to be evaluated.
@@ -293,9 +316,16 @@ impl Builder {
     fn lay_out_records(&self, slots: &[Slot], sections: &mut Sections) {
         let mut order: Vec<usize> = vec![0; slots.len()];
         slots.iter().enumerate().for_each(|(old, new)| order[*new as usize] = old);
-        for (slot, &old) in (0_u32..).zip(&order) {
+        let record = |old: usize| {
             let start = if old == 0 { 0 } else { self.record_ends[old - 1] };
-            sections[Section::Records].extend_from_slice(&self.records[start..self.record_ends[old]]);
+            &self.records[start..self.record_ends[old]]
+        };
+        sections[Section::Records].reserve_exact(self.records.len());
+        for (slot, &old) in (0_u32..).zip(&order) {
+            if let Some(later) = order.get(slot as usize + AHEAD) {
+                prefetch_all(record(*later));
+            }
+            sections[Section::Records].extend_from_slice(record(old));
             let end = sections[Section::Records].len() as u64;
             sections[Section::RecordEnds].extend(end.to_le_bytes());
             if self.is_fields[old] {
@@ -326,9 +356,9 @@ impl Builder {
             }
             extend_words(&mut sections[Section::SlotEnds], ends);
         }
-        let mut places: Vec<u32> = (0_u32..).take(self.subscriptions.len()).collect();
-        places.sort_unstable_by_key(|place| self.subscriptions[*place as usize].1);
-        extend_words(&mut sections[Section::ById], places);
+        let mut by_id: Vec<_> = (0_u32..).zip(&self.subscriptions).map(|(place, (_, id, _))| (*id, place)).collect();
+        by_id.sort_unstable();
+        extend_words(&mut sections[Section::ById], by_id.into_iter().map(|(_, place)| place));
     }
 }
 
@@ -397,25 +427,23 @@ impl Layout {
 
     fn new(normals: &[Normal], topics: &[(Slot, TopicPattern)], interner: &Interner) -> Self {
         let mut common = Vec::new();
-        // In the order of keys, so that equal queries give equal files, byte for byte.
-        let mut filed: BTreeMap<Key, Group> = BTreeMap::new();
+        let mut filed: Vec<(Key, Slot)> = Vec::new();
         for (slot, normal) in (0..).zip(normals).filter(|(_, normal)| !normal.is_never) {
             match normal.access.as_ref().filter(|access| is_worth(access.share, normal, interner)) {
                 None => common.push(slot),
-                Some(access) => {
-                    for &key in &access.keys {
-                        let new = || Group::of(Some(key), Vec::new());
-                        filed.entry(key).or_insert_with(new).queries.push(slot);
-                    }
-                }
+                Some(access) => filed.extend(access.keys.iter().map(|key| (*key, slot))),
             }
         }
+        // In the order of keys, so that equal queries give equal files, byte for byte.
+        filed.sort_unstable();
+        let of_key = |filed: &[(Key, Slot)]| Group::of(Some(filed[0].0), filed.iter().map(|(_, slot)| *slot).collect());
+        let filed: Vec<_> = filed.chunk_by(|a, b| a.0 == b.0).map(of_key).collect();
         let filed_under = |id: AttributeId| {
-            filed.keys().any(|key| matches!(key, Key::Symbol(symbol) if interner.attribute_of(*symbol) == id))
+            filed.iter().any(|group| matches!(group.key, Some(Key::Symbol(s)) if interner.attribute_of(s) == id))
         };
         let bodies = (0..).zip(interner.attributes()).filter(|(_, attribute)| attribute.origin.is_of_body());
         let unread = bodies.map(|(id, _)| id).filter(|id| !filed_under(*id)).collect();
-        let (mut wide, small): (Vec<_>, Vec<_>) = filed.into_values().partition(|group| group.queries.len() > WIDE);
+        let (mut wide, small): (Vec<_>, Vec<_>) = filed.into_iter().partition(|group| group.queries.len() > WIDE);
         // The common group is always the first, be it empty: nobody has to ask whether it is there.
         wide.insert(0, Group::of(None, common));
         let wide_count = wide.len();

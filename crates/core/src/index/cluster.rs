@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use super::builder::Slot;
 use super::leaf::LEAF;
-use super::normal::Normal;
+use super::normal::{Normal, ask_for};
 use super::symbols::{AttributeId, Interner, NONE, SymbolId};
 
 /// So deep a group is split; beyond that, queries stay as they are.
@@ -55,7 +55,11 @@ pub fn cluster(queries: &[Slot], normals: &[Normal], interner: &Interner) -> (Ve
         let bounds = normal.ranges.first().map(|range| (range.attribute, range.low, range.high));
         Asking { slot: *slot, demands: demands.collect(), bounds }
     };
-    let mut queries: Vec<_> = queries.iter().map(asking).collect();
+    let asking_of = |slots: &[Slot]| {
+        ask_for(normals, slots);
+        slots.iter().map(asking).collect::<Vec<_>>()
+    };
+    let mut queries: Vec<_> = queries.chunks(LEAF).flat_map(asking_of).collect();
     let mut ends = Vec::new();
     split(&mut queries, 0, &mut Vec::new(), &mut ends);
     (queries.into_iter().map(|asking| asking.slot).collect(), ends)

@@ -20,6 +20,8 @@
 //! ```
 //! Answers end the leaf: where most queries are true of a message, their ids lie beside one another and beside the rows.
 
+use smallvec::SmallVec;
+
 use super::normal::{ABSENT, NULL, OTHER, Range, Test, VALUELESS};
 use super::scratch::{Code, Codes};
 use super::symbols::{AttributeId, Known, SymbolId};
@@ -50,9 +52,9 @@ pub struct LeafQuery<'a> {
     /// Its number among the distinct queries.
     pub slot: u32,
     /// What has to hold of single attributes.
-    pub rows: Vec<&'a Test>,
+    pub rows: SmallVec<[&'a Test; 8]>,
     /// What has to hold of several.
-    pub slots: Vec<&'a [Test]>,
+    pub slots: SmallVec<[&'a [Test]; 1]>,
     /// What has to hold of numbers.
     pub ranges: &'a [Range],
     /// True when the query has to be evaluated after all that.
@@ -157,19 +159,26 @@ fn encode_pairs(numbers: impl Iterator<Item = u32>, words: &mut Vec<u64>) {
 }
 
 /// The sections for those of `tests`, by attribute.
-fn sections_of(mut tests: Vec<(AttributeId, u64, &Test)>, everyone: u64, codes: &[SymbolId]) -> Vec<Section> {
-    tests.sort_by_key(|(attribute, bit, _)| (*attribute, *bit));
-    let of_one = |tests: &[(AttributeId, u64, &Test)]| {
-        let asking: Vec<_> = tests.iter().map(|(_, bit, test)| (*bit, *test)).collect();
-        let free = asking.iter().fold(everyone, |mask, (bit, _)| mask & !bit);
-        Section::new(&asking, free, codes)
+fn sections_of<'q>(tests: impl Iterator<Item = (u64, &'q Test)>, everyone: u64, codes: &[SymbolId]) -> Vec<Section> {
+    // Few attributes and many tests: going through those is less work than sorting these.
+    let mut asking: Vec<(AttributeId, Vec<(u64, &Test)>)> = Vec::new();
+    for (bit, test) in tests {
+        match asking.iter_mut().find(|(attribute, _)| *attribute == test.attribute) {
+            Some((_, tests)) => tests.push((bit, test)),
+            None => asking.push((test.attribute, vec![(bit, test)])),
+        }
+    }
+    asking.sort_unstable_by_key(|(attribute, _)| *attribute);
+    let of_one = |(_, tests): &(AttributeId, Vec<(u64, &Test)>)| {
+        let free = tests.iter().fold(everyone, |mask, (bit, _)| mask & !bit);
+        Section::new(tests, free, codes)
     };
-    let mut sections: Vec<_> = tests.chunk_by(|a, b| a.0 == b.0).map(of_one).collect();
+    let mut sections: Vec<_> = asking.iter().map(of_one).collect();
     sections.sort_by_key(Section::passing);
     sections
 }
 
-fn bits<'a, 'q>(queries: &'a [LeafQuery<'q>]) -> impl Iterator<Item = (u64, &'a LeafQuery<'q>)> {
+fn bits<'a, 'q>(queries: &'a [LeafQuery<'q>]) -> impl Iterator<Item = (u64, &'a LeafQuery<'q>)> + Clone {
     (0..LEAF).map(|place| 1_u64 << place).zip(queries)
 }
 
@@ -182,9 +191,8 @@ pub fn everyone(count: usize) -> u64 {
 /// The sections of a leaf of `queries`, at most [`LEAF`], the most telling first. `codes` are those of the symbols.
 #[must_use]
 pub fn sections(queries: &[LeafQuery<'_>], codes: &[SymbolId]) -> Vec<Section> {
-    let rows = bits(queries)
-        .flat_map(|(bit, query)| query.rows.iter().take(ROWS_MAX).map(move |test| (test.attribute, bit, *test)));
-    sections_of(rows.collect(), everyone(queries.len()), codes)
+    let rows = bits(queries).flat_map(|(bit, query)| query.rows.iter().take(ROWS_MAX).map(move |test| (bit, *test)));
+    sections_of(rows, everyone(queries.len()), codes)
 }
 
 /// Append the leaf of `queries` to `words`, with those of its `sections` that are not decided elsewhere.
@@ -222,10 +230,9 @@ pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], codes: &[SymbolId
 /// Who does not ask in a slot, and its sections.
 fn slot_of(queries: &[LeafQuery<'_>], slot: usize, codes: &[SymbolId]) -> (u64, Vec<Section>) {
     let tests = bits(queries).filter_map(|(bit, query)| query.slots.get(slot).map(|tests| (bit, *tests)));
-    let tests: Vec<_> = tests.collect();
-    let asking = tests.iter().fold(0, |mask, (bit, _)| mask | bit);
-    let rows = tests.iter().flat_map(|(bit, tests)| tests.iter().map(|test| (test.attribute, *bit, test)));
-    (everyone(queries.len()) & !asking, sections_of(rows.collect(), 0, codes))
+    let asking = tests.clone().fold(0, |mask, (bit, _)| mask | bit);
+    let rows = tests.flat_map(|(bit, tests)| tests.iter().map(move |test| (bit, test)));
+    (everyone(queries.len()) & !asking, sections_of(rows, 0, codes))
 }
 
 fn encode_column(head: u64, ranges: &[(u64, &Range)], count: usize, words: &mut Vec<u64>) {

@@ -2,13 +2,14 @@
 //!
 //! Small merges are done by whoever adds; larger ones by a thread, one at a time for an engine, while adding goes on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::EngineError;
 use crate::query::Query;
 
 use super::SubscriptionId;
-use super::builder::{Builder, Subscription, sample_step};
+use super::builder::{Builder, Built, Subscription, sample_step};
 use super::segment::Segment;
 use super::version::{TAIL, Version};
 
@@ -32,13 +33,25 @@ pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<
     if let Some(worn) = worn {
         return Some(vec![Arc::clone(worn)]);
     }
-    let mut by_tier: std::collections::BTreeMap<u32, Vec<Arc<Segment>>> = std::collections::BTreeMap::new();
-    idle().for_each(|segment| by_tier.entry(tier(segment)).or_default().push(Arc::clone(segment)));
-    by_tier.into_values().find(|segments| segments.len() >= FANOUT && size(segments) <= size_max)
+    let mut by_tier: BTreeMap<u32, Vec<Arc<Segment>>> = BTreeMap::new();
+    idle().for_each(|segment| by_tier.entry(tier(segment.place_count())).or_default().push(Arc::clone(segment)));
+    let mut due: Vec<Arc<Segment>> = Vec::new();
+    for (of, segments) in by_tier {
+        // What is due already would be one more of this size: where that is the last that is wanted, all becomes one at
+        // once, and nothing is merged twice.
+        let arriving = usize::from(!due.is_empty() && tier(size(&due)) == of);
+        if segments.len() + arriving >= FANOUT && size(&due) + size(&segments) <= size_max {
+            due.extend(segments);
+        } else if !due.is_empty() {
+            break;
+        }
+    }
+    (!due.is_empty()).then_some(due)
 }
 
-fn tier(segment: &Segment) -> u32 {
-    ((segment.place_count() / TAIL).max(1)).ilog(FANOUT)
+/// How often [`FANOUT`] segments of one size have to become one for a segment of `places`.
+fn tier(places: usize) -> u32 {
+    ((places / TAIL).max(1)).ilog(FANOUT)
 }
 
 /// How many subscriptions a merge of `segments` goes through.
@@ -55,13 +68,15 @@ pub fn build(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Segment {
     let sampled = if subscriptions.len() > SAMPLED_MIN { subscriptions } else { &[] };
     let sample = sampled.iter().step_by(sample_step(sampled.len())).map(|(_, query)| &**query);
     let mut builder = Builder::new(subscriptions.len(), sample);
-    for (id, query) in subscriptions {
-        builder.add(query, [Subscription { id: *id, key: None }].into_iter());
-    }
-    let (sections, opaques) = builder.finish();
+    let add = |(id, query): &(SubscriptionId, Arc<Query>)| {
+        builder.add(query, [Subscription { id: *id, key: None }].into_iter()) as usize
+    };
+    let added: Vec<_> = subscriptions.iter().map(add).collect();
+    let Built { sections, opaques, slots } = builder.finish();
     let segment = Segment::of(sections, opaques.as_slice().to_vec());
     if subscriptions.len() <= INLINE_MAX {
-        segment.keep(subscriptions).expect("a builder's sections are whole");
+        let queries = subscriptions.iter().map(|(_, query)| query);
+        segment.keep(added.into_iter().map(|place| slots[place]).zip(queries));
     }
     segment
 }
@@ -113,10 +128,13 @@ pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineE
             }
         }
         if !live.is_empty() {
-            builder.add(&segment.decode(slot)?, live.into_iter());
+            match segment.kept(slot) {
+                Some(query) => builder.add(query, live.into_iter()),
+                None => builder.add(&segment.decode(slot)?, live.into_iter()),
+            };
         }
     }
-    let (sections, opaques) = builder.finish();
+    let Built { sections, opaques, .. } = builder.finish();
     Ok(Segment::of(sections, opaques.as_slice().to_vec()))
 }
 
@@ -129,6 +147,25 @@ mod tests {
         let query = Arc::new(Query::new(Predicate::Constant(true).into()).expect("a query"));
         let ids = (first..first + count).map(SubscriptionId);
         Arc::new(build(&ids.map(|id| (id, Arc::clone(&query))).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+    fn what_would_be_merged_again_at_once_is_merged_together() {
+        let mut version = Version::default();
+        let sizes = [20, 20, 20, 20, 80, 80, 80, 320, 320];
+        version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
+        let due_sizes = |size_max| {
+            let found = due(&version, &[], size_max).unwrap_or_default();
+            found.iter().map(|segment| segment.place_count()).collect::<Vec<_>>()
+        };
+        assert_eq!(due_sizes(usize::MAX), [20, 20, 20, 20, 80, 80, 80]);
+        assert_eq!(due_sizes(100), [20, 20, 20, 20]);
+        version.segments.push(segment(9_000, 320));
+        let found = due(&version, &[], usize::MAX).unwrap_or_default();
+        assert_eq!(found.len(), version.segments.len());
+        version.segments.remove(0);
+        assert!(due(&version, &[], usize::MAX).is_none());
     }
 
     #[test]

@@ -54,7 +54,7 @@ use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::message::Message;
 use crate::query::Query;
 
-use builder::{Builder, Subscription, sample_step};
+use builder::{Builder, Built, Subscription, sample_step};
 pub use scratch::Scratch;
 use segment::Segment;
 use version::{Place, TAIL, Tail, Version};
@@ -409,7 +409,7 @@ impl Engine {
             let key = keys(*id);
             builder.add(&*version.decode(place)?, [Subscription { id: *id, key: Some(&key) }].into_iter());
         }
-        let (mut sections, opaques) = builder.finish();
+        let Built { mut sections, opaques, .. } = builder.finish();
         snapshot::check_opaques(opaques.as_slice(), with_opaques)?;
         snapshot::encode_hierarchies(&version.hierarchies, &mut sections);
         snapshot::write(path, &sections, next_id)

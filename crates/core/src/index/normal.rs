@@ -18,6 +18,8 @@ use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Re
 use crate::query::like::{LikePattern, NecessaryNeedle};
 use crate::text::needles::Anchor;
 
+use super::builder::Slot;
+use super::processor::prefetch_all;
 use super::symbols::{AttributeId, Interner, Origin, Scalar, SymbolId, Term};
 use super::units::UnitId;
 
@@ -208,7 +210,10 @@ impl Normal {
     fn and(&mut self, other: Self, interner: &Interner) {
         self.is_never |= other.is_never;
         self.has_rest |= other.has_rest;
-        self.units.extend(other.units);
+        // Most have nothing but a row, and taking nothing over would cost more than taking that.
+        if !other.units.is_empty() {
+            self.units.extend(other.units);
+        }
         for row in other.rows {
             match self.rows.iter_mut().find(|known| known.attribute == row.attribute) {
                 None => self.rows.push(row),
@@ -221,8 +226,12 @@ impl Normal {
                 Some(known) => known.intersect(&row),
             }
         }
-        self.slots.extend(other.slots);
-        self.ranges.extend(other.ranges);
+        if !other.slots.is_empty() {
+            self.slots.extend(other.slots);
+        }
+        if !other.ranges.is_empty() {
+            self.ranges.extend(other.ranges);
+        }
         let is_rarer = |b: &Access| self.access.as_ref().is_none_or(|a| b.share < a.share);
         if let Some(access) = other.access.filter(is_rarer) {
             self.access = Some(access);
@@ -494,6 +503,13 @@ impl Normal {
         let access = if classes & ABSENT == 0 { present(attribute, interner) } else { None };
         Self { rows: smallvec![Test { classes, ..Test::known(attribute) }], access, ..Self::default() }
     }
+}
+
+/// Ask for the queries in `slots`, which are read next. They lie in memory as they were added, and are read in the order of
+/// groups and leaves: waiting for each in turn would take as long as all that is done with them.
+pub fn ask_for(normals: &[Normal], slots: &[Slot]) {
+    slots.iter().for_each(|slot| prefetch_all(std::slice::from_ref(&normals[*slot as usize])));
+    slots.iter().for_each(|slot| prefetch_all(&normals[*slot as usize].rows));
 }
 
 /// A part of a long needle that stands wherever it does.

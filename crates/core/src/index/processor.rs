@@ -9,15 +9,22 @@ const LINE: usize = 64;
 /// match's time.
 #[inline]
 pub fn prefetch(bytes: &[u8], lines: usize) {
-    for line in bytes.chunks(LINE).take(lines) {
+    prefetch_all(&bytes[..bytes.len().min(lines * LINE)]);
+}
+
+/// Ask for all of `values`.
+#[inline]
+pub fn prefetch_all<T>(values: &[T]) {
+    let start = values.as_ptr().cast::<i8>();
+    for place in (0..size_of_val(values)).step_by(LINE) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: SSE is part of every x86-64; a prefetch never faults, whatever the address.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+            _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(place));
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = line; // stable Rust has no such hint for other processors
+        let _ = (start, place); // stable Rust has no such hint for other processors
     }
 }
 

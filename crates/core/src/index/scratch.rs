@@ -1,6 +1,7 @@
 //! What matching needs between messages, kept by the caller so that nothing is allocated a message.
 
 use super::atoms::NeedleWork;
+use super::attributes::Named;
 use super::sort::Unordered;
 use super::symbols::{AttributeId, Known, NONE, SymbolId};
 use super::topics::Topics;
@@ -10,6 +11,8 @@ use super::units::UnitMemo;
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(super) codes: Codes,
+    /// Which of the message's properties a segment knows, and as what.
+    pub(super) asked: Vec<(usize, Named)>,
     /// Groups in which the message's queries are.
     pub(super) groups: Vec<u32>,
     /// Summary rows of the message's values: several of an attribute are one row in `joined`.

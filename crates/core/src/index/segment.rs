@@ -26,11 +26,11 @@ use super::leaf::{Candidates, Word};
 use super::processor::{Work, at_full_width, prefetch};
 use super::removed::Removed;
 use super::scratch::{Code, Scratch};
-use super::seen::{Seen, SeenMessage, SeenScalar};
+use super::seen::{Seen, SeenMessage, SeenProperty, SeenScalar};
 use super::sort::Unordered;
 use super::store::Store;
 use super::summary::RARE;
-use super::symbols::{AttributeId, Known, NONE, Scalar, Term, find, find_hashed};
+use super::symbols::{AttributeId, Known, NONE, Scalar, Term, find, find_hashed, prefetch_hashed};
 use super::topics::{TopicSymbols, Topics};
 use super::units::UnitMemo;
 
@@ -389,11 +389,12 @@ impl Segment {
         }
         topic_symbols.iter().for_each(|(attribute, known)| scratch.add(*attribute, *known));
         if known.name_count() * LOOK_UP_COST > message.properties.len() {
-            for property in seen.properties() {
-                if let Some(named) = known.find(property.name, property.name_hash) {
-                    self.encode_seen(named, &property.seen, hierarchies, scratch)?;
-                }
+            let mut asked = std::mem::take(&mut scratch.asked);
+            self.ask_for(seen.properties(), &mut asked)?;
+            for (property, named) in &asked {
+                self.encode_seen(*named, &seen.properties()[*property].seen, hierarchies, scratch)?;
             }
+            scratch.asked = asked;
             // A literal name wins over what it reaches in a mapping; it has been seen above.
             for (name, named) in known.dotted().filter(|(name, _)| !message.properties.contains_key(*name)) {
                 if let Some(seen) = seen.look_up(name) {
@@ -421,6 +422,21 @@ impl Segment {
             }
         }
         scratch.codes.sort_several();
+        Ok(())
+    }
+
+    /// Which of `properties` the segment knows, and as what. Their symbols lie all over the table: all are asked for
+    /// before the first of them is looked up.
+    #[inline]
+    fn ask_for(&self, properties: &[SeenProperty<'_>], asked: &mut Vec<(usize, Named)>) -> Result<(), EngineError> {
+        asked.clear();
+        for (place, property) in properties.iter().enumerate() {
+            let Some(named) = self.attributes.find(property.name, property.name_hash) else { continue };
+            if let (Some(attribute), Some(scalar)) = (named.property, &property.seen.scalar) {
+                prefetch_hashed(&self.store, attribute, scalar.hash())?;
+            }
+            asked.push((place, named));
+        }
         Ok(())
     }
 
@@ -736,15 +752,19 @@ impl Segment {
         Ok(SubscriptionId(self.store.word(Section::Ids, place)?))
     }
 
-    /// The place of `id`, removed or not. Cost: a binary search.
+    /// The place of `id`, removed or not. Cost: a binary search, where there are ids on both sides of it.
     ///
     /// # Errors
     /// A damaged file.
     pub fn find(&self, id: SubscriptionId) -> Result<Option<usize>, EngineError> {
         let place = |rank| Ok::<_, EngineError>(self.store.number(Section::ById, rank)? as usize);
+        let Some(last) = self.place_count.checked_sub(1) else { return Ok(None) };
+        if id < self.id(place(0)?)? || id > self.id(place(last)?)? {
+            return Ok(None);
+        }
         let rank = self.search(self.place_count, |rank| Ok(self.id(place(rank)?)? < id))?;
         if rank == self.place_count {
-            return Ok(None);
+            return Ok(None); // of a damaged file
         }
         let place = place(rank)?;
         Ok((self.id(place)? == id).then_some(place))
@@ -778,18 +798,12 @@ impl Segment {
     }
 
     /// Keep the queries that it was made of, so that they need not be decoded when it is merged. Worth it for a few.
-    ///
-    /// # Errors
-    /// None but what reading its own bytes gives.
-    pub fn keep(&self, queries: &[(SubscriptionId, Arc<Query>)]) -> Result<(), EngineError> {
-        for (id, query) in queries {
-            if let Some(place) = self.find(*id)? {
-                let slot = self.slot_of(place)? as usize;
-                let chunk = self.queries[slot / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
-                _ = chunk[slot % CHUNK].set(Arc::clone(query)); // an equal one may be there
-            }
+    pub fn keep<'q>(&self, queries: impl Iterator<Item = (Slot, &'q Arc<Query>)>) {
+        for (slot, query) in queries {
+            let slot = slot as usize;
+            let chunk = self.queries[slot / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+            _ = chunk[slot % CHUNK].set(Arc::clone(query)); // an equal one may be there
         }
-        Ok(())
     }
 
     /// The query of a slot, decoded and not kept.

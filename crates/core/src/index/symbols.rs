@@ -14,6 +14,7 @@ use crate::topic::Dialect;
 
 use super::format::Section;
 use super::hash::{hash_bytes, mix};
+use super::processor::prefetch;
 use super::store::Store;
 use super::units::{UnitId, Units};
 
@@ -617,6 +618,23 @@ pub fn find_hashed(
         }
     }
     Ok(None)
+}
+
+/// Ask for what [`find_hashed`] looks at first.
+///
+/// # Errors
+/// A damaged file.
+#[inline]
+pub fn prefetch_hashed(store: &Store, attribute: AttributeId, hash: u64) -> Result<(), EngineError> {
+    let table = store.whole(Section::Table)?.as_chunks::<ENTRY_BYTES>().0;
+    #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
+    let place = mix(hash, attribute) as usize & table.len().wrapping_sub(1);
+    if let Some(entry) = table.get(place) {
+        // An entry may lie across two lines.
+        prefetch(&entry[..1], 1);
+        prefetch(&entry[ENTRY_BYTES - 1..], 1);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
