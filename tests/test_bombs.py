@@ -86,6 +86,7 @@ MATCHED: dict[str, tuple[tamis.Query, dict[str, Any], str, str | None]] = {
     ),
     "depth": (tamis.selector("NOT (a = 1 OR " * 49 + "b = 2" + ")" * 49), {"a": 2, "b": 3}, "", None),
     "terms": (tamis.selector(" OR ".join(f"a{i} = 1" for i in range(900))), {f"a{i}": 0 for i in range(900)}, "", None),
+    "dots": (tamis.selector(".".join("a" * 30_000) + " = 1"), {"a": {"a": {"a": {"b": 1}}}}, "", None),
     "long sum": (tamis.selector("a > " + "+".join(["b"] * 900)), {"a": 1, "b": 1}, "", None),
 }
 

@@ -163,12 +163,18 @@ impl<'a> Message<'a> {
     }
 }
 
+/// A longer name is rare, and has more prefixes to look up than most mappings have keys.
+const PREFIXES_TRIED_BYTES_MAX: usize = 256;
+
 /// What a dotted name reaches in `properties`, or None when it is absent.
 ///
 /// A literal dotted key wins over nesting, the longest first; through a list of mappings a name collects the list
 /// of what it reaches. An empty list is absent.
 #[must_use]
 pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
+    if name.len() > PREFIXES_TRIED_BYTES_MAX {
+        return lookup_long(properties, name);
+    }
     if let Some(value) = properties.get(name) {
         return Found::of(value);
     }
@@ -182,6 +188,33 @@ pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
     None
 }
 
+/// [`lookup`] by comparing each key with the name: linear in the keys, where hashing each prefix is quadratic in the name.
+#[cold]
+fn lookup_long<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
+    lookup_in_keys(properties, name, |key| name.starts_with(key).then_some(key.len()), lookup)
+}
+
+/// What `name` reaches by way of keys for which `fit` has the length of the part of `name` that they stand for. The longest
+/// wins, then the first in code points.
+fn lookup_in_keys<'a>(
+    properties: &'a Properties,
+    name: &str,
+    fit: impl Fn(&str) -> Option<usize>,
+    find: Lookup,
+) -> Option<Found<'a>> {
+    let is_whole_part = |length: usize| name[length..].is_empty() || name[length..].starts_with('.');
+    let mut ways: Vec<(usize, &str, &Value)> = properties
+        .iter()
+        .filter_map(|(key, value)| Some((fit(key).filter(|length| is_whole_part(*length))?, &**key, value)))
+        .collect();
+    ways.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    ways.dedup_by_key(|(length, ..)| *length);
+    match ways.first() {
+        Some((length, _, value)) if *length == name.len() => Found::of(value),
+        _ => ways.into_iter().find_map(|(length, _, value)| descend(value, &name[length + 1..], find)),
+    }
+}
+
 /// Like [`lookup`], without regard to the case of letters, in nested names too; the exact name wins.
 ///
 /// Walks the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken.
@@ -191,22 +224,11 @@ pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str) -> Option<Fou
 }
 
 fn lookup_folded<'a>(properties: &'a Properties, folded: &str) -> Option<Found<'a>> {
-    let find = |wanted: &str| {
-        let key = properties.keys().filter(|key| key.to_lowercase() == wanted).min()?;
-        properties.get(key)
+    let fit = |key: &str| {
+        let key = key.to_lowercase();
+        folded.starts_with(&key).then_some(key.len())
     };
-    if let Some(value) = find(folded) {
-        return Found::of(value);
-    }
-    let mut end = folded.len();
-    while let Some(dot) = folded[..end].rfind('.') {
-        let found = find(&folded[..dot]).and_then(|value| descend(value, &folded[dot + 1..], lookup_folded));
-        if found.is_some() {
-            return found;
-        }
-        end = dot;
-    }
-    None
+    lookup_in_keys(properties, folded, fit, lookup_folded)
 }
 
 /// What a name reaches: one value of the message, or several collected through a list.
@@ -278,6 +300,56 @@ mod tests {
         assert_eq!(Value::Float(-1.5).compare(&Value::Int(-1)), Some(Ordering::Less));
         assert_eq!(Value::Int(1).compare(&Value::Float(f64::NAN)), None);
         assert_eq!(Value::Int(1).compare(&Value::Bool(true)), None);
+    }
+
+    /// Mappings in mappings whose keys are `letter` once or more, with dots between, so that many prefixes lead somewhere.
+    fn nested(letter: &str, state: &mut u64, depth: usize) -> Value {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let drawn = *state >> 33;
+        if depth == 0 || drawn.is_multiple_of(5) {
+            return Value::Int(i64::try_from(drawn).unwrap_or_default());
+        }
+        let mut inner = || nested(letter, state, depth - 1);
+        if drawn.is_multiple_of(7) {
+            return Value::List(vec![inner(), inner()]);
+        }
+        Value::Map((1..=drawn % 4).map(|parts| (dotted(letter, parts).into(), inner())).collect())
+    }
+
+    fn dotted(letter: &str, parts: u64) -> String {
+        (0..parts).map(|_| letter).collect::<Vec<_>>().join(".")
+    }
+
+    /// The integers that are reached; None for a mapping.
+    fn integers(found: Option<Found<'_>>) -> Option<Vec<Option<i64>>> {
+        let integer = |value: &Value| if let Value::Int(integer) = value { Some(*integer) } else { None };
+        Some(match found? {
+            Found::One(value) => vec![integer(value)],
+            Found::Many(values) => values.into_iter().map(integer).collect(),
+        })
+    }
+
+    #[test]
+    fn a_long_name_reaches_what_a_short_one_of_the_same_shape_does() {
+        let long = "x".repeat(PREFIXES_TRIED_BYTES_MAX + 1);
+        let mut reached = 0;
+        for seed in 0..if cfg!(miri) { 5 } else { 300 } {
+            let [short, long] = ["x", long.as_str()].map(|letter| {
+                let properties: Properties = (1..3)
+                    .map(|parts| (dotted(letter, parts).into(), nested(letter, &mut (seed + parts), 5)))
+                    .collect();
+                let each = (1..12).map(|parts| {
+                    let name = dotted(letter, parts);
+                    let found = integers(lookup(&properties, &name));
+                    assert_eq!(integers(lookup_any_case(&properties, &name.to_uppercase())), found);
+                    found
+                });
+                each.collect::<Vec<_>>()
+            });
+            reached += short.iter().flatten().count();
+            assert_eq!(short, long);
+        }
+        assert!(reached > 600 || cfg!(miri));
     }
 
     #[test]
