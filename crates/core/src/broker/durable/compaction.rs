@@ -30,7 +30,11 @@ impl Durable {
     pub fn compact(&mut self, bytes_max: u64) -> bool {
         self.take_over();
         self.remove_empty();
-        if !self.is_too_large() || self.log.is_full() || self.log.failed().is_some() {
+        if !self.is_too_large() || self.log.is_stuck() || self.log.failed().is_some() {
+            return false;
+        }
+        let bytes_max = bytes_max.min(self.room_for_copies());
+        if bytes_max == 0 {
             return false;
         }
         let Some((oldest, _)) = self.log.sealed_after(self.removed) else { return false };
@@ -43,13 +47,25 @@ impl Durable {
                 }
                 return false;
             };
-            copied += u64::from(self.slots.size_bytes(record));
+            let size_bytes = u64::from(self.slots.size_bytes(record));
+            copied += size_bytes;
+            self.copied_while_full += size_bytes;
             if !self.copy(record) {
                 self.skipped = true;
                 return false;
             }
         }
         true
+    }
+
+    /// How much may be copied before the disk has room again. When it is full, half of the reserve: a segment that has
+    /// no more than that alive, as the oldest most often does where the log is too large, makes room as it goes.
+    fn room_for_copies(&mut self) -> u64 {
+        if !self.log.is_full() {
+            self.copied_while_full = 0;
+            return u64::MAX;
+        }
+        u64::from(self.options.segment_bytes / 2).saturating_sub(self.copied_while_full)
     }
 
     fn is_too_large(&self) -> bool {

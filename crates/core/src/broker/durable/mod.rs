@@ -100,6 +100,8 @@ pub struct Durable {
     last: Sequence,
     /// Whether compaction has passed over records that it could not copy then.
     skipped: bool,
+    /// What was copied since the disk is full.
+    copied_while_full: u64,
     /// The last segment that was given up.
     removed: u32,
     /// How many live records were found damaged when they were to be copied.
@@ -140,6 +142,7 @@ impl Durable {
             settled: Vec::new(),
             moves: VecDeque::new(),
             skipped: false,
+            copied_while_full: 0,
             removed: 0,
             lost_count: 0,
             buffer: Vec::new(),

@@ -218,6 +218,30 @@ fn a_full_disk_blocks_publishers_until_there_is_room() {
 
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_disk_that_messages_filled_has_room_when_they_are_consumed() {
+    let disk = SimulatedDisk::new();
+    let mut world = World::on_disk(&disk, Options::default()).0;
+    let publisher = world.connect();
+    declare(&mut world, publisher, "work");
+    disk.limit(Some(8 << 20));
+    let (body, mut count) = ("x".repeat(100_000), 0);
+    while world.broker.metrics().blocked == 0 {
+        publish(&mut world, publisher, "work", &body);
+        world.commit();
+        count += 1;
+        assert!(count < 1_000, "the disk has an end");
+    }
+    let consumer = world.connect();
+    let get = BasicGet { queue: "work", no_ack: true, ..Default::default() };
+    while names(&world.ask(consumer, 1, get)) == ["basic.get-ok"] {
+        world.commit();
+    }
+    (0..10).for_each(|_| world.commit());
+    assert_eq!(world.broker.metrics().blocked, 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn on_a_full_disk_definitions_have_a_reserve_and_are_refused_when_that_is_full() {
     let disk = SimulatedDisk::new();
     let mut world = World::on_disk(&disk, Options::default()).0;
