@@ -167,8 +167,9 @@ compares, the a-tree crate, one hash access predicate and brute force. All are w
 The filters come from the folder that the run names, or else are workload B below as far as all algorithms can do
 it. The paper's table 1 is for 500,000 filters, 10,000 messages a minute and 16 cores: p50, p80, p90, p99 of 2,356
 3,578 4,295 4,493 µs (k-index), 1,866 2,876 3,293 3,429 (BE-tree), 2,065 3,220 3,822 3,974 (BDD) and 1,083 1,716
-2,039 2,111 (its own). Bytes are what a matcher holds, the filters' text not among it; build seconds are CPU, from
-text for tamis and a-tree, from parsed trees for the others.""",
+2,039 2,111 (its own). Bytes are what a matcher holds, the filters' text not among it, which tamis keeps in coded
+form and the others do not have; build seconds are CPU, from text for tamis and a-tree, from parsed trees for the
+others.""",
         [
             line_chart(
                 "growth-beside-peers",

@@ -3,7 +3,7 @@
 //! `cargo bench -p tamis-benches --bench boolean -- [DIR] [--counts 1000,10000] [--seconds 2] [--only tamis] [--json PATH]`
 //! where `DIR` has `schema.json`, `filters.jsonl` and `messages.jsonl` of the neutral format (`boolean/workload.rs`).
 //! Build seconds are CPU, from text for tamis and a-tree, from parsed trees for the others; bytes are what the
-//! matcher holds, the text of the filters not among it. Without `DIR` the work is that of workload B, as far as all
+//! matcher holds, the text of the filters not among it (tamis keeps it in coded form, the others do not have it). Without `DIR` the work is that of workload B, as far as all
 //! algorithms can do it. A folder is measured with 1,000 to 1,000,000 filters, as far as it has them.
 
 use std::time::Duration;

@@ -29,8 +29,9 @@ const WINDOW: Duration = Duration::from_millis(250);
 
 fn main() {
     let arguments = Arguments::from_env(&["filters", "changes", "json"]);
-    let count = arguments.number("filters", 50_000);
-    let changes = arguments.number("changes", 10_000);
+    // As many as the aim is for, where a folder has them.
+    let (count, changes) = if arguments.directory().is_some() { (500_000, 100_000) } else { (50_000, 10_000) };
+    let (count, changes) = (arguments.number("filters", count), arguments.number("changes", changes));
     let workload = Workload::from_arguments(&arguments, count + changes / 2);
     let mut report = Report::new("changes", &arguments);
     // The filters that no engine has yet stand at the end.

@@ -37,7 +37,7 @@ const COLUMNS: [Column; 8] = [
 
 fn main() {
     let arguments = Arguments::from_env(&["filters", "messages", "json"]);
-    let mut workload = WorkloadB::new(arguments.number("filters", 100_000), arguments.number("messages", 3_000), 7);
+    let mut workload = WorkloadB::new(arguments.number("filters", 500_000), arguments.number("messages", 3_000), 7);
     let dear = DearPredicates::new(8);
     let (messages, queries) = (workload.messages(), workload.queries(&dear));
     let mut report = Report::new("workload_b", &arguments);

@@ -36,6 +36,11 @@ pub trait BooleanMatcher: Sized + Sync {
     /// Bring `messages` into whatever form the algorithm wants, before any clock runs.
     fn prepare(&mut self, _messages: &[Message]) {}
 
+    /// How many of the bytes that it holds are the filters themselves, kept in place of their texts.
+    fn text_bytes(&self) -> usize {
+        0
+    }
+
     /// Append the number of every filter that is true of `message`, each once, in any order.
     fn match_into(&self, message: &Message, scratch: &mut Self::Scratch, matched: &mut Vec<u32>);
 }

@@ -34,6 +34,10 @@ impl BooleanMatcher for Tamis {
         Self(engine)
     }
 
+    fn text_bytes(&self) -> usize {
+        self.0.text_bytes()
+    }
+
     fn match_into(&self, message: &Message, (scratch, found): &mut Self::Scratch, matched: &mut Vec<u32>) {
         found.clear();
         let message = message::Message::new("", &message.properties, Body::Absent);

@@ -238,4 +238,8 @@ impl Engine {
     fn bytes(&self) -> usize {
         self.0.bytes()
     }
+
+    fn text_bytes(&self) -> usize {
+        self.0.text_bytes()
+    }
 }

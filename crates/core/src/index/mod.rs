@@ -275,6 +275,13 @@ impl Engine {
         segments + self.tail_bytes()
     }
 
+    /// How many of those bytes are the queries themselves in coded form, each once, which is kept in place of their
+    /// texts; without the few queries that were added last.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        self.current().segments.iter().map(|segment| segment.store().record_bytes()).sum()
+    }
+
     /// True when there is a subscription `id`.
     ///
     /// # Errors

@@ -149,6 +149,14 @@ impl Store {
         }
     }
 
+    /// How many of them the queries themselves take.
+    pub fn record_bytes(&self) -> usize {
+        match self {
+            Self::Memory(sections) => sections[Section::Records].len(),
+            Self::Mapped(_, header, _) => header.extent(Section::Records).length,
+        }
+    }
+
     /// The error for bytes that are not as they were written.
     pub fn damaged(&self, what: &str) -> EngineError {
         match self {
