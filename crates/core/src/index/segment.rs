@@ -238,8 +238,15 @@ impl Segment {
                 continue;
             }
             match candidates.answer(bit)? {
-                answer if is_whole && answer != NONE => ids.push_narrow(answer),
-                _ => self.push_ids(index, candidates.slot(bit)?, version, |id| ids.push(id))?,
+                NONE => self.push_ids(index, candidates.slot(bit)?, version, |id| ids.push(id))?,
+                answer if is_whole => ids.push_narrow(answer),
+                // The one subscription of this query: its id is here, and only its place has to be looked up.
+                answer => {
+                    let place = index.places(candidates.slot(bit)?)?.start;
+                    if self.removed.is_live(place, version) {
+                        ids.push_narrow(answer);
+                    }
+                }
             }
         }
         Some(())
