@@ -26,9 +26,17 @@ pub const TAIL: usize = 16;
 /// The subscriptions that were added last. Filled from the front; a version says how many it sees.
 #[derive(Debug)]
 pub struct Tail {
-    entries: [OnceLock<(SubscriptionId, Arc<Query>)>; TAIL],
+    entries: [OnceLock<Entry>; TAIL],
     /// Which of them have been removed.
     pub removed: Removed,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: SubscriptionId,
+    query: Arc<Query>,
+    /// The first place with an equal query: subscribers often ask for the same, and it is evaluated once.
+    first: usize,
 }
 
 impl Default for Tail {
@@ -40,13 +48,16 @@ impl Default for Tail {
 impl Tail {
     /// Fill the entry at `place`, which is empty.
     pub fn fill(&self, place: usize, id: SubscriptionId, query: Arc<Query>) {
-        self.entries[place].set((id, query)).expect("a place of the tail is filled once");
+        let is_equal = |entry: &Entry| entry.query == query;
+        let first = self.entries[..place].iter().position(|entry| entry.get().is_some_and(is_equal)).unwrap_or(place);
+        let entry = Entry { id, query, first };
+        self.entries[place].set(entry).expect("a place of the tail is filled once");
     }
 
     /// The first `length` entries, with their places.
     pub fn entries(&self, length: usize) -> impl Iterator<Item = (usize, SubscriptionId, &Arc<Query>)> {
         let filled = self.entries[..length].iter().enumerate();
-        filled.filter_map(|(place, entry)| entry.get().map(|(id, query)| (place, *id, query)))
+        filled.filter_map(|(place, entry)| entry.get().map(|entry| (place, entry.id, &entry.query)))
     }
 }
 
@@ -157,9 +168,7 @@ impl Version {
         for (place, segment) in self.segments.iter().enumerate().filter(|(_, segment)| segment.has_leaves()) {
             segment.match_into(&mut seen, found.symbols(place), moment, scratch)?;
         }
-        let tail = self.in_tail(self.tail_others);
-        let tail = tail.filter(|(_, query)| query.is_true(message, Some(&self.hierarchies)));
-        tail.for_each(|(id, _)| scratch.ids.push(id));
+        self.match_tail(message, |id| scratch.ids.push(id));
         if !scratch.ids.is_empty() {
             matched.drain(start..).for_each(|id| scratch.ids.push(id));
             scratch.ids.drain_into(matched);
@@ -169,14 +178,28 @@ impl Version {
 
     /// The pure topic queries of the tail.
     pub fn topics_in_tail(&self) -> impl Iterator<Item = (SubscriptionId, &TopicPattern)> {
-        self.in_tail(self.tail_topics).filter_map(|(id, query)| Some((id, query.topic_pattern()?)))
+        self.in_tail(self.tail_topics).filter_map(|entry| Some((entry.id, entry.query.topic_pattern()?)))
     }
 
-    fn in_tail(&self, mut places: u16) -> impl Iterator<Item = (SubscriptionId, &Query)> {
+    fn match_tail(&self, message: &Message<'_>, mut push: impl FnMut(SubscriptionId)) {
+        let (mut asked, mut satisfied) = (0u16, 0u16);
+        for entry in self.in_tail(self.tail_others) {
+            let bit = 1 << entry.first;
+            if asked & bit == 0 && entry.query.is_true(message, Some(&self.hierarchies)) {
+                satisfied |= bit;
+            }
+            asked |= bit;
+            if satisfied & bit != 0 {
+                push(entry.id);
+            }
+        }
+    }
+
+    fn in_tail(&self, mut places: u16) -> impl Iterator<Item = &Entry> {
         std::iter::from_fn(move || {
             let place = (places != 0).then(|| places.trailing_zeros() as usize)?;
             places &= places - 1;
-            self.tail.entries[place].get().map(|(id, query)| (*id, &**query))
+            self.tail.entries[place].get()
         })
     }
 

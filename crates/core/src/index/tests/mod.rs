@@ -421,6 +421,19 @@ fn dead_slots_are_swept_and_leave_no_trace() {
 }
 
 #[test]
+fn equal_queries_that_were_added_last_are_evaluated_once() {
+    let dear = Opaque::new(InjectedCost::new("x", 1.0, |_| Some(true)));
+    let query = || Arc::new(Query::new(Predicate::Opaque(dear.clone()).into()).expect("a query"));
+    let engine = Engine::new();
+    let ids: Vec<_> = (0..10).map(|_| engine.add(query())).collect();
+    assert!(engine.remove(ids[0]).expect("in memory"), "the first, which the others are equal to");
+    let (properties, mut scratch, mut matched) = (Properties::new(), Scratch::new(), Vec::new());
+    let message = Message::new("", &properties, Body::Absent);
+    engine.match_into(&message, &mut scratch, &mut matched).expect("in memory");
+    assert_eq!((&matched[..], dear.counts().calls), (&ids[1..], 1));
+}
+
+#[test]
 fn an_engine_goes_on_after_a_panic_in_a_dear_predicate() {
     let answer = |message: &Message<'_>| match message.properties.get("a") {
         Some(Value::Int(13)) => panic!("a mistake in a dear predicate"),
