@@ -1,8 +1,9 @@
 //! What does not fit into memory waits on disk.
 //!
-//! Above half of the watermark, messages that come leave memory as soon as the journal has them: those that are recorded
-//! anyway need nothing for it, others are written there first. Above three quarters, older ones go too. A message that is delivered from disk is read for that, and not
-//! kept. Above the watermark itself publishers are blocked (`blocking.rs`): places in queues take memory too.
+//! Above half of the watermark, messages that come leave memory as soon as the journal has them: those that are
+//! recorded anyway need nothing for it, others are written there first. Above three quarters, older ones go too. A
+//! message that is delivered from disk is read for that, and not kept. Above the watermark itself publishers are
+//! blocked (`blocking.rs`): places in queues take memory too.
 
 use crate::amqp::Properties;
 

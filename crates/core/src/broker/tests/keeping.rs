@@ -290,66 +290,59 @@ fn on_a_full_disk_definitions_have_a_reserve_and_are_refused_when_that_is_full()
     assert!(closed(&world.ask(id, 1, QueueDeclare { passive: true, ..durable("new") })).is_some());
 }
 
-#[test]
-#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
-fn what_does_not_fit_into_memory_waits_on_disk() {
-    let disk = SimulatedDisk::new();
-    let options = Options { memory_bytes_max: 1 << 20, ..Options::default() };
-    let mut world = World::on_disk(&disk, options).0;
+/// A broker with a mebibyte for messages.
+fn cramped(disk: &SimulatedDisk) -> World {
+    World::on_disk(disk, Options { memory_bytes_max: 1 << 20, ..Options::default() }).0
+}
+
+/// So many numbers of so many digits into a durable queue, persistent, and into a transient one; nobody is blocked.
+fn publish_saved_and_spilled(world: &mut World, count: u32, digits: usize, each_commit: u32) {
     let id = world.connect();
-    declare(&mut world, id, "saved");
+    declare(world, id, "saved");
     world.declare(id, "spilled");
-    for number in 0..1000u32 {
-        let body = format!("{number:01000}");
-        publish(&mut world, id, "saved", &body);
+    for number in 0..count {
+        let body = format!("{number:0digits$}");
+        publish(world, id, "saved", &body);
         world.publish(id, "", "spilled", body.as_bytes());
-        if number % 50 == 0 {
+        if number % each_commit == 0 {
             world.commit();
         }
         assert!(world.broker.wants_input(id), "at {number}");
     }
+}
+
+fn assert_saved_and_spilled(world: &mut World, count: u32, digits: usize) {
+    let expected: Vec<_> = (0..count).map(|number| (format!("{number:0digits$}"), false)).collect();
+    for queue in ["saved", "spilled"] {
+        assert_eq!(drain(world, queue), expected);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn what_does_not_fit_into_memory_waits_on_disk() {
+    let mut world = cramped(&SimulatedDisk::new());
+    publish_saved_and_spilled(&mut world, 1000, 1000, 50);
     let metrics = world.broker.metrics();
     assert!(metrics.message_bytes < 1 << 20, "{} bytes", metrics.message_bytes);
     assert_eq!(metrics.messages, 2000);
-    for queue in ["saved", "spilled"] {
-        let drained = drain(&mut world, queue);
-        let expected: Vec<_> = (0..1000u32).map(|number| (format!("{number:01000}"), false)).collect();
-        assert_eq!(drained, expected);
-    }
+    assert_saved_and_spilled(&mut world, 1000, 1000);
     assert_eq!((world.broker.metrics().messages, world.broker.metrics().message_bytes), (0, 0));
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn the_first_messages_leave_memory_too_when_places_in_queues_take_most_of_it() {
-    let disk = SimulatedDisk::new();
-    let options = Options { memory_bytes_max: 1 << 20, ..Options::default() };
-    let mut world = World::on_disk(&disk, options).0;
-    let id = world.connect();
-    declare(&mut world, id, "saved");
-    world.declare(id, "spilled");
+    let mut world = cramped(&SimulatedDisk::new());
     // With half of the memory held by the first 1,000 bodies there would be room for 3,200 places.
-    for number in 0..2400u32 {
-        let body = format!("{number:0500}");
-        publish(&mut world, id, "saved", &body);
-        world.publish(id, "", "spilled", body.as_bytes());
-        if number % 10 == 0 {
-            world.commit();
-        }
-        assert!(world.broker.wants_input(id), "at {number}");
-    }
-    for queue in ["saved", "spilled"] {
-        let expected: Vec<_> = (0..2400u32).map(|number| (format!("{number:0500}"), false)).collect();
-        assert_eq!(drain(&mut world, queue), expected);
-    }
+    publish_saved_and_spilled(&mut world, 2400, 500, 10);
+    assert_saved_and_spilled(&mut world, 2400, 500);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn dead_letters_wait_on_disk_too() {
-    let disk = SimulatedDisk::new();
-    let options = Options { memory_bytes_max: 1 << 20, ..Options::default() };
-    let mut world = World::on_disk(&disk, options).0;
+    let mut world = cramped(&SimulatedDisk::new());
     let id = world.connect();
     declare(&mut world, id, "dead");
     let arguments = table(&[
