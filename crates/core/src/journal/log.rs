@@ -14,7 +14,7 @@ use super::footer::{HEAD_ENTRY_BYTES, RecordHead, Sparse, heads_of};
 use super::reader::{ReadError, Reader, Start};
 use super::record::{HEAD_BYTES_MAX, HEADER_BYTES, Record, Sequence, decode, encode, length_of};
 use super::recovery::{Active, Meta, Recovered, Recovery, recover};
-use super::scan::{Damage, DamageKind, Extent, Found, Scanner, walk};
+use super::scan::{Damage, DamageKind, Extent, Found, Scanner, make_room, walk};
 use super::segment::{DATA_START, Location, Name, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TERMINATOR, capacity};
 use super::statistics::{Counters, Statistics};
 use super::writing::Writing;
@@ -556,7 +556,7 @@ impl Shared {
     fn read_at<'a>(&self, location: Location, buffer: &'a mut Vec<u8>) -> Result<Record<'a>, ReadError> {
         let segment = self.file_of(location.segment)?;
         let offset = u64::from(location.offset);
-        buffer.resize(GUESS_BYTES, 0);
+        make_room(buffer, GUESS_BYTES);
         let mut count = segment.file.read_at(offset, buffer)?;
         let limit = segment.file_bytes.saturating_sub(offset);
         let length = length_of(&buffer[..count]).unwrap_or(0) as usize;

@@ -133,7 +133,7 @@ impl Scanner {
 
     /// Forget what was read: the file may have changed.
     pub fn refresh(&mut self) {
-        self.buffer.clear();
+        self.buffer_start = u64::MAX; // no place of a file; the memory is used again
     }
 
     /// Go on to the next place behind this one where a record numbered `from` to `to` stands. False, and nothing changed,
@@ -145,7 +145,7 @@ impl Scanner {
             let remaining = self.limit - self.offset;
             let window = self.window(remaining.min(CHUNK_BYTES))?;
             // Where nothing was written there is no record, whose number is not 0: most of a segment that was just begun.
-            if window.len() >= HEADER_BYTES && window.iter().all(|&byte| byte == 0) {
+            if window.len() >= HEADER_BYTES && is_zero(window) {
                 self.offset += (window.len() - HEADER_BYTES + 1) as u64;
                 continue;
             }
@@ -178,7 +178,7 @@ impl Scanner {
         let buffered = self.buffer_start <= self.offset && end <= self.buffer_start + self.buffer.len() as u64;
         if !buffered {
             let size = (end - self.offset).max(CHUNK_BYTES.min(self.limit.saturating_sub(self.offset)));
-            self.buffer.resize(size as usize, 0);
+            make_room(&mut self.buffer, size as usize);
             let read = self.file.read_at(self.offset, &mut self.buffer)?;
             self.buffer.truncate(read);
             self.buffer_start = self.offset;
@@ -187,6 +187,20 @@ impl Scanner {
         let available = self.buffer.len().min((end - self.buffer_start) as usize).max(start);
         Ok(&self.buffer[start..available])
     }
+}
+
+/// Make `buffer` so long, for what is about to be read into it. Unlike `resize` it keeps nothing, so that there is nothing
+/// to copy, and new memory comes zeroed from the system.
+pub(crate) fn make_room(buffer: &mut Vec<u8>, size_bytes: usize) {
+    if buffer.len() < size_bytes {
+        *buffer = vec![0; size_bytes];
+    }
+    buffer.truncate(size_bytes);
+}
+
+/// Whether all bytes are 0. Every one being equal to the next is asked of many at once.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
 }
 
 /// What a walk through a segment finds, in order.

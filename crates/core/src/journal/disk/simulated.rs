@@ -189,7 +189,7 @@ impl Contents {
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
         if self.now.len() < end {
-            self.now.resize(end, 0);
+            resize(&mut self.now, end);
         }
         self.now[offset..end].copy_from_slice(bytes);
         self.unsynced.push((offset, bytes.to_vec()));
@@ -199,7 +199,7 @@ impl Contents {
         for (offset, bytes) in std::mem::take(&mut self.unsynced) {
             put(&mut self.synced, offset, &bytes);
         }
-        self.synced.resize(self.now.len(), 0);
+        resize(&mut self.synced, self.now.len());
     }
 
     /// Keep of what was not synced all, nothing, or some sectors and one in part.
@@ -224,19 +224,23 @@ impl Contents {
         }
         // What was allocated stays allocated once the file was synced; before that there may be some of it, or nothing.
         let is_new = self.synced.is_empty();
-        kept.resize(
-            if is_new && dice.once_in(2) { dice.below(self.now.len() as u64) as usize } else { self.now.len() },
-            0,
-        );
+        let size = if is_new && dice.once_in(2) { dice.below(self.now.len() as u64) as usize } else { self.now.len() };
+        resize(&mut kept, size);
         self.now.clone_from(&kept);
         self.synced = kept;
     }
 }
 
+/// As `Vec::resize` with zeros, which miri would write one by one.
+fn resize(bytes: &mut Vec<u8>, size: usize) {
+    bytes.truncate(size);
+    bytes.extend_from_slice(&vec![0; size - bytes.len()]);
+}
+
 fn put(place: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     let end = offset + bytes.len();
     if place.len() < end {
-        place.resize(end, 0);
+        resize(place, end);
     }
     place[offset..end].copy_from_slice(bytes);
 }
