@@ -290,6 +290,7 @@ fn descend<'a>(value: &'a Value, rest: &str, find: Lookup) -> Option<Found<'a>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::rounds;
 
     #[test]
     fn integers_and_floats_compare_by_exact_value() {
@@ -333,7 +334,7 @@ mod tests {
     fn a_long_name_reaches_what_a_short_one_of_the_same_shape_does() {
         let long = "x".repeat(PREFIXES_TRIED_BYTES_MAX + 1);
         let mut reached = 0;
-        for seed in 0..if cfg!(miri) { 5 } else { 300 } {
+        for seed in rounds(0..300) {
             let [short, long] = ["x", long.as_str()].map(|letter| {
                 let properties: Properties = (1..3)
                     .map(|parts| (dotted(letter, parts).into(), nested(letter, &mut (seed + parts), 5)))

@@ -205,6 +205,7 @@ mod tests {
     use super::*;
     use crate::amqp::RawTable;
     use crate::broker::topology::{QueueSettings, Topology};
+    use crate::testing::rounds;
 
     fn queue() -> Queue {
         let mut topology = Topology::new();
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn many_come_back_in_order_between_those_that_are_ready() {
-        for pattern in 0u32..256 {
+        for pattern in rounds(0u32..256) {
             let mut queue = filled(8);
             let mut out = Vec::new();
             let mut back = Vec::new();

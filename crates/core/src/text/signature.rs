@@ -258,6 +258,7 @@ fn borders(words: &[u32]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::rounds;
 
     fn phrase(text: &str) -> Phrase {
         Phrase::new(text).expect("a word")
@@ -302,7 +303,7 @@ mod tests {
             (state >> 33) as usize % below
         };
         let mut found = [0, 0]; // in short phrases and in long ones
-        for _ in 0..if cfg!(miri) { 20 } else { 2_000 } {
+        for _ in rounds(0..2_000) {
             let letters = &["a", "b", "c"][..=pick(3)];
             let text: Vec<&str> = (0..pick(60)).map(|_| letters[pick(letters.len())]).collect();
             let wanted: Vec<&str> = (0..=pick(15)).map(|_| letters[pick(letters.len())]).collect();

@@ -13,7 +13,7 @@ pub struct Name {
 impl Name {
     pub fn body(&self, size: usize) -> Vec<u8> {
         let mut body = format!("{} {} {} ", self.queue, self.publisher, self.number).into_bytes();
-        body.resize(body.len().max(size), b'.');
+        body.extend(b".".repeat(size.saturating_sub(body.len())));
         body
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Faults {
     pub disk_pretends: bool,
 }
 
-const SEEDS: u64 = fewer(40) as u64;
+const SEEDS: u64 = fewer(fewer(40)) as u64;
 const CONTROL_SEEDS: u64 = 60;
 
 fn seeds() -> impl Iterator<Item = u64> {

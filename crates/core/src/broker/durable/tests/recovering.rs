@@ -1,6 +1,7 @@
 //! What opening finds: order, flags, messages of many queues, definitions of any size.
 
 use super::*;
+use crate::testing::fewer;
 
 #[test]
 fn after_a_crash_all_messages_are_flagged_and_after_a_stop_those_that_were_delivered() {
@@ -62,9 +63,9 @@ fn definitions_keep_their_number_and_order_and_may_be_large() {
     let disk = SimulatedDisk::new();
     let mut bench = Bench::open(&disk, 1 << 20);
     let first = bench.define("first");
-    let large = vec![9_u8; 200_000];
+    let large = vec![9_u8; fewer(200_000)];
     let (second, _) = bench.durable.define(b"second", &large, &[b"first", b"nothing"], 0).expect("defined");
-    let (third, _) = bench.durable.define(&vec![b'k'; 70_000], b"third", &[b"second"], 0).expect("defined");
+    let (third, _) = bench.durable.define(&vec![b'k'; fewer(70_000)], b"third", &[b"second"], 0).expect("defined");
     assert_eq!(bench.durable.define(b"first", b"changed", &[], 0).expect("defined").0, first);
     bench.commit();
     let again = Bench::open(&disk, 1 << 20);
