@@ -17,6 +17,12 @@ pub(crate) fn rounds<I: IntoIterator>(all: I) -> StepBy<I::IntoIter> {
     all.step_by(step)
 }
 
+/// So many; under miri `few`: for what shows nothing with fewer, as a segment that has to be filled, and clients that come
+/// and go.
+pub(crate) const fn or_few(count: usize, few: usize) -> usize {
+    if cfg!(miri) { few } else { count }
+}
+
 /// So many; under miri the cube root of it: for sizes, and for rounds whose numbers have to follow each other.
 pub(crate) const fn fewer(count: usize) -> usize {
     if !cfg!(miri) {

@@ -8,13 +8,13 @@ use crate::broker::tests::client::World;
 use crate::broker::tests::invariants::violation;
 use crate::broker::{Flow, Options};
 use crate::journal::{Dice, SimulatedDisk};
+use crate::testing::or_few;
 
 use super::Faults;
 use super::actor::{Actor, QUEUES};
 use super::ledger::{Ledger, Name};
 
-/// Under miri enough for clients to come and go.
-const STEPS: usize = if cfg!(miri) { 200 } else { 2500 };
+const STEPS: usize = or_few(2500, 100);
 const ACTORS_MAX: usize = 6;
 
 /// What a run came to, to see that another one with the same seed comes to the same.

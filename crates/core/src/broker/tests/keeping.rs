@@ -188,6 +188,7 @@ fn after_a_failed_sync_nothing_is_confirmed_and_the_caller_is_told() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_full_disk_blocks_publishers_until_there_is_room() {
     let disk = SimulatedDisk::new();
     let mut world = World::on_disk(&disk, Options::default()).0;

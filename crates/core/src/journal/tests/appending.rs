@@ -8,7 +8,8 @@ fn what_is_appended_is_read_back_by_number_and_by_place() {
     let bench = Bench::open(&SimulatedDisk::new(), small(8192));
     let sizes = |number: u64| (number * 37 % 900) as usize;
     let mut places = Vec::new();
-    for number in 1..200 {
+    let end = or_few(200, 50) as u64;
+    for number in 1..end {
         let appended = bench.append(number, sizes(number)).expect("appended");
         places.push(appended.location);
         if number % 9 == 0 {
@@ -16,8 +17,8 @@ fn what_is_appended_is_read_back_by_number_and_by_place() {
         }
     }
     bench.committer.commit_once();
-    assert!(bench.log.segment_count() > 5);
-    assert_eq!(read_all(all_from_first(&bench.log), sizes), ((1..200).collect(), Vec::new()));
+    assert!(bench.log.segment_count() > end as usize / 40);
+    assert_eq!(read_all(all_from_first(&bench.log), sizes), ((1..end).collect(), Vec::new()));
     let mut buffer = Vec::new();
     for (place, number) in places.iter().zip(1..) {
         let record = bench.log.read_at(*place, &mut buffer).expect("there");
@@ -43,7 +44,7 @@ fn one_commit_is_one_sync_however_much_was_appended() {
     let bench = Bench::open(&SimulatedDisk::new(), small(1 << 20));
     bench.commit(1, 2, 10);
     let before = bench.disk.sync_count();
-    bench.commit(2, 1000, 10);
+    bench.commit(2, fewer(1000) as u64, 10);
     assert_eq!(bench.disk.sync_count() - before, 1);
     bench.committer.commit_once();
     assert_eq!(bench.disk.sync_count() - before, 1, "nothing to do is no sync");
@@ -71,21 +72,23 @@ fn a_record_that_no_segment_can_hold_is_refused_and_takes_no_number() {
 #[test]
 fn a_log_goes_on_where_it_was() {
     let disk = SimulatedDisk::new();
-    for round in 0..6 {
+    let rounds = or_few(6, 2) as u64;
+    for round in 0..rounds {
         let bench = Bench::open(&disk, small(8192));
         assert_eq!(bench.recovery.next, Sequence(1 + round * 40));
         assert_eq!(bench.recovery.damage, []);
         bench.commit(1 + round * 40, 41 + round * 40, 100);
     }
     let bench = Bench::open(&disk, small(8192));
-    assert_eq!(read_all(all_from_first(&bench.log), |_| 100), ((1..241).collect(), Vec::new()));
+    assert_eq!(read_all(all_from_first(&bench.log), |_| 100), ((1..1 + rounds * 40).collect(), Vec::new()));
 }
 
 #[test]
 fn heads_are_had_without_bodies_and_are_those_of_the_records() {
     let disk = SimulatedDisk::new();
     let bench = Bench::open(&disk, small(8192));
-    bench.commit(1, 300, 100);
+    let end = or_few(300, 70) as u64;
+    bench.commit(1, end, 100);
     for bench in
         [bench, Bench::open(&disk, small(8192)), Bench::open(&disk, Options { index_heads: false, ..small(8192) })]
     {
@@ -96,7 +99,7 @@ fn heads_are_had_without_bodies_and_are_those_of_the_records() {
             heads.push((head.sequence.0, head.location));
         });
         assert_eq!(damage.expect("readable"), []);
-        assert_eq!(heads.iter().map(|head| head.0).collect::<Vec<_>>(), (1..300).collect::<Vec<_>>());
+        assert_eq!(heads.iter().map(|head| head.0).collect::<Vec<_>>(), (1..end).collect::<Vec<_>>());
         for (number, place) in heads {
             assert_eq!(bench.log.read_at(place, &mut Vec::new()).expect("there").sequence, Sequence(number));
         }
@@ -127,7 +130,8 @@ fn segments_that_nobody_wants_are_used_again_and_never_show_what_they_had() {
     // Every record has the same size: the old ones lie exactly where the new ones are looked for.
     let size = |number: u64| 100 - head_of(number).len();
     let mut files = 0;
-    for round in 0..60 {
+    let rounds = or_few(60, 8) as u64;
+    for round in 0..rounds {
         for number in round * 50 + 1..round * 50 + 51 {
             bench.append(number, size(number)).expect("appended");
         }
@@ -144,7 +148,7 @@ fn segments_that_nobody_wants_are_used_again_and_never_show_what_they_had() {
     assert!(files < 8, "{files} files");
     let first = bench.log.first_sequence();
     let (numbers, damage) = read_all(all_from_first(&bench.log), size);
-    assert_eq!((numbers, damage), ((first.0..3001).collect(), Vec::new()));
+    assert_eq!((numbers, damage), ((first.0..rounds * 50 + 1).collect(), Vec::new()));
     // Control: the seed without the ordinal, and the old records do verify.
     let path = segments(&disk).pop().expect("one");
     let bytes = disk.contents(&path).expect("there");
@@ -158,6 +162,7 @@ fn first_of(path: &Path) -> Sequence {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn retention_removes_whole_segments_by_bytes_and_by_age() {
     let retention = Retention { bytes_max: Some(30_000), age_us_max: None };
     let bench = Bench::open(&SimulatedDisk::new(), Options { retention, ..small(8192) });
@@ -199,18 +204,19 @@ fn the_thread_commits_what_many_threads_append() {
     })
     .expect("a thread");
     let (log, _) = Log::open(Arc::new(disk.clone()), dir(), small(1 << 16), &committer).expect("a log");
+    let count = or_few(500, 20) as u64;
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                for number in 0..500_u64 {
+                for number in 0..count {
                     log.append(1, 0, &[], &[&number.to_le_bytes()]).expect("appended");
                 }
             });
         }
     });
     drop(committer); // which commits what is left
-    assert_eq!(log.synced(), Sequence(2000));
+    assert_eq!(log.synced(), Sequence(4 * count));
     assert!(wakes.load(std::sync::atomic::Ordering::Relaxed) > 0);
     drop(log);
-    assert_eq!(Bench::open(&disk, small(1 << 16)).recovery.next, Sequence(2001));
+    assert_eq!(Bench::open(&disk, small(1 << 16)).recovery.next, Sequence(4 * count + 1));
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::{AppendError, Appended, Committer, Damage, Dice, Item, Log, Options, Reader, Recovery, Sequence};
 use super::{SimulatedDisk, Start};
-use crate::testing::{fewer, rounds};
+use crate::testing::{fewer, or_few, rounds};
 
 /// A log on a simulated disk, with whoever commits it.
 struct Bench {

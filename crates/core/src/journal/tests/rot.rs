@@ -8,8 +8,8 @@ use crate::journal::record::{self, Seed};
 use crate::journal::segment::{self, Name};
 use crate::journal::{Disk, inspect};
 
-const SEGMENT: u32 = 65_536;
-const SIZE: usize = 450;
+const SEGMENT: u32 = or_few(65_536, 8192) as u32;
+const SIZE: usize = or_few(450, 100);
 
 /// Three segments of which the middle one gets the rot, and the numbers in it.
 fn three_segments() -> (SimulatedDisk, PathBuf, std::ops::Range<u64>, u64) {

@@ -3,7 +3,9 @@
 use super::*;
 use crate::journal::segment::Name;
 
-const RECORDS: u64 = 1000;
+const RECORDS: u64 = or_few(1000, 100) as u64;
+/// How many are committed together.
+const BATCH: u64 = RECORDS / 10;
 const SIZE: usize = 12;
 
 fn options() -> Options {
@@ -17,7 +19,7 @@ fn whole() -> (Vec<u8>, PathBuf, Vec<u32>) {
     let mut places = Vec::new();
     for number in 1..=RECORDS {
         places.push(bench.append(number, SIZE).expect("appended").location.offset);
-        if number % 100 == 0 {
+        if number % BATCH == 0 {
             bench.committer.commit_once();
         }
     }
@@ -65,29 +67,31 @@ fn cut_at_every_byte_of_a_thousand_records_every_whole_one_is_kept() {
 
 #[test]
 fn the_bytes_behind_a_torn_record_never_come_back() {
-    // A torn tail: record 901 is bad, those behind it are whole, as a disk may leave them that writes in any order.
+    // A torn tail: the first record of the last batch is bad, those behind it are whole, as a disk may leave them that writes in any order.
     let (bytes, path, places) = whole();
+    let bad = RECORDS - BATCH + 1;
     let mut torn = bytes;
-    torn[places[900] as usize + 30] ^= 1;
+    torn[places[bad as usize - 1] as usize + 30] ^= 1;
     let bench = recovered(&torn, &path, torn.len());
-    assert_eq!(bench.recovery.next, Sequence(901), "nothing proves that the last batch was synced");
-    // A record of the same size takes its place; the old 902 would follow it.
-    bench.commit(901, 902, SIZE);
+    assert_eq!(bench.recovery.next, Sequence(bad), "nothing proves that the last batch was synced");
+    // A record of the same size takes its place; the old one behind it would follow it.
+    bench.commit(bad, bad + 1, SIZE);
     let again = Bench::open(&bench.disk, options());
-    assert_eq!(again.recovery.next, Sequence(902));
-    assert_eq!(read_all(all_from_first(&again.log), |_| SIZE), ((1..902).collect(), Vec::new()));
+    assert_eq!(again.recovery.next, Sequence(bad + 1));
+    assert_eq!(read_all(all_from_first(&again.log), |_| SIZE), ((1..bad + 1).collect(), Vec::new()));
     // Control: without zeroes behind the end the old records do come back.
     let mut planted = again.disk.contents(&path).expect("there");
-    let after = places[901] as usize;
+    let after = places[bad as usize] as usize;
     planted[after..].copy_from_slice(&torn[after..]);
     let bench = recovered(&planted, &path, planted.len());
-    assert_eq!(bench.recovery.next, Sequence(1001));
+    assert_eq!(bench.recovery.next, Sequence(RECORDS + 1));
 }
 
 #[test]
 fn rot_before_records_that_prove_it_was_synced_is_reported_and_cuts_nothing_off() {
     let (bytes, path, places) = whole();
-    for number in [1_usize, 50, 100, 101, 555, 900] {
+    for number in [1, BATCH / 2, BATCH, BATCH + 1, 5 * BATCH + 5, 9 * BATCH] {
+        let number = number as usize;
         let mut rotten = bytes.clone();
         rotten[places[number - 1] as usize + 30] ^= 4;
         let bench = recovered(&rotten, &path, rotten.len());

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::journal::{AppendError, ReadError};
-use crate::testing::fewer;
+use crate::testing::or_few;
 
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
@@ -101,7 +101,7 @@ fn a_spilled_message_can_be_read_until_it_is_released_and_is_gone_after_a_restar
     let queue = bench.define("q");
     let message = Message::new(7, 500);
     let spilled = bench.durable.spill(message.content(), 2, 7).expect("recorded");
-    for number in 100..100 + 100 * fewer(9) as u64 {
+    for number in 100..or_few(1000, 200) as u64 {
         let saved = bench.publish(number, 100, &[queue]);
         bench.durable.settled(saved.record, queue);
         if number % 10 == 0 {
@@ -156,7 +156,7 @@ fn a_message_that_rots_is_not_delivered_and_does_not_stop_compaction() {
     let location = bench.durable.slots.location(rotten.record);
     disk.flip(&path.expect("a segment"), location.offset as usize + 100, 1);
     assert!(matches!(bench.durable.load(rotten.record, &mut Vec::new()), Err(ReadError::Damaged(_))));
-    for number in 100..100 + 100 * fewer(4) as u64 {
+    for number in 100..or_few(500, 300) as u64 {
         let saved = bench.publish(number, 100, &[queue]);
         bench.durable.settled(saved.record, queue);
         if number % 10 == 0 {
