@@ -230,7 +230,7 @@ fn a_damaged_variant_is_refused_or_read_and_never_crashes() {
             _ = variant::decode(&value, &metadata);
         }
     }
-    for length in 0..value.len() {
+    for length in rounds(0..value.len()) {
         _ = variant::decode(&value[..length], &metadata);
     }
     // Arrays of two elements that are the same bytes, one in the other: 2^90 values if they were read.
