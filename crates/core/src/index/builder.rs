@@ -5,6 +5,7 @@
 //! into leaves; groups of several leaves get *summary rows*, one bit a leaf: 0 where a value rules out the whole leaf.
 
 use std::borrow::Borrow;
+use std::ops::Range;
 
 use hashbrown::HashTable;
 
@@ -147,10 +148,10 @@ impl Builder {
         let mut sections = Sections::default();
         self.lay_out_topics(&places, &mut sections);
         self.lay_out_atoms(&layout, &places, &mut sections);
-        let answers = self.answers();
+        let subscribers = self.subscribers(&layout.slots);
         let group_of = |group: &Group, leaf: &[Slot]| {
             ask_for(&self.normals, leaf);
-            leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout, &answers)).collect::<Vec<_>>()
+            leaf.iter().map(|slot| self.leaf_query(*slot, group.key, &layout, &subscribers)).collect::<Vec<_>>()
         };
         let mut summary = Summary::new(layout.wide_leaf_count);
         let mut wide_sections = Vec::with_capacity(layout.wide_leaf_count);
@@ -202,7 +203,7 @@ impl Builder {
         self.lay_out_units(&layout, &mut sections);
         encode_opaques(self.opaques.as_slice(), &mut sections[Section::Opaques]);
         self.lay_out_records(&layout.slots, &mut sections);
-        self.lay_out_subscriptions(&layout.slots, &mut sections);
+        self.lay_out_subscriptions(subscribers, &mut sections);
         Built { sections, opaques: self.opaques, slots: layout.slots }
     }
 
@@ -239,21 +240,29 @@ impl Builder {
         );
     }
 
-    /// Of each query the id of its only subscription; [`NONE`] where there are several, or where 32 bits do not hold it.
-    fn answers(&self) -> Vec<u32> {
-        const UNKNOWN: u32 = NONE - 1;
-        let mut answers = vec![UNKNOWN; self.normals.len()];
-        for (slot, id, _) in &self.subscriptions {
-            let answer = &mut answers[*slot as usize];
-            let only = u32::try_from(id.0).ok().filter(|id| *id < UNKNOWN && *answer == UNKNOWN);
-            *answer = only.unwrap_or(NONE);
+    /// Put the subscriptions in the order of their places: by the final `slots` of their queries, then by id.
+    fn subscribers(&mut self, slots: &[Slot]) -> Subscribers {
+        self.subscriptions.iter_mut().for_each(|(slot, ..)| *slot = slots[*slot as usize]);
+        self.subscriptions.sort_unstable();
+        let mut ends = vec![0_u32; slots.len()];
+        self.subscriptions.iter().for_each(|(slot, ..)| ends[*slot as usize] += 1);
+        let mut end = 0;
+        for count in &mut ends {
+            end += *count;
+            *count = end;
         }
-        answers
+        Subscribers { ids: self.subscriptions.iter().map(|(_, id, _)| *id).collect(), ends }
     }
 
     /// A query as the leaves of the group `key` take it: without what the key already says, and without what no message
     /// is asked for.
-    fn leaf_query(&self, slot: Slot, key: Option<Key>, layout: &Layout, answers: &[u32]) -> LeafQuery<'_> {
+    fn leaf_query<'b>(
+        &'b self,
+        slot: Slot,
+        key: Option<Key>,
+        layout: &Layout,
+        subscribers: &'b Subscribers,
+    ) -> LeafQuery<'b> {
         let normal = &self.normals[slot as usize];
         let is_said = |test: &Test| match key {
             Some(Key::Symbol(symbol)) => {
@@ -265,11 +274,14 @@ impl Builder {
             _ => false,
         };
         let is_unread = |test: &Test| layout.is_unread(test.attribute);
+        let slot = layout.slots[slot as usize];
+        let places = subscribers.places(slot);
         let mut query = LeafQuery {
-            slot: layout.slots[slot as usize],
+            slot,
             ranges: &normal.ranges,
             has_rest: normal.has_rest || !normal.units.is_empty(),
-            answer: answers[slot as usize],
+            place: u32::try_from(places.start).expect("fewer than 2^32 subscriptions fit in memory"),
+            ids: &subscribers.ids[places],
             ..LeafQuery::default()
         };
         for test in normal.rows.iter().filter(|test| !is_said(test)) {
@@ -334,10 +346,8 @@ impl Builder {
         }
     }
 
-    /// Subscriptions by slot, then by id; and in the order of their ids.
-    fn lay_out_subscriptions(&mut self, slots: &[Slot], sections: &mut Sections) {
-        self.subscriptions.iter_mut().for_each(|(slot, ..)| *slot = slots[*slot as usize]);
-        self.subscriptions.sort_unstable();
+    /// Subscriptions by place; and in the order of their ids.
+    fn lay_out_subscriptions(&self, subscribers: Subscribers, sections: &mut Sections) {
         let has_keys = !self.key_ends.is_empty();
         for (_, id, key) in &self.subscriptions {
             sections[Section::Ids].extend(id.0.to_le_bytes());
@@ -349,16 +359,27 @@ impl Builder {
                 sections[Section::KeyEnds].extend(end.to_le_bytes());
             }
         }
-        if self.subscriptions.len() != slots.len() {
-            let mut ends = vec![0_u32; slots.len()];
-            for (place, (slot, ..)) in (1_u32..).zip(&self.subscriptions) {
-                ends[*slot as usize] = place;
-            }
-            extend_words(&mut sections[Section::SlotEnds], ends);
+        if self.subscriptions.len() != subscribers.ends.len() {
+            extend_words(&mut sections[Section::SlotEnds], subscribers.ends);
         }
         let mut by_id: Vec<_> = (0_u32..).zip(&self.subscriptions).map(|(place, (_, id, _))| (*id, place)).collect();
         by_id.sort_unstable();
         extend_words(&mut sections[Section::ById], by_id.into_iter().map(|(_, place)| place));
+    }
+}
+
+/// Who subscribes to which query.
+struct Subscribers {
+    /// By place.
+    ids: Vec<SubscriptionId>,
+    /// Where the places of each slot end.
+    ends: Vec<u32>,
+}
+
+impl Subscribers {
+    fn places(&self, slot: Slot) -> Range<usize> {
+        let start = (slot as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
+        start as usize..self.ends[slot as usize] as usize
     }
 }
 

@@ -8,6 +8,7 @@
 //! ```text
 //! head      queries (8 bits), sections (16), slots (8), columns of ranges (8), flags (8)
 //! place     the first query's slot number (32 bits), where the ranges begin (32)
+//! answers   the place of its first subscription (32), where the answers begin (32)
 //! verify    with VERIFY: the queries that have to be evaluated
 //! sections  of each: attribute (32), where it begins (32); values (32), flags (32)
 //! slots     of each: how many sections; free; these, as above
@@ -15,14 +16,15 @@
 //!           their values, ascending, two a word; else the first is that of code 0, the next that of code 1
 //! ranges    a column for each attribute: attribute (32) and flags (32); who asks; with HULL: the lowest and the highest
 //!           bound; their low bounds, their high ones, or, with DENSE, those of all queries
-//! refs      with REFS: the slot numbers, two a word; else they follow one another
-//! answers   of each query the id of its subscription, two a word; all ones where that has to be looked up by the slot
+//! answers   whose ids those are that are found (`answers.rs`), to the end of the leaf
 //! ```
-//! Answers end the leaf: where most queries are true of a message, their ids lie beside one another and beside the rows.
 
 use smallvec::SmallVec;
 
+use super::SubscriptionId;
+use super::answers::{self, Answers};
 use super::normal::{ABSENT, NULL, OTHER, Range, Test, VALUELESS};
+use super::processor::prefetch;
 use super::scratch::{Code, Codes};
 use super::symbols::{AttributeId, Known, SymbolId};
 
@@ -35,7 +37,6 @@ const SLOTS_MAX: usize = 4;
 const RANGES_MAX: usize = 3;
 
 const VERIFY: u64 = 1;
-const REFS: u64 = 2;
 const OPEN: u64 = 1;
 const CLASSES: u64 = 2;
 const LISTED: u64 = 4;
@@ -59,8 +60,10 @@ pub struct LeafQuery<'a> {
     pub ranges: &'a [Range],
     /// True when the query has to be evaluated after all that.
     pub has_rest: bool,
-    /// The id of its only subscription; all ones where there are several, or where 32 bits do not hold it.
-    pub answer: u32,
+    /// The ids of its subscriptions, ascending.
+    pub ids: &'a [SubscriptionId],
+    /// The place of the first of them.
+    pub place: u32,
 }
 
 impl LeafQuery<'_> {
@@ -147,7 +150,8 @@ impl Section {
     }
 }
 
-fn encode_pairs(numbers: impl Iterator<Item = u32>, words: &mut Vec<u64>) {
+/// Append `numbers`, two a word.
+pub fn encode_pairs(numbers: impl Iterator<Item = u32>, words: &mut Vec<u64>) {
     let mut is_second = false;
     for number in numbers {
         match words.last_mut().filter(|_| is_second) {
@@ -200,13 +204,12 @@ pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], codes: &[SymbolId
     let start = words.len();
     let unsure = bits(queries).filter(|(_, query)| query.has_rest || query.is_cut());
     let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
-    let is_dense = queries.iter().zip(queries[0].slot..).all(|(query, slot)| query.slot == slot);
     let slot_count = queries.iter().map(|query| query.slots.len()).max().unwrap_or(0).min(SLOTS_MAX);
     let columns = columns(queries);
-    let flags = if verify != 0 { VERIFY } else { 0 } | if is_dense { 0 } else { REFS };
+    let flags = if verify != 0 { VERIFY } else { 0 } | answers::flags(queries) << 8;
     let counts = (sections.len() as u64) << 8 | (slot_count as u64) << 24 | (columns.len() as u64) << 32;
     words.push(queries.len() as u64 | counts | flags << 40);
-    words.push(u64::from(queries[0].slot));
+    words.extend([u64::from(queries[0].slot), u64::from(queries[0].place)]);
     words.extend((verify != 0).then_some(verify));
     let slots: Vec<_> = (0..slot_count).map(|slot| slot_of(queries, slot, codes)).collect();
     let heads = slots.iter().map(|(_, sections)| 2 + 2 * sections.len()).sum::<usize>() + 2 * sections.len();
@@ -221,10 +224,8 @@ pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], codes: &[SymbolId
     for (head, ranges) in columns {
         encode_column(head, &ranges, queries.len(), words);
     }
-    if !is_dense {
-        encode_pairs(queries.iter().map(|query| query.slot), words);
-    }
-    encode_pairs(queries.iter().map(|query| query.answer), words);
+    words[start + 2] |= ((words.len() - start) as u64) << 32;
+    answers::encode(queries, words);
 }
 
 /// Who does not ask in a slot, and its sections.
@@ -287,6 +288,25 @@ fn word(words: &[Word], place: usize) -> Option<u64> {
     words.get(place).map(|word| u64::from_le_bytes(*word))
 }
 
+/// The bits of a mask, lowest first.
+#[inline(always)]
+pub fn ones(mut mask: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros();
+        mask &= mask.checked_sub(1)?;
+        Some(bit)
+    })
+}
+
+/// Ask for the first bounds of a leaf whose head has come, and for its answers.
+#[inline(always)]
+pub fn prefetch_end(words: &[Word]) {
+    let (Some(place), Some(answers)) = (word(words, 1), word(words, 2)) else { return };
+    let from = |start: u64| words.get(start as usize..).unwrap_or_default().as_flattened();
+    prefetch(from(place >> 32), 2);
+    prefetch(from(answers >> 32), 4);
+}
+
 /// What is left of a leaf.
 pub struct Candidates<'a> {
     words: &'a [Word],
@@ -294,13 +314,8 @@ pub struct Candidates<'a> {
     pub alive: u64,
     /// Those of them that have still to be evaluated.
     pub verify: u64,
-    /// The slot of the first query of the leaf.
-    pub first: u32,
-    /// How many queries the leaf has.
-    pub count: usize,
-    /// True when slots do not follow one another.
-    has_refs: bool,
-    columns: (usize, usize),
+    head: u64,
+    place: u64,
 }
 
 impl<'a> Candidates<'a> {
@@ -308,24 +323,18 @@ impl<'a> Candidates<'a> {
     #[inline(always)]
     pub fn of(words: &'a [Word], codes: &Codes) -> Option<Self> {
         let (head, place) = (word(words, 0)?, word(words, 1)?);
-        let count = (head & 0xff) as usize;
-        let flags = head >> 40 & 0xff;
-        let mut alive = u64::MAX >> (LEAF.checked_sub(count)? & 63);
-        let mut at = 2;
+        let mut alive = u64::MAX >> (LEAF.checked_sub(count_of(head))? & 63);
+        let mut at = 3;
         let mut verify = 0;
-        if flags & VERIFY != 0 {
+        if head >> 40 & VERIFY != 0 {
             verify = word(words, at)?;
             at += 1;
         }
-        let has_refs = flags & REFS != 0;
-        let columns = ((place >> 32) as usize, (head >> 32 & 0xff) as usize);
-        #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
-        let first = place as u32;
         for _ in 0..head >> 8 & 0xffff {
             alive &= SectionView::new(words, at)?.mask(codes, &mut verify)?;
             at += 2;
             if alive == 0 {
-                return Some(Self { words, alive, verify, first, count, has_refs, columns });
+                return Some(Self { words, alive, verify, head, place });
             }
         }
         for _ in 0..head >> 24 & 0xff {
@@ -341,43 +350,37 @@ impl<'a> Candidates<'a> {
             }
             alive &= passing;
         }
-        Some(Self { words, alive, verify, first, count, has_refs, columns })
+        Some(Self { words, alive, verify, head, place })
     }
 
     /// Strike out those whose ranges do not hold. None when the words are no leaf.
     #[inline(always)]
     pub fn compare(&mut self, codes: &Codes) -> Option<()> {
-        let (mut at, columns) = self.columns;
-        for _ in 0..columns {
+        let mut at = (self.place >> 32) as usize;
+        for _ in 0..self.head >> 32 & 0xff {
             if self.alive == 0 {
                 break;
             }
-            let column = Column::new(self.words, at, self.count)?;
+            let column = Column::new(self.words, at, count_of(self.head))?;
             self.alive &= column.within(self.alive, codes, &mut self.verify)?;
             at = column.end;
         }
         Some(())
     }
 
-    /// The slot of the query with this bit's index.
+    /// Whose ids are found for those that are true.
     #[inline(always)]
-    pub fn slot(&self, index: u32) -> Option<u32> {
-        if self.has_refs { self.number_from_end(index, 2) } else { self.first.checked_add(index) }
+    #[expect(clippy::cast_possible_truncation, reason = "two halves")]
+    pub fn answers(&self) -> Option<Answers<'a>> {
+        let answers = word(self.words, 2)?;
+        let words = self.words.get((answers >> 32) as usize..)?;
+        Answers::of(words, self.head >> 48, count_of(self.head), self.place as u32, answers as u32)
     }
+}
 
-    /// The id of the subscription to the query with this bit's index; all ones when it has to be looked up.
-    #[inline(always)]
-    pub fn answer(&self, index: u32) -> Option<u32> {
-        self.number_from_end(index, 1)
-    }
-
-    /// One of as many numbers as there are queries: the last list of the leaf, or the how many-th from its end.
-    #[inline(always)]
-    fn number_from_end(&self, index: u32, list: usize) -> Option<u32> {
-        let start = self.words.len().checked_sub(list * self.count.div_ceil(2))?;
-        #[expect(clippy::cast_possible_truncation, reason = "one of two halves")]
-        Some((word(self.words, start + index as usize / 2)? >> (32 * (index & 1))) as u32)
-    }
+/// How many queries a leaf with this head has.
+fn count_of(head: u64) -> usize {
+    (head & 0xff) as usize
 }
 
 /// The bounds of one attribute's numbers.

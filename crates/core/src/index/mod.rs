@@ -7,6 +7,7 @@
 //!
 //! Sources: papers 000 and 003, inverted bitmaps; paper 004, access predicates; `DESIGN.md`, "The matching engine".
 
+mod answers;
 mod atoms;
 mod attributes;
 mod automata;

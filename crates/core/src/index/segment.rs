@@ -22,7 +22,7 @@ use super::builder::Slot;
 use super::codec::decode;
 use super::format::{Section, Sections};
 use super::hits::FieldsIndex;
-use super::leaf::{Candidates, Word};
+use super::leaf::{Candidates, Word, ones, prefetch_end};
 use super::processor::{Work, at_full_width, prefetch};
 use super::removed::Removed;
 use super::scratch::{Code, Scratch};
@@ -39,7 +39,7 @@ const CHUNK: usize = 64;
 
 /// A leaf is asked for while so many before it are looked through,
 const AHEAD: usize = 4;
-/// and so many of its cache lines.
+/// and so many of its cache lines; its end, which the head leads to, one leaf before.
 const LINES_AHEAD: usize = 4;
 
 /// Looking a name up in a message costs so many times what it costs to see that a property of a message is none that
@@ -202,6 +202,9 @@ impl Segment {
             if let Some(later) = leaves.get(number + AHEAD) {
                 prefetch(index.leaf(*later).unwrap_or_default().as_flattened(), LINES_AHEAD);
             }
+            if let Some(next) = leaves.get(number + 1).and_then(|next| index.leaf(*next)) {
+                prefetch_end(next);
+            }
             let Some(words) = index.leaf(leaf) else { return Err(self.contradiction()) };
             let Some(mut candidates) = Candidates::of(words, codes) else { return Err(self.contradiction()) };
             if candidates.alive == 0 {
@@ -229,24 +232,27 @@ impl Segment {
         unsure: &mut Vec<Slot>,
         ids: &mut Unordered,
     ) -> Option<()> {
-        let mut alive = candidates.alive;
-        while alive != 0 {
-            let bit = alive.trailing_zeros();
-            alive &= alive - 1;
-            if candidates.verify >> bit & 1 != 0 {
-                unsure.push(candidates.slot(bit)?);
-                continue;
-            }
-            match candidates.answer(bit)? {
-                NONE => self.push_ids(index, candidates.slot(bit)?, version, |id| ids.push(id))?,
-                answer if is_whole => ids.push_narrow(answer),
-                // The one subscription of this query: its id is here, and only its place has to be looked up.
-                answer => {
-                    let place = index.places(candidates.slot(bit)?)?.start;
-                    if self.removed.is_live(place, version) {
-                        ids.push_narrow(answer);
-                    }
+        let (sure, answers) = (candidates.alive & !candidates.verify, candidates.answers()?);
+        for bit in ones(candidates.alive & candidates.verify) {
+            unsure.push(answers.slot(bit)?);
+        }
+        if is_whole {
+            ids.push_chosen(sure & !answers.several, answers.numbers())?;
+            for bit in ones(sure & answers.several) {
+                match answers.list(bit)? {
+                    Some(list) => ids.extend_narrow(list),
+                    None => self.push_ids(index, answers.slot(bit)?, version, |id| ids.push(id))?,
                 }
+            }
+            return Some(());
+        }
+        for bit in ones(sure) {
+            match answers.placed(bit)? {
+                (place, Some(list)) => {
+                    let live = (place..).zip(list).filter(|(place, _)| self.removed.is_live(*place, version));
+                    live.for_each(|(_, id)| ids.push_narrow(u32::from_le_bytes(*id)));
+                }
+                (_, None) => self.push_ids(index, answers.slot(bit)?, version, |id| ids.push(id))?,
             }
         }
         Some(())

@@ -1,6 +1,7 @@
 //! Putting ids in order: in time linear in them, since a message may match thousands.
 
 use super::SubscriptionId;
+use super::leaf::{LEAF, ones};
 
 /// Fewer are sorted by comparing.
 const RADIX_MIN: usize = 256;
@@ -15,6 +16,7 @@ pub struct Unordered {
     narrow: Vec<u32>,
     wide: Vec<SubscriptionId>,
     spare: Vec<u32>,
+    places: Vec<Places>,
 }
 
 impl Unordered {
@@ -33,6 +35,28 @@ impl Unordered {
         self.narrow.push(id);
     }
 
+    /// Add those of up to 64 ids that `chosen` has a bit for. None when there are too few.
+    #[inline(always)]
+    pub fn push_chosen(&mut self, chosen: u64, ids: &[[u8; 4]]) -> Option<()> {
+        // Into room that is there already: most of a match's ids go through here.
+        let start = self.narrow.len();
+        self.narrow.resize(start + LEAF, 0);
+        let room = self.narrow[start..].first_chunk_mut::<LEAF>()?;
+        let mut count = 0;
+        for bit in ones(chosen) {
+            room[count % LEAF] = u32::from_le_bytes(*ids.get(bit as usize)?);
+            count += 1;
+        }
+        self.narrow.truncate(start + count);
+        Some(())
+    }
+
+    /// Add ids as they lie in memory.
+    #[inline(always)]
+    pub fn extend_narrow(&mut self, ids: &[[u8; 4]]) {
+        self.narrow.extend(ids.iter().map(|id| u32::from_le_bytes(*id)));
+    }
+
     /// True when there is none.
     pub fn is_empty(&self) -> bool {
         self.narrow.is_empty() && self.wide.is_empty()
@@ -47,17 +71,33 @@ impl Unordered {
     /// Append them to `ids`, ascending, each once, and forget them. Cost: linear, for each digit in which they differ; of
     /// those beyond 32 bits a sort.
     pub fn drain_into(&mut self, ids: &mut Vec<SubscriptionId>) {
-        let Self { narrow, wide, spare } = self;
+        let Self { narrow, wide, spare, places } = self;
         if !narrow.is_sorted() {
-            if narrow.len() < RADIX_MIN { narrow.sort_unstable() } else { radix_sort(narrow, spare) }
+            if narrow.len() < RADIX_MIN { narrow.sort_unstable() } else { radix_sort(narrow, spare, places) }
         }
-        narrow.dedup();
+        append_each_once(narrow, ids);
+        narrow.clear();
         wide.sort_unstable();
         wide.dedup();
-        ids.extend(narrow.iter().map(|id| SubscriptionId(u64::from(*id))));
         ids.append(wide);
-        narrow.clear();
     }
+}
+
+/// Append ascending ids, each once.
+fn append_each_once(ascending: &[u32], ids: &mut Vec<SubscriptionId>) {
+    let start = ids.len();
+    ids.resize(start + ascending.len(), SubscriptionId(0));
+    let room = &mut ids[start..];
+    let mut count = 0;
+    let mut last = None;
+    for &id in ascending {
+        // Written in any case, and over again if it was there: no branch that could be guessed wrong.
+        count -= usize::from(last == Some(id));
+        last = Some(id);
+        room[count] = SubscriptionId(u64::from(id));
+        count += 1;
+    }
+    ids.truncate(start + count);
 }
 
 /// Sort the ids from `start` on, and drop those that are there twice. `room` is empty, and stays so.
@@ -68,33 +108,70 @@ pub fn sort_and_dedup(ids: &mut Vec<SubscriptionId>, start: usize, room: &mut Un
     }
 }
 
+/// Where the next id with each digit goes, or how many there are.
+type Places = [u32; DIGITS];
+
 /// Least significant digit first; each pass keeps the order of the one before.
-fn radix_sort(ids: &mut Vec<u32>, spare: &mut Vec<u32>) {
+fn radix_sort(ids: &mut Vec<u32>, spare: &mut Vec<u32>, places: &mut Vec<Places>) {
     let (or, and) = ids.iter().fold((0, u32::MAX), |(or, and), id| (or | id, and & id));
     let bits = u32::BITS - (or ^ and).leading_zeros();
-    let passes = bits.div_ceil(DIGIT_MAX).max(1);
-    let digit = bits.div_ceil(passes);
+    let passes = bits.div_ceil(DIGIT_MAX).max(1) as usize;
+    let digit = Digit { bits: bits.div_ceil(passes as u32) };
+    places.resize(passes.max(places.len()), [0; DIGITS]);
+    let places = &mut places[..passes];
+    match places {
+        [one] => count(ids, [one], digit),
+        [one, two] => count(ids, [one, two], digit),
+        [one, two, three] => count(ids, [one, two, three], digit),
+        _ => unreachable!("three digits of 11 bits are 32 bits"),
+    }
     spare.resize(ids.len(), 0);
-    for pass in 0..passes {
-        scatter(ids, spare, pass * digit, digit);
+    for (pass, places) in (0..).zip(places) {
+        scatter(ids, spare, places, digit.of(pass));
         std::mem::swap(ids, spare);
     }
 }
 
-/// Put the ids of `from` in the order of the digit of `bits` bits that begins at bit `shift`.
-fn scatter(from: &[u32], to: &mut [u32], shift: u32, bits: u32) {
-    let mask = (1 << bits) - 1;
-    let digit = |id: u32| (id >> shift & mask) as usize & (DIGITS - 1);
-    let mut places = [0_u32; DIGITS];
-    from.iter().for_each(|id| places[digit(*id)] += 1);
-    let mut next = 0;
-    for place in &mut places[..1 << bits] {
-        next += std::mem::replace(place, next);
+/// The digits that ids are sorted by.
+#[derive(Clone, Copy)]
+struct Digit {
+    bits: u32,
+}
+
+impl Digit {
+    /// The digit of a pass.
+    #[inline(always)]
+    fn of(self, pass: u32) -> impl Fn(u32) -> usize {
+        let (shift, mask) = (pass * self.bits, (1 << self.bits) - 1);
+        move |id| (id >> shift & mask) as usize & (DIGITS - 1)
     }
+}
+
+/// How many ids have each digit: of all passes in one, as the order of ids does not matter here.
+fn count<const PASSES: usize>(ids: &[u32], mut places: [&mut Places; PASSES], digit: Digit) {
+    places.iter_mut().for_each(|places| places[..1 << digit.bits].fill(0));
+    for id in ids {
+        for (pass, places) in (0..).zip(&mut places) {
+            places[digit.of(pass)(*id)] += 1;
+        }
+    }
+    for places in places {
+        let mut next = 0;
+        for place in &mut places[..1 << digit.bits] {
+            next += std::mem::replace(place, next);
+        }
+    }
+}
+
+/// Put the ids of `from` in the order of a digit.
+fn scatter(from: &[u32], to: &mut [u32], places: &mut Places, digit: impl Fn(u32) -> usize) {
     for id in from {
+        // The place is read once, and written before the id is: a processor that does not know yet where the id goes
+        // would wait with reading it again.
         let place = &mut places[digit(*id)];
-        to[*place as usize] = *id;
+        let target = *place;
         *place += 1;
+        to[target as usize] = *id;
     }
 }
 

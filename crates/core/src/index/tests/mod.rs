@@ -410,6 +410,54 @@ fn ids_that_32_bits_do_not_hold_come_after_those_that_they_do() {
 }
 
 #[test]
+fn all_who_subscribe_to_equal_queries_are_found_also_after_some_have_left() {
+    const COUNT: usize = fewer(600);
+    let folder = Folder::new("equal-queries");
+    for first in [0, (1 << 32) - COUNT as u64 / 2] {
+        let mut random = Random(first + 1);
+        let mut pair = Pair::default();
+        pair.engine.shared.writer.lock().expect("nobody panicked").next_id = first;
+        // In half of the leaves slots follow one another; IN has its query in the leaves of several keys.
+        let query = |random: &mut Random| {
+            let (value, other, bound) = (random.below(8), random.below(8), random.below(40));
+            let text = match random.below(4) {
+                0 => format!("a = 'v{value}'"),
+                1 => format!("a IN ('v{value}', 'v{other}') AND price > {bound}"),
+                2 => format!("a = 'v{value}' AND price > {bound}"),
+                _ => format!("a <> 'v{value}' AND price < {bound}"),
+            };
+            Arc::new(crate::query::selector::parse(&text, crate::query::selector::Dialect::Jms).expect("a selector"))
+        };
+        let queries: Vec<_> = (0..COUNT).map(|_| query(&mut random)).collect();
+        pair.engine.change(queries.clone(), &[]).expect("in memory");
+        pair.expected = (first..).map(SubscriptionId).zip(queries).collect();
+        let check = |pair: &Pair| {
+            for (value, price) in rounds(0..9).flat_map(|value| [-1, 7, 20, 41].map(|price| (value, price))) {
+                let value = Value::Text(format!("v{value}").into());
+                let properties = [("a".into(), value), ("price".into(), Value::Int(price))].into();
+                let message = Message::new("", &properties, Body::Absent);
+                let mut matched = Vec::new();
+                pair.engine.match_into(&message, &mut Scratch::new(), &mut matched).expect("whole");
+                assert_eq!(matched, pair.brute_force(&message), "{properties:?}");
+            }
+        };
+        let leave = |pair: &mut Pair, random: &mut Random| {
+            for _ in 0..COUNT / 12 {
+                let id = pair.expected.keys().copied().nth(random.below(pair.expected.len())).expect("one is left");
+                assert!(pair.engine.remove(id).expect("whole") && pair.expected.remove(&id).is_some());
+            }
+        };
+        check(&pair);
+        leave(&mut pair, &mut random);
+        check(&pair);
+        pair = pair.reopen(&folder.file("queries.tamis"));
+        check(&pair);
+        leave(&mut pair, &mut random);
+        check(&pair);
+    }
+}
+
+#[test]
 fn dead_slots_are_swept_and_leave_no_trace() {
     let mut random = Random(5);
     let mut pair = Pair::default();
