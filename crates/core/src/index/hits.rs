@@ -187,12 +187,8 @@ impl Segment {
             }
         };
         let sections = self.index()?;
-        let mut ids = Vec::new();
-        let mut push = |slot, count, criteria| -> Result<(), EngineError> {
-            ids.clear();
-            self.ids_into(&sections, slot, version, &mut ids)?;
-            hits.extend(ids.iter().map(|id| Hit { id: *id, hits: count, criteria }));
-            Ok(())
+        let mut push = |slot, count, criteria| {
+            self.for_each_id(&sections, slot, version, |id| hits.push(Hit { id, hits: count, criteria }))
         };
         let mut met = index.met(message);
         met.sort_unstable();

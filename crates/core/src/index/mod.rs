@@ -341,7 +341,8 @@ impl Engine {
             found.extend(counted.map(|(hits, criteria)| Hit { id, hits, criteria }));
         }
         if !found.is_sorted_by_key(|hit| hit.id) {
-            found.sort_unstable_by_key(|hit| hit.id);
+            // They come as a few runs, one for each query that was met: a stable sort only has to merge those.
+            found.sort_by_key(|hit| hit.id);
         }
         Ok(found)
     }

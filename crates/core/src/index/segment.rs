@@ -284,18 +284,18 @@ impl Segment {
         Index::of(&self.store)
     }
 
-    /// Append the ids of the live subscriptions to a query, ascending.
+    /// Say the ids of the live subscriptions to a query, ascending.
     ///
     /// # Errors
     /// A damaged file.
-    pub fn ids_into(
+    pub fn for_each_id(
         &self,
         index: &Index<'_>,
         slot: Slot,
         version: u64,
-        ids: &mut Vec<SubscriptionId>,
+        say: impl FnMut(SubscriptionId),
     ) -> Result<(), EngineError> {
-        self.push_ids(index, slot, version, |id| ids.push(id)).ok_or_else(|| self.contradiction())
+        self.push_ids(index, slot, version, say).ok_or_else(|| self.contradiction())
     }
 
     /// True when there is something to be found about a topic alone.
@@ -925,7 +925,7 @@ impl Patterns<'_> {
         symbols: &mut TopicSymbols,
     ) -> Result<(), EngineError> {
         match (number as usize).checked_sub(self.pure) {
-            None => self.segment.ids_into(&self.index, number, version, ids),
+            None => self.segment.for_each_id(&self.index, number, version, |id| ids.push(id)),
             Some(part) => {
                 let (_, known) = self.symbol(part)?;
                 symbols.extend(self.segment.attributes.patterns.map(|attribute| (attribute, known)));
