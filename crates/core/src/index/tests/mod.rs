@@ -11,7 +11,7 @@ use crate::dear::{InjectedCost, Opaque};
 use crate::message::{Body, Properties, Value};
 use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
 use crate::query::like::LikePattern;
-use crate::testing::{fewer, rounds};
+use crate::testing::{fewer, or_few, rounds};
 use crate::text::{Phrase, Signature};
 use crate::topic::{Dialect, TopicPattern};
 
