@@ -11,7 +11,6 @@
 //! as often as those.
 
 use super::leaf::{LeafQuery, Word, encode_pairs};
-use super::symbols::NONE;
 
 const REFS: u64 = 1;
 const SEVERAL: u64 = 2;
@@ -33,7 +32,8 @@ pub fn flags(queries: &[LeafQuery<'_>]) -> u64 {
     let follows = |(query, slot): (&LeafQuery<'_>, u32)| query.slot == slot;
     let has_refs = !queries.iter().zip(queries[0].slot..).all(follows);
     let has_several = queries.iter().any(|query| only(query).is_none());
-    let has_lists = has_several && !has_refs && queries.iter().flat_map(|q| q.ids).all(|id| id.0 < u64::from(NONE));
+    let has_lists =
+        has_several && !has_refs && queries.iter().flat_map(|q| q.ids).all(|id| u32::try_from(id.0).is_ok());
     [(has_refs, REFS), (has_several, SEVERAL), (has_lists, LISTS)]
         .into_iter()
         .fold(0, |flags, (is_set, flag)| if is_set { flags | flag } else { flags })

@@ -207,10 +207,10 @@ impl Segment {
             }
             let Some(words) = index.leaf(leaf) else { return Err(self.contradiction()) };
             let Some(mut candidates) = Candidates::of(words, codes) else { return Err(self.contradiction()) };
+            let Some(()) = candidates.compare(codes) else { return Err(self.contradiction()) };
             if candidates.alive == 0 {
                 continue;
             }
-            let Some(()) = candidates.compare(codes) else { return Err(self.contradiction()) };
             if codes.has_list {
                 candidates.verify = u64::MAX;
             }
