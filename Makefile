@@ -11,6 +11,7 @@ CARGO ?= cargo
 UV ?= uv
 FUZZ_SECONDS ?= 20
 WORKLOAD ?=
+MIRI_TESTS ?=
 BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py benchmarks/write_%.py, $(wildcard benchmarks/*.py))
 FUZZ_TARGETS := selector boolean topic snapshot amqp
 
@@ -108,11 +109,11 @@ fuzz: ## try random input on every parser, FUZZ_SECONDS each (default 20); needs
 	fi
 
 # Tests use files of their own and the clock: isolation would refuse both.
-miri: ## run the core's unit tests under miri, which sees every wrong use of memory; needs nightly Rust with miri and rust-src
+miri: ## run the core's unit tests, or those of MIRI_TESTS=index::, under miri, which sees every wrong use of memory; takes hours
 	@if ! $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
 		echo "skipped: no miri here; install it with: rustup toolchain install nightly --component miri --component rust-src" >&2; \
 	else \
-		MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p tamis-core --lib; \
+		MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p tamis-core --lib -- $(MIRI_TESTS); \
 	fi
 
 # ---- giving away ------------------------------------------------------------------------------------------------
