@@ -16,7 +16,7 @@ use super::symbols::ENTRY_BYTES;
 /// Like PNG's: a text-mode copy breaks it visibly.
 pub const MAGIC: [u8; 8] = *b"TAMIS\r\n\x1a";
 /// The version that is written, and the only one that is read: earlier ones had another index.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// The header takes one page, zeros after what it says.
 pub const HEADER_BYTES: usize = PAGE_BYTES;
 const CHECKSUM_PLACE: usize = HEADER_BYTES - 4;

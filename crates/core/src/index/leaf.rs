@@ -10,12 +10,12 @@
 //! place     the first query's slot number (32 bits), where the ranges begin (32)
 //! answers   the place of its first subscription (32), where the answers begin (32)
 //! verify    with VERIFY: the queries that have to be evaluated
-//! sections  of each: attribute (32), where it begins (32); values (32), flags (32)
+//! sections  of each: attribute (32), where its `other` is (32); values (32), flags (32)
 //! slots     of each: how many sections; free; these, as above
-//! section   free; with OPEN: other; with CLASSES: absent, null, valueless; then the masks, with LISTED after the codes of
-//!           their values, ascending, two a word; else the first is that of code 0, the next that of code 1
-//! ranges    a column for each attribute: attribute (32) and flags (32); who asks; with HULL: the lowest and the highest
-//!           bound; their low bounds, their high ones, or, with DENSE, those of all queries
+//! section   with CLASSES: absent, null, valueless; with OPEN: free, else that is `other` too; other; then the masks, with
+//!           LISTED after the codes of their values, ascending, two a word; else the first is that of code 0, the next
+//!           that of code 1
+//! ranges    a column for each attribute (`columns.rs`)
 //! answers   whose ids those are that are found (`answers.rs`), to the end of the leaf
 //! ```
 
@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 
 use super::SubscriptionId;
 use super::answers::{self, Answers};
+use super::columns::{ColumnView, RANGES_MAX, columns};
 use super::normal::{ABSENT, NULL, OTHER, Range, Test, VALUELESS};
 use super::processor::prefetch;
 use super::scratch::{Code, Codes};
@@ -33,19 +34,13 @@ pub const LEAF: usize = 64;
 /// A query with more clauses of a kind than this has the others evaluated.
 const ROWS_MAX: usize = 24;
 const SLOTS_MAX: usize = 4;
-/// 64 times as many columns still fit into their count.
-const RANGES_MAX: usize = 3;
 
 const VERIFY: u64 = 1;
 const OPEN: u64 = 1;
 const CLASSES: u64 = 2;
 const LISTED: u64 = 4;
-const TIME: u64 = 1;
-const NEGATED: u64 = 2;
-const DENSE: u64 = 4;
-const HULL: u64 = 8;
-/// The bounds of so many queries are worth two words that say where all of them lie.
-const HULL_MIN: usize = 8;
+/// Masks lie at the places of their codes, unless those are more than so many times as many.
+const DENSE_MAX: usize = 4;
 
 /// One query as a leaf takes it.
 #[derive(Clone, Debug, Default)]
@@ -130,15 +125,15 @@ impl Section {
     fn encode(&self, heads: &mut Vec<u64>, start: usize, bodies: &mut Vec<u64>) {
         let (is_open, has_classes) = (self.other != self.free, self.classes != [self.free; 3]);
         let codes = self.values.last().map_or(0, |(code, _)| *code as usize + 1);
-        let is_listed = codes > self.values.len() + self.values.len().div_ceil(2);
+        let is_listed = codes > DENSE_MAX * self.values.len();
         let flags = [(is_open, OPEN), (has_classes, CLASSES), (is_listed, LISTED)];
         let flags = flags.into_iter().fold(0, |flags, (is_set, flag)| if is_set { flags | flag } else { flags });
         let count = if is_listed { self.values.len() } else { codes };
+        bodies.extend(has_classes.then_some(self.classes).into_iter().flatten());
+        bodies.extend(is_open.then_some(self.free));
         heads.push(u64::from(self.attribute) | ((start + bodies.len()) as u64) << 32);
         heads.push(count as u64 | flags << 32);
-        bodies.push(self.free);
-        bodies.extend(is_open.then_some(self.other));
-        bodies.extend(has_classes.then_some(self.classes).into_iter().flatten());
+        bodies.push(self.other);
         if is_listed {
             encode_pairs(self.values.iter().map(|(code, _)| *code), bodies);
             bodies.extend(self.values.iter().map(|(_, mask)| *mask));
@@ -205,7 +200,7 @@ pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], codes: &[SymbolId
     let unsure = bits(queries).filter(|(_, query)| query.has_rest || query.is_cut());
     let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
     let slot_count = queries.iter().map(|query| query.slots.len()).max().unwrap_or(0).min(SLOTS_MAX);
-    let columns = columns(queries);
+    let columns = columns(bits(queries));
     let flags = if verify != 0 { VERIFY } else { 0 } | answers::flags(queries) << 8;
     let counts = (sections.len() as u64) << 8 | (slot_count as u64) << 24 | (columns.len() as u64) << 32;
     words.push(queries.len() as u64 | counts | flags << 40);
@@ -221,9 +216,7 @@ pub fn encode(queries: &[LeafQuery<'_>], sections: &[Section], codes: &[SymbolId
     }
     words.append(&mut bodies);
     words[start + 1] |= ((words.len() - start) as u64) << 32;
-    for (head, ranges) in columns {
-        encode_column(head, &ranges, queries.len(), words);
-    }
+    columns.iter().for_each(|column| column.encode(queries.len(), words));
     words[start + 2] |= ((words.len() - start) as u64) << 32;
     answers::encode(queries, words);
 }
@@ -236,55 +229,12 @@ fn slot_of(queries: &[LeafQuery<'_>], slot: usize, codes: &[SymbolId]) -> (u64, 
     (everyone(queries.len()) & !asking, sections_of(rows, 0, codes))
 }
 
-fn encode_column(head: u64, ranges: &[(u64, &Range)], count: usize, words: &mut Vec<u64>) {
-    let who = ranges.iter().fold(0, |mask, (bit, _)| mask | bit);
-    let is_dense = ranges.len() * 2 >= count;
-    let has_hull = ranges.len() >= HULL_MIN;
-    let flags = if is_dense { DENSE } else { 0 } | if has_hull { HULL } else { 0 };
-    words.extend([head | flags << 32, who]);
-    if has_hull {
-        let low = ranges.iter().map(|(_, range)| range.low).fold(f64::INFINITY, f64::min);
-        let high = ranges.iter().map(|(_, range)| range.high).fold(f64::NEG_INFINITY, f64::max);
-        words.extend([low, high].map(f64::to_bits));
-    }
-    if is_dense {
-        // Bounds at the places of their queries, be some of no use: all are then compared at once.
-        let mut bounds = [[0_u64; LEAF]; 2];
-        for (bit, range) in ranges {
-            let place = bit.trailing_zeros() as usize;
-            (bounds[0][place], bounds[1][place]) = (range.low.to_bits(), range.high.to_bits());
-        }
-        bounds.iter().for_each(|bounds| words.extend_from_slice(&bounds[..count]));
-    } else {
-        words.extend(ranges.iter().map(|(_, range)| range.low.to_bits()));
-        words.extend(ranges.iter().map(|(_, range)| range.high.to_bits()));
-    }
-}
-
-/// Ranges by attribute and flags; of several that a query has there, each has a column of its own.
-fn columns<'q>(queries: &[LeafQuery<'q>]) -> Vec<(u64, Vec<(u64, &'q Range)>)> {
-    let mut columns: Vec<(u64, Vec<(u64, &Range)>)> = Vec::new();
-    for (bit, query) in bits(queries) {
-        for range in query.ranges.iter().take(RANGES_MAX) {
-            let flags = if range.is_time { TIME } else { 0 } | if range.is_negated { NEGATED } else { 0 };
-            let head = u64::from(range.attribute) | flags << 32;
-            let free = |(other, ranges): &&mut (u64, Vec<(u64, &Range)>)| {
-                *other == head && ranges.last().is_none_or(|(last, _)| *last != bit)
-            };
-            match columns.iter_mut().find(free) {
-                Some((_, ranges)) => ranges.push((bit, range)),
-                None => columns.push((head, vec![(bit, range)])),
-            }
-        }
-    }
-    columns
-}
-
 /// A word of a leaf as it lies in memory.
 pub type Word = [u8; 8];
 
+/// The word at `place`, if there is one.
 #[inline(always)]
-fn word(words: &[Word], place: usize) -> Option<u64> {
+pub fn word(words: &[Word], place: usize) -> Option<u64> {
     words.get(place).map(|word| u64::from_le_bytes(*word))
 }
 
@@ -302,9 +252,9 @@ pub fn ones(mut mask: u64) -> impl Iterator<Item = u32> {
 #[inline(always)]
 pub fn prefetch_end(words: &[Word]) {
     let (Some(place), Some(answers)) = (word(words, 1), word(words, 2)) else { return };
-    let from = |start: u64| words.get(start as usize..).unwrap_or_default().as_flattened();
-    prefetch(from(place >> 32), 2);
-    prefetch(from(answers >> 32), 4);
+    let from = |start: u64| words.get(start as usize..).unwrap_or_default();
+    prefetch::<2>(from(place >> 32));
+    prefetch::<4>(from(answers >> 32));
 }
 
 /// What is left of a leaf.
@@ -361,7 +311,7 @@ impl<'a> Candidates<'a> {
             if self.alive == 0 {
                 break;
             }
-            let column = Column::new(self.words, at, count_of(self.head))?;
+            let column = ColumnView::new(self.words, at, count_of(self.head))?;
             self.alive &= column.within(self.alive, codes, &mut self.verify)?;
             at = column.end;
         }
@@ -381,69 +331,6 @@ impl<'a> Candidates<'a> {
 /// How many queries a leaf with this head has.
 fn count_of(head: u64) -> usize {
     (head & 0xff) as usize
-}
-
-/// The bounds of one attribute's numbers.
-struct Column<'a> {
-    words: &'a [Word],
-    head: u64,
-    who: u64,
-    /// How many bounds there are of each kind, where they begin, and where they end.
-    count: usize,
-    start: usize,
-    end: usize,
-}
-
-impl<'a> Column<'a> {
-    /// The column at `at` in a leaf of `queries`.
-    #[inline(always)]
-    fn new(words: &'a [Word], at: usize, queries: usize) -> Option<Self> {
-        let (head, who) = (word(words, at)?, word(words, at + 1)?);
-        let count = if head >> 32 & DENSE != 0 { queries } else { who.count_ones() as usize };
-        let start = at + if head >> 32 & HULL != 0 { 4 } else { 2 };
-        Some(Self { words, head, who, count, start, end: start + 2 * count })
-    }
-
-    /// The queries whose range holds, or that have none. Of a list nothing is known: `verify`.
-    #[inline(always)]
-    fn within(&self, alive: u64, codes: &Codes, verify: &mut u64) -> Option<u64> {
-        #[expect(clippy::cast_possible_truncation, reason = "the low 32 bits")]
-        let (attribute, flags) = (self.head as AttributeId, self.head >> 32);
-        if matches!(codes.get(attribute)?, Code::List) {
-            *verify |= self.who;
-            return Some(u64::MAX);
-        }
-        let between = self.between(codes.number(attribute, flags & TIME != 0)?, alive)?;
-        Some(!self.who | if flags & NEGATED != 0 { !between } else { between })
-    }
-
-    /// Those of `alive` between whose bounds `number` is. Where like bounds lie together, most leaves are done with after
-    /// one look at all of them together.
-    #[inline(always)]
-    fn between(&self, number: f64, alive: u64) -> Option<u64> {
-        let flags = self.head >> 32;
-        let holds =
-            |low: &Word, high: &Word| (number >= f64::from_le_bytes(*low)) & (number <= f64::from_le_bytes(*high));
-        if flags & HULL != 0 && !holds(self.words.get(self.start - 2)?, self.words.get(self.start - 1)?) {
-            return Some(0);
-        }
-        let (low, high) = self.words.get(self.start..self.end)?.split_at(self.count);
-        let mut between = 0;
-        if flags & DENSE != 0 {
-            for (place, (low, high)) in low.iter().zip(high).enumerate() {
-                between |= u64::from(holds(low, high)) << place;
-            }
-            return Some(between);
-        }
-        let mut asking = self.who & alive;
-        while asking != 0 {
-            let bit = asking & asking.wrapping_neg();
-            asking ^= bit;
-            let place = (self.who & (bit - 1)).count_ones() as usize;
-            between |= if holds(&low[place], &high[place]) { bit } else { 0 };
-        }
-        Some(between)
-    }
 }
 
 /// A section, of which next to nothing has been read: sections lie far apart, and of most only one word is needed.
@@ -468,15 +355,17 @@ impl<'a> SectionView<'a> {
     /// The queries that the message does not rule out. Of a list nothing is known: whoever asks is added to `verify`.
     #[inline(always)]
     fn mask(&self, codes: &Codes, verify: &mut u64) -> Option<u64> {
+        if let Some(code) = codes.symbol(self.attribute)? {
+            return self.of(code);
+        }
         match codes.get(self.attribute)? {
-            Code::Symbol(code) => self.of(code),
             Code::Absent => self.class(0),
             Code::Null => self.class(1),
             Code::Valueless => self.class(2),
-            Code::Other => self.other(),
+            Code::Other | Code::Symbol(_) => self.other(),
             Code::Several(symbols) => self.of_several(symbols),
             Code::List => {
-                *verify |= !word(self.words, self.start)?;
+                *verify |= !self.free()?;
                 Some(u64::MAX)
             }
         }
@@ -484,20 +373,26 @@ impl<'a> SectionView<'a> {
 
     #[inline(always)]
     fn other(&self) -> Option<u64> {
-        word(self.words, self.start + usize::from(self.flags & OPEN != 0))
+        word(self.words, self.start)
     }
 
     #[inline(always)]
+    fn free(&self) -> Option<u64> {
+        word(self.words, self.start.checked_sub(usize::from(self.flags & OPEN != 0))?)
+    }
+
     fn class(&self, class: usize) -> Option<u64> {
-        let before = 1 + usize::from(self.flags & OPEN != 0);
-        word(self.words, if self.flags & CLASSES != 0 { self.start + before + class } else { self.start })
+        if self.flags & CLASSES == 0 {
+            return self.free();
+        }
+        let behind = 3 + usize::from(self.flags & OPEN != 0);
+        word(self.words, self.start.checked_sub(behind)? + class)
     }
 
     /// Codes where they are listed, and masks.
     #[inline(always)]
     fn values(&self) -> Option<(&'a [[u8; 4]], &'a [Word])> {
-        let mut at = self.start + 1 + usize::from(self.flags & OPEN != 0);
-        at += if self.flags & CLASSES != 0 { 3 } else { 0 };
+        let mut at = self.start + 1;
         let mut codes: &[[u8; 4]] = &[];
         if self.flags & LISTED != 0 {
             let words = self.words.get(at..at + self.count.div_ceil(2))?;
@@ -530,20 +425,17 @@ impl<'a> SectionView<'a> {
         Some(all)
     }
 
+    /// What the value with this code lets in, or any without a mask of its own.
     #[inline(always)]
     fn of(&self, code: SymbolId) -> Option<u64> {
-        const WALKED: usize = 16;
+        if self.flags & LISTED == 0 {
+            let code = code as usize;
+            return word(self.words, self.start + if code < self.count { 1 + code } else { 0 });
+        }
         let (codes, masks) = self.values()?;
-        let place = if self.flags & LISTED == 0 {
-            Some(code as usize).filter(|place| *place < masks.len())
-        } else if codes.len() <= WALKED {
-            codes.iter().position(|other| u32::from_le_bytes(*other) == code)
-        } else {
-            codes.binary_search_by_key(&code, |other| u32::from_le_bytes(*other)).ok()
-        };
-        match place {
-            Some(place) => Some(u64::from_le_bytes(masks[place])),
-            None => self.other(),
+        match codes.binary_search_by_key(&code, |other| u32::from_le_bytes(*other)) {
+            Ok(place) => Some(u64::from_le_bytes(masks[place])),
+            Err(_) => self.other(),
         }
     }
 }

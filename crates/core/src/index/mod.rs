@@ -15,6 +15,7 @@ pub(crate) mod batch;
 mod builder;
 mod cluster;
 mod codec;
+mod columns;
 mod format;
 mod hash;
 mod hits;

@@ -2,30 +2,38 @@
 //! instructions that newer processors count and shift with.
 #![expect(unsafe_code, reason = "hints, and code compiled for what the processor has been found to have")]
 
+use super::leaf::Word;
+
 /// Bytes that come in one piece.
 const LINE: usize = 64;
 
-/// Ask for the first `lines` cache lines of `bytes`: leaves lie far apart, and waiting for each in turn is most of a
-/// match's time.
-#[inline]
-pub fn prefetch(bytes: &[u8], lines: usize) {
-    prefetch_all(&bytes[..bytes.len().min(lines * LINE)]);
+/// Ask for `LINES` cache lines from where `values` begin, whether these are so long or not: leaves lie far apart, and
+/// waiting for each in turn is most of a match's time.
+#[inline(always)]
+pub fn prefetch<const LINES: usize>(values: &[Word]) {
+    for line in 0..LINES {
+        prefetch_line(values.as_ptr().cast::<u8>().wrapping_add(line * LINE));
+    }
 }
 
 /// Ask for all of `values`.
 #[inline]
 pub fn prefetch_all<T>(values: &[T]) {
-    let start = values.as_ptr().cast::<i8>();
     for place in (0..size_of_val(values)).step_by(LINE) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: SSE is part of every x86-64; a prefetch never faults, whatever the address.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(place));
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (start, place); // stable Rust has no such hint for other processors
+        prefetch_line(values.as_ptr().cast::<u8>().wrapping_add(place));
     }
+}
+
+#[inline(always)]
+fn prefetch_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of every x86-64; a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address; // stable Rust has no such hint for other processors
 }
 
 /// What is worth compiling twice. [`Self::run`] has to be `inline(always)`, with all that it calls: a closure would stay

@@ -2,6 +2,7 @@
 
 use super::atoms::NeedleWork;
 use super::attributes::Named;
+use super::columns::Number;
 use super::sort::Unordered;
 use super::symbols::{AttributeId, Known, NONE, SymbolId};
 use super::topics::Topics;
@@ -74,16 +75,17 @@ pub enum Code<'a> {
 const ABSENT: u32 = u32::MAX;
 const NULL: u32 = u32::MAX - 1;
 const VALUELESS: u32 = u32::MAX - 2;
-const OTHER: u32 = u32::MAX - 3;
-const LIST: u32 = u32::MAX - 4;
-const SEVERAL: u32 = u32::MAX - 5;
+const LIST: u32 = u32::MAX - 3;
+const SEVERAL: u32 = u32::MAX - 4;
+/// The least of them, for [`Codes::symbol`].
+const OTHER: u32 = u32::MAX - 5;
 
 /// A message in the codes of a segment. Between two segments every attribute is absent again.
 #[derive(Debug, Default)]
 pub struct Codes {
     /// The code, and the summary row of a symbol.
     codes: Vec<[u32; 2]>,
-    numbers: Vec<[f64; 2]>,
+    numbers: Vec<[Number; 2]>,
     touched: Vec<AttributeId>,
     several: Vec<(AttributeId, Known)>,
     /// True when some attribute is a list.
@@ -95,13 +97,13 @@ impl Codes {
     pub fn begin(&mut self, attribute_count: usize) {
         for attribute in self.touched.drain(..) {
             self.codes[attribute as usize] = [ABSENT, NONE];
-            self.numbers[attribute as usize] = [f64::NAN; 2];
+            self.numbers[attribute as usize] = [Number::NONE; 2];
         }
         self.several.clear();
         self.has_list = false;
         if self.codes.len() < attribute_count {
             self.codes.resize(attribute_count, [ABSENT, NONE]);
-            self.numbers.resize(attribute_count, [f64::NAN; 2]);
+            self.numbers.resize(attribute_count, [Number::NONE; 2]);
         }
     }
 
@@ -132,7 +134,7 @@ impl Codes {
 
     /// The attribute's number, or instant.
     pub fn set_number(&mut self, attribute: AttributeId, is_time: bool, number: f64) {
-        self.numbers[attribute as usize][usize::from(is_time)] = number;
+        self.numbers[attribute as usize][usize::from(is_time)] = number.into();
     }
 
     /// Add one of several symbols; those of one attribute come one after the other.
@@ -175,10 +177,18 @@ impl Codes {
         })
     }
 
-    /// The attribute's number, or instant; NaN when it has none, None when the segment has no such attribute.
+    /// The code of what `attribute` is, where that is one value; of one that no query names a code beyond all others.
+    /// None within when it is something else, None when the segment has no such attribute.
     #[inline(always)]
     #[must_use]
-    pub fn number(&self, attribute: AttributeId, is_time: bool) -> Option<f64> {
+    pub fn symbol(&self, attribute: AttributeId) -> Option<Option<SymbolId>> {
+        self.codes.get(attribute as usize).map(|[code, _]| Some(*code).filter(|code| *code <= OTHER))
+    }
+
+    /// The attribute's number, or instant; [`Number::NONE`] when it has none, None when the segment has no such attribute.
+    #[inline(always)]
+    #[must_use]
+    pub fn number(&self, attribute: AttributeId, is_time: bool) -> Option<Number> {
         self.numbers.get(attribute as usize).map(|both| both[usize::from(is_time)])
     }
 }

@@ -200,7 +200,7 @@ impl Segment {
         let is_whole = self.removed.count() == 0;
         for (number, &leaf) in leaves.iter().enumerate() {
             if let Some(later) = leaves.get(number + AHEAD) {
-                prefetch(index.leaf(*later).unwrap_or_default().as_flattened(), LINES_AHEAD);
+                prefetch::<LINES_AHEAD>(index.leaf(*later).unwrap_or_default());
             }
             if let Some(next) = leaves.get(number + 1).and_then(|next| index.leaf(*next)) {
                 prefetch_end(next);

@@ -1,7 +1,6 @@
 //! Putting ids in order: in time linear in them, since a message may match thousands.
 
 use super::SubscriptionId;
-use super::leaf::{LEAF, ones};
 
 /// Fewer are sorted by comparing.
 const RADIX_MIN: usize = 256;
@@ -36,16 +35,23 @@ impl Unordered {
     }
 
     /// Add those of up to 64 ids that `chosen` has a bit for. None when there are too few.
+    ///
+    /// Most of a match's ids go through here: so many at once, be the last of them of no use, that how many there are is
+    /// guessed wrong only once a leaf.
     #[inline(always)]
     pub fn push_chosen(&mut self, chosen: u64, ids: &[[u8; 4]]) -> Option<()> {
-        // Into room that is there already: most of a match's ids go through here.
+        const AT_ONCE: usize = 8;
+        let Some(last) = chosen.checked_ilog2() else { return Some(()) };
+        let ids = ids.get(..=last as usize)?;
         let start = self.narrow.len();
-        self.narrow.resize(start + LEAF, 0);
-        let room = self.narrow[start..].first_chunk_mut::<LEAF>()?;
-        let mut count = 0;
-        for bit in ones(chosen) {
-            room[count % LEAF] = u32::from_le_bytes(*ids.get(bit as usize)?);
-            count += 1;
+        let count = chosen.count_ones() as usize;
+        self.narrow.resize(start + count.next_multiple_of(AT_ONCE), 0);
+        let mut left = chosen;
+        for room in self.narrow[start..].as_chunks_mut::<AT_ONCE>().0 {
+            for id in room {
+                *id = u32::from_le_bytes(ids[left.trailing_zeros().min(last) as usize]);
+                left &= left.wrapping_sub(1);
+            }
         }
         self.narrow.truncate(start + count);
         Some(())
@@ -85,6 +91,13 @@ impl Unordered {
 
 /// Append ascending ids, each once.
 fn append_each_once(ascending: &[u32], ids: &mut Vec<SubscriptionId>) {
+    let wide = |id: u32| SubscriptionId(u64::from(id));
+    let is_once =
+        ascending.iter().zip(ascending.get(1..).unwrap_or_default()).fold(true, |so_far, (a, b)| so_far & (a != b));
+    if is_once {
+        ids.extend(ascending.iter().map(|id| wide(*id)));
+        return;
+    }
     let start = ids.len();
     ids.resize(start + ascending.len(), SubscriptionId(0));
     let room = &mut ids[start..];
@@ -94,7 +107,7 @@ fn append_each_once(ascending: &[u32], ids: &mut Vec<SubscriptionId>) {
         // Written in any case, and over again if it was there: no branch that could be guessed wrong.
         count -= usize::from(last == Some(id));
         last = Some(id);
-        room[count] = SubscriptionId(u64::from(id));
+        room[count] = wide(id);
         count += 1;
     }
     ids.truncate(start + count);

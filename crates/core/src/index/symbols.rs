@@ -14,7 +14,7 @@ use crate::topic::Dialect;
 
 use super::format::Section;
 use super::hash::{hash_bytes, mix};
-use super::processor::prefetch;
+use super::processor::prefetch_all;
 use super::store::Store;
 use super::units::{UnitId, Units};
 
@@ -630,9 +630,9 @@ pub fn prefetch_hashed(store: &Store, attribute: AttributeId, hash: u64) -> Resu
     #[expect(clippy::cast_possible_truncation, reason = "reduced to the table's size")]
     let place = mix(hash, attribute) as usize & table.len().wrapping_sub(1);
     if let Some(entry) = table.get(place) {
-        // An entry may lie across two lines.
-        prefetch(&entry[..1], 1);
-        prefetch(&entry[ENTRY_BYTES - 1..], 1);
+        // It may lie across two lines.
+        prefetch_all(&entry[..1]);
+        prefetch_all(&entry[ENTRY_BYTES - 1..]);
     }
     Ok(())
 }

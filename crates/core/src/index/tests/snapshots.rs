@@ -53,8 +53,8 @@ fn what_is_no_snapshot_is_refused_with_what_was_found_and_expected() {
     assert!(refusal(b"SQLite format 3\0").contains("is no snapshot of tamis"));
     Engine::new().save(&path, false, &key).expect("a writable folder");
     let mut newer = std::fs::read(&path).expect("a file");
-    newer[8] = 7;
-    assert!(refusal(&newer).contains("has format version 7, and this tamis reads version 6"));
+    newer[8] = 8;
+    assert!(refusal(&newer).contains("has format version 8, and this tamis reads version 7"));
     assert!(Engine::open(&folder.0, false, &none).expect_err("a folder").to_string().contains("no file"));
     let missing = Engine::open(&folder.file("missing"), false, &none).expect_err("nothing there");
     assert!(matches!(&missing, EngineError::Io(error) if error.kind() == std::io::ErrorKind::NotFound));
@@ -292,7 +292,7 @@ fn snapshots_of_every_version_are_read() {
     let folder = Folder::new("versions");
     let path = folder.file("queries.tamis");
     // Not `fs::copy`, whose call of the system miri does not know.
-    std::fs::write(&path, std::fs::read(kept_file(6)).expect("a kept file")).expect("a writable folder");
+    std::fs::write(&path, std::fs::read(kept_file(7)).expect("a kept file")).expect("a writable folder");
     let engine = Engine::open(&path, true, &none).expect("whole");
     assert_eq!(engine.hierarchies().get("symbol"), Some(&metals()));
     for (id, query) in (0..).map(SubscriptionId).zip(every_kind()) {
