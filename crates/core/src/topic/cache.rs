@@ -13,6 +13,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 const NAME_BYTES_MAX: usize = 255;
 
 const TAGS_A_PLACE: usize = 4;
+/// Places for tags at first: the first name that is offered does not pay for those of all.
+const PLACES_MIN: usize = 64;
 
 /// A bounded map from topic names to what has been found for them.
 ///
@@ -22,9 +24,11 @@ const TAGS_A_PLACE: usize = 4;
 pub struct TopicCache<T> {
     young: Generation<T>,
     old: Generation<T>,
-    /// Tags of names that were offered, the newest of those that share a place first. At least twice as many as entries,
-    /// so that as many names as can be stored are remembered until they come again. Empty before the first.
-    offered: Box<[[u32; TAGS_A_PLACE]]>,
+    /// Tags of names that were offered, the newest of those that share a place first. It grows to at least twice as many
+    /// as entries, so that as many names as can be stored are remembered until they come again. Empty before the first.
+    offered: Vec<[u32; TAGS_A_PLACE]>,
+    /// How many tags have come since it grew.
+    offered_count: usize,
     hasher: DefaultHashBuilder,
     /// What one generation may have: half of all.
     entries_max: usize,
@@ -55,7 +59,8 @@ impl<T> TopicCache<T> {
         Self {
             young: Generation::new(),
             old: Generation::new(),
-            offered: Box::default(),
+            offered: Vec::new(),
+            offered_count: 0,
             hasher: DefaultHashBuilder::default(),
             entries_max: entries_max / 2,
             weight_max: weight_max / 2,
@@ -128,9 +133,7 @@ impl<T> TopicCache<T> {
 
     /// Remember a name; true if it was remembered already, or another with the same tag and place.
     fn was_offered(&mut self, hash: u64) -> bool {
-        if self.offered.is_empty() {
-            self.offered = vec![[0; TAGS_A_PLACE]; self.entries_max.next_power_of_two()].into();
-        }
+        self.make_places();
         let tag = (hash >> 32) as u32;
         let place = hash as usize & (self.offered.len() - 1);
         let tags = &mut self.offered[place];
@@ -139,7 +142,20 @@ impl<T> TopicCache<T> {
         }
         tags.rotate_right(1);
         tags[0] = tag;
+        self.offered_count += 1;
         false
+    }
+
+    /// As many places for tags as there should be before the next comes.
+    fn make_places(&mut self) {
+        let places_max = self.entries_max.next_power_of_two();
+        if self.offered.is_empty() {
+            self.offered.resize(PLACES_MIN.min(places_max), [0; TAGS_A_PLACE]);
+        } else if self.offered_count >= self.offered.len() && self.offered.len() < places_max {
+            // Which half a tag belongs in is not known any more: it is in both, until others have come.
+            self.offered.extend_from_within(..);
+            self.offered_count = 0;
+        }
     }
 
     /// The place in the young generation of an entry that is in none.
@@ -174,7 +190,7 @@ impl<T> Generation<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{fewer, rounds};
+    use crate::testing::{fewer, or_few, rounds};
 
     fn name(number: usize) -> String {
         format!("name.{number}")
@@ -248,6 +264,23 @@ mod tests {
         // Two of them may share their tag and their place, or have the tag 0, which every place has at first.
         assert!(cache.entry_count() < 5);
         assert!(cache.young.entries.capacity() + cache.old.entries.capacity() < 20);
+    }
+
+    #[test]
+    fn names_are_remembered_while_the_room_for_their_tags_grows() {
+        let mut cache = TopicCache::<()>::new(4_096, 4_096);
+        let hash = |number: usize| (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut sizes = Vec::new();
+        for number in 1..=or_few(4_000, 200) {
+            assert!(!cache.was_offered(hash(number)), "{number} is new");
+            let before = number.saturating_sub(PLACES_MIN / 2).max(1);
+            assert!((before..=number).all(|number| cache.was_offered(hash(number))), "{before} to {number}");
+            sizes.push(cache.offered.len());
+        }
+        sizes.dedup();
+        let expected = (0..).map(|power| PLACES_MIN << power).take(sizes.len());
+        assert!(sizes.len() > 1 && sizes.iter().copied().eq(expected), "{sizes:?}");
+        assert_eq!(*sizes.last().expect("some"), or_few(2_048, 256), "as many places as a generation has entries");
     }
 
     #[test]
