@@ -33,25 +33,49 @@ pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<
     if let Some(worn) = worn {
         return Some(vec![Arc::clone(worn)]);
     }
+    let mut counts = [0; u32::BITS as usize];
+    idle().for_each(|segment| counts[tier(segment.place_count()) as usize] += 1);
+    if counts.iter().all(|count| *count < FANOUT) {
+        return None; // as after most changes
+    }
+    let due = cascade(idle(), 0, size_max);
+    (!due.is_empty()).then_some(due)
+}
+
+/// The segments that would become one with a new one of `count` subscriptions as soon as that is there: it is built with
+/// them instead. All of them together are few.
+pub fn joining(version: &Version, busy: &[Arc<Segment>], count: usize) -> Vec<Arc<Segment>> {
+    let is_idle = |segment: &&Arc<Segment>| !busy.iter().any(|other| Arc::ptr_eq(other, segment));
+    let no_smaller = |segment: &&Arc<Segment>| tier(segment.place_count()) >= tier(count);
+    cascade(version.segments.iter().filter(is_idle).filter(no_smaller), count, INLINE_MAX)
+}
+
+/// Those of `segments` that become one, beginning with the smallest, when so many subscriptions are `arriving`.
+fn cascade<'a>(
+    segments: impl Iterator<Item = &'a Arc<Segment>>,
+    arriving: usize,
+    size_max: usize,
+) -> Vec<Arc<Segment>> {
     let mut by_tier: BTreeMap<u32, Vec<Arc<Segment>>> = BTreeMap::new();
-    idle().for_each(|segment| by_tier.entry(tier(segment.place_count())).or_default().push(Arc::clone(segment)));
-    let mut due: Vec<Arc<Segment>> = Vec::new();
+    segments.for_each(|segment| by_tier.entry(tier(segment.place_count())).or_default().push(Arc::clone(segment)));
+    let (mut due, mut places) = (Vec::new(), arriving);
     for (of, segments) in by_tier {
         // What is due already would be one more of this size: where that is the last that is wanted, all becomes one at
         // once, and nothing is merged twice.
-        let arriving = usize::from(!due.is_empty() && tier(size(&due)) == of);
-        if segments.len() + arriving >= FANOUT && size(&due) + size(&segments) <= size_max {
+        let one_more = usize::from(places > 0 && tier(places) == of);
+        if segments.len() + one_more >= FANOUT && places + size(&segments) <= size_max {
+            places += size(&segments);
             due.extend(segments);
-        } else if !due.is_empty() {
+        } else if places > 0 {
             break;
         }
     }
-    (!due.is_empty()).then_some(due)
+    due
 }
 
 /// How often [`FANOUT`] segments of one size have to become one for a segment of `places`.
 fn tier(places: usize) -> u32 {
-    ((places / TAIL).max(1)).ilog(FANOUT)
+    (places / TAIL).max(1).ilog2() / FANOUT.ilog2()
 }
 
 /// How many subscriptions a merge of `segments` goes through.
@@ -83,7 +107,7 @@ pub fn build(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Segment {
 
 /// The subscriptions that are live in `segments` at `version`, where all their queries have been kept and none has a
 /// key that was saved.
-fn kept(segments: &[Arc<Segment>], version: u64) -> Option<Vec<(SubscriptionId, Arc<Query>)>> {
+pub fn kept(segments: &[Arc<Segment>], version: u64) -> Option<Vec<(SubscriptionId, Arc<Query>)>> {
     let mut all = Vec::with_capacity(size(segments));
     for segment in segments {
         for slot in 0..segment.slot_count() as u32 {
@@ -166,6 +190,28 @@ mod tests {
         assert_eq!(found.len(), version.segments.len());
         version.segments.remove(0);
         assert!(due(&version, &[], usize::MAX).is_none());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+    fn a_new_segment_is_built_with_those_that_it_would_be_merged_with() {
+        let mut version = Version::default();
+        let sizes = [20, 20, 20, 80, 80, 320, 320, 320];
+        version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
+        let joining_sizes = |version: &Version, busy: &[Arc<Segment>], count| {
+            joining(version, busy, count).iter().map(|segment| segment.place_count()).collect::<Vec<_>>()
+        };
+        assert_eq!(joining_sizes(&version, &[], 17), [20, 20, 20]);
+        assert_eq!(joining_sizes(&version, &version.segments[1..2], 17), [0; 0], "one of them is busy");
+        assert_eq!(joining_sizes(&version, &[], 70), [0; 0], "there are two of its size");
+        version.segments.push(segment(9_000, 80));
+        assert_eq!(
+            joining_sizes(&version, &[], 17),
+            [20, 20, 20, 80, 80, 80],
+            "and no more than a thread is asked for"
+        );
+        assert_eq!(joining_sizes(&version, &[], 70), [80, 80, 80], "smaller ones wait for more of their size");
+        assert_eq!(joining_sizes(&version, &[], 5_000), [0; 0]);
     }
 
     #[test]

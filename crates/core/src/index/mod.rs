@@ -149,7 +149,7 @@ impl Engine {
             new.push((id, query));
         }
         next.live += new.len();
-        append(&mut next, new);
+        append(&mut next, &writer.merging, new);
         self.publish(writer, next);
         Ok(ids)
     }
@@ -483,8 +483,9 @@ impl Writer {
     }
 }
 
-/// Put new subscriptions into the tail, or, where they do not fit, into a segment together with it.
-fn append(next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
+/// Put new subscriptions into the tail, or, where they do not fit, into a segment together with it and with such segments
+/// as would be merged with that one, none of them `busy`.
+fn append(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, Arc<Query>)>) {
     if next.tail_length + new.len() <= TAIL {
         for (id, query) in new {
             next.tail.fill(next.tail_length, id, query);
@@ -493,7 +494,12 @@ fn append(next: &mut Version, new: Vec<(SubscriptionId, Arc<Query>)>) {
         return;
     }
     let tail = next.live_tail().map(|(_, id, query)| (id, Arc::clone(query)));
-    let all: Vec<_> = tail.chain(new).collect();
+    let mut all: Vec<_> = tail.chain(new).collect();
+    let joining = merge::joining(next, busy, all.len());
+    if let Some(kept) = merge::kept(&joining, next.number) {
+        all.extend(kept);
+        next.segments.retain(|segment| !joining.iter().any(|other| Arc::ptr_eq(other, segment)));
+    }
     next.segments.push(Arc::new(merge::build(&all)));
     (next.tail, next.tail_length) = (Arc::new(Tail::default()), 0);
 }
