@@ -177,15 +177,15 @@ mod tests {
     #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn what_would_be_merged_again_at_once_is_merged_together() {
         let mut version = Version::default();
-        let sizes = [20, 20, 20, 20, 80, 80, 80, 320, 320];
+        let sizes = [40, 40, 40, 40, 160, 160, 160, 640, 640];
         version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
         let due_sizes = |size_max| {
             let found = due(&version, &[], size_max).unwrap_or_default();
             found.iter().map(|segment| segment.place_count()).collect::<Vec<_>>()
         };
-        assert_eq!(due_sizes(usize::MAX), [20, 20, 20, 20, 80, 80, 80]);
-        assert_eq!(due_sizes(100), [20, 20, 20, 20]);
-        version.segments.push(segment(9_000, 320));
+        assert_eq!(due_sizes(usize::MAX), [40, 40, 40, 40, 160, 160, 160]);
+        assert_eq!(due_sizes(200), [40, 40, 40, 40]);
+        version.segments.push(segment(9_000, 640));
         let found = due(&version, &[], usize::MAX).unwrap_or_default();
         assert_eq!(found.len(), version.segments.len());
         version.segments.remove(0);
@@ -196,21 +196,21 @@ mod tests {
     #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn a_new_segment_is_built_with_those_that_it_would_be_merged_with() {
         let mut version = Version::default();
-        let sizes = [20, 20, 20, 80, 80, 320, 320, 320];
+        let sizes = [40, 40, 40, 160, 160, 640, 640, 640];
         version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
         let joining_sizes = |version: &Version, busy: &[Arc<Segment>], count| {
             joining(version, busy, count).iter().map(|segment| segment.place_count()).collect::<Vec<_>>()
         };
-        assert_eq!(joining_sizes(&version, &[], 17), [20, 20, 20]);
-        assert_eq!(joining_sizes(&version, &version.segments[1..2], 17), [0; 0], "one of them is busy");
-        assert_eq!(joining_sizes(&version, &[], 70), [0; 0], "there are two of its size");
-        version.segments.push(segment(9_000, 80));
+        assert_eq!(joining_sizes(&version, &[], 33), [40, 40, 40]);
+        assert_eq!(joining_sizes(&version, &version.segments[1..2], 33), [0; 0], "one of them is busy");
+        assert_eq!(joining_sizes(&version, &[], 140), [0; 0], "there are two of its size");
+        version.segments.push(segment(9_000, 160));
         assert_eq!(
-            joining_sizes(&version, &[], 17),
-            [20, 20, 20, 80, 80, 80],
+            joining_sizes(&version, &[], 33),
+            [40, 40, 40, 160, 160, 160],
             "and no more than a thread is asked for"
         );
-        assert_eq!(joining_sizes(&version, &[], 70), [80, 80, 80], "smaller ones wait for more of their size");
+        assert_eq!(joining_sizes(&version, &[], 140), [160, 160, 160], "smaller ones wait for more of their size");
         assert_eq!(joining_sizes(&version, &[], 5_000), [0; 0]);
     }
 
@@ -219,7 +219,7 @@ mod tests {
     fn small_segments_are_merged_also_while_a_large_one_waits() {
         let worn = segment(0, 5_000);
         (0..3_000).for_each(|place| worn.removed.remove(place, 1));
-        let small: Vec<_> = (0..4).map(|i| segment(5_000 + 20 * i, 20)).collect();
+        let small: Vec<_> = (0..4).map(|i| segment(5_000 + 40 * i, 40)).collect();
         let mut version = Version::default();
         version.number = 1;
         version.segments = [vec![Arc::clone(&worn)], small.clone()].concat();

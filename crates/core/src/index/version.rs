@@ -21,7 +21,7 @@ use super::together::Together;
 use super::topics::{Found, OnlyTrie};
 
 /// So many subscriptions are evaluated one by one before they become a segment. No more than a version has bits for.
-pub const TAIL: usize = 16;
+pub const TAIL: usize = 32;
 
 /// The subscriptions that were added last. Filled from the front; a version says how many it sees.
 #[derive(Debug)]
@@ -83,8 +83,8 @@ pub struct Version {
     /// or may have symbols.
     pub has_topic_symbols: bool,
     /// Of the tail those that are there: a bit each for pure topic queries, and for all others.
-    tail_topics: u16,
-    tail_others: u16,
+    tail_topics: u32,
+    tail_others: u32,
     /// The topic patterns of small parts.
     pub together: Arc<Together>,
     /// How many segments have a trie, and the place of the last of them.
@@ -182,7 +182,7 @@ impl Version {
     }
 
     fn match_tail(&self, message: &Message<'_>, mut push: impl FnMut(SubscriptionId)) {
-        let (mut asked, mut satisfied) = (0u16, 0u16);
+        let (mut asked, mut satisfied) = (0_u32, 0_u32);
         for entry in self.in_tail(self.tail_others) {
             let bit = 1 << entry.first;
             if asked & bit == 0 && entry.query.is_true(message, Some(&self.hierarchies)) {
@@ -195,7 +195,7 @@ impl Version {
         }
     }
 
-    fn in_tail(&self, mut places: u16) -> impl Iterator<Item = &Entry> {
+    fn in_tail(&self, mut places: u32) -> impl Iterator<Item = &Entry> {
         std::iter::from_fn(move || {
             let place = (places != 0).then(|| places.trailing_zeros() as usize)?;
             places &= places - 1;
