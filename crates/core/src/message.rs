@@ -331,6 +331,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn a_long_name_reaches_what_a_short_one_of_the_same_shape_does() {
         let long = "x".repeat(PREFIXES_TRIED_BYTES_MAX + 1);
         let mut reached = 0;

@@ -104,6 +104,9 @@ impl Drop for Committer {
             // A panic there has been printed, and there is nobody left to tell.
             drop(thread.join());
         }
+        // Nobody commits for those that wait still; and they hold the queue, which would hold them for ever.
+        let waiting = std::mem::take(&mut self.queue.lock().waiting);
+        drop(waiting);
     }
 }
 

@@ -63,7 +63,8 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
+        // miri opens no folders as files.
+        if cfg!(miri) { Ok(()) } else { File::open(dir)?.sync_all() }
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {

@@ -28,7 +28,7 @@ fn cut_power(seed: u64, cuts: usize, prepare: impl Fn(&SimulatedDisk)) -> Tally 
         };
         tally.check(&bench, &seen, removed);
         let mut waiting: Vec<(u64, u64)> = Vec::new();
-        for _ in 0..dice.below(60) {
+        for _ in 0..dice.below(or_few(60, 20) as u64) {
             if dice.once_in(5) {
                 bench.committer.commit_once();
             }

@@ -8,8 +8,8 @@ use crate::journal::record::{self, Seed};
 use crate::journal::segment::{self, Name};
 use crate::journal::{Disk, inspect};
 
-const SEGMENT: u32 = or_few(65_536, 8192) as u32;
-const SIZE: usize = or_few(450, 100);
+const SEGMENT: u32 = or_few(65_536, 4096) as u32;
+const SIZE: usize = or_few(450, 50);
 
 /// Three segments of which the middle one gets the rot, and the numbers in it.
 fn three_segments() -> (SimulatedDisk, PathBuf, std::ops::Range<u64>, u64) {
@@ -60,7 +60,7 @@ fn every_bit_of_a_sealed_segment_that_turns_over_is_reported_and_no_wrong_body_i
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let clean = inspect(&shared, dir()).expect("a log");
     assert_eq!((clean.damage.len(), clean.segments.len()), (0, 3));
-    for bit in rounds(0..SEGMENT as usize * 8) {
+    for bit in rounds(rounds(0..SEGMENT as usize * 8)) {
         let (place, mask) = (bit / 8, 1 << (bit % 8));
         disk.flip(&path, place, mask);
         // All of the log is read, and every body compared, for one bit in 61; the segment is checked for every one.
@@ -135,21 +135,24 @@ fn a_segment_that_is_not_there_is_reported_with_its_numbers() {
 
 #[test]
 fn a_reader_is_told_of_damage_from_its_place_on_and_of_none_before() {
+    let count = or_few(40, 19) as u64;
+    let rotten = [3, 6, 7, count];
     let disk = SimulatedDisk::new();
     let bench = Bench::open(&disk, small(SEGMENT));
-    let places: Vec<_> = (1..=40).map(|number| bench.append(number, SIZE).expect("appended").location.offset).collect();
+    let append = |number| bench.append(number, SIZE).expect("appended").location.offset;
+    let places: Vec<_> = (1..=count).map(append).collect();
     bench.committer.commit_once();
     let path = segments(&disk).remove(0);
-    for number in [3, 6, 7, 40] {
-        disk.flip(&path, places[number - 1] as usize + 50, 1);
+    for number in rotten {
+        disk.flip(&path, places[number as usize - 1] as usize + 50, 1);
     }
     let shared: Arc<dyn Disk> = Arc::new(disk);
-    for start in 1..=40 {
+    for start in (1..=count).step_by(or_few(1, 6)) {
         let reader = Reader::open(&shared, dir(), Start::Sequence(Sequence(start))).expect("a log");
         let (numbers, damage) = read_all(reader, |_| SIZE);
         let told: Vec<u64> = damage.iter().flat_map(|damage| damage.first.0..=damage.last.0).collect();
-        let is_bad = |number: &u64| [3, 6, 7, 40].contains(number);
-        let (bad, good): (Vec<u64>, Vec<u64>) = (start..=40).partition(is_bad);
+        let is_bad = |number: &u64| rotten.contains(number);
+        let (bad, good): (Vec<u64>, Vec<u64>) = (start..=count).partition(is_bad);
         assert_eq!((numbers, told), (good, bad), "from {start}");
         assert!(damage.iter().all(|damage| damage.lost() > 0));
     }

@@ -105,25 +105,26 @@ fn rot_before_records_that_prove_it_was_synced_is_reported_and_cuts_nothing_off(
 
 #[test]
 fn what_the_mark_had_seen_and_is_not_there_is_reported() {
+    let (segment_bytes, size) = (or_few(8192, 4096) as u32, or_few(100, 20));
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(8192));
-    bench.commit(1, 20, 100);
+    let bench = Bench::open(&disk, small(segment_bytes));
+    bench.commit(1, 20, size);
     let path = segments(&disk).remove(0);
     drop(bench);
     // The last record is gone: a torn tail, but for the mark.
     let place = disk.contents(&path).expect("there").iter().rposition(|&byte| byte != 0).expect("a record");
     disk.flip(&path, place, 255);
-    let bench = Bench::open(&disk, small(8192));
+    let bench = Bench::open(&disk, small(segment_bytes));
     assert_eq!(
         bench.recovery.damage.iter().map(|damage| (damage.first.0, damage.last.0)).collect::<Vec<_>>(),
         [(19, 19)]
     );
     assert_eq!(bench.recovery.next, Sequence(20), "no number is given twice");
-    bench.commit(20, 30, 100);
-    let (numbers, damage) = read_all(all_from_first(&bench.log), |_| 100);
+    bench.commit(20, 30, size);
+    let (numbers, damage) = read_all(all_from_first(&bench.log), |_| size);
     assert_eq!(numbers, (1..19).chain(20..30).collect::<Vec<_>>());
     assert_eq!(damage.len(), 1);
-    let again = Bench::open(&disk, small(8192));
+    let again = Bench::open(&disk, small(segment_bytes));
     assert_eq!((again.recovery.damage.len(), again.recovery.next), (1, Sequence(30)));
 }
 

@@ -384,6 +384,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn states_of_very_many_nodes_are_left_to_the_trie() {
         let count = NODES_OF_STATE_MAX + 50;
         let patterns = patterns((0..count).map(|n| format!("#.w{n}.#.z")));

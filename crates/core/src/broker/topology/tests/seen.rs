@@ -69,6 +69,7 @@ fn arrays_and_tables_of_a_headers_exchange_must_be_equal() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn bindings_that_make_no_sense_are_refused_and_leave_nothing() {
     let mut world = World::new();
     world.queue("q");
