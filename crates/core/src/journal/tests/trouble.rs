@@ -164,6 +164,17 @@ fn a_thread_waits_for_room_and_is_not_held_up_by_it_when_it_ends() {
     assert!(log.synced() < Sequence(101));
 }
 
+#[test]
+fn a_log_that_waits_when_its_committer_goes_is_let_go_with_its_files() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    let committer = Committer::manual(|| {});
+    let (log, _) = Log::open(Arc::clone(&disk), dir(), small(4096), &committer).expect("a log");
+    log.append(0, 0, &[], &[b"x"]).expect("appended");
+    drop(committer);
+    drop(log);
+    assert_eq!(Arc::strong_count(&disk), 1);
+}
+
 fn wait(condition: impl Fn() -> bool) {
     let started = std::time::Instant::now();
     while !condition() {
