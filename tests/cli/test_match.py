@@ -131,27 +131,20 @@ def test_a_full_disk_under_stdout_is_one_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_it_starts_within_three_tenths_of_a_second_of_processor_time(tmp_path: Path) -> None:
+def test_it_starts_without_loading_what_takes_long_to_load(tmp_path: Path) -> None:
     program = (
-        "import resource, sys; from tamis.cli import run; code = run(sys.argv[1:])\n"
-        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "import sys; from tamis.cli import run; code = run(sys.argv[1:])\n"
         "heavy = {'rich', 'pyspark', 'sqlalchemy', 'pyarrow', 'pandas', 'alembic'} & set(sys.modules)\n"
-        "print(code, used.ru_utime + used.ru_stime, sorted(heavy), file=sys.stderr)"
+        "print(code, sorted(heavy), file=sys.stderr)"
     )
-    fastest = float("inf")
-    for _ in range(3):
-        done = subprocess.run(
-            [sys.executable, "-c", program, "match", "queries.txt", "messages.jsonl"],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=True,
-        )
-        code, seconds, heavy = done.stderr.splitlines()[-1].split(maxsplit=2)
-        assert code == "0"
-        assert heavy == "[]"
-        fastest = min(fastest, float(seconds))
-    assert fastest < 0.3
+    done = subprocess.run(
+        [sys.executable, "-c", program, "match", "queries.txt", "messages.jsonl"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    assert done.stderr.splitlines()[-1] == "0 []"
 
 
 @pytest.mark.usefixtures("files")
