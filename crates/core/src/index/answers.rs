@@ -10,7 +10,7 @@
 //! looked up by the slot: ids beyond 32 bits, and lists of queries that stand in other leaves too, which would be written
 //! as often as those.
 
-use super::leaf::{LeafQuery, Word, encode_pairs};
+use super::leaf::{LeafQuery, Word, encode_pairs, flags_of};
 
 const REFS: u64 = 1;
 const SEVERAL: u64 = 2;
@@ -34,9 +34,7 @@ pub fn flags(queries: &[LeafQuery<'_>]) -> u64 {
     let has_several = queries.iter().any(|query| only(query).is_none());
     let has_lists =
         has_several && !has_refs && queries.iter().flat_map(|q| q.ids).all(|id| u32::try_from(id.0).is_ok());
-    [(has_refs, REFS), (has_several, SEVERAL), (has_lists, LISTS)]
-        .into_iter()
-        .fold(0, |flags, (is_set, flag)| if is_set { flags | flag } else { flags })
+    flags_of([(has_refs, REFS), (has_several, SEVERAL), (has_lists, LISTS)])
 }
 
 /// Append the answers of `queries` to the words of their leaf.

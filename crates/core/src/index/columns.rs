@@ -8,7 +8,7 @@
 //! bytes, two a word, of which twice as many are compared at once: the whole number n has place 2n, and all that lies
 //! between n and n + 1 has place 2n + 1.
 
-use super::leaf::{LEAF, LeafQuery, Word, encode_pairs, word};
+use super::leaf::{LEAF, LeafQuery, Word, encode_pairs, flags_of, word};
 use super::normal::Range;
 use super::scratch::{Code, Codes};
 use super::symbols::AttributeId;
@@ -88,7 +88,7 @@ pub fn columns<'a, 'q: 'a>(queries: impl Iterator<Item = (u64, &'a LeafQuery<'q>
     let mut columns: Vec<Column<'q>> = Vec::new();
     for (bit, query) in queries {
         for range in query.ranges.iter().take(RANGES_MAX) {
-            let flags = if range.is_time { TIME } else { 0 } | if range.is_negated { NEGATED } else { 0 };
+            let flags = flags_of([(range.is_time, TIME), (range.is_negated, NEGATED)]);
             let head = u64::from(range.attribute) | flags << 32;
             let is_free = |column: &&mut Column<'_>| {
                 column.head == head && column.ranges.last().is_none_or(|(last, _)| *last != bit)
@@ -110,36 +110,41 @@ impl Column<'_> {
         let has_hull = self.ranges.len() >= HULL_MIN;
         let places: Option<Vec<_>> =
             self.ranges.iter().map(|(_, range)| low_place(range.low).zip(high_place(range.high))).collect();
-        let flags = [(is_dense, DENSE), (has_hull, HULL), (places.is_some(), WHOLE)];
-        let flags = flags.into_iter().fold(0, |flags, (is_set, flag)| if is_set { flags | flag } else { flags });
+        let flags = flags_of([(is_dense, DENSE), (has_hull, HULL), (places.is_some(), WHOLE)]);
         words.extend([self.head | flags << 32, who]);
-        // Bounds at the places of their queries, be some of no use: all are then compared at once.
-        let seats = self.ranges.iter().enumerate().map(
-            |(seat, (bit, _))| {
-                if is_dense { bit.trailing_zeros() as usize } else { seat }
-            },
-        );
         let seat_count = if is_dense { count } else { self.ranges.len() };
         if let Some(places) = places {
-            let (mut lows, mut highs) = ([0; LEAF], [0; LEAF]);
-            for (seat, (low, high)) in seats.zip(&places) {
-                (lows[seat], highs[seat]) = (low.cast_unsigned(), high.cast_unsigned());
-            }
-            let hull = places.iter().copied().reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)));
-            let hull = hull.filter(|_| has_hull).map(|(low, high)| [low, high].map(i32::cast_unsigned));
-            encode_pairs(hull.into_iter().flatten(), words);
-            [lows, highs].iter().for_each(|bounds| encode_pairs(bounds[..seat_count].iter().copied(), words));
+            let append = |bounds: &[i32]| encode_pairs(bounds.iter().map(|bound| bound.cast_unsigned()), words);
+            self.encode_bounds(&places, seat_count, has_hull, append);
         } else {
-            let (mut lows, mut highs) = ([0; LEAF], [0; LEAF]);
-            for (seat, (_, range)) in seats.zip(&self.ranges) {
-                (lows[seat], highs[seat]) = (range.low.to_bits(), range.high.to_bits());
-            }
-            let hull = self.ranges.iter().map(|(_, range)| (range.low, range.high));
-            let hull = hull.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)));
-            let hull = hull.filter(|_| has_hull).map(|(low, high)| [low, high].map(f64::to_bits));
-            words.extend(hull.into_iter().flatten());
-            [lows, highs].iter().for_each(|bounds| words.extend_from_slice(&bounds[..seat_count]));
+            let exact: Vec<_> = self.ranges.iter().map(|(_, range)| (range.low, range.high)).collect();
+            let append = |bounds: &[f64]| words.extend(bounds.iter().map(|bound| bound.to_bits()));
+            self.encode_bounds(&exact, seat_count, has_hull, append);
         }
+    }
+
+    /// Hand the hull, the low bounds and the high ones of `each` to `append`. With more seats than ranges they lie at the
+    /// places of their queries, be some of no use: all are then compared at once.
+    fn encode_bounds<B: Copy + Default + PartialOrd>(
+        &self,
+        each: &[(B, B)],
+        seat_count: usize,
+        has_hull: bool,
+        mut append: impl FnMut(&[B]),
+    ) {
+        let wider = |all: (B, B), one: (B, B)| {
+            (if one.0 < all.0 { one.0 } else { all.0 }, if one.1 > all.1 { one.1 } else { all.1 })
+        };
+        if let Some((low, high)) = each.iter().copied().reduce(wider).filter(|_| has_hull) {
+            append(&[low, high]);
+        }
+        let (mut lows, mut highs) = ([B::default(); LEAF], [B::default(); LEAF]);
+        for (place, ((bit, _), (low, high))) in self.ranges.iter().zip(each).enumerate() {
+            let seat = if seat_count > each.len() { bit.trailing_zeros() as usize } else { place };
+            (lows[seat], highs[seat]) = (*low, *high);
+        }
+        append(&lows[..seat_count]);
+        append(&highs[..seat_count]);
     }
 }
 

@@ -126,8 +126,7 @@ impl Section {
         let (is_open, has_classes) = (self.other != self.free, self.classes != [self.free; 3]);
         let codes = self.values.last().map_or(0, |(code, _)| *code as usize + 1);
         let is_listed = codes > DENSE_MAX * self.values.len();
-        let flags = [(is_open, OPEN), (has_classes, CLASSES), (is_listed, LISTED)];
-        let flags = flags.into_iter().fold(0, |flags, (is_set, flag)| if is_set { flags | flag } else { flags });
+        let flags = flags_of([(is_open, OPEN), (has_classes, CLASSES), (is_listed, LISTED)]);
         let count = if is_listed { self.values.len() } else { codes };
         bodies.extend(has_classes.then_some(self.classes).into_iter().flatten());
         bodies.extend(is_open.then_some(self.free));
@@ -143,6 +142,11 @@ impl Section {
             self.values.iter().for_each(|(code, mask)| bodies[first + *code as usize] = *mask);
         }
     }
+}
+
+/// Those that are set.
+pub fn flags_of<const COUNT: usize>(flags: [(bool, u64); COUNT]) -> u64 {
+    flags.into_iter().fold(0, |flags, (is_set, flag)| if is_set { flags | flag } else { flags })
 }
 
 /// Append `numbers`, two a word.

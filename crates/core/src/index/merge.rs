@@ -24,8 +24,7 @@ const REMOVED_MIN: usize = 1_024;
 
 /// The segments that should become one now, if any, apart from those in `busy`; at most `size_max` subscriptions.
 pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<Vec<Arc<Segment>>> {
-    let is_busy = |segment: &Arc<Segment>| busy.iter().any(|other| Arc::ptr_eq(other, segment));
-    let idle = || version.segments.iter().filter(|segment| !is_busy(segment));
+    let idle = || idle(version, busy);
     let worn = idle().find(|segment| {
         let removed = segment.removed.count();
         removed > REMOVED_MIN && removed * 2 > segment.place_count() && segment.place_count() <= size_max
@@ -45,9 +44,12 @@ pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<
 /// The segments that would become one with a new one of `count` subscriptions as soon as that is there: it is built with
 /// them instead. All of them together are few.
 pub fn joining(version: &Version, busy: &[Arc<Segment>], count: usize) -> Vec<Arc<Segment>> {
-    let is_idle = |segment: &&Arc<Segment>| !busy.iter().any(|other| Arc::ptr_eq(other, segment));
     let no_smaller = |segment: &&Arc<Segment>| tier(segment.place_count()) >= tier(count);
-    cascade(version.segments.iter().filter(is_idle).filter(no_smaller), count, INLINE_MAX)
+    cascade(idle(version, busy).filter(no_smaller), count, INLINE_MAX)
+}
+
+fn idle<'a>(version: &'a Version, busy: &[Arc<Segment>]) -> impl Iterator<Item = &'a Arc<Segment>> {
+    version.segments.iter().filter(|segment| !busy.iter().any(|other| Arc::ptr_eq(other, segment)))
 }
 
 /// Those of `segments` that become one, beginning with the smallest, when so many subscriptions are `arriving`.

@@ -495,12 +495,12 @@ fn append(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, A
     }
     let tail = next.live_tail().map(|(_, id, query)| (id, Arc::clone(query)));
     let mut all: Vec<_> = tail.chain(new).collect();
-    let joining = merge::joining(next, busy, all.len());
-    if let Some(kept) = merge::kept(&joining, next.number) {
-        all.extend(kept);
-        next.segments.retain(|segment| !joining.iter().any(|other| Arc::ptr_eq(other, segment)));
+    let mut joining = merge::joining(next, busy, all.len());
+    match merge::kept(&joining, next.number) {
+        Some(kept) => all.extend(kept),
+        None => joining.clear(),
     }
-    next.segments.push(Arc::new(merge::build(&all)));
+    exchange(next, &joining, merge::build(&all));
     (next.tail, next.tail_length) = (Arc::new(Tail::default()), 0);
 }
 
