@@ -162,7 +162,7 @@ SECTIONS = [
         "boolean",
         "Boolean filters beside the papers' algorithms",
         """
-One message against N standing Boolean filters, beside every algorithm that paper 004 (ITMO, *Boolean filtering*)
+One message against N standing Boolean filters, beside every algorithm that the ITMO paper (*Boolean filtering*)
 compares, the a-tree crate, one hash access predicate and brute force. All are written in Rust, behind one trait.
 The filters come from the folder that the run names, or else are workload B below as far as all algorithms can do
 it. The paper's table 1 is for 500,000 filters, 10,000 messages a minute and 16 cores: p50, p80, p90, p99 of 2,356
@@ -211,11 +211,11 @@ many messages a second several threads match together, and what a snapshot costs
     ),
     Section(
         "workload_b",
-        "Workload B, as paper 004 prints it",
+        "Workload B, as the ITMO paper prints it",
         """
 At most 100 starting predicates; half of the messages `deleted`, CFI removes half, the group passes 30 %, trading 30
-%; a hierarchy of groupings that changes ten times a second; a tenth of the filters with dear predicates of 10 to
-500 ns. The note tells how many dear predicates were asked of messages that `deleted` had decided: none may be.""",
+%; a hierarchy of groupings that changes ten times a second; a tenth of the filters with expensive predicates of 10 to
+500 ns. The note tells how many expensive predicates were asked of messages that `deleted` had decided: none may be.""",
         [
             point_chart(
                 "workload-b",
@@ -248,15 +248,15 @@ after, during and after the merge that many changes leave behind.""",
         "topics",
         "Topic patterns beside the papers' approaches",
         """
-Paper 000's program (OpenAMQ: 2,000 subscriptions, 2,000 topics; 12 s to compile and 26 s for a million messages
-with 170 million hits on 2 GHz), the RabbitMQ blog's work of paper 001 (2,000 patterns, a million topics; in Erlang:
+The OpenAMQ paper's program (2,000 subscriptions, 2,000 topics; 12 s to compile and 26 s for a million messages
+with 170 million hits on 2 GHz), the work of the RabbitMQ paper (2,000 patterns, a million topics; in Erlang:
 naive 175 s, trie 11.7 s), many patterns with names that come again and names that never do, one to ten bindings,
 and the binding that costs RabbitMQ 124 ms. tamis beside the approaches that the papers weigh, in one language.""",
         [
             point_chart("topics", "One topic name against many patterns", Axis("µs a topic (CPU)"), _both_topics),
             point_chart(
                 "topics-openamq",
-                "Paper 000's program: a million messages, all hits counted",
+                "The OpenAMQ paper's program: a million messages, all hits counted",
                 Axis("seconds (CPU)"),
                 lambda run: in_rows(
                     run.records("openamq"), "matcher", {"match_s": "matching", "compile_s": "compiling"}
@@ -337,16 +337,16 @@ LavinMQ 1.0.1 took 1.31 s a million transient messages of 256 bytes and RabbitMQ
         "selectors",
         "Selectors on mail, criteria on fields",
         """
-Paper 002 (PNNL) gives 10 to 400 subscribers one newsgroup post; its selectors grow dearer from level 1 (`From =`)
+The PNNL paper gives 10 to 400 subscribers one newsgroup post; its selectors grow more expensive from level 1 (`From =`)
 over 2 (`Subject LIKE`) and 3 (`Body LIKE`, near the start) to 4 (near the end). From 200 on, a tenth has the
 selector that matches. Its JBoss fell from 1,082 to 18.6 messages a second at 100 subscribers between the levels,
 its own system from 1,202 to 721. Here the same selectors are evaluated one by one beside the engine, and bodies
-differ by a byte from message to message. Paper 000's requests for fields follow: 10,000, of 100 kinds and all
+differ by a byte from message to message. The OpenAMQ paper's requests for fields follow: 10,000, of 100 kinds and all
 distinct.""",
         [
             line_chart(
                 "newsgroup",
-                "A newsgroup post, the cheapest and the dearest selectors",
+                "A newsgroup post, the cheapest and the most expensive selectors",
                 Axis("subscribers"),
                 MICROSECONDS,
                 lambda run: columns(
@@ -405,7 +405,7 @@ skipped where they are not beside it.""",
         "signature",
         "Signatures of texts",
         """
-Term → positions of a text, as queries for words use it (paper 002), beside the obvious map of lists.""",
+Term → positions of a text, as queries for words use it (the PNNL paper), beside the obvious map of lists.""",
     ),
     Section(
         "match_from_python",
@@ -562,8 +562,10 @@ GOALS = [
         size_key="subscriptions",
     ),
     Goal("the worn engine, p50 beside the fresh one's", "changes", "worn", "times_fresh", 2, "times"),
-    Goal("paper 000's program, compiling", "topics", "openamq", "compile_s", 0.05, "s", _TAMIS, places=3),
-    Goal("paper 000's program, a million messages", "topics", "openamq", "match_s", 0.3, "s", _MILLION, places=3),
+    Goal("the OpenAMQ paper's program, compiling", "topics", "openamq", "compile_s", 0.05, "s", _TAMIS, places=3),
+    Goal(
+        "the OpenAMQ paper's program, a million messages", "topics", "openamq", "match_s", 0.3, "s", _MILLION, places=3
+    ),
     Goal("the RabbitMQ blog's million topics", "topics", "rabbitmq", "match_s", 0.3, "s", _MILLION, places=3),
     Goal(
         "100,000 patterns, a known name",

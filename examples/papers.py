@@ -13,7 +13,7 @@ BODY = (
 
 
 def selectors() -> None:
-    """PNNL (paper 002): four selectors of growing expense, all true of the message of Figure 5."""
+    """The PNNL paper: four selectors of growing expense, all true of the message of Figure 5."""
     printed = [
         'From = "Someone (Someone@yahoo.com)"',
         'Subject LIKE "%question%"',
@@ -25,7 +25,7 @@ def selectors() -> None:
 
 
 def topics() -> None:
-    """OpenAMQ (paper 000): three topics against four subscriptions."""
+    """The OpenAMQ paper: three topics against four subscriptions."""
     engine = tamis.Engine()
     engine.add_many(
         enumerate(tamis.topic(pattern, dialect="openamq") for pattern in ("forex.*", "*.usd", "*.eur", "#"))
@@ -35,7 +35,7 @@ def topics() -> None:
 
 
 def fields() -> None:
-    """OpenAMQ (paper 000): hit counts; a subscription matches when its hits equal its criteria."""
+    """The OpenAMQ paper: hit counts; a subscription matches when its hits equal its criteria."""
     engine = tamis.Engine()
     engine.add(0, tamis.fields({"currency": "USD", "urgent": tamis.ANY}))
     engine.add(1, tamis.fields({"currency": "EUR"}))
@@ -50,7 +50,7 @@ def fields() -> None:
 
 
 def boolean() -> None:
-    """ITMO (paper 004): the filter from a trading system, as printed."""
+    """The ITMO paper: the filter from a trading system, as printed."""
     query = tamis.boolean(
         "deleted = false && (CFI == OXXXX || CFI == FXXXX) "
         "&& group == (American || European) && Trading enabled == true"

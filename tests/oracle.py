@@ -1,7 +1,7 @@
 """What a selector means, a second time: trees that render themselves and are evaluated in plain Python.
 
-Written from SEMANTICS.md and not from the core, so that a mistake would have to be made twice. A tree is a tuple whose
-first item names its kind; `render` gives its selector text, `truth` its value of a message."""
+Written from docs/semantics.md and not from the core, so that a mistake would have to be made twice. A tree is a tuple
+whose first item names its kind; `render` gives its selector text, `truth` its value of a message."""
 
 from __future__ import annotations
 

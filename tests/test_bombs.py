@@ -1,4 +1,4 @@
-"""Query bombs (RELIABILITY, row 17): refused soon with a clear error, or matched in time; never a stack overflow."""
+"""Query bombs: refused soon with a clear error, or matched in time; never a stack overflow."""
 
 from __future__ import annotations
 

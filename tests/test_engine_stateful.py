@@ -16,7 +16,7 @@ import tamis
 from tamis.reference import BruteForce
 from tests.test_engine import TREE, keys, messages, queries
 
-DEAR = {"dear": lambda properties, topic, body: properties.get("flag")}
+EXPENSIVE = {"expensive": lambda properties, topic, body: properties.get("flag")}
 
 
 def many(count: int, query: tamis.Query) -> list[tuple[Hashable, tamis.Query]]:
@@ -61,7 +61,11 @@ class Changes(RuleBasedStateMachine):
 
     @rule(target=known, key=keys, query=queries)
     def add_one_that_asks_a_function(self, key: Hashable, query: tamis.Query) -> Hashable:
-        self.add_all([(key, query & tamis.opaque("dear", DEAR["dear"]))] if "dear" not in self.names() else [])
+        self.add_all(
+            [(key, query & tamis.opaque("expensive", EXPENSIVE["expensive"]))]
+            if "expensive" not in self.names()
+            else []
+        )
         return key
 
     def names(self) -> set[str]:
@@ -99,7 +103,7 @@ class Changes(RuleBasedStateMachine):
         self.saved += 1
         self.engine.save(path, opaque="names")
         if opens:
-            self.engine = tamis.Engine.open(path, verify=verify, opaque=DEAR)
+            self.engine = tamis.Engine.open(path, verify=verify, opaque=EXPENSIVE)
 
     @rule(message=messages)
     def match(self, message: Any) -> None:

@@ -1,4 +1,4 @@
-"""Dear predicates: functions of Python in queries, against three-valued logic in plain Python."""
+"""Expensive predicates: functions of Python in queries, against three-valued logic in plain Python."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Asked:
         return answer
 
 
-leaves = st.tuples(st.sampled_from(["dear", "cheap"]), st.sampled_from(NAMES))
+leaves = st.tuples(st.sampled_from(["expensive", "cheap"]), st.sampled_from(NAMES))
 trees = st.recursive(
     leaves,
     lambda inner: st.one_of(
@@ -56,7 +56,7 @@ messages = st.dictionaries(st.sampled_from(NAMES), answers)
 
 def query_of(tree: Tree, asked: Asked) -> tamis.Query:
     kind, rest = tree
-    if kind == "dear":
+    if kind == "expensive":
         return asked.queries[rest]
     if kind == "cheap":
         return tamis.selector(rest)
@@ -68,20 +68,20 @@ def query_of(tree: Tree, asked: Asked) -> tamis.Query:
     return first
 
 
-def bounds(tree: Tree, properties: dict[str, Any], dear_is_known: bool) -> tuple[int, int]:
+def bounds(tree: Tree, properties: dict[str, Any], expensive_is_known: bool) -> tuple[int, int]:
     """False 0, unknown 1, true 2: the least and the most that it can be."""
     kind, rest = tree
-    if kind == "dear" and not dear_is_known:
+    if kind == "expensive" and not expensive_is_known:
         return 0, 2
-    if kind in ("dear", "cheap"):
+    if kind in ("expensive", "cheap"):
         value = properties.get(rest)
         rank = 2 * value if isinstance(value, bool) else 1
         return rank, rank
     if kind == "not":
-        low, high = bounds(rest, properties, dear_is_known)
+        low, high = bounds(rest, properties, expensive_is_known)
         return 2 - high, 2 - low
     least = min if kind == "and" else max
-    lows, highs = zip(*(bounds(operand, properties, dear_is_known) for operand in rest), strict=True)
+    lows, highs = zip(*(bounds(operand, properties, expensive_is_known) for operand in rest), strict=True)
     return least(lows), least(highs)
 
 
@@ -90,10 +90,10 @@ def bounds(tree: Tree, properties: dict[str, Any], dear_is_known: bool) -> tuple
 def test_a_query_is_what_three_valued_logic_says_and_asks_only_what_is_open(tree: Tree, message: Any) -> None:
     asked = Asked()
     query = query_of(tree, asked)
-    expected, _ = bounds(tree, message, dear_is_known=True)
+    expected, _ = bounds(tree, message, expensive_is_known=True)
     assert query.evaluate(message) is [False, None, True][expected]
     assert all(count == 1 for count in asked.calls.values())
-    low, high = bounds(tree, message, dear_is_known=False)
+    low, high = bounds(tree, message, expensive_is_known=False)
     if low == high:
         assert not asked.calls
 
@@ -297,7 +297,7 @@ def test_a_property_may_be_called_opaque() -> None:
     assert tamis.selector("opaque = 1 AND OPAQUE").evaluate({"opaque": 1, "OPAQUE": True}) is True
 
 
-def test_what_is_no_dear_predicate_is_refused() -> None:
+def test_what_is_no_expensive_predicate_is_refused() -> None:
     for name, function, cost_us, error in (
         ("", bool, 1, ValueError),
         ("x", None, 1, TypeError),
@@ -357,7 +357,7 @@ def test_a_snapshot_is_not_opened_without_its_functions_and_the_first_that_is_mi
     engine.add("x", asked.queries["a"] & asked.queries["b"])
     engine.save(tmp_path / "queries", opaque="names")
     for functions, missing in ((None, "'a'"), ({}, "'a'"), ({"a": bool}, "'b'"), ({"b": bool}, "'a'")):
-        with pytest.raises(TypeError, match=f"names the dear predicate {missing}"):
+        with pytest.raises(TypeError, match=f"names the expensive predicate {missing}"):
             tamis.Engine.open(tmp_path / "queries", opaque=functions)
     with pytest.raises(TypeError, match="opaque 'b': expected a function, not int"):
         tamis.Engine.open(tmp_path / "queries", opaque={"a": bool, "b": 1})  # type: ignore[dict-item]
@@ -366,7 +366,7 @@ def test_a_snapshot_is_not_opened_without_its_functions_and_the_first_that_is_mi
 def test_two_functions_of_one_name_are_not_saved(tmp_path: Path) -> None:
     engine = tamis.Engine()
     engine.add_many((i, tamis.opaque("same", bool)) for i in range(2))
-    with pytest.raises(TypeError, match="two dear predicates are called 'same'"):
+    with pytest.raises(TypeError, match="two expensive predicates are called 'same'"):
         engine.save(tmp_path / "queries", opaque="names")
     assert not list(tmp_path.iterdir())
     engine.remove(1)

@@ -9,7 +9,7 @@ import pytest
 import tamis
 from tamis.reference import BruteForce
 
-# ---- paper 000 (OpenAMQ), and the same examples again in paper 003 (Malamute, appendix A) -----------------------
+# ---- the OpenAMQ paper, and the same examples again in the Malamute paper (appendix A) -----------------------
 
 TOPIC_SUBSCRIPTIONS = ["forex.*", "*.usd", "*.eur", "#"]
 TOPIC_TABLE = """
@@ -98,7 +98,7 @@ def test_the_opening_examples_of_openamq_hold() -> None:
     assert [either.evaluate({"currency": name}) for name in ("USD", "GBP", "EUR")] == [True, True, False]
 
 
-# ---- paper 001 (RabbitMQ) ---------------------------------------------------------------------------------------
+# ---- the RabbitMQ paper ---------------------------------------------------------------------------------------
 
 
 def test_the_quoted_pattern_of_the_specification_matches_the_quoted_keys() -> None:
@@ -118,7 +118,7 @@ def test_only_the_hash_of_the_printed_trie_matches_its_key() -> None:
     assert engine.match(topic="a.c") == ["a.#.c"]
 
 
-# ---- paper 002 (PNNL) -------------------------------------------------------------------------------------------
+# ---- the PNNL paper -------------------------------------------------------------------------------------------
 
 FIGURE_5 = {
     "author": "Someone (Someone@yahoo.com)",
@@ -171,7 +171,7 @@ def test_a_signature_answers_how_near_two_words_are() -> None:
     assert tamis.text("saving them from freezing").evaluate(body=FIGURE_5_BODY) is True
 
 
-# ---- paper 004 (ITMO) -------------------------------------------------------------------------------------------
+# ---- the ITMO paper -------------------------------------------------------------------------------------------
 
 REAL_FILTER = (
     "deleted = false && (CFI == OXXXX || CFI == FXXXX) && group == (American || European) && Trading enabled == true"

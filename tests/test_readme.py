@@ -128,7 +128,7 @@ def test_a_command_of_the_readme_ends_as_it_says(line: str, folder: Path) -> Non
 
 
 def test_the_queries_of_the_readme_can_be_read(folder: Path) -> None:
-    assert [spec.key for spec in tamis.load_queries("queries.txt")] == ["james", "dear", "frost"]
+    assert [spec.key for spec in tamis.load_queries("queries.txt")] == ["james", "expensive", "frost"]
 
 
 @pytest.mark.spark

@@ -21,7 +21,7 @@ TEXTS = {
     "same": "author = 'James' AND source = 'CNN'",
     "turned": "source = 'CNN' AND author = 'James'",
     "cnn": "source IN ('CNN', 'BBC')",
-    "dear": "price > 150",
+    "expensive": "price > 150",
     "wide": "price > 100",
     "odd": "price = 1 AND NOT price < 5",
     "list": "price = 1 AND price = 2",
@@ -53,11 +53,11 @@ def test_the_report_names_keys(engine: tamis.Engine) -> None:
         ("same", "cnn"),
         ("turned", "james"),
         ("turned", "cnn"),
-        ("dear", "wide"),
+        ("expensive", "wide"),
     ]
     assert report.bytes > 100
-    assert {dear.key for dear in report.dearest} == set(TEXTS) - {"same"}
-    assert all(dear.cost_us > 0 and tamis.selector(dear.text) for dear in report.dearest)
+    assert {expensive.key for expensive in report.most_expensive} == set(TEXTS) - {"same"}
+    assert all(expensive.cost_us > 0 and tamis.selector(expensive.text) for expensive in report.most_expensive)
 
 
 def test_the_report_is_readable_and_goes_into_json(engine: tamis.Engine) -> None:
@@ -81,7 +81,7 @@ def test_an_opened_and_changed_snapshot_is_reported_too(engine: tamis.Engine, tm
     opened.add("same", tamis.selector("price > 120"))
     report = opened.report()
     assert report.duplicates == []
-    assert ("dear", "same") in report.covered
+    assert ("expensive", "same") in report.covered
     assert opened.names() == ["author", "price", "source"]
     assert opened.all_keys() == [key for key in TEXTS if key != "wide"]
     assert str(opened.query("same")) == "price > 120"

@@ -1,4 +1,4 @@
-//! Boolean filters: tamis beside brute force and every algorithm of paper 004, then the paper's own table.
+//! Boolean filters: tamis beside brute force and every algorithm of the ITMO paper, then the paper's own table.
 //!
 //! `cargo bench -p tamis-benches --bench boolean -- [DIR] [--counts 1000,10000] [--seconds 2] [--only tamis] [--json PATH]`
 //! where `DIR` has `schema.json`, `filters.jsonl` and `messages.jsonl` of the neutral format (`boolean/workload.rs`).
@@ -39,10 +39,10 @@ const COSTS: [Column; 10] = [
     column("p99_cpu_us", "cpu p99", 2),
 ];
 
-/// How many filters paper 004's table is about.
+/// How many filters the ITMO paper's table is about.
 const PAPER_FILTERS: usize = 500_000;
 
-/// Paper 004, table 1.
+/// The ITMO paper, table 1.
 const PAPER: [(&str, [u32; 4]); 4] = [
     ("paper: k-index", [2356, 3578, 4295, 4493]),
     ("paper: BE-tree", [1866, 2876, 3293, 3429]),
@@ -112,7 +112,7 @@ fn paper_table(measured: &[Value], count: usize, report: &mut Report) {
         let shown: Vec<Column> = std::iter::once(column("matcher", "matcher", 0))
             .chain(keys.iter().zip(columns).map(|(key, title)| column(key, title, 1)))
             .collect();
-        report.table("paper", &format!("as in paper 004: {count} filters, {title}, microseconds"), &shown);
+        report.table("paper", &format!("as in the ITMO paper: {count} filters, {title}, microseconds"), &shown);
         for line in measured {
             let mut record = json!({"matcher": line["matcher"], "filters": count, "way": title});
             for key in keys {

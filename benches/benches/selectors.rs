@@ -1,4 +1,4 @@
-//! Selectors on mail (paper 002) and criteria on fields (paper 000), each beside evaluating one by one.
+//! Selectors on mail (the PNNL paper) and criteria on fields (the OpenAMQ paper), each beside evaluating one by one.
 //!
 //! `cargo bench -p tamis-benches --bench selectors [-- --messages 20000 --requests 10000 --json PATH]`
 //! All times are CPU times of the one thread.
@@ -33,9 +33,9 @@ fn main() {
     report.finish();
 }
 
-// ---- paper 002 -------------------------------------------------------------------------------------------------
+// ---- the PNNL paper -------------------------------------------------------------------------------------------------
 
-/// Paper 002, figure 5.
+/// The PNNL paper, figure 5.
 const SENDER: &str = "Someone (Someone@yahoo.com)";
 const SUBJECT: &str = "I have a question...";
 const BODY: [&str; 3] = [
@@ -45,7 +45,7 @@ const BODY: [&str; 3] = [
     "few days till the nights get warmer? (may be a moot\npoint after I look at them...) ",
 ];
 
-/// Paper 002, section 4.1: the selectors in the order of their cost.
+/// The PNNL paper, section 4.1: the selectors in the order of their cost.
 const LEVELS: [&str; 4] = [
     "From = \"Someone (Someone@yahoo.com)\"",
     "Subject LIKE \"%question%\"",
@@ -70,7 +70,8 @@ fn newsgroup(messages: usize, repeats: usize, report: &mut Report) {
     ];
     let bodies = bodies(repeats);
     let bytes = bodies[0].len();
-    let title = format!("paper 002: a newsgroup post of {bytes} bytes that differs by a byte each time; µs a message");
+    let title =
+        format!("the PNNL paper: a newsgroup post of {bytes} bytes that differs by a byte each time; µs a message");
     report.table("newsgroup", &title, &COLUMNS);
     for (subscribers, percent) in SUBSCRIBERS {
         let mut line = json!({"subscribers": format!("{subscribers}, {percent} %"), "body_bytes": bytes});
@@ -136,7 +137,7 @@ fn newsgroup_times(queries: &[Arc<Query>], bodies: &[String], messages: usize, m
     (median_by(runs, |micros| *micros), baseline)
 }
 
-// ---- paper 000 -------------------------------------------------------------------------------------------------
+// ---- the OpenAMQ paper -------------------------------------------------------------------------------------------------
 
 const FIELDS: usize = 20;
 const FIELDS_PER_MESSAGE: usize = 6;
@@ -151,7 +152,7 @@ fn fields(messages: usize, requests: usize, report: &mut Report) {
         column("one_by_one_us", "one by one", 1),
     ];
     let title = format!(
-        "paper 000: {requests} requests of 1 to 3 fields out of {FIELDS}, messages of {FIELDS_PER_MESSAGE}; µs a \
+        "the OpenAMQ paper: {requests} requests of 1 to 3 fields out of {FIELDS}, messages of {FIELDS_PER_MESSAGE}; µs a \
          message (its goal: 10)"
     );
     report.table("fields", &title, &COLUMNS);

@@ -1,4 +1,4 @@
-//! Topic patterns: paper 000's program, the work of paper 001, and what it weighed its approaches by: time, memory, the
+//! Topic patterns: the OpenAMQ paper's program, the work of the RabbitMQ paper, and what it weighed its approaches by: time, memory, the
 //! cost of adding a binding, the worst case, and the simple case of 1 to 10 bindings. Every approach in one run.
 //!
 //! `cargo bench -p tamis-benches --bench topics [-- --messages 1000000 --patterns 10000,100000 --seconds 2 --json PATH]`
@@ -112,7 +112,7 @@ fn openamq(messages: usize, budget: Duration, report: &mut Report) {
     let patterns = openamq_patterns(2_000, &mut random);
     let messages: Vec<String> = (0..messages).map(|_| random.pick(&topics).clone()).collect();
     let title = format!(
-        "paper 000's program: 2,000 subscriptions, 2,000 topics, {} messages, `#` one word or more\n(paper: 12 s to \
+        "the OpenAMQ paper's program: 2,000 subscriptions, 2,000 topics, {} messages, `#` one word or more\n(paper: 12 s to \
          compile, 26 s to match 170 M, 3 M hits a second and GHz)",
         messages.len()
     );
@@ -158,7 +158,7 @@ fn rabbitmq(messages: usize, budget: Duration, report: &mut Report) {
     let patterns = rabbitmq_patterns(2_000, &mut random);
     let topics = rabbitmq_topics(messages, &mut random);
     let title = format!(
-        "paper 001: 2,000 patterns, `*` 0.1, `#` 0.01, {messages} topics (its part 2, in Erlang: naive 175 s, trie 11.7, \
+        "the RabbitMQ paper: 2,000 patterns, `*` 0.1, `#` 0.01, {messages} topics (its part 2, in Erlang: naive 175 s, trie 11.7, \
          NFA 37, DFA 15 to 27)"
     );
     report.table("rabbitmq", &title, &COSTS);
@@ -175,7 +175,7 @@ fn many(count: usize, budget: Duration, report: &mut Report) {
     for_each_matcher!(costs_line, &patterns, &new, new.len(), budget, report);
 }
 
-/// What an approach costs in every respect that paper 001 names. Bytes are those after matching.
+/// What an approach costs in every respect that the RabbitMQ paper names. Bytes are those after matching.
 fn costs_line<M: TopicMatcher>(
     patterns: &[String],
     topics: &[String],

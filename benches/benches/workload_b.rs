@@ -1,4 +1,4 @@
-//! Workload B, true to paper 004: groupings that change while messages come, and predicates of 10 to 500 ns.
+//! Workload B, true to the ITMO paper: groupings that change while messages come, and predicates of 10 to 500 ns.
 //!
 //! `cargo bench -p tamis-benches --bench workload_b [-- --filters 500000 --messages 5000 --json PATH]`
 //! tamis beside ITMO's own algorithm over the same queries, and brute force. The groupings change every 17 messages:
@@ -13,7 +13,7 @@ use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{Times, micros, timed_cpu};
 use tamis_benches::random::Random;
 use tamis_benches::report::{Column, Report, column};
-use tamis_benches::workload_b::{DEAR_COUNT, DearPredicates, MESSAGES_PER_CHANGE, WorkloadB};
+use tamis_benches::workload_b::{EXPENSIVE_COUNT, ExpensivePredicates, MESSAGES_PER_CHANGE, WorkloadB};
 use tamis_core::hierarchy::Hierarchies;
 use tamis_core::index::{Engine, Scratch, SubscriptionId};
 use tamis_core::message::{Body, Message, Properties};
@@ -28,7 +28,7 @@ const COLUMNS: [Column; 8] = [
     column("matcher", "matcher", 0),
     column("messages", "messages", 0),
     column("matches_per_message", "matches", 1),
-    column("dear_calls_per_message", "dear calls", 1),
+    column("expensive_calls_per_message", "expensive calls", 1),
     column("p50_cpu_us", "p50", 2),
     column("p80_cpu_us", "p80", 2),
     column("p90_cpu_us", "p90", 2),
@@ -38,24 +38,28 @@ const COLUMNS: [Column; 8] = [
 fn main() {
     let arguments = Arguments::from_env(&["filters", "messages", "json"]);
     let mut workload = WorkloadB::new(arguments.number("filters", 500_000), arguments.number("messages", 3_000), 7);
-    let dear = DearPredicates::new(8);
-    let (messages, queries) = (workload.messages(), workload.queries(&dear));
+    let expensive = ExpensivePredicates::new(8);
+    let (messages, queries) = (workload.messages(), workload.queries(&expensive));
     let mut report = Report::new("workload_b", &arguments);
     let title = format!(
-        "workload B: {} filters, {DEAR_COUNT} dear predicates in a tenth of them, groupings changed every \
+        "workload B: {} filters, {EXPENSIVE_COUNT} expensive predicates in a tenth of them, groupings changed every \
          {MESSAGES_PER_CHANGE} messages; microseconds a message",
         queries.len()
     );
     report.table("workload_b", &title, &COLUMNS);
-    measure_tamis(&mut workload, &queries, &messages, &dear, &mut report);
+    measure_tamis(&mut workload, &queries, &messages, &expensive, &mut report);
     let hierarchies: Hierarchies = [("group".to_owned(), workload.hierarchy())].into_iter().collect();
     let few = &messages[..messages.len().min(BASELINE_MESSAGES)];
     let grouped = Grouped::new(&queries);
-    line("grouped (ITMO)", few, &dear, &mut report, |message, found| grouped.match_into(message, &hierarchies, found));
-    line("brute force", few, &dear, &mut report, |message, found| brute_force(&queries, message, &hierarchies, found));
-    let wasted = dear.calls_when_deleted();
-    report.note(&format!("dear predicates asked of a deleted message, by all three: {wasted}"));
-    report.record("deleted", json!({"dear_calls_when_deleted": wasted, "dear_calls": dear.calls()}));
+    line("grouped (ITMO)", few, &expensive, &mut report, |message, found| {
+        grouped.match_into(message, &hierarchies, found)
+    });
+    line("brute force", few, &expensive, &mut report, |message, found| {
+        brute_force(&queries, message, &hierarchies, found)
+    });
+    let wasted = expensive.calls_when_deleted();
+    report.note(&format!("expensive predicates asked of a deleted message, by all three: {wasted}"));
+    report.record("deleted", json!({"expensive_calls_when_deleted": wasted, "expensive_calls": expensive.calls()}));
     assert_eq!(wasted, 0, "`deleted` had decided");
     report.finish();
 }
@@ -64,7 +68,7 @@ fn measure_tamis(
     workload: &mut WorkloadB,
     queries: &[Arc<Query>],
     messages: &[Properties],
-    dear: &DearPredicates,
+    expensive: &ExpensivePredicates,
     report: &mut Report,
 ) {
     let engine = Engine::new();
@@ -75,12 +79,12 @@ fn measure_tamis(
     let (mut scratch, mut random) = (Scratch::new(), Random::new(9));
     let (mut changes, mut after_changes, mut found) = (Vec::new(), Vec::new(), Vec::new());
     let mut count = 0;
-    line("tamis", messages, dear, report, |message, matched| {
+    line("tamis", messages, expensive, report, |message, matched| {
         found.clear();
         engine.match_into(message, &mut scratch, &mut found).expect("in memory");
         matched.extend(found.iter().map(|id| id.0 as usize));
     });
-    line_with("tamis, groupings changing", messages, dear, report, |message, matched| {
+    line_with("tamis, groupings changing", messages, expensive, report, |message, matched| {
         let is_changed = count % MESSAGES_PER_CHANGE == 0;
         if is_changed {
             workload.change_hierarchy(&mut random);
@@ -117,22 +121,22 @@ fn measure_tamis(
 fn line(
     name: &str,
     messages: &[Properties],
-    dear: &DearPredicates,
+    expensive: &ExpensivePredicates,
     report: &mut Report,
     mut work: impl FnMut(&Message<'_>, &mut Vec<usize>),
 ) {
-    line_with(name, messages, dear, report, |message, found| micros(timed_cpu(|| work(message, found)).1));
+    line_with(name, messages, expensive, report, |message, found| micros(timed_cpu(|| work(message, found)).1));
 }
 
 /// The same for work that times itself.
 fn line_with(
     name: &str,
     messages: &[Properties],
-    dear: &DearPredicates,
+    expensive: &ExpensivePredicates,
     report: &mut Report,
     mut work: impl FnMut(&Message<'_>, &mut Vec<usize>) -> f64,
 ) {
-    let (calls, mut matches, mut found) = (dear.calls(), 0, Vec::new());
+    let (calls, mut matches, mut found) = (expensive.calls(), 0, Vec::new());
     let one = |properties| {
         found.clear();
         let took = work(&Message::new("", properties, Body::Absent), &mut found);
@@ -143,7 +147,7 @@ fn line_with(
     report.line(json!({
         "matcher": name, "messages": messages.len(),
         "matches_per_message": matches as f64 / messages.len() as f64,
-        "dear_calls_per_message": (dear.calls() - calls) as f64 / messages.len() as f64,
+        "expensive_calls_per_message": (expensive.calls() - calls) as f64 / messages.len() as f64,
         "p50_cpu_us": times.percentile(50), "p80_cpu_us": times.percentile(80),
         "p90_cpu_us": times.percentile(90), "p99_cpu_us": times.percentile(99),
     }));
@@ -166,8 +170,8 @@ fn brute_force(queries: &[Arc<Query>], message: &Message<'_>, hierarchies: &Hier
     found.extend(queries.iter().enumerate().filter(|(_, query)| is_true(query)).map(|(number, _)| number));
 }
 
-/// Paper 004, section "Algorithm", over queries: the filters of a symbol by hash, the others in groups by their first
-/// predicate, each from left to right. Every message remembers what its dear predicates said.
+/// The ITMO paper, section "Algorithm", over queries: the filters of a symbol by hash, the others in groups by their first
+/// predicate, each from left to right. Every message remembers what its expensive predicates said.
 struct Grouped<'q> {
     by_symbol: HashMap<String, Vec<Rest<'q>>>,
     groups: Vec<(&'q Expr, Vec<Rest<'q>>)>,

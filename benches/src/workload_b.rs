@@ -1,4 +1,4 @@
-//! Workload B: filters and messages with the proportions that paper 004 prints.
+//! Workload B: filters and messages with the proportions that the ITMO paper prints.
 //!
 //! | the paper | here |
 //! |---|---|
@@ -8,11 +8,11 @@
 //! | "30 % are traded" | `tradingEnabled` is true of 30 % |
 //! | "no more than 100 starting predicates" | `deleted = FALSE`, and 99 values of other attributes |
 //! | "dynamic groupings" | `group UNDER ..`: a tree of groups, of which two leaves change places at every change |
-//! | predicates of "10 to 500 nanoseconds" | 10 % of the filters, one of [`DEAR_COUNT`] each, log-uniform in cost |
+//! | predicates of "10 to 500 nanoseconds" | 10 % of the filters, one of [`EXPENSIVE_COUNT`] each, log-uniform in cost |
 //! | parameters and instruments are two messages | a fifth of the messages have other attributes |
 //!
 //! The paper does not say how many filters name an identifier, nor what makes its filters differ ("a complex
-//! criterion"): here 40 % name a symbol, and all have a price band of their own. Without groupings and dear
+//! criterion"): here 40 % name a symbol, and all have a price band of their own. Without groupings and expensive
 //! predicates the same filters are a workload in the neutral format, for algorithms that have neither.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Map, Value as Json, json};
-use tamis_core::dear::{InjectedCost, Opaque};
+use tamis_core::expensive::{InjectedCost, Opaque};
 use tamis_core::hierarchy::Hierarchy;
 use tamis_core::message::{Message, Value};
 use tamis_core::query::Query;
@@ -30,8 +30,8 @@ use tamis_core::query::selector::{self, Dialect};
 use crate::boolean::workload::{Workload, selector_text};
 use crate::random::Random;
 
-/// How many dear predicates there are: filters share them, as traders share their strategies' tests.
-pub const DEAR_COUNT: usize = 200;
+/// How many expensive predicates there are: filters share them, as traders share their strategies' tests.
+pub const EXPENSIVE_COUNT: usize = 200;
 /// The paper: 10,000 messages a minute; the groupings change ten times a second.
 pub const MESSAGES_PER_CHANGE: usize = 17;
 
@@ -52,13 +52,13 @@ pub struct WorkloadB {
     groups: [[usize; LEAVES_PER_GROUP]; GROUPS.len()],
 }
 
-/// One filter: all of `before`, then one of two groups, then all of `after`, then a dear predicate.
+/// One filter: all of `before`, then one of two groups, then all of `after`, then an expensive predicate.
 #[derive(Debug)]
 struct Filter {
     before: Vec<Json>,
     groups: Option<[usize; 2]>,
     after: Vec<Json>,
-    dear: Option<usize>,
+    expensive: Option<usize>,
 }
 
 impl WorkloadB {
@@ -72,10 +72,10 @@ impl WorkloadB {
         Self { filters, messages, groups }
     }
 
-    /// The queries, as selector text with what no text can say: their dear predicates.
+    /// The queries, as selector text with what no text can say: their expensive predicates.
     #[must_use]
-    pub fn queries(&self, dear: &DearPredicates) -> Vec<Arc<Query>> {
-        self.filters.iter().map(|filter| Arc::new(filter.query(dear))).collect()
+    pub fn queries(&self, expensive: &ExpensivePredicates) -> Vec<Arc<Query>> {
+        self.filters.iter().map(|filter| Arc::new(filter.query(expensive))).collect()
     }
 
     /// The messages.
@@ -111,7 +111,7 @@ impl WorkloadB {
         self.groups[first][place] = std::mem::replace(&mut self.groups[second][place], leaf);
     }
 
-    /// The same in the neutral format: each group is a list of its leaves, and dear predicates are left out.
+    /// The same in the neutral format: each group is a list of its leaves, and expensive predicates are left out.
     ///
     /// # Panics
     /// Never: it is written as the format wants it.
@@ -123,7 +123,7 @@ impl WorkloadB {
 }
 
 impl Filter {
-    fn query(&self, dear: &DearPredicates) -> Query {
+    fn query(&self, expensive: &ExpensivePredicates) -> Query {
         let mut parts: Vec<String> = self.before.iter().map(selector_text).collect();
         if let Some(groups) = self.groups {
             let [first, second] = groups.map(|group| GROUPS[group]);
@@ -131,8 +131,8 @@ impl Filter {
         }
         parts.extend(self.after.iter().map(selector_text));
         let query = selector::parse(&parts.join(" AND "), Dialect::Jms).expect("a selector that we wrote");
-        let Some(number) = self.dear else { return query };
-        let last = Predicate::Opaque(dear.predicates[number].clone());
+        let Some(number) = self.expensive else { return query };
+        let last = Predicate::Opaque(expensive.predicates[number].clone());
         Query::new(Expr::and(vec![query.expr().clone(), last.into()])).expect("a short query")
     }
 
@@ -148,22 +148,22 @@ impl Filter {
     }
 }
 
-/// The dear predicates, and whether any was asked where `deleted` had decided.
+/// The expensive predicates, and whether any was asked where `deleted` had decided.
 #[derive(Debug)]
-pub struct DearPredicates {
+pub struct ExpensivePredicates {
     predicates: Vec<Opaque>,
     asked_when_deleted: Arc<AtomicU64>,
 }
 
-impl DearPredicates {
+impl ExpensivePredicates {
     /// Each costs 10 to 500 ns and is true of one message in ten.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let asked_when_deleted = Arc::new(AtomicU64::new(0));
         let mut random = Random::new(seed);
-        let predicates = (0..DEAR_COUNT).map(|number| {
+        let predicates = (0..EXPENSIVE_COUNT).map(|number| {
             let (cost_ns, asked) = (10.0 * 50_f64.powf(random.unit()), Arc::clone(&asked_when_deleted));
-            Opaque::new(InjectedCost::new(&format!("dear{number}"), cost_ns, move |message: &Message<'_>| {
+            Opaque::new(InjectedCost::new(&format!("expensive{number}"), cost_ns, move |message: &Message<'_>| {
                 if message.properties.get("deleted") == Some(&Value::Bool(true)) {
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
@@ -182,7 +182,7 @@ impl DearPredicates {
         self.predicates.iter().map(|predicate| predicate.counts().calls).sum()
     }
 
-    /// How often of a message that was deleted: every filter with a dear predicate wants messages that are not, so
+    /// How often of a message that was deleted: every filter with an expensive predicate wants messages that are not, so
     /// each of these calls would have been for nothing.
     #[must_use]
     pub fn calls_when_deleted(&self) -> u64 {
@@ -192,20 +192,20 @@ impl DearPredicates {
 
 fn filter(random: &mut Random) -> Filter {
     let kind = random.below(100);
-    let dear = random.percent(10).then(|| random.below(DEAR_COUNT));
+    let expensive = random.percent(10).then(|| random.below(EXPENSIVE_COUNT));
     let not_deleted = json!(["eq", "deleted", false]);
     let mut before = Vec::new();
     if kind < 5 {
         before.extend([not_deleted, json!(["eq", "riskGroup", format!("R{:02}", random.below(25))])]);
         let after = vec![json!(["gt", "marginPct", random.below(100)])];
-        return Filter { before, groups: None, after, dear };
+        return Filter { before, groups: None, after, expensive };
     }
     if kind < 45 {
         before.push(json!(["eq", "symbol", symbol(random)]));
-        if dear.is_some() || random.percent(50) {
+        if expensive.is_some() || random.percent(50) {
             before.push(not_deleted);
         }
-        return Filter { before, groups: None, after: vec![price_band(random, 4)], dear };
+        return Filter { before, groups: None, after: vec![price_band(random, 4)], expensive };
     }
     if kind >= 78 {
         let (name, values) = start(random);
@@ -216,7 +216,7 @@ fn filter(random: &mut Random) -> Filter {
     before.push(json!(["or", first, second]));
     let groups = Some(two_of(GROUPS.len(), random));
     let after = vec![json!(["eq", "tradingEnabled", true]), price_band(random, 20)];
-    Filter { before, groups, after, dear }
+    Filter { before, groups, after, expensive }
 }
 
 /// One of the 99 starting predicates that are not `deleted = FALSE`.
@@ -306,7 +306,7 @@ mod tests {
         let hierarchy = workload.hierarchy();
         let is_in = |message: &Json, group| hierarchy.is_under(message["group"].as_str().unwrap_or(""), group);
         near(share(&instruments, |message| is_in(message, "American") || is_in(message, "European")), 0.3);
-        near(workload.filters.iter().filter(|filter| filter.dear.is_some()).count() as f64 / 2_000.0, 0.1);
+        near(workload.filters.iter().filter(|filter| filter.expensive.is_some()).count() as f64 / 2_000.0, 0.1);
     }
 
     #[test]
@@ -322,18 +322,18 @@ mod tests {
     }
 
     #[test]
-    fn no_dear_predicate_is_asked_of_a_deleted_message() {
+    fn no_expensive_predicate_is_asked_of_a_deleted_message() {
         let workload = WorkloadB::new(300, 200, 3);
-        let dear = DearPredicates::new(4);
+        let expensive = ExpensivePredicates::new(4);
         let hierarchies = [("group".to_owned(), workload.hierarchy())].into_iter().collect();
         let messages = workload.messages();
-        for query in workload.queries(&dear) {
+        for query in workload.queries(&expensive) {
             for properties in &messages {
                 let message = Message::new("", properties, tamis_core::message::Body::Absent);
                 let _ = query.evaluate(&message, Some(&hierarchies));
             }
         }
-        assert_eq!(dear.calls_when_deleted(), 0);
-        assert!(dear.calls() > 0);
+        assert_eq!(expensive.calls_when_deleted(), 0);
+        assert!(expensive.calls() > 0);
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use tamis_core::dear::{InjectedCost, Opaque};
+use tamis_core::expensive::{InjectedCost, Opaque};
 use tamis_core::error::EngineError;
 use tamis_core::hierarchy::Hierarchy;
 use tamis_core::index::{Engine, Scratch};
@@ -37,8 +37,8 @@ static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     for text in QUERIES {
         engine.add(Arc::new(selector::parse(text, Dialect::Jms).expect("a good selector")));
     }
-    let dear = resolve("dear", 1.0).expect("a function");
-    engine.add(Arc::new(Query::new(Predicate::Opaque(dear).into()).expect("within the limits")));
+    let expensive = resolve("expensive", 1.0).expect("a function");
+    engine.add(Arc::new(Query::new(Predicate::Opaque(expensive).into()).expect("within the limits")));
     let parents = [("EU", None), ("FR", Some("EU"))].map(|(value, parent)| (value.into(), parent.map(Into::into)));
     engine.set_hierarchy("region", Hierarchy::new(parents.into()).expect("a tree"));
     let path = place();

@@ -89,7 +89,7 @@ class Query:
             operands stand in the order written."""
 
     def opaques(self) -> list[tuple[str, float, int, int, float | None, str | None]]:
-        """Its dear predicates, from left to right, and what became of their calls in all queries and engines.
+        """Its expensive predicates, from left to right, and what became of their calls in all queries and engines.
 
         Returns:
             (name, declared cost in microseconds, calls, calls that failed, mean microseconds of the calls that were
@@ -155,7 +155,7 @@ class Engine:
 
 @final
 class Bitmap:
-    """The bitmap engine of papers 000 and 003: a row of bits, compressed, with every operation they list.
+    """The bitmap engine of the OpenAMQ and Malamute papers: a row of bits, compressed, with every operation they list.
 
     Safe in any thread. `index` counts from 0; outside the size it is an IndexError."""
 
@@ -224,7 +224,7 @@ class IdLists:
 
 @final
 class Signature:
-    """Term -> positions of one text, without the stop words of its source (paper 002, section 3.2)."""
+    """Term -> positions of one text, without the stop words of its source (the PNNL paper, section 3.2)."""
 
     def __new__(cls, text: str, stop_words: Iterable[str] | None = None) -> Signature: ...
     def positions(self, term: str) -> list[int]:

@@ -220,7 +220,7 @@ class Engine:
     ) -> list[tuple[Hashable, int, int]]:
         """How many criteria of each ``fields`` query are true: (key, hits, criteria) where at least one is.
 
-        In the order in which they were added. Source: paper 000, "Field matching".
+        In the order in which they were added. Source: the OpenAMQ paper, "Field matching".
         """
         since = self._keys.newest_removal
         found = self._core.hits(properties, topic, body)
@@ -273,7 +273,7 @@ class Engine:
         return self._keys.keys_of(found, since)
 
     def report(self) -> Report:
-        """What all subscriptions are like: shared, equal, covered, never or always true, unindexable, dear.
+        """What all subscriptions are like: shared, equal, covered, never or always true, unindexable, expensive.
 
         Cost: about 20 us a subscription, without the GIL; the engine may be used and changed meanwhile.
         """
@@ -310,7 +310,7 @@ class Engine:
         Raises:
             ValueError: a cycle, or a parent that is not declared.
 
-        Source: paper 004, dynamic groupings.
+        Source: the ITMO paper, dynamic groupings.
         """
         self._core.hierarchy(attribute, dict(parents))
 
@@ -319,11 +319,11 @@ class Engine:
 
         Args:
             path: where to; an engine that has the old file open keeps it.
-            opaque: "names" saves dear predicates (`tamis.opaque`) by their names; without it they are refused.
+            opaque: "names" saves expensive predicates (`tamis.opaque`) by their names; without it they are refused.
 
         Raises:
-            TypeError: a key that is not str, int, bytes or a tuple of them; a dear predicate without `opaque="names"`,
-                or two of them with one name.
+            TypeError: a key that is not str, int, bytes or a tuple of them; an expensive predicate without
+                `opaque="names"`, or two of them with one name.
             OSError: the file cannot be written; nothing is left behind.
         """
         if opaque not in (None, "names"):
@@ -345,11 +345,11 @@ class Engine:
         Args:
             path: a file that `save` wrote.
             verify: check every byte, not only the header.
-            opaque: the functions of the dear predicates in it, by name; others are left alone.
+            opaque: the functions of the expensive predicates in it, by name; others are left alone.
 
         Raises:
             SnapshotError: no snapshot, one of another version, or a damaged one.
-            TypeError: a dear predicate whose function is not in `opaque`, or is none.
+            TypeError: an expensive predicate whose function is not in `opaque`, or is none.
             OSError: the file cannot be read.
 
         Cost: at most 10 ms for 500,000 queries; the first match then checks the index against its checksums, and the

@@ -13,7 +13,7 @@ Covered = tuple[Hashable, Hashable]
 
 
 @dataclass(frozen=True)
-class DearQuery:
+class ExpensiveQuery:
     """A query among those that cost most.
 
     Attributes:
@@ -29,7 +29,7 @@ class DearQuery:
 
 @dataclass(frozen=True)
 class OpaqueUse:
-    """A dear predicate in use, and what became of its calls since it was made.
+    """An expensive predicate in use, and what became of its calls since it was made.
 
     Attributes:
         name: as it was declared.
@@ -70,8 +70,8 @@ class Report:
         never_true: keys of queries that no message satisfies.
         always_true: keys of queries that every message satisfies.
         unindexable: keys of queries that offer nothing to look them up by, and are evaluated for every message.
-        dearest: the queries that cost most, the dearest first, at most 20.
-        opaque: the dear predicates in use, by name.
+        most_expensive: the queries that cost most, the most expensive first, at most 20.
+        opaque: the expensive predicates in use, by name.
         bytes: what the subscriptions take, without their keys.
     """
 
@@ -87,7 +87,7 @@ class Report:
     never_true: list[Hashable]
     always_true: list[Hashable]
     unindexable: list[Hashable]
-    dearest: list[DearQuery]
+    most_expensive: list[ExpensiveQuery]
     opaque: list[OpaqueUse] = field(default_factory=list)
     bytes: int = 0
 
@@ -99,7 +99,9 @@ class Report:
             with_keys[name] = [key(one) for one in found[name]]
         with_keys["duplicates"] = [[key(one) for one in group] for group in found["duplicates"]]
         with_keys["covered"] = [(key(narrow), key(wide)) for narrow, wide in found["covered"]]
-        with_keys["dearest"] = [DearQuery(key(one), text, cost_ns / 1_000) for one, text, cost_ns in found["dearest"]]
+        with_keys["most_expensive"] = [
+            ExpensiveQuery(key(one), text, cost_ns / 1_000) for one, text, cost_ns in found["most_expensive"]
+        ]
         with_keys["opaque"] = [OpaqueUse(**used) for used in found["opaque"]]
         return cls(**with_keys)
 
@@ -120,8 +122,12 @@ class Report:
             *_named("never true", list(map(repr, self.never_true))),
             *_named("always true", list(map(repr, self.always_true))),
             *_named("unindexable", list(map(repr, self.unindexable))),
-            *_named("dearest", [f"{dear.key!r} {dear.cost_us:.2f} us" for dear in self.dearest]),
-            *_named("dear predicates", [f"{it.name} {it.calls:,} calls, {it.errors:,} errors" for it in self.opaque]),
+            *_named(
+                "most expensive", [f"{expensive.key!r} {expensive.cost_us:.2f} us" for expensive in self.most_expensive]
+            ),
+            *_named(
+                "expensive predicates", [f"{it.name} {it.calls:,} calls, {it.errors:,} errors" for it in self.opaque]
+            ),
         ]
         return "\n".join(lines)
 

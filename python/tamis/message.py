@@ -1,7 +1,7 @@
 """What a message is made of on the Python side: markers, times, and the shape of properties.
 
 A message has a topic (text), properties (name -> value) and a body (text or bytes). Values are bool, int (64 bits),
-float, str, datetime, None, nested mappings and lists of these; SEMANTICS.md, section "Messages"."""
+float, str, datetime, None, nested mappings and lists of these; docs/semantics.md, section "Messages"."""
 
 from __future__ import annotations
 

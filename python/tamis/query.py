@@ -31,7 +31,7 @@ def selector(text: str, *, dialect: Literal["jms", "cbm"] = "jms") -> Query:
     Raises:
         QueryError: where it cannot be read, and what was expected there.
 
-    Source: JMS 1.1, section 3.8; paper 002.
+    Source: JMS 1.1, section 3.8; the PNNL paper.
 
     >>> selector("price > 10 AND region IN ('EU', 'US')").evaluate({"price": 12, "region": "EU"})
     True
@@ -48,7 +48,7 @@ def boolean(text: str) -> Query:
     Raises:
         QueryError: where it cannot be read, and what was expected there.
 
-    Source: paper 004.
+    Source: the ITMO paper.
 
     >>> str(boolean("deleted = false && CFI == (OXXXX || FXXXX)"))
     "deleted = FALSE AND CFI IN ('OXXXX', 'FXXXX')"
@@ -61,13 +61,14 @@ def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"
 
     Args:
         pattern: every text is a pattern.
-        dialect: ``amqp`` (0-9-1: ``#`` is zero or more), ``openamq`` (the table of paper 000: a final ``*`` may match
-            nothing, ``#`` is one or more) or ``openamq-program`` (its program: ``*`` exactly one, ``#`` one or more).
+        dialect: ``amqp`` (0-9-1: ``#`` is zero or more), ``openamq`` (the table of the OpenAMQ paper: a final ``*`` may
+            match nothing, ``#`` is one or more) or ``openamq-program`` (its program: ``*`` exactly one, ``#`` one
+            or more).
 
     Raises:
         ValueError: an unknown dialect.
 
-    Source: AMQP 0-9-1, section 3.1.3.3; papers 000 and 001.
+    Source: AMQP 0-9-1, section 3.1.3.3; the OpenAMQ and RabbitMQ papers.
     """
     return _core.topic(pattern, dialect)
 
@@ -100,7 +101,7 @@ def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"]
             unknown `require`.
         TypeError: a value of another type, with the field's name.
 
-    Source: paper 000, "Field matching".
+    Source: the OpenAMQ paper, "Field matching".
 
     >>> str(fields({"currency": "USD", "urgent": ANY}))
     "currency = 'USD' AND EXISTS(urgent)"
@@ -122,7 +123,7 @@ def text(phrase: str) -> Query:
     Raises:
         QueryError: no word in `phrase`.
 
-    Source: paper 002, section 3.2 (signatures).
+    Source: the PNNL paper, section 3.2 (signatures).
     """
     return _core.contains(phrase)
 
@@ -134,7 +135,7 @@ def near(a: str, b: str, distance: int = 5) -> Query:
         QueryError: `a` or `b` is not one word.
         ValueError: `distance` is below 1.
 
-    Source: paper 002, section 3.2 ("the proximity of two words").
+    Source: the PNNL paper, section 3.2 ("the proximity of two words").
     """
     if distance < 1:
         raise ValueError(f"distance: expected at least 1, not {distance}")
@@ -142,7 +143,7 @@ def near(a: str, b: str, distance: int = 5) -> Query:
 
 
 def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
-    """A dear predicate: a function that is asked last, and at most once a message.
+    """An expensive predicate: a function that is asked last, and at most once a message.
 
     It is asked only when nothing cheaper has decided, the cheapest of several first, and its answer counts for every
     query and engine that holds this one or a combination of it with ``&``, ``|`` and ``~``. Such a query is not text:
@@ -161,7 +162,7 @@ def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
         TypeError: `function` cannot be called.
         ValueError: an empty name, or a cost below 0 or not finite.
 
-    Source: paper 004, filters with expensive predicates.
+    Source: the ITMO paper, filters with expensive predicates.
 
     >>> wanted = opaque("wanted", lambda properties, topic, body: properties["isin"] in {"DE000", "FR001"}, cost_us=0.3)
     >>> (selector("price > 10") & wanted).evaluate({"price": 12, "isin": "FR001"})

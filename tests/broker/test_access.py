@@ -78,7 +78,7 @@ def test_a_name_that_is_put_in_stands_for_itself_alone(user: str, text: str) -> 
 
 
 @pytest.mark.parametrize("pattern", ["(", "a)|(b", r"(a)\1", "(?=a)", "(\\w{1000}){1000}", "x" * 1001, "(?x)a # b"])
-def test_what_cannot_be_anchored_or_is_too_dear_is_refused(pattern: str) -> None:
+def test_what_cannot_be_anchored_or_is_too_expensive_is_refused(pattern: str) -> None:
     with pytest.raises(QueryError):
         check_pattern(pattern)
 

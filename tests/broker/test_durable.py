@@ -17,8 +17,8 @@ PERSISTENT, TRANSIENT = pika.BasicProperties(delivery_mode=2), pika.BasicPropert
 
 def declare(channel: BlockingChannel) -> None:
     channel.exchange_declare("orders", "topic", durable=True)
-    channel.queue_declare("dear", durable=True, arguments={"x-max-length": 1000})
-    channel.queue_bind("dear", "orders", "#", {"x-query": "price > 10"})
+    channel.queue_declare("expensive", durable=True, arguments={"x-max-length": 1000})
+    channel.queue_bind("expensive", "orders", "#", {"x-query": "price > 10"})
     channel.queue_declare("all", durable=True)
     channel.queue_bind("all", "orders", "#")
     channel.queue_declare("passing", durable=False)
@@ -40,7 +40,7 @@ def test_confirmed_messages_and_definitions_survive(start_broker: StartBroker, h
     broker.kill() if how == "kill" else broker.stop()
     broker.start()
     channel = broker.connect().channel()
-    assert get_all(channel, "dear") == [b"15" * 1000, b"25" * 1000]
+    assert get_all(channel, "expensive") == [b"15" * 1000, b"25" * 1000]
     left = get_all(channel, "all")
     assert left[-2:] == [b"15" * 1000, b"25" * 1000]
     assert b"transient" not in left
@@ -56,11 +56,11 @@ def test_definitions_go_on_working_after_a_restart(start_broker: StartBroker) ->
     broker.kill()
     broker.start()
     channel = broker.connect().channel()
-    declare_again = channel.queue_declare("dear", durable=True, arguments={"x-max-length": 1000})
+    declare_again = channel.queue_declare("expensive", durable=True, arguments={"x-max-length": 1000})
     assert declare_again.method.message_count == 0
     for price in (5, 15):
         channel.basic_publish("orders", "new", str(price).encode(), pika.BasicProperties(headers={"price": price}))
-    assert get_all(channel, "dear") == [b"15"]
+    assert get_all(channel, "expensive") == [b"15"]
     with pytest.raises(ChannelClosedByBroker, match="PRECONDITION_FAILED"):
         channel.exchange_declare("orders", "fanout", durable=True)
 
@@ -71,12 +71,12 @@ def test_what_was_deleted_stays_away(start_broker: StartBroker) -> None:
     declare(channel)
     channel.basic_publish("orders", "new", b"x", PERSISTENT)
     channel.queue_delete("all")
-    channel.queue_unbind("dear", "orders", "#", {"x-query": "price > 10"})
+    channel.queue_unbind("expensive", "orders", "#", {"x-query": "price > 10"})
     broker.stop()
     broker.start()
     channel = broker.connect().channel()
     channel.basic_publish("orders", "new", b"y", pika.BasicProperties(headers={"price": 99}))
-    assert get_all(channel, "dear") == []
+    assert get_all(channel, "expensive") == []
     with pytest.raises(ChannelClosedByBroker, match="no queue 'all'"):
         channel.queue_declare("all", passive=True)
 

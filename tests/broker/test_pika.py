@@ -204,8 +204,8 @@ def test_remote_procedure_calls(broker: RunningBroker) -> None:
 def test_content_filters_on_any_binding(channel: BlockingChannel) -> None:
     exchange = name()
     channel.exchange_declare(exchange, "topic", auto_delete=True)
-    dear, eu, both = temporary(channel), temporary(channel), temporary(channel)
-    channel.queue_bind(dear, exchange, "orders.#", {"x-query": "price > 10"})
+    expensive, eu, both = temporary(channel), temporary(channel), temporary(channel)
+    channel.queue_bind(expensive, exchange, "orders.#", {"x-query": "price > 10"})
     channel.queue_bind(eu, exchange, "#", {"x-query": "region IN ('EU', 'UK') AND message_id IS NOT NULL"})
     channel.queue_bind(both, exchange, "orders.*", {"x-query": "price > 10"})
     channel.queue_bind(both, exchange, "#", {"x-query": "region = 'EU'"})
@@ -217,7 +217,7 @@ def test_content_filters_on_any_binding(channel: BlockingChannel) -> None:
         properties = pika.BasicProperties(headers=headers, message_id="1")
         channel.basic_publish(exchange, key, str(headers).encode(), properties)
     all_of_them = b"{'price': 12, 'region': 'EU'}"
-    assert get_all(channel, dear) == [all_of_them]
+    assert get_all(channel, expensive) == [all_of_them]
     assert get_all(channel, eu) == [all_of_them]
     assert get_all(channel, both) == [all_of_them], "two bindings that match give a queue one copy"
 

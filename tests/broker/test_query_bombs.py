@@ -1,4 +1,4 @@
-"""Queries and topics made to be dear are refused with 406, or matched in time; a bystander notices neither (row 17)."""
+"""Queries and topics made to be expensive are refused with 406, or matched in time; a bystander notices neither."""
 
 from __future__ import annotations
 

@@ -30,18 +30,18 @@ def test_a_stored_query_is_the_one_that_is_valid_now(tmp_path: Path) -> None:
     path = tmp_path / "tamis.sqlite"
     rules = Rules(ACCESS, path)
     with pytest.raises(LookupError, match="there is no store at tamis.sqlite yet"):
-        rules.stored_query("dear")
+        rules.stored_query("expensive")
     with Store.open(path) as store:
-        store.add_query(QuerySpec(key="dear", text="price > 10", language="selector"))
-        store.add_query(QuerySpec(key="dear", text="price > 100", language="selector"))
-        assert rules.stored_query("dear") == ("selector", "price > 100")
+        store.add_query(QuerySpec(key="expensive", text="price > 10", language="selector"))
+        store.add_query(QuerySpec(key="expensive", text="price > 100", language="selector"))
+        assert rules.stored_query("expensive") == ("selector", "price > 100")
         with pytest.raises(LookupError, match="the store has no query 'cheap'"):
             rules.stored_query("cheap")
 
 
 def test_without_a_store_there_are_no_stored_queries(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="the broker has no store"):
-        Rules(ACCESS, None).stored_query("dear")
+        Rules(ACCESS, None).stored_query("expensive")
     (tmp_path / "none").write_text("no store")
     with pytest.raises(LookupError, match="the store cannot be read"):
-        Rules(ACCESS, tmp_path / "none").stored_query("dear")
+        Rules(ACCESS, tmp_path / "none").stored_query("expensive")

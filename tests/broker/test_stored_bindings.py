@@ -54,37 +54,37 @@ def wait_until_arrives(channel: BlockingChannel, queue: str, price: int) -> None
 def test_a_binding_asks_what_the_query_says_and_changes_with_it(
     store: Store, broker: RunningBroker, channel: BlockingChannel
 ) -> None:
-    store.add_queries([QuerySpec("dear", "price > 100"), QuerySpec("other", "price > 7")])
-    for queue, key in (("q", "dear"), ("other", "other")):
+    store.add_queries([QuerySpec("expensive", "price > 100"), QuerySpec("other", "price > 7")])
+    for queue, key in (("q", "expensive"), ("other", "other")):
         channel.queue_declare(queue, exclusive=True)
         channel.queue_bind(queue, "amq.topic", "orders.#", arguments={"x-query-key": key})
     assert not arrives(channel, "q", 100)
     assert arrives(channel, "q", 101)
 
-    store.add_query(QuerySpec("dear", "price = 5", "boolean"))
+    store.add_query(QuerySpec("expensive", "price = 5", "boolean"))
     wait_until_arrives(channel, "q", 5)
     assert not arrives(channel, "q", 101)
     assert arrives(channel, "other", 8)
 
     # A query that is removed stays as it was for those who are bound by it, and there is none for others.
-    store.remove_query("dear")
+    store.remove_query("expensive")
     store.add_query(QuerySpec("other", "price = 9"))
     wait_until_arrives(channel, "other", 9)
     assert arrives(channel, "q", 5)
-    with pytest.raises(ChannelClosedByBroker, match="x-query-key 'dear': the store has no query 'dear'"):
-        channel.queue_bind("q", "amq.topic", "other", arguments={"x-query-key": "dear"})
+    with pytest.raises(ChannelClosedByBroker, match="x-query-key 'expensive': the store has no query 'expensive'"):
+        channel.queue_bind("q", "amq.topic", "other", arguments={"x-query-key": "expensive"})
 
 
 def test_what_cannot_be_bound_is_logged_and_changes_nothing(
     store: Store, broker: RunningBroker, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.add_query(QuerySpec("dear", "price > 100"))
+    store.add_query(QuerySpec("expensive", "price > 100"))
     channel.queue_declare("q", exclusive=True)
-    channel.queue_bind("q", "amq.topic", "orders.#", arguments={"x-query-key": "dear"})
+    channel.queue_bind("q", "amq.topic", "orders.#", arguments={"x-query-key": "expensive"})
     monkeypatch.setitem(query_file.LANGUAGES, "later", tamis.selector)  # of a version that comes after the broker's
-    store.add_query(QuerySpec("dear", "price > 5", "later"))
+    store.add_query(QuerySpec("expensive", "price > 5", "later"))
     refused = broker.wait_for_log("stored query not bound", PATIENCE_S)
-    assert (refused["key"], "x-query-language 'later'" in refused["reason"]) == ("dear", True)
+    assert (refused["key"], "x-query-language 'later'" in refused["reason"]) == ("expensive", True)
     assert arrives(channel, "q", 101)
     assert not arrives(channel, "q", 50)
 

@@ -30,10 +30,10 @@ def queries(tmp_path: Path, store: Store) -> StoredQueries:
 
 
 def test_a_query_is_found_as_it_is_now(store: Store, queries: StoredQueries) -> None:
-    assert queries.get("dear", WAIT_S) is None
-    store.add_query(QuerySpec("dear", "price > 1"))
-    store.add_query(QuerySpec("dear", "price == 2", "boolean"))
-    assert queries.get("dear", WAIT_S) == ("boolean", "price == 2")
+    assert queries.get("expensive", WAIT_S) is None
+    store.add_query(QuerySpec("expensive", "price > 1"))
+    store.add_query(QuerySpec("expensive", "price == 2", "boolean"))
+    assert queries.get("expensive", WAIT_S) == ("boolean", "price == 2")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ Tamis = Callable[..., "subprocess.CompletedProcess[str]"]
 QUERIES = """\
 # key: selector text
 james: author = 'James' AND source = 'CNN'
-dear:  price > 100
+expensive:  price > 100
 frost: NEAR(body, 'garlic', 'frost', 5)
 """
 

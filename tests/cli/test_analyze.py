@@ -9,7 +9,7 @@ import tamis as library
 from tests.cli.conftest import Tamis
 
 MORE = """\
-dearer: price > 200
+costlier: price > 200
 again:  price > 100
 never:  a = 1 AND NOT a = 1
 cheap:  pirce < 3
@@ -30,8 +30,8 @@ def test_the_report_is_printed_as_tables(tamis: Tamis) -> None:
     assert done.stderr == ""
     assert done.stdout.startswith("7 subscriptions with 6 distinct queries")
     tables = done.stdout.split("\n\n")
-    assert "covered: whenever KEY matches, so does BY (1)\nKEY     BY\ndearer  dear" in tables
-    assert "duplicates: equal queries (1)\nCOUNT  KEYS\n    2  dear, again" in tables
+    assert "covered: whenever KEY matches, so does BY (1)\nKEY       BY\ncostlier  expensive" in tables
+    assert "duplicates: equal queries (1)\nCOUNT  KEYS\n    2  expensive, again" in tables
     assert "never true (1)\nKEY\nnever" in tables
 
 
@@ -39,8 +39,8 @@ def test_the_report_is_printed_as_tables(tamis: Tamis) -> None:
 def test_json_has_all_of_it(tamis: Tamis) -> None:
     done = tamis("analyze", "queries.txt", "--json")
     report = json.loads(done.stdout)
-    assert report["covered"] == [{"key": "dearer", "by": "dear"}]
-    assert report["duplicates"] == [["dear", "again"]]
+    assert report["covered"] == [{"key": "costlier", "by": "expensive"}]
+    assert report["duplicates"] == [["expensive", "again"]]
     assert report["never_true"] == ["never"]
     assert "unmatched" not in report
 
@@ -49,7 +49,7 @@ def test_json_has_all_of_it(tamis: Tamis) -> None:
 def test_with_messages_it_names_queries_that_match_none_and_names_that_no_message_has(tamis: Tamis) -> None:
     done = tamis("analyze", "queries.txt", "--messages", "messages.jsonl")
     assert done.returncode == 0
-    assert "matched none of 3 messages (3)\nKEY\ndearer\nnever\ncheap" in done.stdout
+    assert "matched none of 3 messages (3)\nKEY\ncostlier\nnever\ncheap" in done.stdout
     assert "hint: no message has 'pirce'; did you mean 'price'?" in done.stderr
     done = tamis("analyze", "queries.txt", "--messages", "-", "--json", stdin='{"pirce": 2}\nno json\n')
     assert done.returncode == 2

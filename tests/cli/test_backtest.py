@@ -12,7 +12,7 @@ from tests.cli.conftest import Tamis
 
 @pytest.fixture
 def trades(tmp_path: Path) -> None:
-    """Four days with a trade every hour, the dear ones at noon."""
+    """Four days with a trade every hour, the expensive ones at noon."""
     with (tmp_path / "trades.jsonl").open("w") as file:
         for hour in range(96):
             date = f"2026-11-{1 + hour // 24:02d}T{hour % 24:02d}:00:00Z"
@@ -45,12 +45,12 @@ def test_json_has_the_histogram_the_samples_and_the_cost(tamis: Tamis) -> None:
 
 @pytest.mark.usefixtures("files")
 def test_the_query_may_be_one_of_a_file_and_of_any_language(tamis: Tamis) -> None:
-    done = tamis("backtest", "dear", "messages.jsonl", "--queries", "queries.txt", "--json")
+    done = tamis("backtest", "expensive", "messages.jsonl", "--queries", "queries.txt", "--json")
     assert done.returncode == 0
     found = json.loads(done.stdout)
     assert (found["query"], found["matched"], found["over"]) == ("price > 100", 1, "position")
     done = tamis("backtest", "deer", "messages.jsonl", "--queries", "queries.txt")
-    assert (done.returncode, "no query has the key 'deer'; did you mean 'dear'?" in done.stderr) == (2, True)
+    assert (done.returncode, "no query has the key 'deer'; did you mean 'expensive'?" in done.stderr) == (2, True)
     done = tamis("backtest", "garlic frost", "messages.jsonl", "--language", "near")
     assert "would have matched once in 3 messages" in done.stdout
 

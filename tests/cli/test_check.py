@@ -24,7 +24,7 @@ def test_a_mistake_has_a_caret_and_a_hint(tamis: Tamis) -> None:
     ]
 
 
-def test_the_shown_text_of_a_dear_predicate_is_refused_with_the_reason(tamis: Tamis) -> None:
+def test_the_shown_text_of_a_expensive_predicate_is_refused_with_the_reason(tamis: Tamis) -> None:
     done = tamis("check", "OPAQUE('in_my_list') AND a = 1")
     assert done.returncode == 2
     assert "a function cannot be read from text" in done.stderr
@@ -97,8 +97,8 @@ def test_a_test_block_that_does_not_hold_is_an_error(tamis: Tamis, files: Path) 
     (files / "mail").mkdir()
     (files / "pipeline.toml").write_text(
         '[queries]\nfile = "queries.txt"\n[[adapter]]\nname = "inbox"\ntype = "mbox"\npath = "mail"\n'
-        '[[test]]\nmessage = { price = 7 }\nmatch = ["dear"]\n'
+        '[[test]]\nmessage = { price = 7 }\nmatch = ["expensive"]\n'
     )
     done = tamis("check", "pipeline.toml")
     assert done.returncode == 2
-    assert "dear" in done.stderr
+    assert "expensive" in done.stderr

@@ -16,7 +16,7 @@ def test_each_query_says_why(tamis: Tamis) -> None:
         "  true    author = 'James'  ('James')",
         "  unknown source = 'CNN'  (None)",
         "  the message lacks: source",
-        "dear: no",
+        "expensive: no",
         "  FALSE   price > 100  (7)",
         "frost: unknown",
         "  unknown NEAR(body, 'garlic', 'frost', 5)  (None)",
@@ -26,10 +26,10 @@ def test_each_query_says_why(tamis: Tamis) -> None:
 
 @pytest.mark.usefixtures("files")
 def test_one_query_as_json_from_stdin(tamis: Tamis) -> None:
-    done = tamis("explain", "queries.txt", "--message", "-", "--key", "dear", "--json", stdin='{"price": 101}')
+    done = tamis("explain", "queries.txt", "--message", "-", "--key", "expensive", "--json", stdin='{"price": 101}')
     assert done.returncode == 0
     assert json.loads(done.stdout) == {
-        "key": "dear",
+        "key": "expensive",
         "result": True,
         "predicates": [{"text": "price > 100", "value": 101, "result": True}],
         "missing": [],
@@ -43,18 +43,18 @@ def test_near_leaves_only_queries_that_match_or_nearly_do(tamis: Tamis) -> None:
         return [json.loads(line)["key"] for line in done.stdout.splitlines()]
 
     message = '{"price": 120, "body": "garlic and frost"}'
-    assert explained(0, message) == ["dear", "frost"]
-    assert explained(1, message) == ["dear", "frost"]
-    assert explained(1, '{"author": "James"}') == ["james", "dear", "frost"]
-    assert explained(2, message) == ["james", "dear", "frost"]
+    assert explained(0, message) == ["expensive", "frost"]
+    assert explained(1, message) == ["expensive", "frost"]
+    assert explained(1, '{"author": "James"}') == ["james", "expensive", "frost"]
+    assert explained(2, message) == ["james", "expensive", "frost"]
 
 
 @pytest.mark.usefixtures("files")
 def test_a_name_that_the_message_lacks_is_answered_with_one_that_it_has(tamis: Tamis) -> None:
-    done = tamis("explain", "queries.txt", "--message", '{"prcie": 7}', "--key", "dear")
+    done = tamis("explain", "queries.txt", "--message", '{"prcie": 7}', "--key", "expensive")
     assert done.stdout.splitlines()[-1] == "  hint: the message has no 'price'; did you mean 'prcie'?"
     done = tamis("explain", "queries.txt", "--message", "{}", "--key", "deer")
-    assert "no query has the key 'deer'; did you mean 'dear'?" in done.stderr
+    assert "no query has the key 'deer'; did you mean 'expensive'?" in done.stderr
 
 
 @pytest.mark.usefixtures("files")

@@ -19,7 +19,7 @@ def test_matches_come_as_json_lines_with_line_number_keys_and_message(tamis: Tam
     done = tamis("match", "queries.txt", "messages.jsonl")
     assert done.returncode == 0
     assert lines(done.stdout) == [
-        {"line": 1, "keys": ["james", "dear"], "message": {"author": "James", "source": "CNN", "price": 120}},
+        {"line": 1, "keys": ["james", "expensive"], "message": {"author": "James", "source": "CNN", "price": 120}},
         {"line": 2, "keys": ["frost"], "message": {"author": "Jane", "body": "Cover the garlic: frost tonight."}},
     ]
     assert done.stderr.startswith("2 of 3 messages matched 3 of 3 queries")
@@ -81,7 +81,12 @@ def test_the_topic_and_the_text_come_from_fields_or_from_an_option(tamis: Tamis,
 def test_count_prints_a_number_and_json_every_query(tamis: Tamis) -> None:
     assert tamis("match", "queries.txt", "messages.jsonl", "--count").stdout == "2\n"
     done = tamis("match", "queries.txt", "messages.jsonl", "--count", "--json")
-    assert json.loads(done.stdout) == {"read": 3, "matched": 2, "bad": 0, "keys": {"james": 1, "dear": 1, "frost": 1}}
+    assert json.loads(done.stdout) == {
+        "read": 3,
+        "matched": 2,
+        "bad": 0,
+        "keys": {"james": 1, "expensive": 1, "frost": 1},
+    }
     assert json.loads(done.stderr)["queries"] == 3
 
 
@@ -109,7 +114,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
         ["bash", "-c", script, sys.executable], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 141
-    assert [found["keys"] for found in lines(done.stdout)] == [["dear"]]
+    assert [found["keys"] for found in lines(done.stdout)] == [["expensive"]]
     assert done.stderr == ""
 
 

@@ -13,24 +13,26 @@ from tests.cli.conftest import Tamis
 
 
 def test_a_query_is_added_listed_shown_changed_and_removed(tamis: Tamis) -> None:
-    added = tamis("query", "add", "dear", "price > 100", "--owner", "ann", "--delivery", "mail", "--delivery", "log")
+    added = tamis(
+        "query", "add", "expensive", "price > 100", "--owner", "ann", "--delivery", "mail", "--delivery", "log"
+    )
     assert added.returncode == 0, added.stderr
-    assert added.stderr == "dear is there, version 1\n"
+    assert added.stderr == "expensive is there, version 1\n"
     (listed,) = [json.loads(line) for line in tamis("query", "list", "--json").stdout.splitlines()]
     assert (listed["key"], listed["version"], listed["owner"], listed["deliveries"]) == (
-        "dear",
+        "expensive",
         1,
         "ann",
         ["mail", "log"],
     )
-    assert tamis("query", "add", "dear", "price > 200").stderr == "dear is there, version 2\n"
-    assert tamis("query", "add", "dear", "price > 200").stderr == "dear is there, version 2\n"
-    shown = tamis("query", "show", "dear")
+    assert tamis("query", "add", "expensive", "price > 200").stderr == "expensive is there, version 2\n"
+    assert tamis("query", "add", "expensive", "price > 200").stderr == "expensive is there, version 2\n"
+    shown = tamis("query", "show", "expensive")
     assert "version:    1 (no longer valid)" in shown.stdout
     assert "text:       price > 200" in shown.stdout
-    assert tamis("query", "remove", "dear").returncode == 0
+    assert tamis("query", "remove", "expensive").returncode == 0
     assert tamis("query", "list", "--json").stdout == ""
-    versions = [json.loads(line) for line in tamis("query", "show", "dear", "--json").stdout.splitlines()]
+    versions = [json.loads(line) for line in tamis("query", "show", "expensive", "--json").stdout.splitlines()]
     assert [(it["version"], it["valid"]) for it in versions] == [(1, False), (2, False)]
 
 

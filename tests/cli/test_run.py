@@ -94,7 +94,7 @@ def test_a_service_matches_what_comes_takes_new_queries_and_ends_on_ctrl_c(tamis
     assert "Traceback" not in err
     summary = json.loads(out.splitlines()[-1])
     assert (summary["event"], summary["read"], summary["matched"], summary["stopped_by"]) == ("summary", 4, 3, "SIGINT")
-    assert summary["by_query"] == {"james": 1, "dear": 1, "frost": 1, "cheap": 1}
+    assert summary["by_query"] == {"james": 1, "expensive": 1, "frost": 1, "cheap": 1}
 
 
 @pytest.mark.spark

@@ -137,7 +137,7 @@ def test_lines_go_through_in_order_and_can_be_matched(tamis: Tamis, queue: str, 
     assert (counts["published"], counts["confirmed"], counts["unroutable"], counts["bad"]) == (5000, 5000, 0, 0)
     done = tamis("consume", queue, "--count", "5000")
     assert [(line["price"], line["body"]) for line in lines(done)] == [(line["price"], line["body"]) for line in sent]
-    (tmp_path / "queries.txt").write_text("dear: price >= 4990 AND CONTAINS(body, 'text')\n")
+    (tmp_path / "queries.txt").write_text("expensive: price >= 4990 AND CONTAINS(body, 'text')\n")
     assert len(lines(tamis("match", "queries.txt", "-", stdin=done.stdout))) == 10
 
 

@@ -38,7 +38,7 @@ def test_the_papers_answers_are_those_they_print() -> None:
 def test_an_arrow_table_is_matched_row_by_row() -> None:
     pytest.importorskip("pyarrow")
     assert [line.rpartition("} ")[2] for line in run("arrow_table.py").splitlines()] == [
-        "['dear', 'european']",
+        "['expensive', 'european']",
         "['european']",
         "[]",
     ]

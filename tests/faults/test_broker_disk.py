@@ -1,4 +1,4 @@
-"""What a disk does to a broker: power cuts, errors of fdatasync, no room (RELIABILITY, rows 2, 5 and 6).
+"""What a disk does to a broker: power cuts, errors of fdatasync, no room.
 
 `TAMIS_CUTS=400 TAMIS_ERRORS=50 pytest tests/faults/test_broker_disk.py` is the long form; TAMIS_SEED repeats a run."""
 

@@ -1,4 +1,4 @@
-"""Bad bytes cannot kill the broker nor hold anybody up (row 13): mutated frames on live sockets, beside a bystander.
+"""Bad bytes cannot kill the broker nor hold anybody up: mutated frames on live sockets, beside a bystander.
 
 A connection ends with the first frame that breaks it, so that there are many connections with a few frames each. When
 a client has sent all, it sends no more: the broker's end of the stream is its answer, and may take no longer than a

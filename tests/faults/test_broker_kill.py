@@ -1,4 +1,4 @@
-"""A confirmed message survives kill -9 (RELIABILITY, row 1); order and redelivery (rows 9 and 10).
+"""A confirmed message survives kill -9; order and redelivery.
 
 `TAMIS_KILLS=100 pytest tests/faults/test_broker_kill.py` is the long form; TAMIS_SEED repeats a run."""
 

@@ -1,4 +1,4 @@
-"""Memory is bounded: what nobody consumes waits on disk, and publishers are blocked before it runs short (row 12).
+"""Memory is bounded: what nobody consumes waits on disk, and publishers are blocked before it runs short.
 
 `TAMIS_UNCONSUMED_MB=5000 pytest tests/faults/test_broker_memory.py` is the long form."""
 

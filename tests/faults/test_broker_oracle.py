@@ -1,4 +1,4 @@
-"""The broker delivers what brute force says: many queries, and queries that change under load (rows 8 and 19).
+"""The broker delivers what brute force says: many queries, and queries that change under load.
 
 `TAMIS_QUERIES=10000 TAMIS_MESSAGES=100000 TAMIS_SEEDS=20 pytest tests/faults/test_broker_oracle.py`: the long form."""
 

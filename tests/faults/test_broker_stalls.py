@@ -1,4 +1,4 @@
-"""Nothing blocks the loop: a bystander's deliveries go on while heavy work is done (row 28)."""
+"""Nothing blocks the loop: a bystander's deliveries go on while heavy work is done."""
 
 from __future__ import annotations
 

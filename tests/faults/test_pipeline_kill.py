@@ -1,4 +1,4 @@
-"""The pipeline neither loses nor doubles, however it is killed (RELIABILITY.md, row 20).
+"""The pipeline neither loses nor doubles, however it is killed.
 
 The short form runs in CI; `TAMIS_KILLS=30 pytest tests/faults` is the long one. Every run prints its seed; give it back
 with TAMIS_SEED. Two planted faults show that the check can fail."""

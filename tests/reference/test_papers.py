@@ -24,7 +24,7 @@ from tests.test_papers import (
 
 from .kinds import QUERY_MATCHERS, TOPIC_MATCHERS
 
-# ---- paper 000 (OpenAMQ) ----------------------------------------------------------------------------------------
+# ---- the OpenAMQ paper ----------------------------------------------------------------------------------------
 
 FIELD_TABLE = [
     ("currency", tamis.ANY, [0, 0, 0, 0]),
@@ -122,7 +122,7 @@ def test_the_sample_program_finds_what_the_engine_finds(name: str) -> None:
     assert sum(map(len, found)) > 200
 
 
-# ---- paper 001 (RabbitMQ) ---------------------------------------------------------------------------------------
+# ---- the RabbitMQ paper ---------------------------------------------------------------------------------------
 
 BINDINGS = ["a.b.c", "a.*.b.c", "a.#.c", "b.b.c"]
 
@@ -159,7 +159,7 @@ def test_a_new_binding_drops_the_whole_dfa() -> None:
     assert dfa.match("a.d.d.d.c") == ["a.#.c", "new"]
 
 
-# ---- paper 002 (PNNL) -------------------------------------------------------------------------------------------
+# ---- the PNNL paper -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("printed", EXPENSE_LEVELS, ids=["level 1", "level 2", "level 3", "level 4"])
@@ -181,7 +181,7 @@ def test_the_printed_selector_is_broken_down_into_its_two_units() -> None:
     assert matcher.match({"author": "Jane", "source": "CNN"}) == []
 
 
-# ---- paper 004 (ITMO) -------------------------------------------------------------------------------------------
+# ---- the ITMO paper -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", QUERY_MATCHERS)
@@ -218,7 +218,7 @@ def test_a_normal_form_multiplies_the_filters_to_be_checked() -> None:
     assert conjunctions(tamis.boolean(exponential).tree(), 127) is None
 
 
-def test_a_dear_predicate_is_evaluated_once_for_all_groups() -> None:
+def test_a_expensive_predicate_is_evaluated_once_for_all_groups() -> None:
     matcher = reference.Grouped(identifiers=["stock"])
     matcher.add("by stock", tamis.boolean("smart != no && stock == IBM"))
     matcher.add("by group", tamis.boolean("deleted = false && smart != no"))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 QUERIES = {
-    "dear": "price > 100",
+    "expensive": "price > 100",
     "late": "timestamp >= TIMESTAMP '2020-09-13T12:26:50Z'",
     "sku": "body.sku = 'b'",
     "frost": "CONTAINS(body, 'frost')",

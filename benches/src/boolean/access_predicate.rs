@@ -6,7 +6,7 @@
 //! equality lies under a common value.
 //!
 //! Source: the access predicates of Fabret et al., "Filtering algorithms and implementation for very fast
-//! publish/subscribe systems", SIGMOD 2001, section 3 ("Propagation" in paper 004), with one predicate a conjunction.
+//! publish/subscribe systems", SIGMOD 2001, section 3 ("Propagation" in the ITMO paper), with one predicate a conjunction.
 
 use hashbrown::HashMap;
 

@@ -6,10 +6,10 @@
 //! end; a node that another walk has passed is known already.
 //!
 //! Cost: a walk for each distinct diagram, each literal evaluated at most once a message. It cannot leave a filter out:
-//! "the algorithm becomes exhaustive search" (paper 004). A diagram may be exponential in its literals; a filter that
+//! "the algorithm becomes exhaustive search" (the ITMO paper). A diagram may be exponential in its literals; a filter that
 //! takes over [`STEPS_MAX`] steps to compile is kept aside and evaluated for every message.
 //!
-//! Source: paper 004, section "BE-tree, k-index, BDD"; Campailla et al., "Efficient filtering in publish-subscribe
+//! Source: the ITMO paper, section "BE-tree, k-index, BDD"; Campailla et al., "Efficient filtering in publish-subscribe
 //! systems using binary decision diagrams", ICSE 2001, section 3.
 
 use hashbrown::HashMap;

@@ -8,7 +8,7 @@
 //! Cost: the conjunctions on that walk, each until one of its literals is not true. What is neither an equality nor a
 //! range cannot be indexed ("BE-tree relies on predicates that can be indexed"), and filters must be conjunctions.
 //!
-//! Source: paper 004, section "BE-tree, k-index, BDD"; Sadoghi and Jacobsen, "BE-Tree", SIGMOD 2011, sections 4 and 5.
+//! Source: the ITMO paper, section "BE-tree, k-index, BDD"; Sadoghi and Jacobsen, "BE-Tree", SIGMOD 2011, sections 4 and 5.
 //! That one halves known ranges and refines its scores while it runs. Here the tree is built at once, the cut is the
 //! median of what is there, and the score is the count.
 

@@ -9,7 +9,7 @@
 //! Cost: one evaluation for each group ("there are no more than 100"), then all filters of the groups that are left,
 //! which is a share of all filters. The paper also remembers predicates that cost over 100 ns; this workload has none.
 //!
-//! Source: paper 004, section "Algorithm".
+//! Source: the ITMO paper, section "Algorithm".
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

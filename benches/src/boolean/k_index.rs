@@ -5,9 +5,9 @@
 //! so that a message with few true literals stops in each list where larger ones begin.
 //!
 //! Cost: the lists of all true literals, however short the others of a conjunction are. It cannot stop early:
-//! "deleted = false && smart condition" has its smart condition looked at for deleted instruments too (paper 004).
+//! "deleted = false && smart condition" has its smart condition looked at for deleted instruments too (the ITMO paper).
 //!
-//! Source: paper 004, section "BE-tree, k-index, BDD"; Whang et al., "Indexing Boolean expressions", VLDB 2009,
+//! Source: the ITMO paper, section "BE-tree, k-index, BDD"; Whang et al., "Indexing Boolean expressions", VLDB 2009,
 //! section 3.
 
 use hashbrown::HashMap;

@@ -1,4 +1,4 @@
-//! Boolean filters: every algorithm that paper 004 compares, and tamis, behind [`BooleanMatcher`].
+//! Boolean filters: every algorithm that the ITMO paper compares, and tamis, behind [`BooleanMatcher`].
 //!
 //! All are given the same filters, with names and values as numbers and NOT in front of predicates only
 //! ([`filter`]), which spares the peers interning; tamis alone reads text and meets messages as they come.

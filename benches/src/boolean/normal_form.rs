@@ -1,6 +1,6 @@
 //! Disjunctive normal form, for the algorithms that take nothing but conjunctions.
 //!
-//! It may be exponential in the filter (paper 004 gives that as the reason not to use it), so a filter of more than
+//! It may be exponential in the filter (the ITMO paper gives that as the reason not to use it), so a filter of more than
 //! [`CONJUNCTIONS_MAX`] conjunctions is kept aside as it is and evaluated for every message.
 
 use super::filter::{Attribute, Filter, Literal, Test, Tree};

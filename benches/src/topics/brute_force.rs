@@ -1,6 +1,6 @@
 //! Every pattern is compared with the topic: with both split each time, as RabbitMQ once did, and with both split once.
 //!
-//! Source: paper 001: "a factor of 3 just by being more careful when splitting the keys into words".
+//! Source: the RabbitMQ paper: "a factor of 3 just by being more careful when splitting the keys into words".
 
 use tamis_core::topic::{Dialect, TopicPattern};
 

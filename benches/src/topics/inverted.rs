@@ -6,7 +6,7 @@
 //!
 //! `#` is nothing special: patterns are compared by definition, when the table is compiled.
 //!
-//! Source: paper 000, "Inverted bitmaps" and "Topic matching" (OpenAMQ).
+//! Source: the OpenAMQ paper, "Inverted bitmaps" and "Topic matching".
 
 use hashbrown::HashMap;
 use tamis_core::topic::Dialect;

@@ -7,7 +7,7 @@
 //! "It occupies significantly more memory than the trie"; "there is a significant cost for adding new bindings, since
 //! the entire DFA has to be dropped and rebuilt". The paper sets no bound; here it is also dropped at [`STATES_MAX`].
 //!
-//! Source: paper 001, "The DFA".
+//! Source: the RabbitMQ paper, "The DFA".
 
 use std::sync::Arc;
 

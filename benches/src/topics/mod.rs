@@ -1,6 +1,6 @@
-//! Topic patterns: the approaches that paper 001 compares, OpenAMQ's table, and tamis, behind [`TopicMatcher`].
+//! Topic patterns: the approaches that the RabbitMQ paper compares, OpenAMQ's table, and tamis, behind [`TopicMatcher`].
 //!
-//! All but brute force "by text" split a topic once and compare words as numbers, which is where paper 001 gained its
+//! All but brute force "by text" split a topic once and compare words as numbers, which is where the RabbitMQ paper gained its
 //! first factor of three.
 
 pub mod bits;
@@ -25,7 +25,7 @@ pub trait TopicMatcher: Default {
     /// What it does with `#`.
     const HASH: &'static str;
 
-    /// Add a subscription; its number is how many there were. `dialect` is AMQP 0-9-1 or that of paper 000's program.
+    /// Add a subscription; its number is how many there were. `dialect` is AMQP 0-9-1 or that of the OpenAMQ paper's program.
     fn add(&mut self, pattern: &str, dialect: Dialect);
 
     /// Wait for what additions have left to other threads, so that it is not measured with something else.

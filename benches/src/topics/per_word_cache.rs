@@ -7,7 +7,7 @@
 //! `#` has no position, nor have the words after it ("they can not be adapted"): patterns with `#` are kept aside and
 //! compared with every message. At [`TOPICS_MAX`] known topics all are forgotten.
 //!
-//! Source: paper 001, approach 1 ("this is what the AMQP spec suggests"); AMQP 0-9-1, section 3.1.3.3.
+//! Source: the RabbitMQ paper, approach 1 ("this is what the AMQP spec suggests"); AMQP 0-9-1, section 3.1.3.3.
 
 use hashbrown::HashMap;
 use tamis_core::topic::Dialect;

@@ -7,7 +7,7 @@
 //! `#` has no position, nor have the words after it ("they can not be adapted"): patterns with `#` are kept aside and
 //! compared with every message.
 //!
-//! Source: paper 001, approach 2, which it found "particularly unfit".
+//! Source: the RabbitMQ paper, approach 2, which it found "particularly unfit".
 
 use hashbrown::HashMap;
 use tamis_core::topic::Dialect;

@@ -6,7 +6,7 @@
 //! `#` makes it backtrack: a pattern with many of them costs time exponential in their number, and is found many times
 //! over, so that what has been found is remembered.
 //!
-//! Source: paper 001, "The trie".
+//! Source: the RabbitMQ paper, "The trie".
 
 use hashbrown::HashMap;
 use tamis_core::topic::Dialect;

@@ -1,10 +1,10 @@
-//! The topics and patterns of papers 000 and 001.
+//! The topics and patterns of the OpenAMQ and RabbitMQ papers.
 
 use hashbrown::HashSet;
 
 use crate::random::Random;
 
-/// The tables of paper 000's program, level by level.
+/// The tables of the OpenAMQ paper's program, level by level.
 const LEVELS: [&[&str]; 5] = [
     &["gold", "oil", "pork", "chips", "bonds", "debt"],
     &["lon", "ny", "hk", "jo", "tk", "sg", "mo"],

@@ -1,4 +1,4 @@
-//! The bitmap engine of papers 000 and 003: every operation they list, over a compressed bitmap (the crate `roaring`).
+//! The bitmap engine of the OpenAMQ and Malamute papers: every operation they list, over a compressed bitmap (the crate `roaring`).
 
 use std::io::{self, Read, Write};
 

@@ -52,7 +52,7 @@ pub enum EngineError {
     Row(String),
     /// A hierarchy with a cycle or a parent that is not declared.
     Hierarchy(String),
-    /// A dear predicate where only what has bytes can go, named.
+    /// An expensive predicate where only what has bytes can go, named.
     Opaque(String),
 }
 

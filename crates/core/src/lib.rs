@@ -2,13 +2,13 @@
 //!
 //! A [`message::Message`] is tested by a [`query::Query`], which the parsers in [`query`] build from text;
 //! an [`index::Engine`] holds many subscriptions and finds all that a message satisfies.
-//! Sources: `SEMANTICS.md` of the design for meaning; the papers named in each module for algorithms.
+//! Sources: `docs/semantics.md` for meaning; the papers named in each module for algorithms.
 
 pub mod amqp;
 pub mod bitmap;
 pub mod broker;
-pub mod dear;
 pub mod error;
+pub mod expensive;
 pub mod hierarchy;
 pub mod index;
 pub mod journal;

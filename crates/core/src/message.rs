@@ -99,7 +99,7 @@ impl<'a> Body<'a> {
 }
 
 /// A message to be matched: borrowed parts, and what is found out about it at most once: the signature of its body, and
-/// the answers of dear predicates.
+/// the answers of expensive predicates.
 #[derive(Debug)]
 pub struct Message<'a> {
     /// Dotted words; never unknown.
@@ -111,7 +111,7 @@ pub struct Message<'a> {
     given: Option<&'a Signature>,
     signature: OnceCell<Signature>,
     full: OnceCell<Signature>,
-    /// Answers of dear predicates by their serial. As many as predicates were asked; no memory before the first.
+    /// Answers of expensive predicates by their serial. As many as predicates were asked; no memory before the first.
     answers: RefCell<HashMap<u64, Truth, FixedState>>,
 }
 
@@ -152,12 +152,12 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// What the dear predicate with this serial said of this message, if it was asked.
+    /// What the expensive predicate with this serial said of this message, if it was asked.
     pub(crate) fn remembered(&self, serial: u64) -> Option<Truth> {
         self.answers.borrow().get(&serial).copied()
     }
 
-    /// Keep the answer of a dear predicate.
+    /// Keep the answer of an expensive predicate.
     pub(crate) fn remember(&self, serial: u64, truth: Truth) {
         self.answers.borrow_mut().insert(serial, truth);
     }

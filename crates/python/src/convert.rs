@@ -168,7 +168,7 @@ fn type_of(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
-/// A value of the core as Python shows it: what `explain` returns, and what functions of dear predicates are given.
+/// A value of the core as Python shows it: what `explain` returns, and what functions of expensive predicates are given.
 ///
 /// An instant that Python cannot have becomes a field without a value: a zone can put it before the year 1, and Arrow
 /// and AMQP have later ones.

@@ -69,7 +69,7 @@ impl Engine {
         Self(index::Engine::new())
     }
 
-    /// Open a snapshot; `opaque` are the functions of the dear predicates that it names.
+    /// Open a snapshot; `opaque` are the functions of the expensive predicates that it names.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, verify: bool, opaque: HashMap<String, Py<PyAny>>) -> PyResult<Self> {
         let resolve = |name: &str, cost_ns: f64| {
@@ -227,7 +227,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Write a snapshot; `keys` are the encoded keys by id. Dear predicates go by their names, if at all.
+    /// Write a snapshot; `keys` are the encoded keys by id. Expensive predicates go by their names, if at all.
     fn save(&self, py: Python<'_>, path: PathBuf, keys: Vec<(u64, Vec<u8>)>, opaque_names: bool) -> PyResult<()> {
         let keys: HashMap<u64, Vec<u8>> = keys.into_iter().collect();
         let key_of = |id: SubscriptionId| keys.get(&id.0).cloned().unwrap_or_default();

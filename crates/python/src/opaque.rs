@@ -1,4 +1,4 @@
-//! `tamis.opaque`: functions of Python as dear predicates.
+//! `tamis.opaque`: functions of Python as expensive predicates.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
-use tamis_core::dear::{DearPredicate, Failure, Opaque};
+use tamis_core::expensive::{ExpensivePredicate, Failure, Opaque};
 use tamis_core::message::Message;
 use tamis_core::query::evaluate::Truth;
 use tamis_core::query::expr::Predicate;
@@ -21,7 +21,7 @@ struct Function {
     cost_ns: f64,
 }
 
-/// A dear predicate of `function`, for a query or for one that is read from a snapshot.
+/// An expensive predicate of `function`, for a query or for one that is read from a snapshot.
 ///
 /// # Errors
 /// TypeError: not callable. ValueError: no name, or a cost that is negative or not finite.
@@ -39,7 +39,7 @@ pub fn opaque_of(name: &str, function: &Bound<'_, PyAny>, cost_ns: f64) -> PyRes
     Ok(Opaque::new(Function { name: name.to_owned(), function: function.clone().unbind(), cost_ns }))
 }
 
-/// A query of one dear predicate.
+/// A query of one expensive predicate.
 #[pyfunction]
 pub fn opaque(py: Python<'_>, name: &str, function: &Bound<'_, PyAny>, cost_ns: f64) -> PyResult<Query> {
     Query::from_predicate(py, Predicate::Opaque(opaque_of(name, function, cost_ns)?))
@@ -51,7 +51,7 @@ impl fmt::Debug for Function {
     }
 }
 
-impl DearPredicate for Function {
+impl ExpensivePredicate for Function {
     fn name(&self) -> &str {
         &self.name
     }

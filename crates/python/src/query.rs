@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use tamis_core::dear::Opaque;
 use tamis_core::error::QueryError;
+use tamis_core::expensive::Opaque;
 use tamis_core::message::{Message, Value};
 use tamis_core::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, Reference};
 use tamis_core::query::structure::Structure;
@@ -20,7 +20,7 @@ use crate::errors::query_error;
 use crate::opaque::interruptible;
 use crate::text::Signature;
 
-/// A dear predicate: name, declared microseconds, calls, errors, measured microseconds, the last error.
+/// An expensive predicate: name, declared microseconds, calls, errors, measured microseconds, the last error.
 type Counts<'q> = (&'q str, f64, u64, u64, Option<f64>, Option<String>);
 
 /// A standing question, compiled.
@@ -129,7 +129,7 @@ impl Query {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, bool))> {
         if let Some(opaque) = self.0.opaques().next() {
-            let reason = format!("the dear predicate '{}' is a function and cannot be pickled", opaque.name());
+            let reason = format!("the expensive predicate '{}' is a function and cannot be pickled", opaque.name());
             return Err(PyTypeError::new_err(reason));
         }
         Ok((py.import("tamis.query")?.getattr("restore")?, (self.0.to_string(), self.0.is_fields())))

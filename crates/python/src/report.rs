@@ -20,8 +20,9 @@ pub fn to_python<'py>(py: Python<'py>, report: Report) -> PyResult<Bound<'py, Py
     dict.set_item("never_true", numbers(report.never_true))?;
     dict.set_item("always_true", numbers(report.always_true))?;
     dict.set_item("unindexable", numbers(report.unindexable))?;
-    let dearest = report.dearest.into_iter().map(|dear| (dear.id.0, dear.text, dear.cost_ns));
-    dict.set_item("dearest", dearest.collect::<Vec<_>>())?;
+    let most_expensive =
+        report.most_expensive.into_iter().map(|expensive| (expensive.id.0, expensive.text, expensive.cost_ns));
+    dict.set_item("most_expensive", most_expensive.collect::<Vec<_>>())?;
     dict.set_item("opaque", report.opaque.into_iter().map(|used| opaque(py, used)).collect::<PyResult<Vec<_>>>()?)?;
     dict.set_item("bytes", report.bytes)?;
     Ok(dict)

@@ -1,4 +1,4 @@
-"""Data source adapters (paper 002, section 3.2): mail, news, JSON lines and streams in Spark, and their manager.
+"""Data source adapters (the PNNL paper, section 3.2): mail, news, JSON lines and streams in Spark, and their manager.
 
 One file a data source (`mbox`, `eml`, `jsonl`, `journal`); what they share is in `files` (places, offsets, admission)
 and `rows` (what a row holds). Spark is in `datasource` alone."""

@@ -3,7 +3,7 @@
 A line is complete with its line feed; a last one without is taken when the file has been left alone for a second. A
 line that is no JSON object, or that no message can be made of, is a dead letter.
 
-Source: RFC 8259 (JSON); SEMANTICS.md, "Messages", for what a property can be."""
+Source: RFC 8259 (JSON); docs/semantics.md, "Messages", for what a property can be."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class MailMessage:
     """A message that could be read.
 
     Attributes:
-        properties: author, date (UTC), subject, source, newsgroup, list, message_id and header, as SEMANTICS.md names
-            them; what the message has not is None. `header` maps each name, as first written, to its values.
+        properties: author, date (UTC), subject, source, newsgroup, list, message_id and header (docs/semantics.md).
+            What the message lacks is None. `header` maps each name, as first written, to its values.
         body: the text of the first readable part, lines ended by a line feed; None when there is no such part.
     """
 

@@ -1,4 +1,4 @@
-"""The adapter manager (paper 002, section 3.2): starts, stops, pauses and tests adapters, one streaming query each.
+"""The adapter manager (the PNNL paper, section 3.2): one streaming query per adapter, started, stopped, paused.
 
 What each adapter shall do is in the store, where the command line puts it; the manager looks there every second and
 follows. An adapter that fails stops nobody else: its reason is reported, and it is started again after a while."""

@@ -1,6 +1,6 @@
 """The signature of a message: its words without the stop words of its source, each with its positions.
 
-Source: paper 002, section 3.2, steps 2 and 3."""
+Source: the PNNL paper, section 3.2, steps 2 and 3."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ It round-trips: `from_xml(to_xml(properties, body))` gives both back exactly. An
 that XML cannot carry has ``escaped="true"``; in it, such a character is written ``\\u{hex}`` and a backslash ``\\\\``.
 Parsing refuses document types, and so entities of every kind. The schema is docs/message.xsd.
 
-Source: paper 002, section 3.2, step 4; XML 1.0, section 2.2 (characters)."""
+Source: the PNNL paper, section 3.2, step 4; XML 1.0, section 2.2 (characters)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tamis analyze``: what all queries of a file are like: the same, covered, never true, dear."""
+"""``tamis analyze``: what all queries of a file are like: the same, covered, never true, expensive."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def analyze(
     body_field: Annotated[str, typer.Option(help="The field with the text.")] = "body",
     as_json: JsonOption = False,
 ) -> int:
-    """Report on queries: shared, equal, covered by others, never or always true, not indexable, dear.
+    """Report on queries: shared, equal, covered by others, never or always true, not indexable, expensive.
 
     What it says holds of every message; it does not find everything. Exit code: 0, or 2 on an error.
     """
@@ -87,14 +87,16 @@ def _print(report: Report) -> None:
         ("unindexable: evaluated for every message", report.unindexable),
     ):
         _table(title, ("KEY",), [(key,) for key in keys])
-    dearest = [(f"{dear.cost_us:.2f}", dear.key, dear.text) for dear in report.dearest]
-    _table("dearest, in microseconds", ("COST", "KEY", "QUERY"), dearest, (0,))
+    most_expensive = [
+        (f"{expensive.cost_us:.2f}", expensive.key, expensive.text) for expensive in report.most_expensive
+    ]
+    _table("most expensive, in microseconds", ("COST", "KEY", "QUERY"), most_expensive, (0,))
     uses = [
         (it.name, it.subscriptions, it.calls, it.errors, it.cost_us, it.measured_us, it.last_error)
         for it in report.opaque
     ]
     header = ("NAME", "SUBSCRIPTIONS", "CALLS", "ERRORS", "DECLARED", "MEASURED", "LAST ERROR")
-    _table("dear predicates, in microseconds", header, uses, (1, 2, 3, 4, 5))
+    _table("expensive predicates, in microseconds", header, uses, (1, 2, 3, 4, 5))
 
 
 def _print_matches(found: dict[str, Any]) -> None:

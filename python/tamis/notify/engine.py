@@ -3,7 +3,7 @@
 A retry is a row with a time in the store, so it outlives the process. A notification that failed too often is dead,
 with its reason, and stops nobody; a channel that is down (no server, no folder) costs no notification a try.
 
-Source: paper 002, "notification engine"."""
+Source: the PNNL paper, "notification engine"."""
 
 from __future__ import annotations
 

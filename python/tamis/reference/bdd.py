@@ -14,7 +14,7 @@ Cannot: leave a query out, nor skip predicates by a hash: "the diagram's node ha
 algorithm becomes exhaustive search". Nor bound its size: a diagram may be exponential in the predicates; one of over
 ``terms_max`` predicates, or ``steps_max`` steps to make, is kept aside and evaluated by definition.
 
-Source: paper 004 (in Russian; quotations are translated), section "BE-tree, k-index, BDD"; Campailla et al.,
+Source: the ITMO paper (in Russian; quotations are translated), section "BE-tree, k-index, BDD"; Campailla et al.,
 "Efficient filtering in publish-subscribe systems using binary decision diagrams", ICSE 2001, which knows no unknown."""
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Cannot: index what is neither an equality nor a range: such conjunctions stay in
 increases the number of filters that must be checked"; a query with more than ``conjunctions_max`` is kept aside and
 evaluated by definition.
 
-Source: paper 004 (in Russian; quotations are translated), section "BE-tree, k-index, BDD"; Sadoghi and Jacobsen,
+Source: the ITMO paper (in Russian; quotations are translated), section "BE-tree, k-index, BDD"; Sadoghi and Jacobsen,
 "BE-Tree", SIGMOD 2011. That one halves known ranges of discrete values and scores attributes; here the cut is the
 median of what is there, and the score is the count."""
 

@@ -1,4 +1,6 @@
-"""The naive algorithm: evaluate every subscription. Its cost is C x R (paper 000), and it is the oracle of the rest."""
+"""The naive algorithm: evaluate every subscription. It is the oracle of the rest.
+
+Source: the OpenAMQ paper, which gives its cost as C x R."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ Cannot: leave a selector out. It walks every one of them for every message, so t
 and nothing in common it is slower than brute force, as the paper measures (631 messages a second against 662). The
 paper's cache holds Boolean results; here unknown is a third.
 
-Source: paper 002, section 3.3 (PNNL)."""
+Source: the PNNL paper, section 3.3."""
 
 from __future__ import annotations
 

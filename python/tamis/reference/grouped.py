@@ -3,7 +3,7 @@
 A filter that demands an equality of an attribute with many values (an identifier) lies in that attribute's hash
 table. Most others are, as written, "predicate && filter": they are grouped by that starting predicate, and a group
 whose predicate is not true is passed over whole. The filters of the groups left are evaluated as trees, from left to
-right as their author ordered them, stopping early. What a dear predicate gave is kept for the rest of the message.
+right as their author ordered them, stopping early. The result of an expensive predicate is kept per message.
 
 Cost: one evaluation for each group ("there are no more than 100"), the filters that the hash finds, and those of the
 groups whose predicate is true.
@@ -12,7 +12,7 @@ paper keeps the results of predicates over 100 nanoseconds; from Python every on
 ones are kept. It does not say how a filter without starting predicate is found: those form one group that is always
 checked. Which attributes are identifiers is for the caller to say, as it was for the paper's authors.
 
-Source: paper 004 (in Russian; quotations are translated), section "Algorithm" (ITMO)."""
+Source: the ITMO paper (in Russian; quotations are translated), section "Algorithm"."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ class Grouped(QueryMatcher):
             for place in message.points(name):
                 found.update(table.get(place, {}))
         admitted = [group for start, group in self._groups.items() if start is None or message.truth(start)]
-        dear: dict[Query, bool | None] = {}
+        expensive: dict[Query, bool | None] = {}
 
         def kept(predicate: Query) -> bool | None:
-            if predicate not in dear:
-                dear[predicate] = message.truth(predicate)
-            return dear[predicate]
+            if predicate not in expensive:
+                expensive[predicate] = message.truth(predicate)
+            return expensive[predicate]
 
         def check(group: Group) -> list[int]:
             return [number for number, rest in group.items() if truth(("and", rest), kept)]
@@ -120,7 +120,7 @@ class Grouped(QueryMatcher):
 class GroupedInThreads(Grouped):
     """The same with a thread for each group: "checking groups is independent and needs no synchronisation".
 
-    Threads share what dear predicates gave; two may evaluate one at the same time, which changes nothing.
+    Threads share what expensive predicates gave; two may evaluate one at the same time, which changes nothing.
     Close it, or use it in a ``with`` statement.
 
     >>> from tamis import boolean

@@ -9,7 +9,7 @@ Cannot: say anything but "equal to" and "is there", nor mix AND with OR, nor neg
 The paper analyses the message into its criteria; here the known names are asked of the message instead, since a
 dotted name reaches into mappings and lists.
 
-Source: paper 000, "Field matching" (OpenAMQ)."""
+Source: the OpenAMQ paper, "Field matching"."""
 
 from __future__ import annotations
 

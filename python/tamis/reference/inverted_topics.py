@@ -9,7 +9,7 @@ Memory: names x subscriptions bits.
 Cannot: bear topics that are mostly new (the table then only costs), nor subscriptions that change as often as
 messages come. The paper lets the table grow; here it is emptied when it holds ``names_max`` names, and fills again.
 
-Source: paper 000, "Inverted bitmaps" and "Topic matching" (OpenAMQ)."""
+Source: the OpenAMQ paper, "Inverted bitmaps" and "Topic matching"."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ values.
 
 Cost: the lists of all true literals, and every distinct literal that is no equality, evaluated for every message.
 Cannot: stop early. "deleted = false && smart condition" has its smart condition evaluated for a deleted instrument
-too, for nothing (paper 004, "Analysis of the load"). Nor look at anything but conjunctions: a query becomes its
+too, for nothing (the ITMO paper, "Analysis of the load"). Nor look at anything but conjunctions: a query becomes its
 disjunctive normal form; one with more than ``conjunctions_max`` is kept aside and evaluated by definition.
 
-Source: paper 004 (in Russian; quotations are translated), section "BE-tree, k-index, BDD", whose key is the whole
+Source: the ITMO paper (in Russian; quotations are translated), section "BE-tree, k-index, BDD", whose key is the whole
 predicate; Whang et al., "Indexing Boolean expressions", VLDB 2009, whose key is an attribute and a value, and which
 has the sizes."""
 

@@ -11,7 +11,7 @@ Cannot: bear changes. "There is a significant cost for adding new bindings, sinc
 and rebuilt": the same here for removing. The paper sets no bound on the states; here the DFA is also dropped at
 ``states_max``.
 
-Source: paper 001, "The DFA" (RabbitMQ); the construction on the fly is that of regular expression compilers."""
+Source: the RabbitMQ paper, "The DFA"; the construction on the fly is that of regular expression compilers."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A query is true exactly when all literals of one of its conjunctions are, in three-valued logic too: a literal wants
 its predicate true, or wants it false, and unknown is neither. The form may be exponentially larger than the query
-(paper 004 holds that against it), so it is made up to a bound only."""
+(the ITMO paper holds that against it), so it is made up to a bound only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Numbers for keys, which every algorithm here needs. "We number each match request from 0 upwards" (paper 000)."""
+"""Numbers for keys, which every algorithm here needs.
+
+Source: the OpenAMQ paper: "We number each match request from 0 upwards"."""
 
 from __future__ import annotations
 

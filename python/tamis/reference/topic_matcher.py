@@ -3,7 +3,7 @@
 The three dialects become one here: every pattern is one or two sequences of words in which ``*`` is exactly one word
 and ``#`` zero or more. The rest of the algorithms need to know no dialect.
 
-Source: AMQP 0-9-1, section 3.1.3.3; paper 000 for the other dialects."""
+Source: AMQP 0-9-1, section 3.1.3.3; the OpenAMQ paper for the other dialects."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ of patterns. "Good size complexity; adding a new binding is cheap; and it is the
 Cannot: bound the walk. It backtracks, so that a pattern with many ``#`` (``#.a.#.a.#.z``) costs time exponential in
 their number. The core's patterns are compared greedily instead, so that only the last ``#`` is ever tried again.
 
-Source: paper 001, "The trie" (RabbitMQ)."""
+Source: the RabbitMQ paper, "The trie"."""
 
 from __future__ import annotations
 

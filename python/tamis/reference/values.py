@@ -1,6 +1,6 @@
 """Properties as an index sees them: what a name reaches, and values in a form that hashes and orders as they compare.
 
-A second implementation of SEMANTICS.md ("Messages", "Values"), beside the core's: the tests hold one against the
+A second implementation of docs/semantics.md ("Messages", "Values"), beside the core's: the tests hold one against the
 other."""
 
 from __future__ import annotations

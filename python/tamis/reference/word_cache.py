@@ -9,8 +9,8 @@ comparisons for a new topic, so that it is no help where topics are new.
 Cannot: place ``#``, for the words after it have no position; "they can not be adapted". Here patterns with ``#`` are
 kept aside and compared with each message, by definition.
 
-Source: paper 001, approach 1 ("Caching messages' topics on a per-word basis. This is what the AMQP spec suggests"),
-in AMQP 0-9-1, section 3.1.3.3: to hold the set of all known routing keys, updated when publishers use new ones.
+Source: the RabbitMQ paper, approach 1 ("Caching messages' topics on a per-word basis. This is what the AMQP spec
+suggests"), in AMQP 0-9-1, section 3.1.3.3: to hold the set of all known routing keys.
 Neither says what is kept for a topic; here it is the bitmap of its subscriptions. Neither bounds the set: here all
 is forgotten at ``topics_max``, and learnt again."""
 

@@ -8,7 +8,7 @@ however few match. Cheap to add and to remove.
 Cannot: place ``#``, for the words after it have no position; "they can not be adapted". Here patterns with ``#`` are
 kept aside and compared with each message, by definition.
 
-Source: paper 001, approach 2 ("Indexing patterns on a per-word basis"), which it found "particularly unfit":
+Source: the RabbitMQ paper, approach 2 ("Indexing patterns on a per-word basis"), which it found "particularly unfit":
 slowest, "they do not have a good complexity, because they involve intersecting sets for each level"."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run as one self-contained HTML page: counts, matches a query, a timeline, the dear queries, what matched where.
+"""A run as one self-contained HTML page: counts, matches a query, a timeline, expensive queries, what matched where.
 
 No network, no script; everything from outside is escaped. ``data.py`` reads the store, ``charts.py`` draws, ``page.py``
 writes the page."""

@@ -10,7 +10,7 @@ from tamis.report.charts import bars, timeline
 from tamis.report.data import DeadLetterRow, Example, Piece, QueryRow, ReportData
 
 SLOWEST = 15
-"""Queries shown as the dear ones."""
+"""Queries shown as the expensive ones."""
 
 BARS_OPEN = 24
 """Queries whose bars are in sight at once; the others are behind a fold."""
@@ -24,7 +24,7 @@ def render(data: ReportData) -> str:
         _tiles(data),
         _section("matches", "Matches of each query", _matches(data)),
         _section("timeline", "When the matched messages were written", _timeline(data)),
-        _section("dear", "The dear queries", _dear(data)),
+        _section("expensive", "The expensive queries", _expensive(data)),
         _section("notifications", "What was found, and why", _examples(data.examples)),
         _section("dead", "Dead letters", _dead_letters(data)),
     ]
@@ -143,18 +143,18 @@ def _timeline(data: ReportData) -> str:
     return f"<figure>{timeline(data.timeline)}</figure>{note}"
 
 
-def _dear(data: ReportData) -> str:
+def _expensive(data: ReportData) -> str:
     costed = [row for row in data.queries if row.cost_us is not None]
-    dearest = sorted(costed, key=lambda row: -(row.cost_us or 0))[:SLOWEST]
-    if not dearest:
+    most_expensive = sorted(costed, key=lambda row: -(row.cost_us or 0))[:SLOWEST]
+    if not most_expensive:
         return '<p class="quiet">Nothing to measure on: no message has matched.</p>'
-    costs = [row.cost_us or 0.0 for row in dearest]
+    costs = [row.cost_us or 0.0 for row in most_expensive]
     intro = (
         '<p class="quiet">Each query alone, evaluated on a sample of the matched messages: the median in '
         "microseconds a message, in Python, without index, shared predicates or signature. The engine asks far "
         "less.</p>"
     )
-    return intro + bars(dearest, costs, [f"{cost:,.1f} µs" for cost in costs], "a message")
+    return intro + bars(most_expensive, costs, [f"{cost:,.1f} µs" for cost in costs], "a message")
 
 
 def _examples(examples: Iterable[Example]) -> str:

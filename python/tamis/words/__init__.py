@@ -1,4 +1,4 @@
-"""Words, stop words and signatures of text (paper 002, section 3.2).
+"""Words, stop words and signatures of text (the PNNL paper, section 3.2).
 
 A word is a UAX #29 segment with a letter or a digit, in NFKC, with simple case folding; there is no stemming.
 Positions count every word from 0, stop words too. A stop list only shrinks what a signature stores: no answer of a

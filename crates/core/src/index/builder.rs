@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use hashbrown::HashTable;
 
-use crate::dear::OpaqueTable;
+use crate::expensive::OpaqueTable;
 use crate::query::Query;
 use crate::topic::TopicPattern;
 use crate::topic::trie;
@@ -55,7 +55,7 @@ pub struct Subscription<'a> {
 pub struct Built {
     /// The sections of a segment.
     pub sections: Sections,
-    /// The dear predicates that its records name.
+    /// The expensive predicates that its records name.
     pub opaques: OpaqueTable,
     /// The slot of each query, in the order in which they were first added.
     pub slots: Vec<Slot>,

@@ -68,7 +68,7 @@ pub enum Section {
     RestEnds,
     /// Units of the slots, 4 bytes each; all ones where the whole query has to be evaluated.
     Rests,
-    /// Names and costs of the dear predicates that records name by place.
+    /// Names and costs of the expensive predicates that records name by place.
     Opaques,
     /// Where the key of each place ends in `Keys`, 8 bytes each; empty when there are no keys.
     KeyEnds,

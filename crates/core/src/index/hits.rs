@@ -1,4 +1,4 @@
-//! Hit counts of fields queries (paper 000): how many criteria of each are met, without asking each query.
+//! Hit counts of fields queries (the OpenAMQ paper): how many criteria of each are met, without asking each query.
 //!
 //! For every field a list of the criteria that ask for its presence, and one for each value that is asked for. A message
 //! collects the lists of its fields; a query is in them as often as it has criteria that are met. Made when hits are

@@ -1,7 +1,7 @@
 //! A leaf: up to 64 queries side by side, one bit each, in one run of memory.
 //!
 //! Each attribute that some of them ask about has a *section*: for every value that they name a mask with a 1 for each
-//! query that the value does not rule out (the inverted bitmaps of papers 000 and 003). The masks of a message's values
+//! query that the value does not rule out (the inverted bitmaps of the OpenAMQ and Malamute papers). The masks of a message's values
 //! are ANDed, the most telling first; the bits that are left are candidates, whose numbers are then compared.
 //!
 //! A leaf is words of eight bytes, little-endian, the same in memory and in a file:

@@ -5,7 +5,7 @@
 //! rule out is all that is looked at (`segment.rs`). An engine is a few immutable segments and a short tail
 //! (`version.rs`); a change makes a new version, so nobody who matches ever waits.
 //!
-//! Sources: papers 000 and 003, inverted bitmaps; paper 004, access predicates; `DESIGN.md`, "The matching engine".
+//! Sources: the OpenAMQ and Malamute papers, inverted bitmaps; the ITMO paper, access predicates.
 
 mod answers;
 mod atoms;
@@ -50,8 +50,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::dear::Opaque;
 use crate::error::EngineError;
+use crate::expensive::Opaque;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::message::Message;
 use crate::query::Query;
@@ -326,7 +326,7 @@ impl Engine {
         self.shared.current.load().match_into(message, scratch, matched)
     }
 
-    /// The fields queries of which at least one criterion is true of `message`, by ascending id (paper 000: hit
+    /// The fields queries of which at least one criterion is true of `message`, by ascending id (the OpenAMQ paper: hit
     /// counts). Cost: a look-up for each field that queries name, and a step for each criterion that is met.
     ///
     /// # Errors
@@ -394,11 +394,11 @@ impl Engine {
     ///
     /// The file is written under a temporary name, synced and renamed: `path` is always a whole file, the old one or
     /// the new one. Never write into a snapshot or truncate it, since engines have it mapped; replace or delete it.
-    /// Dear predicates are saved by their names when `with_opaques`. Equal engines give equal files, byte for byte.
+    /// Expensive predicates are saved by their names when `with_opaques`. Equal engines give equal files, byte for byte.
     /// Cost: a few microseconds a query, and as much memory as the file has bytes.
     ///
     /// # Errors
-    /// A dear predicate when not `with_opaques`, or two of one name; what the file system says (a full disk leaves
+    /// An expensive predicate when not `with_opaques`, or two of one name; what the file system says (a full disk leaves
     /// nothing behind); damage in the snapshot that this engine was opened from.
     pub fn save(
         &self,
@@ -427,14 +427,14 @@ impl Engine {
 
     /// An engine over the snapshot at `path`, which is mapped, not loaded: a query is decoded when a message first
     /// needs it, and each page is checked against its checksum when it is first read. Magic, version, length and the
-    /// header's checksum are checked now; with `verify`, everything. `resolve` gives the dear predicates that were
+    /// header's checksum are checked now; with `verify`, everything. `resolve` gives the expensive predicates that were
     /// saved, by name and cost in nanoseconds.
     ///
     /// Changes stay in memory; the file never changes. All processes that open it share its memory. Cost: independent
     /// of the number of subscriptions without `verify`, linear in attributes and hierarchies.
     ///
     /// # Errors
-    /// A file that is no snapshot, is of another version or is damaged: what was found and what was expected. A dear
+    /// A file that is no snapshot, is of another version or is damaged: what was found and what was expected. An expensive
     /// predicate that `resolve` does not give.
     pub fn open(path: &Path, verify: bool, resolve: &dyn Fn(&str, f64) -> Option<Opaque>) -> Result<Self, EngineError> {
         let (segment, hierarchies, next_id) = snapshot::open(path, verify, resolve)?;

@@ -6,9 +6,9 @@
 //! (an OR of rows of several attributes) or a *range* (a number lies between two bounds). Whatever is none of these is a
 //! *unit* when it is a predicate of its own, which is evaluated after the clauses have held, once for all queries that
 //! have it; else it is *the rest*: the whole query is then evaluated. The tree is never expanded to
-//! disjunctive normal form (paper 004).
+//! disjunctive normal form (the ITMO paper).
 //!
-//! Of a list clauses say too little, since each predicate may be true of another element (`SEMANTICS.md`, "Lists"):
+//! Of a list clauses say too little, since each predicate may be true of another element (`docs/semantics.md`, "Lists"):
 //! where a message has one, queries that ask about it are evaluated.
 
 use smallvec::{SmallVec, smallvec};
@@ -155,7 +155,7 @@ pub struct Normal {
     pub slots: Vec<Vec<Test>>,
     /// Numbers.
     pub ranges: SmallVec<[Range; 1]>,
-    /// Predicates that are no clauses, each true or, negated, false: the cacheable units of paper 002.
+    /// Predicates that are no clauses, each true or, negated, false: the cacheable units of the PNNL paper.
     pub units: SmallVec<[UnitId; 1]>,
     /// True when all that is necessary and not enough.
     pub has_rest: bool,

@@ -6,8 +6,8 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use crate::dear::Opaque;
 use crate::error::EngineError;
+use crate::expensive::Opaque;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::message::{Body, Found, Message, Value, lookup_any_case};
 use crate::query::Query;

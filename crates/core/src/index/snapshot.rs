@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::dear::Opaque;
 use crate::error::EngineError;
+use crate::expensive::Opaque;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 
 use super::codec::{Reader, encode_count, encode_text};
@@ -22,7 +22,7 @@ pub fn in_snapshot(verb: &str, path: &Path, error: &io::Error) -> EngineError {
     io::Error::new(error.kind(), format!("cannot {verb} the snapshot '{}': {error}", path.display())).into()
 }
 
-/// Refuse dear predicates, which have no bytes: all of them, or those whose names do not tell them apart.
+/// Refuse expensive predicates, which have no bytes: all of them, or those whose names do not tell them apart.
 ///
 /// # Errors
 /// The first that cannot be saved.
@@ -30,12 +30,13 @@ pub fn check_opaques(opaques: &[Opaque], with_names: bool) -> Result<(), EngineE
     let mut names = std::collections::HashSet::new();
     for name in opaques.iter().map(Opaque::name) {
         if !with_names {
-            let reason = format!("the dear predicate '{name}' is a function and cannot be saved, except by its name");
+            let reason =
+                format!("the expensive predicate '{name}' is a function and cannot be saved, except by its name");
             return Err(EngineError::Opaque(reason));
         }
         if !names.insert(name) {
             return Err(EngineError::Opaque(format!(
-                "two dear predicates are called '{name}': their names must differ"
+                "two expensive predicates are called '{name}': their names must differ"
             )));
         }
     }
@@ -74,7 +75,7 @@ fn write_to(header: &Header, sections: &Sections, file: &File) -> io::Result<()>
 /// Map the file at `path`: its segment, its hierarchies, and the id that the next new subscription gets.
 ///
 /// # Errors
-/// A file that is no snapshot, is of another version or damaged, or that cannot be read; a dear predicate that
+/// A file that is no snapshot, is of another version or damaged, or that cannot be read; an expensive predicate that
 /// `resolve` does not give.
 pub fn open(
     path: &Path,
@@ -108,9 +109,10 @@ fn decode_opaques(store: &Store, resolve: &dyn Fn(&str, f64) -> Option<Opaque>) 
     let mut opaques = Vec::new();
     while !reader.rest.is_empty() {
         let mut read = || Ok((reader.text()?, f64::from_bits(reader.word()?)));
-        let damaged = |reason: String| store.damaged(&format!("its dear predicates cannot be read: {reason}"));
+        let damaged = |reason: String| store.damaged(&format!("its expensive predicates cannot be read: {reason}"));
         let (name, cost_ns) = read().map_err(damaged)?;
-        let missing = || format!("the snapshot names the dear predicate '{name}': give its function when you open it");
+        let missing =
+            || format!("the snapshot names the expensive predicate '{name}': give its function when you open it");
         opaques.push(resolve(name, cost_ns).ok_or_else(|| EngineError::Opaque(missing()))?);
     }
     Ok(opaques)

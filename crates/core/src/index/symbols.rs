@@ -1,7 +1,7 @@
 //! Interning: the attributes that queries ask about, and the values that they compare with, as small integers.
 //!
 //! A value of an attribute that some query names is a *symbol*. A message becomes the codes of its symbols, so that
-//! everything after that compares integers (`DESIGN.md`, "Normalise once").
+//! everything after that compares integers.
 
 use hashbrown::{HashMap, HashTable};
 

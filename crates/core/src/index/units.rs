@@ -1,9 +1,9 @@
-//! Cacheable units (paper 002): predicates that rows of bits cannot decide, each evaluated at most once a message,
+//! Cacheable units (the PNNL paper): predicates that rows of bits cannot decide, each evaluated at most once a message,
 //! however many queries have it.
 
 use hashbrown::HashMap;
 
-use crate::dear::OpaqueTable;
+use crate::expensive::OpaqueTable;
 use crate::query::Query;
 use crate::query::expr::{Expr, Predicate};
 

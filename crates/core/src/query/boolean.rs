@@ -1,4 +1,4 @@
-//! The Boolean language of paper 004 (ITMO), as printed there.
+//! The Boolean language of the ITMO paper, as printed there.
 //!
 //! What stands on the left of an operator is a name, several words being one name with spaces; what stands on the
 //! right is a value, so that no bare word needs quotes.

@@ -18,7 +18,7 @@ const WORDS_NS: f64 = 100.0;
 const REGEX_NS: f64 = 200.0;
 
 impl Predicate {
-    /// What a test costs, in nanoseconds: the declared cost of a dear predicate, an estimate for short texts and flat
+    /// What a test costs, in nanoseconds: the declared cost of an expensive predicate, an estimate for short texts and flat
     /// messages of any other. Constant time, but for arithmetic, where it is linear in the operators.
     #[must_use]
     pub fn cost_ns(&self) -> f64 {
@@ -70,7 +70,7 @@ mod tests {
     use crate::query::selector::{Dialect, parse};
 
     #[test]
-    fn what_is_dearer_is_estimated_dearer() {
+    fn what_is_more_expensive_is_estimated_more_expensive() {
         let rising = [
             "TRUE",
             "a = 1",

@@ -1,13 +1,13 @@
 //! The expression tree that every language compiles to.
 //!
-//! It is a Boolean tree of predicates, never expanded to disjunctive normal form (paper 004). It is kept small:
+//! It is a Boolean tree of predicates, never expanded to disjunctive normal form (the ITMO paper). It is kept small:
 //! `NOT LIKE`, `NOT IN`, `NOT BETWEEN` and `IS NOT NULL` are [`Expr::Not`] of the plain predicate, since NOT is
 //! applied after a list has been looked at.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::dear::Opaque;
+use crate::expensive::Opaque;
 use crate::message::Value;
 use crate::query::like::LikePattern;
 use crate::query::regex_needles;
@@ -208,7 +208,7 @@ pub enum Predicate {
     Regex(Reference, Pattern),
     /// `reference UNDER 'v'`.
     Under(Reference, Box<str>),
-    /// A dear predicate: `OPAQUE('name')` for people, which no parser reads.
+    /// An expensive predicate: `OPAQUE('name')` for people, which no parser reads.
     Opaque(Opaque),
 }
 

@@ -37,7 +37,7 @@ impl Query {
 fn mark(expr: &Expr, message: &Message<'_>, body: &str, found: &mut Vec<Range<usize>>) {
     match expr {
         Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| mark(c, message, body, found)),
-        // A dear predicate has no places to mark, so it is not asked.
+        // An expensive predicate has no places to mark, so it is not asked.
         Expr::Not(_) | Expr::Predicate(Predicate::Opaque(_)) => {}
         Expr::Predicate(predicate) => {
             if predicate.evaluate(message, None) == Some(true) {

@@ -17,8 +17,8 @@ mod residual;
 pub mod selector;
 pub mod structure;
 
-use crate::dear::Opaque;
 use crate::error::QueryError;
+use crate::expensive::Opaque;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
 use crate::topic::TopicPattern;
@@ -40,7 +40,7 @@ pub struct Query {
     is_fields: bool,
 }
 
-/// Two queries are equal when their trees are: `tamis.selector(str(q)) == q`, unless there is a dear predicate in it.
+/// Two queries are equal when their trees are: `tamis.selector(str(q)) == q`, unless there is an expensive predicate in it.
 impl PartialEq for Query {
     fn eq(&self, other: &Self) -> bool {
         self.expr == other.expr
@@ -68,7 +68,7 @@ impl Query {
         Ok(query)
     }
 
-    /// A query from field criteria (paper 000): their AND when `all`, else their OR.
+    /// A query from field criteria (the OpenAMQ paper): their AND when `all`, else their OR.
     ///
     /// # Errors
     /// More criteria than a query may have terms.
@@ -120,13 +120,13 @@ impl Query {
         self.expr.evaluate(message, hierarchies)
     }
 
-    /// Whether it is true of `message`: like [`Self::evaluate`], but dear predicates are not asked once it cannot be.
+    /// Whether it is true of `message`: like [`Self::evaluate`], but expensive predicates are not asked once it cannot be.
     #[must_use]
     pub fn is_true(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> bool {
         self.expr.is_true(message, hierarchies)
     }
 
-    /// Its dear predicates, from left to right. A query with any has no text or bytes that make it again.
+    /// Its expensive predicates, from left to right. A query with any has no text or bytes that make it again.
     pub fn opaques(&self) -> impl Iterator<Item = &Opaque> {
         self.expr.predicates().into_iter().filter_map(|predicate| match predicate {
             Predicate::Opaque(opaque) => Some(opaque),

@@ -1,4 +1,4 @@
-//! The canonical text of a query: selector text that parses to an equal query, unless a dear predicate is in it.
+//! The canonical text of a query: selector text that parses to an equal query, unless an expensive predicate is in it.
 
 use std::fmt::{self, Display, Formatter, Write};
 

@@ -1,23 +1,23 @@
-//! Dear predicates last: a tree is first evaluated without them, and only what that leaves open asks them.
+//! Expensive predicates last: a tree is first evaluated without them, and only what that leaves open asks them.
 //!
-//! So a dear predicate is asked only when nothing cheaper has decided, wherever it stands in the tree. Three-valued
+//! So an expensive predicate is asked only when nothing cheaper has decided, wherever it stands in the tree. Three-valued
 //! logic does not depend on the order, so the answer is that of evaluating from left to right.
 
-use crate::dear::Opaque;
+use crate::expensive::Opaque;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
 use crate::query::evaluate::Truth;
 use crate::query::expr::{Expr, Predicate};
 
-/// What is known of a tree without asking a dear predicate that the message does not remember.
+/// What is known of a tree without asking an expensive predicate that the message does not remember.
 enum Partial<'q> {
     Known(Truth),
     Open(Residual<'q>),
 }
 
-/// The part of a tree that dear predicates decide.
+/// The part of a tree that expensive predicates decide.
 enum Residual<'q> {
-    Dear(&'q Opaque),
+    Expensive(&'q Opaque),
     Not(Box<Residual<'q>>),
     And(Operands<'q>),
     Or(Operands<'q>),
@@ -44,7 +44,7 @@ impl Expr {
         }
     }
 
-    /// Whether it is true of `message`, without finding out whether it is false or unknown otherwise: dear predicates
+    /// Whether it is true of `message`, without finding out whether it is false or unknown otherwise: expensive predicates
     /// are not asked once it cannot become true.
     #[must_use]
     pub fn is_true(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> bool {
@@ -57,7 +57,7 @@ impl Expr {
     #[inline(always)] // in `fold`: a predicate, the usual operand, is known without a detour
     fn partial(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Partial<'_> {
         match self {
-            Self::Predicate(Predicate::Opaque(opaque)) => partial_dear(opaque, message),
+            Self::Predicate(Predicate::Opaque(opaque)) => partial_expensive(opaque, message),
             Self::Predicate(predicate) => Partial::Known(predicate.evaluate(message, hierarchies)),
             Self::Not(inner) => partial_not(inner, message, hierarchies),
             Self::And(children) => fold::<false>(children, message, hierarchies),
@@ -86,8 +86,8 @@ fn fold<'q, const DECIDING: bool>(
     Partial::Known(result)
 }
 
-fn partial_dear<'q>(opaque: &'q Opaque, message: &Message<'_>) -> Partial<'q> {
-    message.remembered(opaque.serial()).map_or(Partial::Open(Residual::Dear(opaque)), Partial::Known)
+fn partial_expensive<'q>(opaque: &'q Opaque, message: &Message<'_>) -> Partial<'q> {
+    message.remembered(opaque.serial()).map_or(Partial::Open(Residual::Expensive(opaque)), Partial::Known)
 }
 
 fn partial_not<'q>(inner: &'q Expr, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Partial<'q> {
@@ -140,7 +140,7 @@ impl Residual<'_> {
     fn is(&self, wanted: bool, message: &Message<'_>) -> bool {
         self.can_be(wanted)
             && match self {
-                Self::Dear(opaque) => opaque.evaluate(message) == Some(wanted),
+                Self::Expensive(opaque) => opaque.evaluate(message) == Some(wanted),
                 Self::Not(inner) => inner.is(!wanted, message),
                 Self::And(operands) if wanted => operands.open.iter().all(|operand| operand.is(wanted, message)),
                 Self::Or(operands) if !wanted => operands.open.iter().all(|operand| operand.is(wanted, message)),
@@ -150,10 +150,10 @@ impl Residual<'_> {
             }
     }
 
-    /// Whether some answers of the dear predicates would make it `wanted`; asks none. Constant time below AND and OR.
+    /// Whether some answers of the expensive predicates would make it `wanted`; asks none. Constant time below AND and OR.
     fn can_be(&self, wanted: bool) -> bool {
         match self {
-            Self::Dear(_) => true,
+            Self::Expensive(_) => true,
             Self::Not(inner) => inner.can_be(!wanted),
             Self::And(operands) | Self::Or(operands) if wanted => operands.can_be_true,
             Self::And(operands) | Self::Or(operands) => operands.can_be_false,
@@ -162,7 +162,7 @@ impl Residual<'_> {
 
     fn cost_ns(&self) -> f64 {
         match self {
-            Self::Dear(opaque) => opaque.cost_ns(),
+            Self::Expensive(opaque) => opaque.cost_ns(),
             Self::Not(inner) => inner.cost_ns(),
             Self::And(operands) | Self::Or(operands) => operands.cost_ns,
         }
@@ -172,7 +172,7 @@ impl Residual<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dear::InjectedCost;
+    use crate::expensive::InjectedCost;
     use crate::message::{Body, Properties, Value};
     use crate::query::expr::Reference;
     use crate::testing::rounds;
@@ -189,18 +189,19 @@ mod tests {
         Predicate::Truth(Reference::property(NAMES[place])).into()
     }
 
-    fn dear(place: usize, cost_ns: f64) -> (Expr, Opaque) {
-        let opaque = Opaque::new(InjectedCost::new("dear", cost_ns, move |_| TRUTHS[place]));
+    fn expensive(place: usize, cost_ns: f64) -> (Expr, Opaque) {
+        let opaque = Opaque::new(InjectedCost::new("expensive", cost_ns, move |_| TRUTHS[place]));
         (Predicate::Opaque(opaque.clone()).into(), opaque)
     }
 
-    /// Kleene's logic by numbers, false 0, unknown 1, true 2, with one number for every dear predicate, or what it is.
-    fn by_definition(expr: &Expr, dear: Option<u8>, message: &Message<'_>) -> u8 {
-        let each = |children: &[Expr]| children.iter().map(|c| by_definition(c, dear, message)).collect::<Vec<_>>();
-        match (expr, dear) {
-            (Expr::Predicate(Predicate::Opaque(_)), Some(dear)) => dear,
+    /// Kleene's logic by numbers, false 0, unknown 1, true 2, with one number for every expensive predicate, or what it is.
+    fn by_definition(expr: &Expr, expensive: Option<u8>, message: &Message<'_>) -> u8 {
+        let each =
+            |children: &[Expr]| children.iter().map(|c| by_definition(c, expensive, message)).collect::<Vec<_>>();
+        match (expr, expensive) {
+            (Expr::Predicate(Predicate::Opaque(_)), Some(expensive)) => expensive,
             (Expr::Predicate(predicate), _) => rank(predicate.evaluate(message, None)),
-            (Expr::Not(inner), _) => 2 - by_definition(inner, dear.map(|dear| 2 - dear), message),
+            (Expr::Not(inner), _) => 2 - by_definition(inner, expensive.map(|expensive| 2 - expensive), message),
             (Expr::And(children), _) => each(children).into_iter().min().expect("operands"),
             (Expr::Or(children), _) => each(children).into_iter().max().expect("operands"),
         }
@@ -235,11 +236,11 @@ mod tests {
     fn the_answer_is_that_of_the_definition_and_each_is_asked_at_most_once() {
         let (mut random, properties) = (Random(4), properties());
         for _ in rounds(0..3_000) {
-            let shared: Vec<_> = (0..4).map(|place| dear(place % 3, 1.0 + place as f64)).collect();
+            let shared: Vec<_> = (0..4).map(|place| expensive(place % 3, 1.0 + place as f64)).collect();
             let expr = tree(&mut random, &shared, 4);
             let message = || Message::new("", &properties, Body::Absent);
-            // Dear predicates as low and as high as their place under NOT lets them be: what cannot be changed by them.
-            let [low, high] = [0, 2].map(|dear| by_definition(&expr, Some(dear), &message()));
+            // Expensive predicates as low and as high as their place under NOT lets them be: what cannot be changed by them.
+            let [low, high] = [0, 2].map(|expensive| by_definition(&expr, Some(expensive), &message()));
             let expected = by_definition(&expr, None, &message());
             let calls = || shared.iter().map(|(_, opaque)| opaque.counts().calls).collect::<Vec<_>>();
 
@@ -255,10 +256,10 @@ mod tests {
         }
     }
 
-    /// How often a dear predicate is asked by `evaluate`, then by `is_true` of another message.
+    /// How often an expensive predicate is asked by `evaluate`, then by `is_true` of another message.
     fn calls(make: impl Fn(Expr) -> Expr) -> (u64, u64) {
         let properties = properties();
-        let (expr, opaque) = dear(1, 10.0);
+        let (expr, opaque) = expensive(1, 10.0);
         let expr = make(expr);
         _ = expr.evaluate(&Message::new("", &properties, Body::Absent), None);
         let evaluated = opaque.counts().calls;
@@ -267,24 +268,27 @@ mod tests {
     }
 
     #[test]
-    fn nothing_dear_is_asked_when_something_cheaper_decides_wherever_it_stands() {
+    fn nothing_expensive_is_asked_when_something_cheaper_decides_wherever_it_stands() {
         let [no, yes, absent] = [0, 1, 2].map(|place| move || cheap(place));
-        assert_eq!(calls(|dear| Expr::and(vec![dear, no()])), (0, 0));
-        assert_eq!(calls(|dear| Expr::or(vec![dear, yes()])), (0, 0));
-        assert_eq!(calls(|dear| Expr::and(vec![Expr::or(vec![dear, no()]), no()])), (0, 0));
-        let inside = |dear: Expr| Expr::or(vec![Expr::and(vec![dear, no()]), no()]);
-        assert_eq!(calls(|dear| Expr::and(vec![Expr::or(vec![dear.clone(), no()]), inside(dear)])), (0, 0));
-        assert_eq!(calls(|dear| Expr::and(vec![dear, yes()])), (1, 1));
+        assert_eq!(calls(|expensive| Expr::and(vec![expensive, no()])), (0, 0));
+        assert_eq!(calls(|expensive| Expr::or(vec![expensive, yes()])), (0, 0));
+        assert_eq!(calls(|expensive| Expr::and(vec![Expr::or(vec![expensive, no()]), no()])), (0, 0));
+        let inside = |expensive: Expr| Expr::or(vec![Expr::and(vec![expensive, no()]), no()]);
+        assert_eq!(
+            calls(|expensive| Expr::and(vec![Expr::or(vec![expensive.clone(), no()]), inside(expensive)])),
+            (0, 0)
+        );
+        assert_eq!(calls(|expensive| Expr::and(vec![expensive, yes()])), (1, 1));
         // An unknown operand: false or unknown is still to be found out, true is not.
-        assert_eq!(calls(|dear| Expr::and(vec![dear, absent()])), (1, 0));
-        assert_eq!(calls(|dear| Expr::or(vec![dear, absent()]).negate()), (1, 0));
+        assert_eq!(calls(|expensive| Expr::and(vec![expensive, absent()])), (1, 0));
+        assert_eq!(calls(|expensive| Expr::or(vec![expensive, absent()]).negate()), (1, 0));
     }
 
     #[test]
-    fn the_cheaper_of_two_dear_predicates_is_asked_first() {
+    fn the_cheaper_of_two_expensive_predicates_is_asked_first() {
         let properties = properties();
-        let ((dearer, skipped), (cheaper, asked)) = (dear(1, 500.0), dear(0, 10.0));
-        let expr = Expr::and(vec![dearer, cheaper]);
+        let ((costlier, skipped), (cheaper, asked)) = (expensive(1, 500.0), expensive(0, 10.0));
+        let expr = Expr::and(vec![costlier, cheaper]);
         assert_eq!(expr.evaluate(&Message::new("", &properties, Body::Absent), None), Some(false));
         assert_eq!((skipped.counts().calls, asked.counts().calls), (0, 1));
     }

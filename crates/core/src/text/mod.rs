@@ -1,4 +1,4 @@
-//! Words, phrases and signatures of text (paper 002, PNNL, section 3.2).
+//! Words, phrases and signatures of text (the PNNL paper, section 3.2).
 //!
 //! A word is a UAX #29 segment with a letter or a digit, in NFKC, with simple case folding; there is no stemming.
 //! Positions count every word from 0, stop words too.

@@ -8,9 +8,9 @@ pub mod trie;
 pub enum Dialect {
     /// AMQP 0-9-1: `*` one word, `#` zero or more.
     Amqp,
-    /// Paper 000's table: one final `*` may also match nothing; `#` one or more.
+    /// The OpenAMQ paper's table: one final `*` may also match nothing; `#` one or more.
     OpenAmq,
-    /// Paper 000's program: `*` exactly one word, `#` one or more.
+    /// The OpenAMQ paper's program: `*` exactly one word, `#` one or more.
     OpenAmqProgram,
 }
 

@@ -24,7 +24,7 @@ impl Control for Easy {
 
     fn stored_query(&mut self, key: &str) -> Result<StoredQuery, String> {
         match key {
-            "dear" => Ok(StoredQuery { language: "selector".into(), text: "price > 10".into() }),
+            "expensive" => Ok(StoredQuery { language: "selector".into(), text: "price > 10".into() }),
             _ => Err("there is no such query".to_owned()),
         }
     }

@@ -7,7 +7,7 @@
 //! Source: RabbitMQ, `rabbit_exchange_type_headers`.
 
 use crate::amqp::{AmqpError, RawTable, RawValue};
-use crate::dear::{DearPredicate, Failure, Opaque};
+use crate::expensive::{ExpensivePredicate, Failure, Opaque};
 use crate::message::{Message, Value};
 use crate::query::evaluate::Truth;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
@@ -76,7 +76,7 @@ struct SameHeader {
     value: Value,
 }
 
-impl DearPredicate for SameHeader {
+impl ExpensivePredicate for SameHeader {
     fn name(&self) -> &str {
         &self.name
     }

@@ -4,7 +4,7 @@
 //! column `properties` (a struct, a map, JSON text or a variant), or else every other column. Each column's reader is
 //! chosen once a batch; rows are then read and matched one by one.
 //!
-//! Source: Arrow columnar format; `SEMANTICS.md`, "Engine".
+//! Source: Arrow columnar format; `docs/semantics.md`, "Engine".
 
 mod column;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Records into queries.
 
 use super::*;
-use crate::dear::Opaque;
+use crate::expensive::Opaque;
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
@@ -13,7 +13,7 @@ use crate::topic::TopicPattern;
 /// OR counts once for both), and a chain of arithmetic has at most 1,000 operators.
 const DEPTH_MAX: usize = 1_500;
 
-/// The query of one whole record, with the dear predicates of the table that it was written with.
+/// The query of one whole record, with the expensive predicates of the table that it was written with.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -36,7 +36,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `bytes`, with the table of dear predicates that they were written with.
+    /// A reader of `bytes`, with the table of expensive predicates that they were written with.
     pub fn new(bytes: &'a [u8], opaques: &'a [Opaque]) -> Self {
         Self { rest: bytes, opaques }
     }
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
 
     fn opaque(&mut self) -> Result<Opaque, String> {
         let place = self.count()?;
-        let beyond = || format!("dear predicate {place} of {}", self.opaques.len());
+        let beyond = || format!("expensive predicate {place} of {}", self.opaques.len());
         self.opaques.get(place).cloned().ok_or_else(beyond)
     }
 

@@ -1,12 +1,12 @@
 //! Queries into records.
 
 use super::*;
-use crate::dear::{Opaque, OpaqueTable};
+use crate::expensive::{Opaque, OpaqueTable};
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Expr, Operand, Predicate, Reference};
 
-/// Append the record of `query` to `bytes`, and its dear predicates to the table that reading it takes.
+/// Append the record of `query` to `bytes`, and its expensive predicates to the table that reading it takes.
 pub fn encode(query: &Query, bytes: &mut Vec<u8>, opaques: &mut OpaqueTable) {
     bytes.push(u8::from(query.is_fields()));
     encode_expr(query.expr(), bytes, opaques);
@@ -168,7 +168,7 @@ fn place<T: PartialEq>(table: &[T], item: &T) -> u8 {
     u8::try_from(place).expect("a table has fewer than 256 entries")
 }
 
-/// Append the names and costs of dear predicates.
+/// Append the names and costs of expensive predicates.
 pub fn encode_opaques(opaques: &[Opaque], bytes: &mut Vec<u8>) {
     for opaque in opaques {
         encode_text(opaque.name(), bytes);

@@ -2,7 +2,7 @@
 //!
 //! A tree is written operator first, one tag byte each; counts and lengths are LEB128, numbers little-endian, texts
 //! UTF-8. Tags are part of the format: a new kind of predicate takes a new tag and a new format version. What has to
-//! be compiled (regular expressions, LIKE, phrases) is stored as text and compiled when it is read. A dear predicate is
+//! be compiled (regular expressions, LIKE, phrases) is stored as text and compiled when it is read. An expensive predicate is
 //! its place in a table that whoever keeps the records keeps too.
 
 mod decode;

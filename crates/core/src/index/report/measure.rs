@@ -1,18 +1,18 @@
 //! What queries cost: every predicate is evaluated on a message made for it, and timed.
 //!
-//! A dear predicate is not called for that, since it may do anything: it counts with what its calls took so far, or
+//! An expensive predicate is not called for that, since it may do anything: it counts with what its calls took so far, or
 //! with its declared cost before the first.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::Dear;
+use super::ExpensiveQuery;
 use super::sharing::{Distinct, Shared};
 use crate::message::{Body, Message, Properties, Value};
 use crate::query::expr::{Operand, Predicate, Reference};
 use crate::text::Signature;
 
-/// So many queries, the dearest by a first measurement, are measured again with care.
+/// So many queries, the most expensive by a first measurement, are measured again with care.
 const CANDIDATES: usize = 64;
 const ROUGH_ROUNDS: usize = 2;
 const CAREFUL_ROUNDS: usize = 15;
@@ -24,8 +24,8 @@ const TEXT: &str =
 /// How often [`TEXT`] stands in the body: a thousand characters.
 const BODY_LINES: usize = 10;
 
-/// The queries whose predicates cost most together, the dearest first. Cost: about a microsecond a predicate.
-pub(super) fn dearest(shared: &Shared<'_>, limit: usize) -> Vec<Dear> {
+/// The queries whose predicates cost most together, the most expensive first. Cost: about a microsecond a predicate.
+pub(super) fn most_expensive(shared: &Shared<'_>, limit: usize) -> Vec<ExpensiveQuery> {
     let probe = Probe::new();
     let rough: Vec<f64> = shared.predicates.iter().map(|predicate| probe.cost_ns(predicate, ROUGH_ROUNDS)).collect();
     let sum = |query: &Distinct<'_>| query.predicates.iter().map(|place| rough[*place as usize]).sum::<f64>();
@@ -34,15 +34,15 @@ pub(super) fn dearest(shared: &Shared<'_>, limit: usize) -> Vec<Dear> {
         candidates.select_nth_unstable_by(CANDIDATES, |a, b| b.0.total_cmp(&a.0));
         candidates.truncate(CANDIDATES);
     }
-    let measured = candidates.into_iter().map(|(_, query)| Dear {
+    let measured = candidates.into_iter().map(|(_, query)| ExpensiveQuery {
         id: query.ids[0],
         text: query.query.to_string(),
         cost_ns: query.query.expr().predicates().iter().map(|one| probe.cost_ns(one, CAREFUL_ROUNDS)).sum(),
     });
-    let mut dearest: Vec<Dear> = measured.collect();
-    dearest.sort_by(|a, b| b.cost_ns.total_cmp(&a.cost_ns));
-    dearest.truncate(limit);
-    dearest
+    let mut most_expensive: Vec<ExpensiveQuery> = measured.collect();
+    most_expensive.sort_by(|a, b| b.cost_ns.total_cmp(&a.cost_ns));
+    most_expensive.truncate(limit);
+    most_expensive
 }
 
 /// The message that predicates are measured on.

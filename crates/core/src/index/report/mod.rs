@@ -1,4 +1,4 @@
-//! What can be said of all subscriptions together: which are the same, which do nothing, which are dear.
+//! What can be said of all subscriptions together: which are the same, which do nothing, which are expensive.
 //!
 //! A report needs no message. It is made in one pass over the queries and, for coverage, one over candidates found by
 //! keys (`covered.rs`), so that a million queries take seconds. `docs/report.md` says what each part means.
@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 
-use crate::dear::{Opaque, OpaqueCounts, OpaqueTable};
 use crate::error::EngineError;
+use crate::expensive::{Opaque, OpaqueCounts, OpaqueTable};
 use crate::query::Query;
 use crate::query::expr::{Name, Predicate, Reference};
 use crate::query::implication::Meaning;
@@ -58,9 +58,9 @@ pub struct Report {
     pub always_true: Vec<SubscriptionId>,
     /// Those that no index can rule out, so that each message pays for their evaluation.
     pub unindexable: Vec<SubscriptionId>,
-    /// The queries whose predicates cost most, the dearest first; at most 20.
-    pub dearest: Vec<Dear>,
-    /// The dear predicates in use, by name.
+    /// The queries whose predicates cost most, the most expensive first; at most 20.
+    pub most_expensive: Vec<ExpensiveQuery>,
+    /// The expensive predicates in use, by name.
     pub opaque: Vec<OpaqueUse>,
     /// How many bytes the queries and their index take; 0 in a report of [`Report::of`].
     pub bytes: usize,
@@ -68,7 +68,7 @@ pub struct Report {
 
 /// What evaluating a query costs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dear {
+pub struct ExpensiveQuery {
     /// The first subscription with this query.
     pub id: SubscriptionId,
     /// The query as text.
@@ -77,7 +77,7 @@ pub struct Dear {
     pub cost_ns: f64,
 }
 
-/// A dear predicate and what became of its calls.
+/// An expensive predicate and what became of its calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpaqueUse {
     /// Its name.
@@ -130,7 +130,7 @@ impl Report {
             distinct_predicates: shared.predicates.len(),
             shared: shared.most_shared(NAMED_MAX),
             duplicates: shared.queries.iter().filter(|q| q.ids.len() > 1).map(|q| q.ids.clone()).collect(),
-            dearest: measure::dearest(&shared, NAMED_MAX),
+            most_expensive: measure::most_expensive(&shared, NAMED_MAX),
             opaque: opaque_uses(&shared),
             ..Self::default()
         };

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::{Report, names};
-use crate::dear::{InjectedCost, Opaque};
+use crate::expensive::{InjectedCost, Opaque};
 use crate::index::{Engine, SubscriptionId};
 use crate::query::Query;
 use crate::query::expr::{Expr, Predicate};
@@ -96,7 +96,7 @@ fn names_are_those_of_properties_each_once() {
 
 #[test]
 #[cfg_attr(miri, ignore = "looks at time")]
-fn the_dearest_come_first_and_dear_predicates_are_not_called() {
+fn the_most_expensive_come_first_and_expensive_predicates_are_not_called() {
     let opaque = Opaque::new(InjectedCost::new("slow", 50_000_000.0, |_| Some(true)));
     let slow = Query::new(Expr::Predicate(Predicate::Opaque(opaque.clone()))).expect("within the limits");
     let engine = Engine::new();
@@ -105,9 +105,9 @@ fn the_dearest_come_first_and_dear_predicates_are_not_called() {
     }
     engine.add(Arc::new(slow));
     let report = Report::of(&engine.subscriptions().expect("no damage"));
-    assert_eq!(report.dearest.iter().map(|dear| dear.id.0).take(2).collect::<Vec<_>>(), [3, 1]);
-    assert!(report.dearest.iter().all(|dear| dear.cost_ns > 0.0));
-    assert_eq!(report.dearest[0].cost_ns, 50_000_000.0);
+    assert_eq!(report.most_expensive.iter().map(|expensive| expensive.id.0).take(2).collect::<Vec<_>>(), [3, 1]);
+    assert!(report.most_expensive.iter().all(|expensive| expensive.cost_ns > 0.0));
+    assert_eq!(report.most_expensive[0].cost_ns, 50_000_000.0);
     assert_eq!((report.opaque[0].name.as_str(), report.opaque[0].subscriptions), ("slow", 1));
     assert_eq!(opaque.counts().calls, 0);
 }

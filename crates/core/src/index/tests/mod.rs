@@ -7,7 +7,7 @@ use std::sync::Arc;
 mod snapshots;
 
 use super::*;
-use crate::dear::{InjectedCost, Opaque};
+use crate::expensive::{InjectedCost, Opaque};
 use crate::message::{Body, Properties, Value};
 use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
 use crate::query::like::LikePattern;
@@ -471,25 +471,25 @@ fn dead_slots_are_swept_and_leave_no_trace() {
 
 #[test]
 fn equal_queries_that_were_added_last_are_evaluated_once() {
-    let dear = Opaque::new(InjectedCost::new("x", 1.0, |_| Some(true)));
-    let query = || Arc::new(Query::new(Predicate::Opaque(dear.clone()).into()).expect("a query"));
+    let expensive = Opaque::new(InjectedCost::new("x", 1.0, |_| Some(true)));
+    let query = || Arc::new(Query::new(Predicate::Opaque(expensive.clone()).into()).expect("a query"));
     let engine = Engine::new();
     let ids: Vec<_> = (0..10).map(|_| engine.add(query())).collect();
     assert!(engine.remove(ids[0]).expect("in memory"), "the first, which the others are equal to");
     let (properties, mut scratch, mut matched) = (Properties::new(), Scratch::new(), Vec::new());
     let message = Message::new("", &properties, Body::Absent);
     engine.match_into(&message, &mut scratch, &mut matched).expect("in memory");
-    assert_eq!((&matched[..], dear.counts().calls), (&ids[1..], 1));
+    assert_eq!((&matched[..], expensive.counts().calls), (&ids[1..], 1));
 }
 
 #[test]
-fn an_engine_goes_on_after_a_panic_in_a_dear_predicate() {
+fn an_engine_goes_on_after_a_panic_in_a_expensive_predicate() {
     let answer = |message: &Message<'_>| match message.properties.get("a") {
-        Some(Value::Int(13)) => panic!("a mistake in a dear predicate"),
+        Some(Value::Int(13)) => panic!("a mistake in an expensive predicate"),
         _ => Some(true),
     };
     let engine = Engine::new();
-    let dear = engine.add(Arc::new(
+    let expensive = engine.add(Arc::new(
         Query::new(Predicate::Opaque(Opaque::new(InjectedCost::new("x", 1.0, answer))).into()).expect("a query"),
     ));
     let matched = |number| {
@@ -500,9 +500,9 @@ fn an_engine_goes_on_after_a_panic_in_a_dear_predicate() {
         matched
     };
     for in_a_segment in [false, true] {
-        assert_eq!(matched(1), [dear]);
+        assert_eq!(matched(1), [expensive]);
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| matched(13))).is_err());
-        assert_eq!(matched(2), [dear]);
+        assert_eq!(matched(2), [expensive]);
         if !in_a_segment {
             let mut random = Random(21);
             let ids: Vec<_> = rounds(0..2_000).map(|_| engine.add(query(&mut random))).collect();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
 use super::*;
-use crate::dear::{InjectedCost, Opaque, OpaqueTable};
+use crate::expensive::{InjectedCost, Opaque, OpaqueTable};
 
 #[test]
 fn ids_are_never_used_again_also_after_a_save() {
@@ -219,12 +219,12 @@ fn the_deepest_queries_that_the_languages_allow_are_kept() {
 }
 
 #[test]
-fn a_dear_predicate_is_kept_by_its_place_in_a_table() {
+fn a_expensive_predicate_is_kept_by_its_place_in_a_table() {
     let mut opaques = OpaqueTable::default();
     let [a, b] = ["a", "b"].map(|name| Opaque::new(InjectedCost::new(name, 1.0, |_| None)));
-    let [first, second, both] = [vec![&a], vec![&b], vec![&b, &a]].map(|dear| {
-        let dear = dear.into_iter().map(|opaque| Predicate::Opaque(opaque.clone()).into()).collect();
-        let query = Query::new(Expr::and(dear)).expect("within the limits");
+    let [first, second, both] = [vec![&a], vec![&b], vec![&b, &a]].map(|expensive| {
+        let expensive = expensive.into_iter().map(|opaque| Predicate::Opaque(opaque.clone()).into()).collect();
+        let query = Query::new(Expr::and(expensive)).expect("within the limits");
         let mut record = Vec::new();
         codec::encode(&query, &mut record, &mut opaques);
         (query, record)
@@ -234,15 +234,15 @@ fn a_dear_predicate_is_kept_by_its_place_in_a_table() {
         assert_eq!(codec::decode(record, opaques.as_slice()).as_ref(), Ok(query));
     }
     let refused = codec::decode(&second.1, &opaques.as_slice()[..1]);
-    assert_eq!(refused.expect_err("beyond the table"), "dear predicate 1 of 1");
+    assert_eq!(refused.expect_err("beyond the table"), "expensive predicate 1 of 1");
 }
 
 #[test]
-fn an_engine_with_a_dear_predicate_is_not_saved() {
+fn an_engine_with_a_expensive_predicate_is_not_saved() {
     let engine = Engine::new();
     let opaque = Opaque::new(InjectedCost::new("in_my_list", 1.0, |_| Some(true)));
     engine.add(Arc::new(Query::new(Predicate::Opaque(opaque).into()).expect("within the limits")));
-    let folder = Folder::new("dear");
+    let folder = Folder::new("expensive");
     let path = folder.file("queries.tamis");
     let refused = engine.save(&path, false, &|_| Vec::new()).expect_err("a function has no bytes");
     assert!(refused.to_string().contains("'in_my_list'"), "{refused}");

@@ -1,4 +1,4 @@
-//! RELIABILITY row 25: formats last.
+//! Formats last.
 
 use super::*;
 use crate::journal::OpenError;

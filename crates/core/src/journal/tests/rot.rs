@@ -1,4 +1,4 @@
-//! RELIABILITY row 4: bit rot is never delivered and never skipped in silence.
+//! Bit rot is never delivered and never skipped in silence.
 
 use super::*;
 use crate::journal::directory::Directory;

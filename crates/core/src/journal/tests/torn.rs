@@ -1,4 +1,4 @@
-//! RELIABILITY row 3: the last record is torn at any byte, and nothing else is lost.
+//! The last record is torn at any byte, and nothing else is lost.
 
 use super::*;
 use crate::journal::segment::Name;

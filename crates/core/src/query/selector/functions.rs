@@ -9,7 +9,7 @@ use crate::topic::{self, TopicPattern};
 /// How far apart NEAR lets two words be when the query does not say.
 const NEAR_DISTANCE: u32 = 5;
 
-/// OPAQUE is what `str(query)` shows of a dear predicate.
+/// OPAQUE is what `str(query)` shows of an expensive predicate.
 const OPAQUE_HINT: &str = "a function cannot be read from text; combine with tamis.opaque in Python";
 
 impl Parser<'_> {

@@ -20,9 +20,9 @@ use values::Rank;
 /// How to read a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// JMS / SQL-92, as `SEMANTICS.md` has it.
+    /// JMS / SQL-92, as `docs/semantics.md` has it.
     Jms,
-    /// The examples of paper 002 (PNNL) as printed.
+    /// The examples of the PNNL paper as printed.
     Cbm,
 }
 

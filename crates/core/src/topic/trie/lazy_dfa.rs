@@ -1,7 +1,7 @@
 //! The walk through a trie, remembered: a deterministic automaton that is made move by move while topics come.
 //!
 //! What is alive in a trie after some words is a *state*, and where a word leads from it is found once and kept; a topic
-//! is then one look-up a word, however many patterns are alive (paper 001, "The DFA"). Nothing of it can explode: there
+//! is then one look-up a word, however many patterns are alive (the RabbitMQ paper, "The DFA"). Nothing of it can explode: there
 //! are bounds, beyond which all is thrown away and begun anew, topics in states of very many nodes are left to the trie,
 //! and so are all for a time when few topics go where others went before.
 //!

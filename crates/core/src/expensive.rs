@@ -1,10 +1,10 @@
-//! Dear predicates: tests with a declared cost that no index can know, evaluated last and at most once a message.
+//! Expensive predicates: tests with a declared cost that no index can know, evaluated last and at most once a message.
 //!
-//! A [`DearPredicate`] is the test itself; an [`Opaque`] shares it between queries, counts its calls, and lets a
+//! A [`ExpensivePredicate`] is the test itself; an [`Opaque`] shares it between queries, counts its calls, and lets a
 //! message remember its answer, so that it is asked once however many queries hold it. `query/residual.rs` sees to it
 //! that nothing cheaper has decided before it is asked.
 //!
-//! Sources: paper 004 (ITMO), predicates that cost 10 to 500 ns; `SEMANTICS.md`, "Hierarchies and dear predicates".
+//! Sources: the ITMO paper, predicates that cost 10 to 500 ns; `docs/semantics.md`, "Hierarchies and expensive predicates".
 
 use std::fmt;
 use std::hint::black_box;
@@ -24,7 +24,7 @@ const TIMED_EVERY: u64 = 16;
 const REASON_CHARACTERS_MAX: usize = 200;
 
 /// A test of a message that costs more than an index may spend on it.
-pub trait DearPredicate: Send + Sync + fmt::Debug {
+pub trait ExpensivePredicate: Send + Sync + fmt::Debug {
     /// What people call it.
     fn name(&self) -> &str;
 
@@ -38,11 +38,11 @@ pub trait DearPredicate: Send + Sync + fmt::Debug {
     fn test(&self, message: &Message<'_>) -> Result<Truth, Failure>;
 }
 
-/// Why a dear predicate could not answer, for people.
+/// Why an expensive predicate could not answer, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 
-/// A dear predicate as queries hold it: shared, counted, and equal to itself and its clones alone.
+/// An expensive predicate as queries hold it: shared, counted, and equal to itself and its clones alone.
 #[derive(Clone, Debug)]
 pub struct Opaque(Arc<Shared>);
 
@@ -50,7 +50,7 @@ pub struct Opaque(Arc<Shared>);
 struct Shared {
     /// Never used again, unlike an address: a message may outlive a predicate whose answer it remembers.
     serial: u64,
-    predicate: Box<dyn DearPredicate>,
+    predicate: Box<dyn ExpensivePredicate>,
     calls: AtomicU64,
     errors: AtomicU64,
     timed_calls: AtomicU64,
@@ -58,7 +58,7 @@ struct Shared {
     last_error: Mutex<Option<String>>,
 }
 
-/// What became of a dear predicate's calls.
+/// What became of an expensive predicate's calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpaqueCounts {
     /// How often it was asked; a remembered answer is no call.
@@ -80,7 +80,7 @@ impl PartialEq for Opaque {
 impl Opaque {
     /// Share `predicate`.
     #[must_use]
-    pub fn new(predicate: impl DearPredicate + 'static) -> Self {
+    pub fn new(predicate: impl ExpensivePredicate + 'static) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(Arc::new(Shared {
             serial: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -152,7 +152,7 @@ impl Opaque {
     }
 }
 
-/// Dear predicates by place: what a record writes instead of the predicate itself, which has no bytes.
+/// Expensive predicates by place: what a record writes instead of the predicate itself, which has no bytes.
 #[derive(Clone, Debug, Default)]
 pub struct OpaqueTable {
     opaques: Vec<Opaque>,
@@ -175,7 +175,7 @@ impl OpaqueTable {
     }
 }
 
-/// A dear predicate that spins for its declared cost and then answers: for tests and benchmarks (paper 004 injects
+/// An expensive predicate that spins for its declared cost and then answers: for tests and benchmarks (the ITMO paper injects
 /// 10 to 500 ns).
 pub struct InjectedCost<F> {
     name: String,
@@ -202,7 +202,7 @@ impl<F> fmt::Debug for InjectedCost<F> {
     }
 }
 
-impl<F: Fn(&Message<'_>) -> Truth + Send + Sync> DearPredicate for InjectedCost<F> {
+impl<F: Fn(&Message<'_>) -> Truth + Send + Sync> ExpensivePredicate for InjectedCost<F> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -246,7 +246,7 @@ mod tests {
     #[derive(Debug)]
     struct Broken;
 
-    impl DearPredicate for Broken {
+    impl ExpensivePredicate for Broken {
         fn name(&self) -> &str {
             "broken"
         }
