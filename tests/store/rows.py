@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tamis.notify.outbox import notification_id
-from tamis.query_file import QuerySpec
+from tamis.query import QuerySpec
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store
 
 

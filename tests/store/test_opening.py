@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from tamis.errors import StoreError
-from tamis.query_file import QuerySpec
+from tamis.query import QuerySpec
 from tamis.store import Store
 from tamis.store.models import SCHEMA_VERSION, metadata
 from tests.store.rows import message, result

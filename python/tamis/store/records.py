@@ -19,7 +19,7 @@ class QueryRecord:
         key: the query's name.
         version: from 1; a key that is removed and added again goes on counting: (key, version) means one text for ever.
         text: in `language`.
-        language: one of ``tamis.query_file.LANGUAGES``.
+        language: one of ``tamis.query.LANGUAGES``.
         owner: whose it is.
         tags: free words.
         deliveries: where its matches go; none means the pipeline's default.

@@ -1,13 +1,14 @@
 """pipeline.toml: what a pipeline reads, which queries it matches, and where the matches go.
 
 A file with a mistake is refused as a whole, with every mistake: file, line, what was expected. Nothing is opened or
-made here; `tamis.pipeline_check` tries what a run would do."""
+made here; `tamis.config.pipeline_check` tries what a run would do."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -23,10 +24,14 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from tamis import config_mistakes
-from tamis.config_mistakes import MistakeError, did_you_mean
+from tamis.config import errors as config_errors
+from tamis.config.errors import MistakeError
+from tamis.config.toml_lines import Place, line_numbers
 from tamis.errors import ConfigError
-from tamis.toml_places import Place, line_numbers
+from tamis.name_hints import did_you_mean
+
+if TYPE_CHECKING:
+    import ssl
 
 
 def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
@@ -41,9 +46,7 @@ def _as_tuple(value: Any) -> Any:
 def _starting_offset(value: Any) -> str:
     if value in ("first", "next") or (type(value) is int and value > 0):
         return str(value)
-    raise ValueError(
-        f"starting_offset: expected 'first', 'next' or a number from 1, not {config_mistakes.short(value)}"
-    )
+    raise ValueError(f"starting_offset: expected 'first', 'next' or a number from 1, not {config_errors.short(value)}")
 
 
 _NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
@@ -200,6 +203,35 @@ class SmtpDelivery(_Mail):
             raise ValueError(f'a password for {self.host} needs tls = "starttls" or "tls"')
         return self
 
+    def password(self) -> str | None:
+        """The password to log in with; None where no login is asked for.
+
+        Raises:
+            ConfigError: the environment variable that should hold it is not set.
+        """
+        if self.password_env is None:
+            return None
+        if (password := os.environ.get(self.password_env)) is None:
+            raise ConfigError(f"delivery '{self.name}': the environment variable {self.password_env} is not set")
+        return password
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """How the server's certificate is checked; None without TLS.
+
+        Raises:
+            ConfigError: `ca_file` cannot be read.
+        """
+        if self.tls == "none":
+            return None
+        import ssl
+
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            raise ConfigError(
+                f"delivery '{self.name}': {self.ca_file}: no certificates can be read: {error}"
+            ) from error
+
 
 DeliveryConfig = Annotated[StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery, Field(discriminator="type")]
 """A ``[[delivery]]``: where matches go; `type` says which."""
@@ -250,13 +282,13 @@ class PipelineConfig(_Section):
                 with file and line and what was expected.
         """
         path = Path(path)
-        text = config_mistakes.read_text(path)
-        document = config_mistakes.parse(path, text)
+        text = config_errors.read_text(path)
+        document = config_errors.parse(path, text)
         try:
             config = cls.model_validate(_with_sections(document), context={"folder": path.parent})
         except ValidationError as error:
             lines = line_numbers(text)
-            found = [details for details in error.errors(include_url=False) if not config_mistakes.is_echo(details)]
+            found = [details for details in error.errors(include_url=False) if not config_errors.is_echo(details)]
             problems = [_sentence(path, lines, details) for details in found]
             raise ConfigError("\n".join(dict.fromkeys(problems))) from error
         config._path = path
@@ -309,7 +341,7 @@ def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, MistakeError):
         location = (*location, *cause.below)
-    where = config_mistakes.place_in_file(path, lines, location)
+    where = config_errors.place_in_file(path, lines, location)
     return f"{where}: {_mistake(details, location, model)}"
 
 
@@ -343,7 +375,7 @@ def _mistake(details: ErrorDetails, location: Place, model: type[BaseModel] | No
     if kind == "tuple_type" and len(location) == 1:
         return f"expected {within}, not [{name}]"
     shown = ".".join(str(part) for part in location[1:] if isinstance(part, str)) or within
-    return f"{shown}: {config_mistakes.expected(details, _PATTERNS)}, not {config_mistakes.short(details['input'])}"
+    return f"{shown}: {config_errors.expected(details, _PATTERNS)}, not {config_errors.short(details['input'])}"
 
 
 def _keys(model: type[BaseModel]) -> Iterator[str]:
