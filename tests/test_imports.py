@@ -14,9 +14,9 @@ PACKAGE = Path(__file__).resolve().parent.parent / "python" / "tamis"
 LAYERS = [
     {"_core", "errors", "message", "name_hints"},
     {"query", "engine", "words", "reference"},
-    {"store"},
+    {"store", "adapters"},
     {"config"},
-    {"adapters", "broker", "notify", "spark", "report"},
+    {"broker", "notify", "spark", "report"},
     {"demo", "web"},
     {"cli", "__main__"},
 ]

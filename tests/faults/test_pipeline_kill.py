@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tamis.adapters.mbox import unescape
+from tamis.adapters.sources.mbox import unescape
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import StoreError
 from tamis.store import BatchCounts, BatchResult, Store

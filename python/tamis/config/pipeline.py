@@ -5,10 +5,12 @@ made here; `tamis.config.pipeline_check` tries what a run would do."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,11 +21,13 @@ from pydantic import (
     PrivateAttr,
     ValidationError,
     ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
 from pydantic_core import ErrorDetails
 
+from tamis.adapters.options import SOURCE_TYPES, OptionRule, options_of, rule_of
 from tamis.config import errors as config_errors
 from tamis.config.errors import MistakeError
 from tamis.config.toml_lines import Place, line_numbers
@@ -41,12 +45,6 @@ def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
 
 def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
-
-
-def _starting_offset(value: Any) -> str:
-    if value in ("first", "next") or (type(value) is int and value > 0):
-        return str(value)
-    raise ValueError(f"starting_offset: expected 'first', 'next' or a number from 1, not {config_errors.short(value)}")
 
 
 _NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
@@ -94,39 +92,71 @@ class QueriesSection(_Section):
     deliveries: tuple[Name, ...] = ()
 
 
-class AdapterConfig(_Section):
-    """An ``[[adapter]]``: a source of messages.
+def _option_field(option: dataclasses.Field[Any]) -> tuple[Any, Any]:
+    """An option of a source as a field of a model: its type, and its default."""
+    rule = rule_of(option)
+    if option.name == "path":
+        return PathBeside, ...
+    kind: Any = str
+    if rule.minimum is not None:
+        kind = Annotated[int, Field(strict=True, gt=rule.minimum - 1)]
+    elif rule.or_number:
+        kind = Annotated[str, BeforeValidator(functools.partial(_word_or_number, option.name, rule))]
+    elif rule.words:
+        kind = Literal[rule.words]
+    is_of_all = rule.types == SOURCE_TYPES
+    return (kind, option.default) if is_of_all else (kind | None, None)
+
+
+def _word_or_number(name: str, rule: OptionRule, value: Any) -> str:
+    if value in rule.words or (type(value) is int and value > 0):
+        return str(value)
+    raise ValueError(f"{name}: expected {rule.expected}, not {config_errors.short(value)}")
+
+
+_OPTIONS: Final = [option for option in options_of() if rule_of(option).in_pipeline]
+
+if TYPE_CHECKING:
+
+    class _AdapterFields(_Section):
+        name: Name
+        type: str
+        poll_interval_ms: Milliseconds
+
+        def __getattr__(self, name: str) -> Any: ...
+else:
+    _AdapterFields = create_model(
+        "_AdapterFields",
+        __base__=_Section,
+        name=(Name, ...),
+        type=(Literal[SOURCE_TYPES], ...),
+        poll_interval_ms=(Milliseconds, 1000),
+        **{option.name: _option_field(option) for option in _OPTIONS},
+    )
+
+
+class AdapterConfig(_AdapterFields):
+    """An ``[[adapter]]``: a source of messages, with the options of `tamis.adapters.options.SourceOptions`.
 
     Attributes:
         name: unique; the `source` of its notifications.
         type: what the files are.
-        path: a file or a folder; of a stream of the broker, its directory.
-        topic: the topic of its messages; empty: the adapter's name. Messages of a stream have their own.
         poll_interval_ms: how often it looks for new messages.
-        stop_words: ``english``, ``none``, or words separated by commas.
-        max_messages: the most in one batch.
-        body_field: ``jsonl`` only: which field is the body.
-        starting_offset: ``journal`` only: ``first``, ``next`` or a message's number, for the first run.
-        query_body: ``journal`` only: ``text``, or ``json``: the fields of a body are properties under ``body.``.
     """
 
-    name: Name
-    type: Literal["mbox", "eml", "jsonl", "journal"]
-    path: PathBeside
-    topic: str = ""
-    poll_interval_ms: Milliseconds = 1000
-    stop_words: str = "english"
-    max_messages: Count = 10_000
-    body_field: str | None = None
-    starting_offset: Annotated[str, BeforeValidator(_starting_offset)] | None = None
-    query_body: Literal["text", "json"] | None = None
-
     @model_validator(mode="after")
-    def _is_of_the_type_that_has_the_option(self) -> Self:
-        for name, kind in (("body_field", "jsonl"), ("starting_offset", "journal"), ("query_body", "journal")):
-            if getattr(self, name) is not None and self.type != kind:
-                raise ValueError(f"'{name}' is for adapters of type '{kind}', not '{self.type}'")
+    def _is_of_a_type_that_has_its_options(self) -> Self:
+        for option in _OPTIONS:
+            types = rule_of(option).types
+            if self.type not in types and getattr(self, option.name) is not None:
+                having = " or ".join(f"'{one}'" for one in types)
+                raise ValueError(f"'{option.name}' is for adapters of type {having}, not '{self.type}'")
         return self
+
+    def options(self) -> dict[str, Any]:
+        """Name -> value of the options of its source that are set."""
+        values = {option.name: getattr(self, option.name) for option in _OPTIONS}
+        return {name: value for name, value in values.items() if value is not None} | {"path": str(self.path)}
 
 
 class _Delivery(_Section):
