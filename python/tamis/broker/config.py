@@ -250,7 +250,8 @@ def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str
 
 
 def _mistake(details: ErrorDetails, location: Place) -> str:
-    from tamis.config.errors import expected, short
+    from tamis.config.errors import expected
+    from tamis.errors import short
     from tamis.name_hints import did_you_mean
 
     kind, name = details["type"], str(location[-1]) if location else ""
