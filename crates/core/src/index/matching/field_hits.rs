@@ -12,10 +12,10 @@ use crate::message::{Found, Message, lookup};
 use crate::query::Query;
 use crate::query::expr::{Comparison, Expr, Name, Operand, Predicate, Reference};
 
-use super::Hit;
-use super::builder::Slot;
-use super::segment::Segment;
-use super::symbols::Scalar;
+use crate::index::Hit;
+use crate::index::compile::builder::Slot;
+use crate::index::compile::interner::Scalar;
+use crate::index::segment::Segment;
 
 /// A value as the lists know it: [`Scalar`] with a text of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use crate::expensive::OpaqueTable;
 use crate::query::Query;
 use crate::query::expr::{Expr, Predicate};
 
-use super::codec::encode;
+use crate::index::codec::encode;
 
 /// Number of a unit within a segment.
 pub type UnitId = u32;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::topic::trie::{LazyDfa, Trie, TrieScratch};
 
-use super::topics::Found;
+use crate::index::topics::lookup::Found;
 
 /// So many tries have an automaton at most.
 const AUTOMATA_MAX: usize = 4;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::error::EngineError;
 use crate::query::Query;
 
-use super::SubscriptionId;
-use super::builder::{Builder, Built, Subscription, sample_step};
-use super::segment::Segment;
-use super::version::{TAIL, Version};
+use crate::index::SubscriptionId;
+use crate::index::compile::builder::{Builder, Built, Subscription, sample_step};
+use crate::index::segment::Segment;
+use crate::index::versions::version::{TAIL, Version};
 
 /// So many segments of one size become one of the next; each size is so many times the one before.
 const FANOUT: usize = 4;

@@ -8,10 +8,10 @@
 //! bytes, two a word, of which twice as many are compared at once: the whole number n has place 2n, and all that lies
 //! between n and n + 1 has place 2n + 1.
 
-use super::leaf::{LEAF, LeafQuery, Word, encode_pairs, flags_of, word};
-use super::normal::Range;
-use super::scratch::{Code, Codes};
-use super::symbols::AttributeId;
+use crate::index::compile::clauses::Range;
+use crate::index::compile::interner::AttributeId;
+use crate::index::leaf::{LEAF, LeafQuery, Word, encode_pairs, flags_of, word};
+use crate::index::matching::scratch::{Code, Codes};
 
 /// 64 times as many columns still fit into their count.
 pub const RANGES_MAX: usize = 3;

@@ -18,10 +18,10 @@ use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Re
 use crate::query::like::{LikePattern, NecessaryNeedle};
 use crate::text::needles::Anchor;
 
-use super::builder::Slot;
-use super::processor::prefetch_all;
-use super::symbols::{AttributeId, Interner, Origin, Scalar, SymbolId, Term};
-use super::units::UnitId;
+use crate::index::compile::builder::Slot;
+use crate::index::compile::interner::{AttributeId, Interner, Origin, Scalar, SymbolId, Term};
+use crate::index::compile::shared_predicates::UnitId;
+use crate::index::layout::cpu::prefetch_all;
 
 /// The attribute is absent.
 pub const ABSENT: u8 = 1;

@@ -10,8 +10,8 @@
 use std::fmt::Display;
 use std::ops::{Index, IndexMut};
 
-use super::pages::{PAGE_BYTES, page_count};
-use super::symbols::ENTRY_BYTES;
+use crate::index::compile::interner::ENTRY_BYTES;
+use crate::index::layout::pages::{PAGE_BYTES, page_count};
 
 /// Like PNG's: a text-mode copy breaks it visibly.
 pub const MAGIC: [u8; 8] = *b"TAMIS\r\n\x1a";

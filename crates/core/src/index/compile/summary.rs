@@ -7,9 +7,9 @@ use std::cmp::Reverse;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::attributes::AttributeInfo;
-use super::leaf::Section;
-use super::symbols::{AttributeId, NONE, SymbolId};
+use crate::index::compile::interner::{AttributeId, NONE, SymbolId};
+use crate::index::leaf::Section;
+use crate::index::segment::attributes::AttributeInfo;
 
 /// So many attributes have rows: those that the most leaves ask about.
 const ATTRIBUTES_MAX: usize = 64;

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::EngineError;
 use crate::topic::trie::{self, Trie};
 
-use super::SubscriptionId;
-use super::automata::TrieId;
-use super::symbols::{AttributeId, Known};
-use super::topics::{Found, TopicSymbols, Topics};
-use super::version::Version;
+use crate::index::SubscriptionId;
+use crate::index::compile::interner::{AttributeId, Known};
+use crate::index::topics::automata::TrieId;
+use crate::index::topics::lookup::{Found, TopicSymbols, Topics};
+use crate::index::versions::version::Version;
 
 /// Segments are small while their tries have no more bytes than this together. Building one of them takes a few
 /// milliseconds, and it takes as much memory again.

@@ -19,15 +19,18 @@
 //! answers   whose ids those are that are found (`answers.rs`), to the end of the leaf
 //! ```
 
+pub mod bounds;
+pub mod subscribers;
+
 use smallvec::SmallVec;
 
-use super::SubscriptionId;
-use super::answers::{self, Answers};
-use super::columns::{ColumnView, RANGES_MAX, columns};
-use super::normal::{ABSENT, NULL, OTHER, Range, Test, VALUELESS};
-use super::processor::prefetch;
-use super::scratch::{Code, Codes};
-use super::symbols::{AttributeId, Known, SymbolId};
+use crate::index::SubscriptionId;
+use crate::index::compile::clauses::{ABSENT, NULL, OTHER, Range, Test, VALUELESS};
+use crate::index::compile::interner::{AttributeId, Known, SymbolId};
+use crate::index::layout::cpu::prefetch;
+use crate::index::leaf::bounds::{ColumnView, RANGES_MAX, columns};
+use crate::index::matching::scratch::{Code, Codes};
+use subscribers::{self as answers, Answers};
 
 /// Queries in a leaf: a bit of a word each.
 pub const LEAF: usize = 64;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::EngineError;
 
-use super::format::{Extent, Header, SECTION_COUNT, Section, Sections};
-use super::leaf::Word;
-use super::pages::Pages;
+use crate::index::layout::header::{Extent, Header, SECTION_COUNT, Section, Sections};
+use crate::index::layout::pages::Pages;
+use crate::index::leaf::Word;
 
 /// The sections of a segment.
 #[derive(Debug)]

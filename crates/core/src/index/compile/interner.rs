@@ -12,11 +12,11 @@ use crate::query::expr::Predicate;
 use crate::text::needles::Anchor;
 use crate::topic::Dialect;
 
-use super::format::Section;
-use super::hash::{hash_bytes, mix};
-use super::processor::prefetch_all;
-use super::store::Store;
-use super::units::{UnitId, Units};
+use crate::index::compile::shared_predicates::{UnitId, Units};
+use crate::index::hash::{hash_bytes, mix};
+use crate::index::layout::cpu::prefetch_all;
+use crate::index::layout::header::Section;
+use crate::index::layout::store::Store;
 
 /// Number of an attribute within a segment.
 pub type AttributeId = u32;

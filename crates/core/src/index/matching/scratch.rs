@@ -1,44 +1,44 @@
 //! What matching needs between messages, kept by the caller so that nothing is allocated a message.
 
-use super::atoms::NeedleWork;
-use super::attributes::Named;
-use super::columns::Number;
-use super::sort::Unordered;
-use super::symbols::{AttributeId, Known, NONE, SymbolId};
-use super::topics::Topics;
-use super::units::UnitMemo;
+use crate::index::compile::interner::{AttributeId, Known, NONE, SymbolId};
+use crate::index::compile::shared_predicates::UnitMemo;
+use crate::index::leaf::bounds::Number;
+use crate::index::matching::id_set::Unordered;
+use crate::index::segment::attributes::Named;
+use crate::index::segment::text_search::NeedleWork;
+use crate::index::topics::lookup::Topics;
 
 /// Reused from message to message, by one thread at a time; any engine may use it.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    pub(super) codes: Codes,
+    pub(in crate::index) codes: Codes,
     /// Which of the message's properties a segment knows, and as what.
-    pub(super) asked: Vec<(usize, Named)>,
+    pub(in crate::index) asked: Vec<(usize, Named)>,
     /// Groups in which the message's queries are.
-    pub(super) groups: Vec<u32>,
+    pub(in crate::index) groups: Vec<u32>,
     /// Summary rows of the message's values: several of an attribute are one row in `joined`.
-    pub(super) rows: Vec<u32>,
+    pub(in crate::index) rows: Vec<u32>,
     /// Rows made of several, one after the other.
-    pub(super) joined: Vec<u64>,
+    pub(in crate::index) joined: Vec<u64>,
     /// Which leaves of a group are left, a bit each.
-    pub(super) left: Vec<u64>,
+    pub(in crate::index) left: Vec<u64>,
     /// The leaves that are left.
-    pub(super) leaves: Vec<u32>,
+    pub(in crate::index) leaves: Vec<u32>,
     /// Slots that have still to be evaluated.
-    pub(super) unsure: Vec<u32>,
+    pub(in crate::index) unsure: Vec<u32>,
     /// What the units of a segment were found to be.
-    pub(super) units: UnitMemo,
+    pub(in crate::index) units: UnitMemo,
     /// Ids that have been found.
-    pub(super) ids: Unordered,
+    pub(in crate::index) ids: Unordered,
     /// Room for searching texts.
-    pub(super) needles: NeedleWork,
+    pub(in crate::index) needles: NeedleWork,
     /// The topics that come again; None before the first that a query asks about.
-    pub(super) topics: Option<Box<Topics>>,
+    pub(in crate::index) topics: Option<Box<Topics>>,
 }
 
 impl Scratch {
     /// The message has one of several symbols of an attribute; those of one attribute come one after the other.
-    pub(super) fn add(&mut self, attribute: AttributeId, known: Known) {
+    pub(in crate::index) fn add(&mut self, attribute: AttributeId, known: Known) {
         self.codes.add(attribute, known);
         if known.group != NONE {
             self.groups.push(known.group);

@@ -3,6 +3,10 @@
 //! A message is first put in codes; then the groups of its keys and the common group are looked through, leaf by leaf;
 //! what is left is a match, or is evaluated. A query is decoded when it is first needed, and kept.
 
+pub mod attributes;
+pub mod text_search;
+pub mod tombstones;
+
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -14,25 +18,25 @@ use crate::query::Query;
 use crate::topic::TopicPattern;
 use crate::topic::trie::Trie;
 
-use super::SubscriptionId;
-use super::atoms::{Atoms, symbol_at, words_of};
-use super::attributes::{AttributeInfo, Attributes, Named, TextAtoms};
-use super::automata::TrieId;
-use super::builder::Slot;
-use super::codec::decode;
-use super::format::{Section, Sections};
-use super::hits::FieldsIndex;
-use super::leaf::{Candidates, Word, ones, prefetch_end};
-use super::processor::{Work, at_full_width, prefetch};
-use super::removed::Removed;
-use super::scratch::{Code, Scratch};
-use super::seen::{Seen, SeenMessage, SeenProperty, SeenScalar};
-use super::sort::Unordered;
-use super::store::Store;
-use super::summary::RARE;
-use super::symbols::{AttributeId, Known, NONE, Scalar, Term, find, find_hashed, prefetch_hashed};
-use super::topics::{TopicSymbols, Topics};
-use super::units::UnitMemo;
+use crate::index::SubscriptionId;
+use crate::index::codec::decode;
+use crate::index::compile::builder::Slot;
+use crate::index::compile::interner::{AttributeId, Known, NONE, Scalar, Term, find, find_hashed, prefetch_hashed};
+use crate::index::compile::shared_predicates::UnitMemo;
+use crate::index::compile::summary::RARE;
+use crate::index::layout::cpu::{Work, at_full_width, prefetch};
+use crate::index::layout::header::{Section, Sections};
+use crate::index::layout::store::Store;
+use crate::index::leaf::{Candidates, Word, ones, prefetch_end};
+use crate::index::matching::field_hits::FieldsIndex;
+use crate::index::matching::hashed_message::{Seen, SeenMessage, SeenProperty, SeenScalar};
+use crate::index::matching::id_set::Unordered;
+use crate::index::matching::scratch::{Code, Scratch};
+use crate::index::segment::attributes::{AttributeInfo, Attributes, Named, TextAtoms};
+use crate::index::segment::text_search::{Atoms, symbol_at, words_of};
+use crate::index::segment::tombstones::Removed;
+use crate::index::topics::automata::TrieId;
+use crate::index::topics::lookup::{TopicSymbols, Topics};
 
 /// Decoded queries are kept in chunks of this many, made when one is needed: opening allocates next to nothing.
 const CHUNK: usize = 64;

@@ -10,7 +10,7 @@
 //! looked up by the slot: ids beyond 32 bits, and lists of queries that stand in other leaves too, which would be written
 //! as often as those.
 
-use super::leaf::{LeafQuery, Word, encode_pairs, flags_of};
+use crate::index::leaf::{LeafQuery, Word, encode_pairs, flags_of};
 
 const REFS: u64 = 1;
 const SEVERAL: u64 = 2;

@@ -14,18 +14,18 @@ use crate::query::Query;
 use crate::topic::TopicPattern;
 use crate::topic::trie;
 
-use super::SubscriptionId;
-use super::atoms::LISTED_WORDS_MAX;
-use super::attributes::{AttributeInfo, encode_attributes};
-use super::cluster::cluster;
-use super::codec::{encode, encode_opaques};
-use super::format::{Section, Sections, extend_words};
-use super::hash::hash_bytes;
-use super::leaf::{self, LEAF, LeafQuery};
-use super::normal::{Key, Normal, Test, ask_for};
-use super::processor::prefetch_all;
-use super::summary::Summary;
-use super::symbols::{AttributeId, Interner, NONE, Origin, Term};
+use crate::index::SubscriptionId;
+use crate::index::codec::{encode, encode_opaques};
+use crate::index::compile::clauses::{Key, Normal, Test, ask_for};
+use crate::index::compile::cluster::cluster;
+use crate::index::compile::interner::{AttributeId, Interner, NONE, Origin, Term};
+use crate::index::compile::summary::Summary;
+use crate::index::hash::hash_bytes;
+use crate::index::layout::cpu::prefetch_all;
+use crate::index::layout::header::{Section, Sections, extend_words};
+use crate::index::leaf::{self, LEAF, LeafQuery};
+use crate::index::segment::attributes::{AttributeInfo, encode_attributes};
+use crate::index::segment::text_search::LISTED_WORDS_MAX;
 
 /// Where a distinct query stands in a segment. 32 bits: 4 billion queries are plenty, for half the memory.
 pub type Slot = u32;

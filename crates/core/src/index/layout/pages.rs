@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::EngineError;
 
-use super::map::Map;
+use crate::index::layout::map::Map;
 
 /// Bytes that share a checksum.
 pub const PAGE_BYTES: usize = 4_096;

@@ -6,10 +6,10 @@
 
 use std::cmp::Ordering;
 
-use super::builder::Slot;
-use super::leaf::LEAF;
-use super::normal::{Normal, ask_for};
-use super::symbols::{AttributeId, Interner, NONE, SymbolId};
+use crate::index::compile::builder::Slot;
+use crate::index::compile::clauses::{Normal, ask_for};
+use crate::index::compile::interner::{AttributeId, Interner, NONE, SymbolId};
+use crate::index::leaf::LEAF;
 
 /// So deep a group is split; beyond that, queries stay as they are.
 const DEPTH_MAX: usize = 12;

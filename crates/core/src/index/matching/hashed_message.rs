@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 
 use crate::message::{Found, Message, lookup};
 
-use super::symbols::Scalar;
+use crate::index::compile::interner::Scalar;
 
 /// The hash of an attribute's name. Of this process alone, so that nobody can choose names that collide.
 #[inline]

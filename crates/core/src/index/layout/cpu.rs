@@ -2,7 +2,7 @@
 //! instructions that newer processors count and shift with.
 #![expect(unsafe_code, reason = "hints, and code compiled for what the processor has been found to have")]
 
-use super::leaf::Word;
+use crate::index::leaf::Word;
 
 /// Bytes that come in one piece.
 const LINE: usize = 64;

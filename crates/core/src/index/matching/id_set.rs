@@ -1,6 +1,6 @@
 //! Putting ids in order: in time linear in them, since a message may match thousands.
 
-use super::SubscriptionId;
+use crate::index::SubscriptionId;
 
 /// Fewer are sorted by comparing.
 const RADIX_MIN: usize = 256;

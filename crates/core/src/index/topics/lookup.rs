@@ -12,14 +12,14 @@ use crate::error::EngineError;
 use crate::topic::cache::TopicCache;
 use crate::topic::trie::Trie;
 
-use super::SubscriptionId;
-use super::atoms::NeedleWork;
-use super::automata::{Automata, TrieId};
-use super::segment::Segment;
-use super::sort::{Unordered, sort_and_dedup};
-use super::symbols::{AttributeId, Known};
-use super::together::Made;
-use super::version::Version;
+use crate::index::SubscriptionId;
+use crate::index::compile::interner::{AttributeId, Known};
+use crate::index::matching::id_set::{Unordered, sort_and_dedup};
+use crate::index::segment::Segment;
+use crate::index::segment::text_search::NeedleWork;
+use crate::index::topics::automata::{Automata, TrieId};
+use crate::index::topics::combined_trie::Made;
+use crate::index::versions::version::Version;
 
 /// So many topics are kept at most, those that were used last; a scratch has them, so each thread its own.
 const TOPICS_MAX: usize = 1 << 16;
@@ -34,11 +34,11 @@ pub type TopicSymbols = Vec<(AttributeId, Known)>;
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The version's; 0 is that of an empty engine.
-    pub(super) serial: u64,
+    pub(in crate::index) serial: u64,
     /// The subscriptions that ask for such a topic and nothing else: ascending, each once.
     pub ids: Vec<SubscriptionId>,
     /// What the topic is to each segment; empty when it is nothing to all of them.
-    pub(super) symbols: Vec<TopicSymbols>,
+    pub(in crate::index) symbols: Vec<TopicSymbols>,
 }
 
 impl Found {
@@ -121,8 +121,8 @@ pub struct Topics {
     fresh: Found,
     automata: Automata,
     /// What the last walk found.
-    pub(super) patterns: Vec<u32>,
-    pub(super) needles: NeedleWork,
+    pub(in crate::index) patterns: Vec<u32>,
+    pub(in crate::index) needles: NeedleWork,
     spare: Unordered,
 }
 
@@ -171,7 +171,7 @@ impl Topics {
     ///
     /// # Errors
     /// The trie is damaged.
-    pub(super) fn walk(&mut self, id: TrieId, trie: &Trie<'_>, topic: &str) -> Result<(), String> {
+    pub(in crate::index) fn walk(&mut self, id: TrieId, trie: &Trie<'_>, topic: &str) -> Result<(), String> {
         self.patterns.clear();
         self.automata.walk(id, trie, topic, &mut self.patterns)
     }

@@ -12,13 +12,13 @@ use crate::message::Message;
 use crate::query::Query;
 use crate::topic::TopicPattern;
 
-use super::SubscriptionId;
-use super::removed::Removed;
-use super::scratch::Scratch;
-use super::seen::SeenMessage;
-use super::segment::{Moment, Segment};
-use super::together::Together;
-use super::topics::{Found, OnlyTrie};
+use crate::index::SubscriptionId;
+use crate::index::matching::hashed_message::SeenMessage;
+use crate::index::matching::scratch::Scratch;
+use crate::index::segment::tombstones::Removed;
+use crate::index::segment::{Moment, Segment};
+use crate::index::topics::combined_trie::Together;
+use crate::index::topics::lookup::{Found, OnlyTrie};
 
 /// So many subscriptions are evaluated one by one before they become a segment. No more than a version has bits for.
 pub const TAIL: usize = 32;

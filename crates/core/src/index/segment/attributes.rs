@@ -2,9 +2,9 @@
 
 use hashbrown::{HashMap, HashTable};
 
-use super::codec::{Reader, encode_text};
-use super::seen::hash_name;
-use super::symbols::{Attribute, AttributeId, NONE, Origin};
+use crate::index::codec::{Reader, encode_text};
+use crate::index::compile::interner::{Attribute, AttributeId, NONE, Origin};
+use crate::index::matching::hashed_message::hash_name;
 
 /// What a segment knows of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use crate::message::Message;
 use crate::text::needles::{NeedleScratch, Needles};
 use crate::text::{StopWords, words};
 
-use super::format::Section;
-use super::store::Store;
-use super::symbols::{AttributeId, ENTRY_BYTES, Entry, Known, Scalar, Term, find};
+use crate::index::compile::interner::{AttributeId, ENTRY_BYTES, Entry, Known, Scalar, Term, find};
+use crate::index::layout::header::Section;
+use crate::index::layout::store::Store;
 
 /// Up to so many words of queries are each looked up in the signature of a body, where it has more.
 pub const LISTED_WORDS_MAX: usize = 256;

@@ -9,12 +9,12 @@ use crate::error::EngineError;
 use crate::expensive::Opaque;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 
-use super::codec::{Reader, encode_count, encode_text};
-use super::format::{Extent, HEADER_BYTES, Header, SECTION_COUNT, Section, Sections};
-use super::map::map_file;
-use super::pages::{PAGE_BYTES, Pages};
-use super::segment::Segment;
-use super::store::Store;
+use crate::index::codec::{Reader, encode_count, encode_text};
+use crate::index::layout::header::{Extent, HEADER_BYTES, Header, SECTION_COUNT, Section, Sections};
+use crate::index::layout::map::map_file;
+use crate::index::layout::pages::{PAGE_BYTES, Pages};
+use crate::index::layout::store::Store;
+use crate::index::segment::Segment;
 
 /// The error of the file system, with what could not be done to which file.
 #[must_use]
