@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tamis
-from tamis.query_file import LANGUAGES
+from tamis.query import LANGUAGES
 
 PROJECT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])

@@ -1,63 +1,24 @@
-"""What the sources share: which files there are, how far each has been read, and how a range is cut for Spark's tasks.
-
-Nothing here knows Spark. A source is asked three things, and answers from the files and its arguments alone, so that a
-batch that is read again after a crash is the same batch:
-
-- `latest(start, limit)`: how far a batch from `start` goes.
-- `plan(start, end)`: the slices of that range, which tasks read side by side.
-- `read(slice)`: its rows.
-
-An offset is JSON: ``{"version": 1, "places": {path: progress}}``. What progress is, the source says."""
+"""Files that hold many messages and grow at their end: how far each was read, and where its messages begin."""
 
 from __future__ import annotations
 
-import fnmatch
-import glob
 import hashlib
 import os
-import re
-import stat
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Final
 
-from tamis.adapters.mail import MESSAGE_BYTES_MAX
-from tamis.adapters.options import SourceOptions
-from tamis.adapters.rows import RAW_KEPT_BYTES, Row, mail_row
+from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row
+from tamis.adapters.sources.files import FileSource, open_file, status_of
+from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, place_name, places_of, slice_bytes
 from tamis.errors import AdapterError
-from tamis.words import stop_words
 
-Offset = dict[str, Any]
-
-VERSION: Final = 1
-SLICE_BYTES_MIN: Final = 256 << 10
-"""Starting a task costs 10 ms or so, and a task reads 5 MB a second: less than this is not worth one."""
-SLICE_BYTES_MAX: Final = 8 << 20
 READ_BYTES: Final = 1 << 20
 
-_GLOB = re.compile(r"[*?\[]")
-_IGNORED_SUFFIXES: Final = ("~", ".tmp", ".part", ".lock", ".swp")
 _MARK_BYTES: Final = 1024
-_OF_FEW: Final = ("source", "body_field", "topic_field", "starting_offset", "query_body")
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A piece of one file: the messages that begin in ``start <= byte < end``; the bounds are bounds of messages."""
-
-    path: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """What one task reads."""
-
-    ranges: tuple[Range, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,133 +41,7 @@ class Piece:
         return self.size_bytes == len(self.content)
 
 
-class Source(ABC):
-    """A source of messages in files.
-
-    Args:
-        options: as `SourceOptions.of` checked them.
-    """
-
-    format: ClassVar[str]
-    """The name in Spark and, without ``tamis.``, in pipeline.toml."""
-    pattern: ClassVar[str]
-    """The names of the files that are read in a folder, when no option says so."""
-    settle_ms: ClassVar[int]
-    """How long a file must have been left alone, when no option says so."""
-    own_options: ClassVar[frozenset[str]] = frozenset({"source"})
-    """The options that not every source has."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self.options = options
-        self.stop_words = stop_words(options.stop_words)
-        self.settle_s = (self.settle_ms if options.settle_ms is None else options.settle_ms) / 1000
-
-    @classmethod
-    def has_option(cls, name: str) -> bool:
-        """Whether the source knows the option `name`."""
-        return name in cls.own_options or name not in _OF_FEW
-
-    def check(self) -> None:
-        """See whether there is anything to read from.
-
-        Raises:
-            AdapterError: the path is missing or may not be read.
-        """
-        path = self.options.path
-        folder = _fixed_part(path) if _GLOB.search(path) else path
-        if not os.path.exists(folder):  # noqa: PTH110 - one system call, in a loop of polls
-            raise AdapterError(f"{folder}: no such file or folder; expected mail or data to read there")
-        if not os.path.isdir(folder) and not os.path.isfile(folder):  # noqa: PTH112, PTH113
-            raise AdapterError(f"{folder}: expected a file or a folder; it is a pipe or a device")
-        if not os.access(folder, os.R_OK | (os.X_OK if os.path.isdir(folder) else 0)):  # noqa: PTH112
-            raise AdapterError(f"{folder}: may not be read by this user; change its permissions, or the user")
-
-    def files(self) -> list[str]:
-        """The paths of the files there are now, by name."""
-        return sorted(self._walk())
-
-    @abstractmethod
-    def latest(
-        self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
-    ) -> Offset:
-        """How far a batch from `start` goes; `start` itself when there is nothing new.
-
-        Args:
-            start: where the batch begins.
-            limit: the most messages; None is all there are.
-            ceiling: go no further than this.
-            settled: take the end of every file for the end of its last message, however young it is.
-
-        Raises:
-            AdapterError: what was read before is no longer there, or nothing can be read.
-        """
-
-    @abstractmethod
-    def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """The range in slices, in order.
-
-        Raises:
-            AdapterError: what is to be read is no longer there.
-        """
-
-    @abstractmethod
-    def read(self, part: Slice) -> Iterator[Row]:
-        """The rows of a slice, in order.
-
-        Raises:
-            AdapterError: what is to be read is no longer there.
-        """
-
-    def wait_until_settled(self) -> None:
-        """Wait until the youngest file has been left alone for long enough, at most for that long."""
-        statuses = (status_of(path) for path in self._walk())
-        youngest = max((max(status.st_mtime, status.st_ctime) for status in statuses if status), default=0.0)
-        time.sleep(min(self.settle_s, max(0.0, youngest + self.settle_s - time.time())))
-
-    def _walk(self) -> Iterator[str]:
-        path = self.options.path
-        if _GLOB.search(path):
-            yield from (found for found in glob.iglob(path, recursive=True) if os.path.isfile(found))  # noqa: PTH113, PTH207
-        elif os.path.isdir(path):  # noqa: PTH112
-            yield from self._walk_folder(path)
-        else:
-            self.check()
-            yield path
-
-    def _walk_folder(self, folder: str) -> Iterator[str]:
-        """Files below `folder` with names that are wanted; links to folders are not followed, for they may go round."""
-        pattern = self.options.pattern or self.pattern
-        for place, folders, names in os.walk(folder, onerror=_refuse_folder):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in names:
-                wanted = not name.startswith(".") and not name.endswith(_IGNORED_SUFFIXES)
-                if wanted and fnmatch.fnmatch(name, pattern):
-                    yield f"{place}/{name}"
-
-    def _mail_row(self, raw: bytes, path: str, offset: int, source: str) -> Row:
-        source = self.options.source if self.options.source is not None else source
-        topic = self.options.topic
-        place = place_name(path)
-        return mail_row(raw, place, offset, topic=topic, source=place_name(source), stop_words=self.stop_words)
-
-
-def places_of(offset: Offset) -> dict[str, Any]:
-    """The places of an offset.
-
-    Raises:
-        AdapterError: a later version wrote it.
-    """
-    if (version := offset.get("version", VERSION)) != VERSION:
-        raise AdapterError(f"the checkpoint is of version {version}; expected version {VERSION}: use a newer tamis")
-    return dict(offset.get("places", {}))
-
-
-def offset_of(places: dict[str, Any]) -> Offset:
-    """The offset with these places, always written in the same order."""
-    return {"version": VERSION, "places": dict(sorted(places.items()))}
-
-
-class RecordSource(Source):
+class RecordSource(FileSource):
     """A source of files that hold many messages and grow at their end.
 
     Progress in a file is ``[bytes, mark]``: all messages before that byte have been read, and `mark` is a digest of the
@@ -386,11 +221,6 @@ def _nth_boundary(file: BinaryIO, piece: Range, separator: bytes, count: int) ->
     return piece.end, found_count + (position < piece.end)
 
 
-def slice_bytes(total_bytes: int) -> int:
-    """How large slices should be, for a batch of so many bytes: one a core, within limits."""
-    return min(SLICE_BYTES_MAX, max(SLICE_BYTES_MIN, total_bytes // (os.cpu_count() or 1) + 1))
-
-
 def _slices(ranges: Iterable[Range], size_bytes: int, separator: bytes) -> Iterator[Slice]:
     """Ranges cut and put together to slices of about `size_bytes`."""
     waiting: list[Range] = []
@@ -431,46 +261,3 @@ def _changed(path: str, what: str) -> str:
         f"{place_name(path)}: the file was replaced, cut or edited while it was read: {what}. "
         "Expected it only to grow. To read it as a new file, give it another name, or remove the adapter's checkpoint"
     )
-
-
-def status_of(path: str) -> os.stat_result | None:
-    """What the system knows of a file; None when it has gone since it was listed, or is a pipe or a device.
-
-    Raises:
-        AdapterError: the system does not tell.
-    """
-    try:
-        status = os.stat(path)  # noqa: PTH116 - once a file a poll
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise AdapterError(f"{place_name(path)}: cannot be read: {error.strerror}") from error
-    return status if stat.S_ISREG(status.st_mode) else None
-
-
-def place_name(path: str) -> str:
-    r"""A path as text: bytes in it that are no UTF-8 are written ``\xff``."""
-    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def _refuse_folder(error: OSError) -> None:
-    """What `os.walk` would pass over in silence; only a folder that has just been removed is none."""
-    if not isinstance(error, FileNotFoundError):
-        raise AdapterError(f"{place_name(str(error.filename))}: cannot be read: {error.strerror}") from error
-
-
-def open_file(path: str) -> BinaryIO:
-    """The file, opened for reading.
-
-    Raises:
-        AdapterError: it cannot be.
-    """
-    try:
-        return Path(path).open("rb")
-    except OSError as error:
-        raise AdapterError(f"{place_name(path)}: cannot be read: {error.strerror}") from error
-
-
-def _fixed_part(path: str) -> str:
-    """The folder of a glob before its first wildcard."""
-    return path[: _GLOB.search(path).start()].rpartition("/")[0] or "/"  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.toml_places import Place, line_numbers
+from tamis.config.toml_lines import Place, line_numbers
 
 TEXT = '''# a comment
 [pipeline]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tamis.config.pipeline import EmlDelivery, PipelineConfig, SmtpDelivery
 from tamis.errors import ConfigError
-from tamis.pipeline_config import EmlDelivery, PipelineConfig, SmtpDelivery
 
 GOOD = """\
 [pipeline]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 
-from tamis.keys import decode_key
+from tamis.engine.keys import decode_key
 
 if TYPE_CHECKING:
     from tamis import _core

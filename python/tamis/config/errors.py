@@ -5,12 +5,12 @@ Shared by every configuration file; which sections there are and what they hold 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.config.toml_lines import Place
 from tamis.errors import ConfigError
-from tamis.toml_places import Place
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -69,14 +69,6 @@ def place_in_file(path: Path, lines: Mapping[Place, int], location: Place) -> st
 def line_of(lines: Mapping[Place, int], location: Place) -> int:
     """The line of the value at `location`, or of the nearest table around it; 0 where there is none."""
     return next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), 0)
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """``; did you mean 'x'?`` for the nearest of `known`, or nothing when none is near."""
-    import difflib  # here, for a file without a mistake needs none of it, and the broker is to start quickly
-
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 _EXPECTED = {

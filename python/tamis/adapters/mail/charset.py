@@ -9,7 +9,7 @@ import codecs
 import re
 from typing import Final
 
-from tamis.adapters.transfer import decode_base64
+from tamis.adapters.mail.transfer import decode_base64
 
 _SUPERSETS: Final = {  # what the sender's program meant: the label's superset
     "gb2312": "gb18030",

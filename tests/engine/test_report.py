@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tamis
 from tests import oracle
-from tests.test_engine import TREE, queries
+from tests.engine.test_engine import TREE, queries
 
 TEXTS = {
     "james": "author = 'James' AND source = 'CNN'",

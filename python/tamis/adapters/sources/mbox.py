@@ -13,9 +13,10 @@ import re
 from codecs import BOM_UTF8
 from typing import ClassVar, Final
 
-from tamis.adapters.files import Piece, RecordSource, place_name
-from tamis.adapters.mail import MESSAGE_BYTES_MAX
+from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import Row, too_large
+from tamis.adapters.sources.records import Piece, RecordSource
+from tamis.adapters.sources.source import place_name
 
 _FROM: Final = b"From "
 _ESCAPED = re.compile(rb"^>(>*From )", re.MULTILINE)
@@ -24,7 +25,7 @@ _ESCAPED = re.compile(rb"^>(>*From )", re.MULTILINE)
 class MboxSource(RecordSource):
     """The messages of a file, a folder or a glob of mbox files."""
 
-    format: ClassVar[str] = "tamis.mbox"
+    type: ClassVar[str] = "mbox"
     pattern: ClassVar[str] = "*"
     settle_ms: ClassVar[int] = 1_000
     separator: ClassVar[bytes] = b"\n" + _FROM

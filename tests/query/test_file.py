@@ -8,7 +8,7 @@ import pytest
 
 import tamis
 from tamis.errors import ConfigError
-from tamis.query_file import LANGUAGES, compile_query, load_queries
+from tamis.query import LANGUAGES, compile_query, load_queries
 
 
 def test_lines_are_key_and_selector(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """pipeline.toml: what a pipeline reads, which queries it matches, and where the matches go.
 
 A file with a mistake is refused as a whole, with every mistake: file, line, what was expected. Nothing is opened or
-made here; `tamis.pipeline_check` tries what a run would do."""
+made here; `tamis.config.pipeline_check` tries what a run would do."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,15 +21,21 @@ from pydantic import (
     PrivateAttr,
     ValidationError,
     ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
 from pydantic_core import ErrorDetails
 
-from tamis import config_mistakes
-from tamis.config_mistakes import MistakeError, did_you_mean
+from tamis.adapters.options import SOURCE_TYPES, OptionRule, options_of, rule_of
+from tamis.config import errors as config_errors
+from tamis.config.errors import MistakeError
+from tamis.config.toml_lines import Place, line_numbers
 from tamis.errors import ConfigError
-from tamis.toml_places import Place, line_numbers
+from tamis.name_hints import did_you_mean
+
+if TYPE_CHECKING:
+    import ssl
 
 
 def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
@@ -36,14 +45,6 @@ def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
 
 def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
-
-
-def _starting_offset(value: Any) -> str:
-    if value in ("first", "next") or (type(value) is int and value > 0):
-        return str(value)
-    raise ValueError(
-        f"starting_offset: expected 'first', 'next' or a number from 1, not {config_mistakes.short(value)}"
-    )
 
 
 _NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
@@ -91,39 +92,71 @@ class QueriesSection(_Section):
     deliveries: tuple[Name, ...] = ()
 
 
-class AdapterConfig(_Section):
-    """An ``[[adapter]]``: a source of messages.
+def _option_field(option: dataclasses.Field[Any]) -> tuple[Any, Any]:
+    """An option of a source as a field of a model: its type, and its default."""
+    rule = rule_of(option)
+    if option.name == "path":
+        return PathBeside, ...
+    kind: Any = str
+    if rule.minimum is not None:
+        kind = Annotated[int, Field(strict=True, gt=rule.minimum - 1)]
+    elif rule.or_number:
+        kind = Annotated[str, BeforeValidator(functools.partial(_word_or_number, option.name, rule))]
+    elif rule.words:
+        kind = Literal[rule.words]
+    is_of_all = rule.types == SOURCE_TYPES
+    return (kind, option.default) if is_of_all else (kind | None, None)
+
+
+def _word_or_number(name: str, rule: OptionRule, value: Any) -> str:
+    if value in rule.words or (type(value) is int and value > 0):
+        return str(value)
+    raise ValueError(f"{name}: expected {rule.expected}, not {config_errors.short(value)}")
+
+
+_OPTIONS: Final = [option for option in options_of() if rule_of(option).in_pipeline]
+
+if TYPE_CHECKING:
+
+    class _AdapterFields(_Section):
+        name: Name
+        type: str
+        poll_interval_ms: Milliseconds
+
+        def __getattr__(self, name: str) -> Any: ...
+else:
+    _AdapterFields = create_model(
+        "_AdapterFields",
+        __base__=_Section,
+        name=(Name, ...),
+        type=(Literal[SOURCE_TYPES], ...),
+        poll_interval_ms=(Milliseconds, 1000),
+        **{option.name: _option_field(option) for option in _OPTIONS},
+    )
+
+
+class AdapterConfig(_AdapterFields):
+    """An ``[[adapter]]``: a source of messages, with the options of `tamis.adapters.options.SourceOptions`.
 
     Attributes:
         name: unique; the `source` of its notifications.
         type: what the files are.
-        path: a file or a folder; of a stream of the broker, its directory.
-        topic: the topic of its messages; empty: the adapter's name. Messages of a stream have their own.
         poll_interval_ms: how often it looks for new messages.
-        stop_words: ``english``, ``none``, or words separated by commas.
-        max_messages: the most in one batch.
-        body_field: ``jsonl`` only: which field is the body.
-        starting_offset: ``journal`` only: ``first``, ``next`` or a message's number, for the first run.
-        query_body: ``journal`` only: ``text``, or ``json``: the fields of a body are properties under ``body.``.
     """
 
-    name: Name
-    type: Literal["mbox", "eml", "jsonl", "journal"]
-    path: PathBeside
-    topic: str = ""
-    poll_interval_ms: Milliseconds = 1000
-    stop_words: str = "english"
-    max_messages: Count = 10_000
-    body_field: str | None = None
-    starting_offset: Annotated[str, BeforeValidator(_starting_offset)] | None = None
-    query_body: Literal["text", "json"] | None = None
-
     @model_validator(mode="after")
-    def _is_of_the_type_that_has_the_option(self) -> Self:
-        for name, kind in (("body_field", "jsonl"), ("starting_offset", "journal"), ("query_body", "journal")):
-            if getattr(self, name) is not None and self.type != kind:
-                raise ValueError(f"'{name}' is for adapters of type '{kind}', not '{self.type}'")
+    def _is_of_a_type_that_has_its_options(self) -> Self:
+        for option in _OPTIONS:
+            types = rule_of(option).types
+            if self.type not in types and getattr(self, option.name) is not None:
+                having = " or ".join(f"'{one}'" for one in types)
+                raise ValueError(f"'{option.name}' is for adapters of type {having}, not '{self.type}'")
         return self
+
+    def options(self) -> dict[str, Any]:
+        """Name -> value of the options of its source that are set."""
+        values = {option.name: getattr(self, option.name) for option in _OPTIONS}
+        return {name: value for name, value in values.items() if value is not None} | {"path": str(self.path)}
 
 
 class _Delivery(_Section):
@@ -200,6 +233,35 @@ class SmtpDelivery(_Mail):
             raise ValueError(f'a password for {self.host} needs tls = "starttls" or "tls"')
         return self
 
+    def password(self) -> str | None:
+        """The password to log in with; None where no login is asked for.
+
+        Raises:
+            ConfigError: the environment variable that should hold it is not set.
+        """
+        if self.password_env is None:
+            return None
+        if (password := os.environ.get(self.password_env)) is None:
+            raise ConfigError(f"delivery '{self.name}': the environment variable {self.password_env} is not set")
+        return password
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """How the server's certificate is checked; None without TLS.
+
+        Raises:
+            ConfigError: `ca_file` cannot be read.
+        """
+        if self.tls == "none":
+            return None
+        import ssl
+
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            raise ConfigError(
+                f"delivery '{self.name}': {self.ca_file}: no certificates can be read: {error}"
+            ) from error
+
 
 DeliveryConfig = Annotated[StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery, Field(discriminator="type")]
 """A ``[[delivery]]``: where matches go; `type` says which."""
@@ -250,13 +312,13 @@ class PipelineConfig(_Section):
                 with file and line and what was expected.
         """
         path = Path(path)
-        text = config_mistakes.read_text(path)
-        document = config_mistakes.parse(path, text)
+        text = config_errors.read_text(path)
+        document = config_errors.parse(path, text)
         try:
             config = cls.model_validate(_with_sections(document), context={"folder": path.parent})
         except ValidationError as error:
             lines = line_numbers(text)
-            found = [details for details in error.errors(include_url=False) if not config_mistakes.is_echo(details)]
+            found = [details for details in error.errors(include_url=False) if not config_errors.is_echo(details)]
             problems = [_sentence(path, lines, details) for details in found]
             raise ConfigError("\n".join(dict.fromkeys(problems))) from error
         config._path = path
@@ -309,7 +371,7 @@ def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, MistakeError):
         location = (*location, *cause.below)
-    where = config_mistakes.place_in_file(path, lines, location)
+    where = config_errors.place_in_file(path, lines, location)
     return f"{where}: {_mistake(details, location, model)}"
 
 
@@ -343,7 +405,7 @@ def _mistake(details: ErrorDetails, location: Place, model: type[BaseModel] | No
     if kind == "tuple_type" and len(location) == 1:
         return f"expected {within}, not [{name}]"
     shown = ".".join(str(part) for part in location[1:] if isinstance(part, str)) or within
-    return f"{shown}: {config_mistakes.expected(details, _PATTERNS)}, not {config_mistakes.short(details['input'])}"
+    return f"{shown}: {config_errors.expected(details, _PATTERNS)}, not {config_errors.short(details['input'])}"
 
 
 def _keys(model: type[BaseModel]) -> Iterator[str]:

@@ -13,19 +13,10 @@ import time
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
-from tamis.adapters.files import (
-    Offset,
-    Range,
-    Slice,
-    Source,
-    offset_of,
-    place_name,
-    places_of,
-    slice_bytes,
-    status_of,
-)
-from tamis.adapters.mail import MESSAGE_BYTES_MAX
+from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row, too_large
+from tamis.adapters.sources.files import FileSource, status_of
+from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, place_name, places_of, slice_bytes
 
 _SLICE_FILES_MAX: Final = 2_000
 _OPEN_BYTES: Final = 16 << 10
@@ -34,10 +25,10 @@ _OPEN_BYTES: Final = 16 << 10
 _Key = tuple[int, str]
 
 
-class EmlSource(Source):
+class EmlSource(FileSource):
     """The messages of a folder and the folders below it, of a glob, or of one file."""
 
-    format: ClassVar[str] = "tamis.eml"
+    type: ClassVar[str] = "eml"
     pattern: ClassVar[str] = "*.eml"
     settle_ms: ClassVar[int] = 100
 

@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from email.message import Message
 from typing import Any, Final
 
-from tamis.adapters.charset import decode_bytes, decode_header
-from tamis.adapters.html import html_to_text
-from tamis.adapters.transfer import decode_transfer
+from tamis.adapters.mail.charset import decode_bytes, decode_header
+from tamis.adapters.mail.html import html_to_text
+from tamis.adapters.mail.transfer import decode_transfer
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
 HEADER_BYTES_MAX: Final = 1 << 20
@@ -47,8 +47,8 @@ class MailMessage:
     """A message that could be read.
 
     Attributes:
-        properties: author, date (UTC), subject, source, newsgroup, list, message_id and header (docs/semantics.md).
-            What the message lacks is None. `header` maps each name, as first written, to its values.
+        properties: those of `MAIL_PROPERTIES`; what the message lacks is None. `header` maps each name, as first
+            written, to its values.
         body: the text of the first readable part, lines ended by a line feed; None when there is no such part.
     """
 

@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tamis.config_mistakes import did_you_mean
+from tamis.config.pipeline import PipelineConfig, TestBlock
+from tamis.config.toml_lines import Place, line_numbers
 from tamis.errors import ConfigError, StoreError, TamisError
-from tamis.pipeline_config import PipelineConfig, TestBlock
-from tamis.toml_places import Place, line_numbers
+from tamis.name_hints import did_you_mean
 
 if TYPE_CHECKING:
     from tamis.engine import Engine
-    from tamis.query_file import QuerySpec
+    from tamis.query import QuerySpec
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def describe(config: PipelineConfig) -> str:
 
 
 def _specs(config: PipelineConfig) -> list[QuerySpec]:
-    from tamis.query_file import load_queries
+    from tamis.query import load_queries
 
     return load_queries(config.queries.file) if config.queries.file is not None else []
 
@@ -170,10 +170,9 @@ class _Check:
             if delivery.type == "jsonl" and (problem := _file_problem(delivery.path)):
                 yield self._at(("delivery", index, "path"), problem)
             if delivery.type == "smtp":
-                from tamis.notify.smtp import SmtpChannel
-
                 try:
-                    SmtpChannel(delivery)  # connects to nobody
+                    delivery.password()
+                    delivery.tls_context()
                 except ConfigError as error:
                     yield self._at(("delivery", index), error)
 
@@ -188,7 +187,7 @@ class _Check:
 
 
 def _spec_of(record: Any) -> QuerySpec:
-    from tamis.query_file import QuerySpec
+    from tamis.query import QuerySpec
 
     return QuerySpec(record.key, record.text, record.language, record.owner, record.tags, record.deliveries)
 

@@ -11,15 +11,14 @@ import json
 import re
 from typing import Any, ClassVar, Final, NoReturn
 
-from tamis.adapters.files import Piece, RecordSource, place_name
-from tamis.adapters.mail import MESSAGE_BYTES_MAX
-from tamis.adapters.rows import Row, too_large
-from tamis.adapters.signature import signature_of
+from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
+from tamis.adapters.rows import Row, signature_of, too_large
+from tamis.adapters.sources.records import Piece, RecordSource
+from tamis.adapters.sources.source import place_name
 from tamis.adapters.xml import DEPTH_MAX, to_xml
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
-_OWN: Final = frozenset({"body_field", "topic_field"})
 
 
 class LineError(ValueError):
@@ -29,11 +28,10 @@ class LineError(ValueError):
 class JsonlSource(RecordSource):
     """The lines of a file, a folder or a glob of files."""
 
-    format: ClassVar[str] = "tamis.jsonl"
+    type: ClassVar[str] = "jsonl"
     pattern: ClassVar[str] = "*.jsonl"
     settle_ms: ClassVar[int] = 1_000
     separator: ClassVar[bytes] = b"\n"
-    own_options: ClassVar[frozenset[str]] = _OWN
 
     def row(self, piece: Piece, path: str) -> Row | None:
         """The row of one line; None for an empty one."""
@@ -51,7 +49,7 @@ class JsonlSource(RecordSource):
         body = _text(properties.pop(self.options.body_field, None)) if self.options.body_field else None
         xml = to_xml(properties, body)
         text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
-        return Row(place, piece.offset, topic, text, body, xml, signature_of(body, self.stop_words))
+        return Row(place, piece.offset, topic, text, body, xml, signature_of(body, self.signature_stop_words))
 
 
 def read_line(line: bytes) -> dict[str, Any]:

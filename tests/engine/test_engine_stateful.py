@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 import tamis
 from tamis.reference import BruteForce
-from tests.test_engine import TREE, keys, messages, queries
+from tests.engine.test_engine import TREE, keys, messages, queries
 
 EXPENSIVE = {"expensive": lambda properties, topic, body: properties.get("flag")}
 

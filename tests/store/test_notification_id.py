@@ -7,7 +7,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.notify import notification_id
+from tamis.store import notification_id
 
 PARTS = st.tuples(st.text(), st.integers(1, 10), st.text(), st.text(), st.integers(0, 2**63 - 1))
 

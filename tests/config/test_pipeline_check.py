@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tamis.pipeline_check import check, describe
-from tamis.pipeline_config import PipelineConfig
-from tamis.query_file import QuerySpec
+from tamis.config.pipeline import PipelineConfig
+from tamis.config.pipeline_check import check, describe
+from tamis.query import QuerySpec
 from tamis.store import Store
 
 GOOD = """\

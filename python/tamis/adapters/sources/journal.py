@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from tamis._core import JournalReader, stream_message
-from tamis.adapters.files import Offset, Range, Slice, Source, offset_of, place_name, places_of
 from tamis.adapters.options import SourceOptions
-from tamis.adapters.rows import RAW_KEPT_BYTES, Row
-from tamis.adapters.signature import signature_of
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row, signature_of
+from tamis.adapters.sources.source import Offset, Range, Slice, Source, offset_of, place_name, places_of
 from tamis.adapters.xml import to_xml
 from tamis.errors import AdapterError, JournalError
 from tamis.message import PRESENT
@@ -28,7 +27,6 @@ SLICE_MESSAGES_MIN: Final = 1_000
 READ_COUNT: Final = 1_000
 READ_BYTES: Final = 4 << 20
 
-_OPTIONS: Final = frozenset({"path", "topic", "stop_words", "max_messages", "starting_offset", "query_body"})
 _REASONS: Final = {
     "removed": "removed by the stream's retention before they were read",
     "records": "damaged on disk",
@@ -43,18 +41,13 @@ class JournalSource(Source):
     first batch, for which Spark remembers no beginning, has the same one when it comes again.
     """
 
-    format: ClassVar[str] = "tamis.journal"
+    type: ClassVar[str] = "journal"
     pattern: ClassVar[str] = "*.segment"
     settle_ms: ClassVar[int] = 0
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
         self._place = place_name(options.path)
-
-    @classmethod
-    def has_option(cls, name: str) -> bool:
-        """Whether the source knows the option `name`."""
-        return name in _OPTIONS
 
     def check(self) -> None:
         """See whether there is a log.
@@ -142,7 +135,7 @@ class JournalSource(Source):
             {"value": value, "metadata": metadata},
             text,
             xml,
-            signature_of(text, self.stop_words),
+            signature_of(text, self.signature_stop_words),
             raw=body if text is None else None,
             exchange=exchange,
             time=time_us,
