@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
 import tamis
+from tamis.pipeline_config import PipelineConfig
 from tamis.query_file import LANGUAGES
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -187,3 +189,31 @@ def test_every_heading_of_the_semantics_that_the_code_cites_is_there(heading: st
 
 def test_every_public_name_is_in_the_semantics() -> None:
     assert [name for name in tamis.__all__ if not re.search(rf"\b{name}\b", SEMANTICS)] == []
+
+
+PIPELINE = (PROJECT / "docs/pipeline.md").read_text(encoding="utf-8")
+
+
+def test_the_pipeline_that_is_shown_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.toml"
+    path.write_text(fenced(PIPELINE)[0], encoding="utf-8")
+    config = PipelineConfig.load(path)
+    assert [delivery.type for delivery in config.deliveries] == ["eml", "smtp"]
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that a type is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    else:
+        for part in get_args(annotation):
+            yield from models_in(part)
+
+
+@pytest.mark.parametrize("table", ["pipeline", "queries", "adapter", "delivery", "test"])
+def test_the_page_of_the_pipeline_has_exactly_the_keys_that_there_are(table: str) -> None:
+    (text,) = re.findall(rf"^## `\[+{table}\]+`\n(.*?)(?=^## |\Z)", PIPELINE, re.MULTILINE | re.DOTALL)
+    shown = {name for header, row in table_rows(text) if header[0] == "key" for name in re.split(r"`?, `", row[0])}
+    (known,) = (field for name, field in PipelineConfig.model_fields.items() if (field.alias or name) == table)
+    models = models_in(known.annotation)
+    assert shown == {field.alias or name for model in models for name, field in model.model_fields.items()}
