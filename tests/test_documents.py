@@ -37,13 +37,6 @@ def test_every_folder_has_its_place_in_the_architecture(folder: str) -> None:
     assert [name for name in names if name not in headings] == []
 
 
-def test_every_file_of_the_index_has_its_sentence_in_the_architecture() -> None:
-    section = ARCHITECTURE.split("## `crates/core/src/index`")[1].split("\n## ")[0]
-    parts = [path for path in (PROJECT / "crates/core/src/index").iterdir() if path.name != "tests"]
-    names = [f"`{path.name}`" if path.is_file() else f"`{path.name}/`" for path in parts]
-    assert [name for name in names if name not in section] == []
-
-
 def test_every_file_that_the_architecture_names_is_there() -> None:
     tree = {
         path.name
