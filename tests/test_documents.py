@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 import tamis
-from tamis.pipeline_config import PipelineConfig
-from tamis.query_file import LANGUAGES
+from tamis.config.pipeline import PipelineConfig
+from tamis.query import LANGUAGES
 
 PROJECT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted(
@@ -35,13 +35,6 @@ def test_every_folder_has_its_place_in_the_architecture(folder: str) -> None:
     names = [path.name for path in parts if not path.name.startswith("_")]
     headings = "".join(line for line in ARCHITECTURE.split("\n") if line.startswith("## "))
     assert [name for name in names if name not in headings] == []
-
-
-def test_every_file_of_the_index_has_its_sentence_in_the_architecture() -> None:
-    section = ARCHITECTURE.split("## `crates/core/src/index`")[1].split("\n## ")[0]
-    parts = [path for path in (PROJECT / "crates/core/src/index").iterdir() if path.name != "tests"]
-    names = [f"`{path.name}`" if path.is_file() else f"`{path.name}/`" for path in parts]
-    assert [name for name in names if name not in section] == []
 
 
 def test_every_file_that_the_architecture_names_is_there() -> None:

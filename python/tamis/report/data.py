@@ -13,8 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from tamis.query import selector
-from tamis.query_file import compile_query
+from tamis.query import compile_query, selector
 
 if TYPE_CHECKING:
     from tamis.query import Query

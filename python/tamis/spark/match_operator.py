@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, MapType, StringType, StructType, Varia
 
 from tamis.engine import Engine
 from tamis.errors import ConfigError, QueryError, TamisError
-from tamis.query_file import QuerySpec, load_queries
+from tamis.query import QuerySpec, load_queries
 from tamis.spark import worker
 
 SNAPSHOT_SUFFIX = ".tamis"

@@ -15,7 +15,7 @@ from tamis.store.models import query_versions, revisions
 from tamis.store.records import ImportCounts, QueryRecord
 
 if TYPE_CHECKING:
-    from tamis.query_file import QuerySpec
+    from tamis.query import QuerySpec
 
 _q = query_versions.c
 _VALID_NOW = _q.to_revision.is_(None)
@@ -60,7 +60,7 @@ class Queries(Database):
         Raises:
             ConfigError: the file, or a query in it, cannot be read: file, line, and a caret under the place.
         """
-        from tamis.query_file import load_queries
+        from tamis.query import load_queries
 
         specs = load_queries(path)
         for spec in specs:

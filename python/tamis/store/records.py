@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +21,7 @@ class QueryRecord:
         key: the query's name.
         version: from 1; a key that is removed and added again goes on counting: (key, version) means one text for ever.
         text: in `language`.
-        language: one of ``tamis.query_file.LANGUAGES``.
+        language: one of ``tamis.query.LANGUAGES``.
         owner: whose it is.
         tags: free words.
         deliveries: where its matches go; none means the pipeline's default.
@@ -58,7 +60,7 @@ class MessageRow(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """That a version of a query matched a message; `id` is ``tamis.notify.outbox.notification_id`` of the rest."""
+    """That a version of a query matched a message; `id` is the `notification_id` of the other fields."""
 
     id: str
     query_key: str
@@ -66,6 +68,19 @@ class Notification(NamedTuple):
     source: str
     partition: str
     offset: int
+
+
+def notification_id(query_key: str, query_version: int, source: str, partition: str, offset: int) -> str:
+    """The id of "this version of this query matched this message": 32 hexadecimal digits.
+
+    A replay after a crash computes the same id, and the outbox holds each id once; so nothing is doubled.
+    128 bits of SHA-256: a chance of 1 in 10^16 that two of a hundred thousand million collide. About 3 µs.
+
+    >>> notification_id("frost", 1, "inbox", "mail/1.mbox", 0)
+    '5af2b942f9c4315259d3fa58eb105186'
+    """
+    named = json.dumps([query_key, query_version, source, partition, offset], separators=(",", ":"))
+    return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
 class DeadLetter(NamedTuple):
