@@ -26,8 +26,8 @@ HEAD = """\
 `make bench` measures all of this and writes this page; `make bench WORKLOAD=folder` takes Boolean filters from a
 folder ([the format](../benches/src/boolean/workload.rs)). Every benchmark compares its answers with brute force before
 it times anything. Baselines run in the same process as tamis, one after another, on the same data. Unless a table says
-otherwise, times are CPU times of one thread, which other programs on the machine lengthen little. Compare the columns of
-one table with each other rather than with figures from elsewhere.
+otherwise, times are CPU times of one thread, which other programs on the machine lengthen little. Compare the columns
+of one table with each other rather than with figures from elsewhere.
 """
 
 
