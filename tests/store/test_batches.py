@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from tamis.query_file import QuerySpec
+from tamis.query import QuerySpec
 from tamis.store import BatchCounts, BatchResult, Store
 from tests.store.rows import dead_letter, message, notification, result
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.errors import ConfigError, QueryError
-from tamis.query_file import QuerySpec
+from tamis.query import QuerySpec
 from tamis.store import ImportCounts, Store
 
 

@@ -111,7 +111,7 @@ def _bindable(language: str, text: str) -> Text:
     """The same query as a binding can have it. One that cannot be read is left to the broker, which says why."""
     if language in BOUND_LANGUAGES:
         return language, text
-    from tamis.query_file import compile_query
+    from tamis.query import compile_query
 
     try:
         return "selector", str(compile_query(text, language))

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::slab::Slab;
-use super::topology::StoredQuery;
+use crate::broker::slab::Slab;
+use crate::broker::topology::StoredQuery;
 
 /// What a user wants to do with a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ type Verdicts = HashMap<Box<str>, bool, FixedState>;
 
 /// A user in a vhost.
 #[derive(Debug)]
-pub(super) struct Principal {
+pub(crate) struct Principal {
     pub user: Arc<str>,
     pub vhost: Arc<str>,
     /// Connections that are it.
@@ -109,7 +109,7 @@ struct Usage {
 
 /// All principals that have connections, with what is remembered of them.
 #[derive(Debug, Default)]
-pub(super) struct Principals {
+pub(crate) struct Principals {
     slab: Slab<Principal>,
     users: HashMap<Arc<str>, Usage, FixedState>,
     /// Changes whenever verdicts are forgotten, so that whoever keeps one knows that it is old.

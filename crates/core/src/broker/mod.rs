@@ -16,49 +16,22 @@
 //! Bounds: [`Options`], and `topology`'s.
 
 mod access;
-mod arguments;
-mod blocking;
-mod channel;
-mod confirm;
-mod confirming;
-mod connection;
-mod consume;
-mod consumer;
-mod content;
-mod credit;
-mod dead_letter;
-mod declare;
-mod deliver;
-mod dispatch;
-pub mod durable;
-mod event;
-mod expiry;
-mod input;
-mod journaling;
-mod message;
-mod metrics;
-mod opening;
+mod connections;
+mod consumers;
+mod declaring;
+mod dense_map;
+mod durability;
+mod management;
 mod options;
-mod overview;
-mod paging;
-mod places;
-mod publish;
-mod queue;
-mod settle;
+mod publishing;
+mod queues;
 #[cfg(test)]
 mod simulation;
 mod slab;
-mod stored;
-mod stream;
-pub mod stream_record;
-pub mod topology;
-mod transact;
-mod transaction;
-mod turns;
-mod unacknowledged;
-
+mod streams;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 
 use std::collections::VecDeque;
 
@@ -69,22 +42,28 @@ use crate::journal::Log;
 
 use access::Principals;
 pub use access::{Access, Control, Resource, UserLimits, Verb};
-pub use arguments::QueueKind;
-use channel::Channel;
-use connection::{About, Connection, Life};
-pub use connection::{ConnectionId, Login};
-use consumer::Consumer;
-pub use event::Event;
-use event::Events;
-pub use message::Micros;
-use message::Store;
-pub use metrics::{JournalMetrics, Metrics};
-pub use opening::{Found, Storage, StorageError};
+use connections::channel::Channel;
+use connections::connection::{About, Connection, Life};
+pub use connections::connection::{ConnectionId, Login};
+use consumers::consumer::Consumer;
+use consumers::unacknowledged;
+use dense_map::DenseMap;
+pub use durability::durable;
+use durability::journaling;
+pub use durability::recovery::{Found, Storage, StorageError};
+pub use management::event::Event;
+use management::event::Events;
+pub use management::metrics::{JournalMetrics, Metrics};
+pub use management::overview::{ConnectionOverview, ConsumerOverview, QueueOverview};
 pub use options::Options;
-pub use overview::{ConnectionOverview, ConsumerOverview, QueueOverview};
-use places::Places;
-use queue::{Entry, Queue};
+use publishing::{backpressure as blocking, confirms as confirm};
+use queues::dead_letter;
+pub use queues::message_store::Micros;
+use queues::message_store::Store;
+pub use queues::policy::QueueKind;
+use queues::queue::{Entry, Queue};
 use slab::Slab;
+pub use streams::stream_record;
 use topology::{QueueId, RouteScratch, Topology};
 
 /// What [`Broker::output`] left of a connection.
@@ -136,7 +115,7 @@ pub struct Broker {
     connections: Slab<Connection>,
     channels: Slab<Channel>,
     consumers: Slab<Consumer>,
-    queues: Places<Queue>,
+    queues: DenseMap<Queue>,
     messages: Store,
     /// What channels keep of messages that are not whole yet, and of open transactions.
     unfinished_bytes: u64,
@@ -222,7 +201,7 @@ impl Broker {
             connections: Slab::default(),
             channels: Slab::default(),
             consumers: Slab::default(),
-            queues: Places::default(),
+            queues: DenseMap::default(),
             messages: Store::default(),
             unfinished_bytes: 0,
             dirty: Vec::new(),

@@ -6,7 +6,7 @@
 use std::ops::{Index, IndexMut};
 
 /// The last hole of the list, and the number that names nothing.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone)]
 enum Slot<T> {
@@ -16,7 +16,7 @@ enum Slot<T> {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
     hole: u32,
     count: usize,

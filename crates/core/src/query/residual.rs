@@ -175,7 +175,7 @@ mod tests {
     use crate::expensive::InjectedCost;
     use crate::message::{Body, Properties, Value};
     use crate::query::expr::Reference;
-    use crate::testing::rounds;
+    use crate::testing::{Random, rounds};
 
     /// Truths by place, false and true as properties, unknown as an absent one.
     const NAMES: [&str; 3] = ["no", "yes", "absent"];
@@ -209,15 +209,6 @@ mod tests {
 
     fn rank(truth: Truth) -> u8 {
         truth.map_or(1, |truth| 2 * u8::from(truth))
-    }
-
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) as usize % bound
-        }
     }
 
     fn tree(random: &mut Random, shared: &[(Expr, Opaque)], depth: usize) -> Expr {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::broker::Broker;
-use crate::broker::message::MessageId;
+use crate::broker::queues::message_store::MessageId;
 
 /// Check all of it. Returns what is wrong.
 pub fn violation(broker: &Broker) -> Option<String> {

@@ -17,11 +17,11 @@ use crate::query::Query;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
 use crate::topic::{Dialect, TopicPattern};
 
-use super::super::slab::Slab;
 use super::filter::StoredQuery;
 use super::names::Needs;
 use super::settings::{ALTERNATE, ExchangeKind, ExchangeSettings};
 use super::{Destination, VhostId, errors, filter, headers};
+use crate::broker::slab::Slab;
 
 /// An exchange of a vhost.
 #[derive(Debug)]

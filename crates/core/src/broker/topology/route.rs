@@ -3,10 +3,10 @@
 use crate::amqp::{AmqpError, MethodId, Properties, ReplyCode};
 use crate::index::{Scratch, SubscriptionId};
 
-use super::super::slab::Slab;
 use super::exchange::Exchange;
 use super::view::{View, ViewScratch};
 use super::{Destination, ExchangeId, Queue, QueueId, Topology, VhostId, errors};
+use crate::broker::slab::Slab;
 
 /// Engines take turns in so many rooms. Each remembers at most 16 MiB of topics that come again.
 const ROOMS: usize = 4;

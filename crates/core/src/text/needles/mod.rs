@@ -208,22 +208,9 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{fewer, rounds};
+    use crate::testing::{Random, fewer, rounds};
 
     const ANCHORS: [Anchor; 4] = [Anchor::Anywhere, Anchor::Start, Anchor::End, Anchor::Whole];
-
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % bound
-        }
-
-        fn text(&mut self, alphabet: &[char], length_max: u64) -> String {
-            (0..self.below(length_max + 1)).map(|_| alphabet[self.below(alphabet.len() as u64) as usize]).collect()
-        }
-    }
 
     fn found(needles: &Needles, scratch: &mut NeedleScratch, text: &str) -> Vec<u32> {
         let mut found = Vec::new();
@@ -249,11 +236,11 @@ mod tests {
         for round in rounds(0..600) {
             let alphabet: &[char] = [&['a', 'b'][..], &['a', 'b', 'é', '🥕', '\0'], &['a']][round % 3];
             let count = [3, 30, fewer(300)][round / 3 % 3];
-            let needle = |_| (random.text(alphabet, 6), ANCHORS[random.below(4) as usize]);
+            let needle = |_| (random.text(alphabet, 6), ANCHORS[random.below(4)]);
             let listed: Vec<_> = (0..count).map(needle).collect();
             let needles = of(&listed);
             for length in [0, 3, 12, fewer(80), fewer(700)] {
-                let text = random.text(alphabet, length as u64);
+                let text = random.text(alphabet, length);
                 let expected = by_definition(&listed, &text);
                 assert_eq!(found(&needles, &mut scratch, &text), expected, "{listed:?} {text:?}");
                 found_count += expected.len();
@@ -273,9 +260,9 @@ mod tests {
             // Needles, and needles cut short, side by side: deep states are reached and left again.
             let mut text = String::new();
             for _ in 0..40 {
-                let (needle, _) = &listed[random.below(listed.len() as u64) as usize];
-                text += &needle[random.below(needle.len() as u64) as usize..];
-                text += &needle[..random.below(needle.len() as u64 + 1) as usize];
+                let (needle, _) = &listed[random.below(listed.len())];
+                text += &needle[random.below(needle.len())..];
+                text += &needle[..random.below(needle.len() + 1)];
             }
             assert_eq!(found(&needles, &mut scratch, &text), by_definition(&listed, &text));
         }

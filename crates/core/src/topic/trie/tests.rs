@@ -1,6 +1,6 @@
 use super::super::{Dialect, TopicPattern};
 use super::{LazyDfa, Trie, TrieScratch, build};
-use crate::testing::{fewer, or_few, rounds};
+use crate::testing::{Random, fewer, or_few, rounds};
 
 const DIALECTS: [Dialect; 3] = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
 
@@ -60,19 +60,9 @@ fn check(patterns: &[TopicPattern], topics: &[String], scratch: &mut TrieScratch
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn text(&mut self, alphabet: &[&str], words_max: u64) -> String {
-        let count = self.below(words_max + 1);
-        let words: Vec<&str> = (0..count).map(|_| alphabet[self.below(alphabet.len() as u64) as usize]).collect();
-        words.join(".")
-    }
+/// At most `count_max` words of `alphabet`, joined by dots.
+fn dotted(random: &mut Random, alphabet: &[&str], count_max: usize) -> String {
+    (0..random.below(count_max + 1)).map(|_| random.pick(alphabet)).collect::<Vec<_>>().join(".")
 }
 
 #[test]
@@ -110,11 +100,10 @@ fn random_sets_of_patterns_agree_with_the_definition() {
     let mut scratch = TrieScratch::default();
     let words = ["a", "b", "c", "d", "ä", "longer than eight bytes", "eleven byte", "", "*", "*", "#", "#", "a#", "**"];
     for _ in rounds(0..300) {
-        let count = random.below(fewer(200) as u64);
-        let pattern =
-            |random: &mut Random| TopicPattern::new(&random.text(&words, 9), DIALECTS[random.below(3) as usize]);
+        let count = random.below(fewer(200));
+        let pattern = |random: &mut Random| TopicPattern::new(&dotted(random, &words, 9), random.pick(&DIALECTS));
         let patterns: Vec<TopicPattern> = (0..count).map(|_| pattern(&mut random)).collect();
-        let topics: Vec<String> = rounds(0..30).map(|_| random.text(&words, 14)).collect();
+        let topics: Vec<String> = rounds(0..30).map(|_| dotted(&mut random, &words, 14)).collect();
         check(&patterns, &topics, &mut scratch);
     }
 }
@@ -227,7 +216,7 @@ fn a_damaged_trie_neither_panics_nor_hangs() {
     let mut random = Random(9);
     for _ in rounds(0..2_000) {
         for _ in 0..1 + random.below(20) {
-            damaged[random.below(bytes.len() as u64) as usize] = random.below(256) as u8;
+            damaged[random.below(bytes.len())] = random.below(256) as u8;
         }
         try_all(&damaged);
         damaged.copy_from_slice(&bytes);

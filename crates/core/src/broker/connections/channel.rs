@@ -1,0 +1,174 @@
+//! A channel: what may come next on it, and what it has outstanding.
+
+use crate::amqp::FrameKind;
+
+use crate::broker::connections::content::Incoming;
+use crate::broker::consumers::credit::Credit;
+use crate::broker::consumers::unacknowledged::Unacknowledged;
+use crate::broker::publishing::confirms::{Confirms, Marks};
+use crate::broker::publishing::publish::Memo;
+use crate::broker::publishing::transaction::Transaction;
+
+/// What a channel waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Any method.
+    Open,
+    /// The content header of a basic.publish.
+    Header,
+    /// More of its body.
+    Body,
+    /// We closed it with an error, and wait for the client to have understood. What it sent before that is dropped.
+    Closing,
+}
+
+/// What comes, as far as a channel's state has a say in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    Method,
+    Publish,
+    Close,
+    CloseOk,
+    Header,
+    Body,
+}
+
+/// What is done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Take it.
+    Take,
+    /// It was on its way when we closed the channel.
+    Drop,
+    /// The channel is closed, by whichever side.
+    Close,
+    /// 505: it may not come now.
+    Unexpected,
+    /// 503: a close-ok to no close.
+    Invalid,
+}
+
+/// The table of a channel's states. What a method does, and whether a header asks for a body, is not its affair.
+pub(crate) const fn step(state: State, input: Input) -> Step {
+    match (state, input) {
+        (State::Open, Input::Method | Input::Publish) => Step::Take,
+        (State::Header, Input::Header) | (State::Body, Input::Body) => Step::Take,
+        // A peer may give up in the middle of a message.
+        (_, Input::Close) => Step::Close,
+        (State::Closing, Input::CloseOk) => Step::Close,
+        (State::Closing, _) => Step::Drop,
+        (_, Input::CloseOk) => Step::Invalid,
+        (State::Open, Input::Header | Input::Body) => Step::Unexpected,
+        (State::Header | State::Body, _) => Step::Unexpected,
+    }
+}
+
+/// The words of a 505, for a channel in `state`.
+pub(crate) fn unexpected(state: State, kind: FrameKind) -> &'static str {
+    match (state, kind) {
+        (State::Header, FrameKind::Method) => {
+            "expected content header for class 60, got non content header frame instead"
+        }
+        (State::Header, _) => "expected content header for class 60, got content body frame instead",
+        (State::Body, _) => "expected content body, got non content body frame instead",
+        _ => "expected method frame, got non method frame instead",
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub connection: u32,
+    pub number: u16,
+    pub serial: u32,
+    pub state: State,
+    /// channel.flow: the client takes deliveries.
+    pub is_flowing: bool,
+    /// It is in the broker's list of channels that wait for a disk.
+    pub is_awaiting: bool,
+    /// It published since its last confirm.
+    pub has_published: bool,
+    /// The last delivery tag given.
+    pub delivery_tag: u64,
+    /// basic.qos without `global`: what consumers get that come after it.
+    pub prefetch: u16,
+    /// basic.qos with `global`: shared by all consumers of the channel.
+    pub credit: Credit,
+    pub unacknowledged: Unacknowledged,
+    /// Numbers of its consumers, oldest first.
+    pub consumers: Vec<u32>,
+    /// The name of the queue declared last: what an empty name means.
+    pub last_queue: Box<str>,
+    /// The message that is coming in, while it is.
+    pub incoming: Option<Box<Incoming>>,
+    pub confirms: Option<Box<Confirms>>,
+    pub transaction: Option<Box<Transaction>>,
+    /// What `incoming` and `transaction` took in memory when that was last counted.
+    pub unfinished_bytes: u64,
+    /// Answers that may be given only when something is on disk, oldest first.
+    pub held: std::collections::VecDeque<(Marks, Vec<u8>)>,
+    /// The route that the last message took.
+    pub memo: Option<Box<Memo>>,
+}
+
+impl Channel {
+    pub fn new(connection: u32, number: u16, serial: u32) -> Self {
+        Self {
+            connection,
+            number,
+            serial,
+            state: State::Open,
+            is_flowing: true,
+            is_awaiting: false,
+            has_published: false,
+            delivery_tag: 0,
+            prefetch: 0,
+            credit: Credit::default(),
+            unacknowledged: Unacknowledged::default(),
+            consumers: Vec::new(),
+            last_queue: Box::default(),
+            incoming: None,
+            confirms: None,
+            transaction: None,
+            unfinished_bytes: 0,
+            held: std::collections::VecDeque::new(),
+            memo: None,
+        }
+    }
+
+    /// What it keeps of a message that is not whole yet, and of a transaction.
+    pub fn unfinished(&self) -> u64 {
+        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.bytes.len());
+        let transaction = self.transaction.as_ref().map_or(0, |transaction| transaction.size_bytes());
+        (incoming + transaction) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATES: [State; 4] = [State::Open, State::Header, State::Body, State::Closing];
+
+    #[test]
+    fn content_comes_only_behind_its_method_and_nothing_comes_between() {
+        for input in [Input::Method, Input::Publish, Input::Header, Input::Body] {
+            let takers: Vec<State> = STATES.into_iter().filter(|state| step(*state, input) == Step::Take).collect();
+            let expected = match input {
+                Input::Header => State::Header,
+                Input::Body => State::Body,
+                _ => State::Open,
+            };
+            assert_eq!(takers, [expected], "{input:?}");
+        }
+    }
+
+    #[test]
+    fn a_closing_channel_drops_everything_until_it_is_closed() {
+        for input in [Input::Method, Input::Publish, Input::Header, Input::Body] {
+            assert_eq!(step(State::Closing, input), Step::Drop);
+        }
+        assert_eq!(step(State::Closing, Input::CloseOk), Step::Close);
+        assert!(STATES.into_iter().all(|state| step(state, Input::Close) == Step::Close));
+        assert_eq!(step(State::Open, Input::CloseOk), Step::Invalid);
+    }
+}
