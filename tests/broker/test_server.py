@@ -31,8 +31,8 @@ from pika.exceptions import (
 )
 
 from tamis._core import amqp_decode_frame, amqp_encode_method
-from tamis.broker.handshake import PROTOCOL_HEADER
-from tamis.broker.users import UsersFile
+from tamis.broker.login.handshake import PROTOCOL_HEADER
+from tamis.broker.users.users_file import UsersFile
 from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.test_pika import get, name
 
