@@ -117,8 +117,8 @@ def _expand(tree: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         return
     prefix = tuple(part.strip() for part in head.split("::") if part.strip())
     for branch in _split(inner.rpartition("}")[0]):
-        for name, path in _expand(branch):
-            yield (prefix[-1] if name == "self" else name), prefix + (() if path == ("self",) else path)
+        for name, inside in _expand(branch):
+            yield (prefix[-1] if name == "self" else name), prefix + (() if inside == ("self",) else inside)
 
 
 def _split(branches: str) -> list[str]:
