@@ -1,7 +1,7 @@
 //! A message comes in: may it, where does it go, and what is the publisher told.
 
 use crate::amqp::method::BasicPublish;
-use crate::amqp::{AmqpError, MethodId, Properties, ReplyCode};
+use crate::amqp::{AmqpError, BasicProperties, MethodId, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::access::{Resource, Verb};
@@ -31,7 +31,7 @@ const MEMO_QUEUES_MAX: usize = 64;
 impl Broker {
     /// Publish a whole message on a channel: now, or with its transaction.
     pub(crate) fn publish(&mut self, channel: u32, parts: &Parts<'_>, flags: PublishFlags) -> Result<(), AmqpError> {
-        let properties = Properties::parse(parts.properties).map_err(|error| error.at(BasicPublish::ID))?;
+        let properties = BasicProperties::parse(parts.properties).map_err(|error| error.at(BasicPublish::ID))?;
         if flags.immediate() {
             return Err(error(ReplyCode::NotImplemented, "immediate=true").at_publish());
         }
@@ -53,7 +53,7 @@ impl Broker {
         channel: u32,
         parts: &Parts<'_>,
         flags: PublishFlags,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
     ) -> Result<(), AmqpError> {
         let mut routed = std::mem::take(&mut self.routed);
         routed.clear();
@@ -66,7 +66,12 @@ impl Broker {
     }
 
     /// Whether the message may be published, apart from where it goes.
-    fn check_publish(&mut self, channel: u32, parts: &Parts<'_>, properties: &Properties<'_>) -> Result<(), AmqpError> {
+    fn check_publish(
+        &mut self,
+        channel: u32,
+        parts: &Parts<'_>,
+        properties: &BasicProperties<'_>,
+    ) -> Result<(), AmqpError> {
         self.check_route(channel, parts).map_err(AtPublish::at_publish)?;
         self.check_user(channel, properties).map_err(AtPublish::at_publish)
     }
@@ -76,7 +81,7 @@ impl Broker {
         &mut self,
         channel: u32,
         parts: &Parts<'_>,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
         routed: &mut Vec<QueueId>,
     ) -> Result<(), AmqpError> {
         self.check_user(channel, &properties)?;
@@ -114,7 +119,7 @@ impl Broker {
     }
 
     /// A client may sign its messages with its own name only.
-    fn check_user(&self, channel: u32, properties: &Properties<'_>) -> Result<(), AmqpError> {
+    fn check_user(&self, channel: u32, properties: &BasicProperties<'_>) -> Result<(), AmqpError> {
         let Some(claimed) = properties.user_id() else { return Ok(()) };
         let connection = self.channels[channel].connection;
         let user = &*self.principals.get(self.connections[connection].principal).user;
@@ -126,7 +131,7 @@ impl Broker {
     }
 
     /// When a message's own time runs out.
-    fn expiration(&self, properties: &Properties<'_>) -> Result<Micros, AmqpError> {
+    fn expiration(&self, properties: &BasicProperties<'_>) -> Result<Micros, AmqpError> {
         let Some(text) = properties.expiration() else { return Ok(NEVER) };
         match text.parse::<u32>() {
             Ok(milliseconds) => Ok(self.now + Micros::from(milliseconds) * 1000),
@@ -143,7 +148,7 @@ impl Broker {
         channel: u32,
         parts: &Parts<'_>,
         flags: PublishFlags,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
         routed: &[QueueId],
         expires: Micros,
     ) -> Result<(), AmqpError> {

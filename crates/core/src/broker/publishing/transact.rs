@@ -1,7 +1,7 @@
 //! tx.select, tx.commit, tx.rollback: all of a transaction, or nothing.
 
 use crate::amqp::method::{BasicPublish, TxCommitOk, TxRollbackOk};
-use crate::amqp::{AmqpError, Properties, ReplyCode};
+use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::connections::dispatch::error;
@@ -31,7 +31,7 @@ impl Broker {
         }
         for message in &messages {
             let parts = message.parts();
-            self.publish_now(channel, &parts, message.flags, Properties::from_checked(parts.properties))?;
+            self.publish_now(channel, &parts, message.flags, BasicProperties::from_checked(parts.properties))?;
         }
         for settle in settles {
             self.settle_deliveries(channel, settle)?;

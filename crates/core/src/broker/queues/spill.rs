@@ -5,7 +5,7 @@
 //! message that is delivered from disk is read for that, and not kept. Above the watermark itself publishers are
 //! blocked (`blocking.rs`): places in queues take memory too.
 
-use crate::amqp::Properties;
+use crate::amqp::BasicProperties;
 
 use crate::broker::durability::durable::Content;
 use crate::broker::management::event::Event;
@@ -131,7 +131,8 @@ impl Broker {
 
     /// Only the properties, which only the journal had, tell when the time of a recovered message runs out.
     fn is_out_of_time(&self, properties: &[u8], time_us: i64) -> bool {
-        let expiration = Properties::from_checked(properties).expiration().and_then(|text| text.parse::<u32>().ok());
+        let expiration =
+            BasicProperties::from_checked(properties).expiration().and_then(|text| text.parse::<u32>().ok());
         expiration.is_some_and(|milliseconds| time_us + i64::from(milliseconds) * 1000 <= self.wall_us())
     }
 

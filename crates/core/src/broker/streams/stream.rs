@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use hashbrown::HashSet;
 
 use crate::amqp::method::BasicConsume;
-use crate::amqp::{AmqpError, FieldValue, Properties, RawTable, RawValue, ReplyCode};
-use crate::journal::{self, Item, Log, Retention, Sequence, Start};
+use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
+use crate::journal::{self, Log, LogItem, Retention, Sequence, Start};
 
 use crate::broker::connections::dispatch::error;
 use crate::broker::consumers::deliver::put_delivery;
@@ -52,7 +52,7 @@ pub(crate) struct Stream {
 
 /// A consumer's place in a stream.
 pub(crate) struct Reader {
-    reader: journal::Reader,
+    reader: journal::LogReader,
     filter: Option<Filter>,
     missed: u64,
 }
@@ -79,10 +79,10 @@ impl Broker {
         let dir = journal.dir.join("streams").join(dir_name(name, id));
         let policy = &self.queues[queue].policy;
         let segment_bytes = policy.segment_bytes.unwrap_or(journal.segment_bytes.into());
-        let options = journal::Options {
+        let options = journal::LogOptions {
             segment_bytes: segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end()) as u32,
             retention: retention(policy),
-            ..journal::Options::default()
+            ..journal::LogOptions::default()
         };
         let opened = Log::open(std::sync::Arc::clone(&journal.disk), &dir, options, &journal.committer);
         let (log, recovery) = opened.map_err(|error| error.to_string())?;
@@ -245,12 +245,12 @@ impl Broker {
         while has_more && left > 0 && self.can_take(number) {
             let queue = self.consumers[number].queue;
             match reader.reader.next() {
-                Ok(Some(Item::Record(record))) => {
+                Ok(Some(LogItem::Record(record))) => {
                     left = left.saturating_sub(record.body.len() + 32);
                     self.read_record(number, &reader.filter, &mut reader.missed, record.sequence, record.body);
                 }
-                Ok(Some(Item::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
-                Ok(Some(Item::Damaged(damage))) => {
+                Ok(Some(LogItem::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
+                Ok(Some(LogItem::Damaged(damage))) => {
                     reader.missed += damage.last.0 - damage.first.0 + 1;
                     self.report_lost(queue, format!("numbers {} to {} are damaged", damage.first, damage.last));
                 }
@@ -347,7 +347,7 @@ impl Broker {
 }
 
 /// The properties of a delivery: those of the message, and where it stands.
-fn annotated(properties: Properties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
+fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(properties.as_bytes().len() + 64);
     properties.encode_with_header("x-stream-offset", &FieldValue::I64(sequence.0 as i64), &mut bytes);
     if missed == 0 {
@@ -355,7 +355,7 @@ fn annotated(properties: Properties<'_>, sequence: Sequence, missed: u64) -> Vec
     }
     let mut with_missed = Vec::with_capacity(bytes.len() + 32);
     let missed = FieldValue::I64(i64::try_from(missed).unwrap_or(i64::MAX));
-    Properties::from_checked(&bytes).encode_with_header("x-stream-missed", &missed, &mut with_missed);
+    BasicProperties::from_checked(&bytes).encode_with_header("x-stream-missed", &missed, &mut with_missed);
     with_missed
 }
 

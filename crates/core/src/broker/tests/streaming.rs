@@ -6,7 +6,7 @@ use super::client::{EPOCH_US, Seen, World, bodies, closed, names, published, tab
 use crate::amqp::method::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicQos, QueueBind, QueueDeclare, QueueDelete,
 };
-use crate::amqp::{FieldValue, Method, Properties, PropertyFields, RawTable, Table};
+use crate::amqp::{BasicProperties, FieldValue, Method, PropertyFields, RawTable, Table};
 use crate::broker::{ConnectionId, Options};
 use crate::journal::{Dice, SimulatedDisk};
 use crate::testing::or_few;
@@ -38,7 +38,8 @@ fn read(world: &mut World, id: ConnectionId, prefetch_count: u16, arguments: &[(
 }
 
 fn offsets(seen: &[Seen]) -> Vec<i64> {
-    let offset = |seen: &Seen| Properties::from_checked(&seen.properties).headers()?.get("x-stream-offset")?.as_i64();
+    let offset =
+        |seen: &Seen| BasicProperties::from_checked(&seen.properties).headers()?.get("x-stream-offset")?.as_i64();
     seen.iter().filter_map(offset).collect()
 }
 
@@ -153,7 +154,7 @@ fn retention_removes_the_oldest_and_readers_are_told_how_much_they_missed() {
         world.commit();
     }
     let seen = world.ask(slow, 1, BasicAck { delivery_tag: 1, multiple: false });
-    let headers = Properties::from_checked(&seen[0].properties).headers().expect("headers");
+    let headers = BasicProperties::from_checked(&seen[0].properties).headers().expect("headers");
     let missed = headers.get("x-stream-missed").and_then(|value| value.as_i64());
     assert_eq!(missed, Some(offsets(&seen)[0] - 2));
     assert!(missed > Some(1000));
