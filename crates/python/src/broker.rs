@@ -15,8 +15,8 @@ use tamis_core::amqp::{AmqpError, RawTable};
 use tamis_core::broker::durable::DurableOptions;
 use tamis_core::broker::topology::{StoredQuery, Target, Topology, VhostId};
 use tamis_core::broker::{
-    self, Access, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow, Found, JournalMetrics,
-    Login, Metrics, Options, QueueOverview, Storage, UserLimits, Verb,
+    self, Access, BrokerOptions, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow,
+    JournalMetrics, Login, Metrics, QueueOverview, RecoveryReport, Storage, UserLimits, Verb,
 };
 use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 
@@ -90,7 +90,7 @@ pub struct Broker {
     output: Vec<u8>,
     /// Readable when the journal's thread has something to tell.
     wake: Option<UnixStream>,
-    found: Found,
+    found: RecoveryReport,
 }
 
 /// Where the journal is, and how it is kept.
@@ -125,14 +125,14 @@ impl Broker {
         syncs: bool,
         confirms_received: bool,
     ) -> PyResult<Self> {
-        let options = Options {
+        let options = BrokerOptions {
             frame_max,
             channel_max,
             message_bytes_max,
             memory_bytes_max,
             seed,
             confirms_received,
-            ..Options::default()
+            ..BrokerOptions::default()
         };
         let control = Box::new(Asked(control));
         let Some(dir) = data else {
@@ -143,7 +143,7 @@ impl Broker {
                 dirty: Vec::new(),
                 output: Vec::new(),
                 wake: None,
-                found: Found::default(),
+                found: RecoveryReport::default(),
             });
         };
         let (storage, wake) = storage(dir, segment_bytes, syncs)?;
