@@ -10,9 +10,9 @@ use crate::amqp::table::{FieldValue, Table};
 use crate::amqp::{BasicProperties, PropertyFields, RawTable};
 
 use crate::broker::Broker;
-use crate::broker::publishing::confirms::Marks;
+use crate::broker::publishing::confirms::SyncMarks;
 use crate::broker::queues::message_store::{Kept, NEVER, Parts};
-use crate::broker::queues::queue::Entry;
+use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId, VhostId};
 
 /// Where a queue sends what it drops.
@@ -65,7 +65,7 @@ struct Death<'a> {
 
 impl Broker {
     /// A queue drops an entry: its letter, if the queue sends any, and then the entry is done with.
-    pub(crate) fn discard(&mut self, queue: u32, entry: Entry, reason: Reason) {
+    pub(crate) fn discard(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) {
         if self.queues[queue].policy.dead_letters.is_some()
             && let Some(letter) = self.letter(queue, entry, reason)
         {
@@ -74,7 +74,7 @@ impl Broker {
         self.settle(queue, entry);
     }
 
-    fn letter(&mut self, queue: u32, entry: Entry, reason: Reason) -> Option<Letter> {
+    fn letter(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) -> Option<Letter> {
         let is_resident = self.prepare(queue, entry.message).ok()?;
         let time_s = u64::try_from(self.wall_us() / 1_000_000).unwrap_or_default();
         let message = self.messages.get(entry.message);
@@ -126,9 +126,9 @@ impl Broker {
 
     fn put_letter(&mut self, parts: &Parts<'_>, is_persistent: bool, routed: &[QueueId]) {
         if !self.stream_queues.is_empty() {
-            let queues = routed.iter().map(|queue| queue.index() as u32);
+            let queues = routed.iter().copied();
             // A stream whose disk has no room lets it go: nobody is there who could be told to wait.
-            _ = self.append_to_streams(parts, queues, &mut Marks::new());
+            _ = self.append_to_streams(parts, queues, &mut SyncMarks::new());
         }
         let mut kept = Kept::Nowhere;
         let mut sequence = 0;

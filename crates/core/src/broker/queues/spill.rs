@@ -6,11 +6,13 @@
 //! blocked (`blocking.rs`): places in queues take memory too.
 
 use crate::amqp::BasicProperties;
+use crate::broker::Rubbish;
 
-use crate::broker::durability::durable::Content;
+use crate::broker::Broker;
+use crate::broker::durable::Content;
 use crate::broker::management::event::Event;
 use crate::broker::queues::message_store::{Kept, MessageId};
-use crate::broker::{Broker, Rubbish};
+use crate::broker::topology::QueueId;
 
 /// How many older messages leave memory with each that comes: more than one, so that they are soon gone.
 const OLDER_EACH: usize = 2;
@@ -93,11 +95,11 @@ impl Broker {
 
     /// See to it that a message can be delivered: its bytes are in memory, or, when this is false, in `loaded`.
     #[inline]
-    pub(crate) fn prepare(&mut self, queue: u32, message: MessageId) -> Result<bool, Undeliverable> {
+    pub(crate) fn prepare(&mut self, queue: QueueId, message: MessageId) -> Result<bool, Undeliverable> {
         if self.messages.get(message).is_resident() { Ok(true) } else { self.load(queue, message).map(|()| false) }
     }
 
-    fn load(&mut self, queue: u32, message: MessageId) -> Result<(), Undeliverable> {
+    fn load(&mut self, queue: QueueId, message: MessageId) -> Result<(), Undeliverable> {
         let mut buffer = std::mem::take(&mut self.load_buffer);
         let result = self.load_into(message, &mut buffer);
         self.load_buffer = buffer;
