@@ -23,7 +23,7 @@ mod wire;
 pub use error::{AmqpError, DecodeError};
 pub use frame::{Frame, FrameError, FrameKind, next_frame};
 pub use method::{Method, MethodId};
-pub use properties::{ContentHeader, Properties, PropertyFields};
+pub use properties::{BasicProperties, ContentHeader, PropertyFields};
 pub use reply::{ReplyCode, Scope};
 pub use table::{FieldValue, RawTable, RawValue, Table};
 

@@ -8,7 +8,7 @@ const TRUNCATED: DecodeError = DecodeError::syntax("the fields end too early");
 
 /// A cursor over the bytes of one frame's payload. Every read is checked; none allocates.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct WireDecoder<'a> {
     rest: &'a [u8],
     /// Bits of the octet being read, the next one lowest; bits that follow each other share octets.
     bits: u8,
@@ -27,7 +27,7 @@ macro_rules! numbers {
     };
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireDecoder<'a> {
     #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, bits: 0, bit_count: 0 }
@@ -97,13 +97,13 @@ impl<'a> Reader<'a> {
 
 /// Appends fields to a buffer, packing bits that follow each other into octets.
 #[derive(Debug)]
-pub(crate) struct Writer<'o> {
+pub(crate) struct WireEncoder<'o> {
     out: &'o mut Vec<u8>,
     /// The bit for the next flag in the last octet; 0 when the last field was no bit.
     next_bit: u8,
 }
 
-impl<'o> Writer<'o> {
+impl<'o> WireEncoder<'o> {
     #[inline]
     pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         Self { out, next_bit: 0 }

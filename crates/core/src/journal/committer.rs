@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::log::Shared;
+use super::log::SharedLog;
 
 /// How long a full disk is left alone before it is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -28,13 +28,13 @@ pub struct Commit {
 ///
 /// Dropped, it commits what was appended, unless it failed or the disk is full.
 pub struct Committer {
-    queue: Arc<Queue>,
+    queue: Arc<CommitQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The logs that have something to commit.
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct CommitQueue {
+    state: Mutex<CommitState>,
     changed: Condvar,
     failed: OnceLock<String>,
     /// One commits at a time: nobody else may sync again what has just failed.
@@ -43,8 +43,8 @@ pub(crate) struct Queue {
 }
 
 #[derive(Default)]
-struct State {
-    waiting: Vec<Arc<Shared>>,
+struct CommitState {
+    waiting: Vec<Arc<SharedLog>>,
     is_stopping: bool,
 }
 
@@ -64,7 +64,7 @@ impl Committer {
 
     /// One without a thread.
     pub fn manual(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let queue = Queue {
+        let queue = CommitQueue {
             state: Mutex::default(),
             changed: Condvar::new(),
             failed: OnceLock::new(),
@@ -85,7 +85,7 @@ impl Committer {
         self.queue.failed()
     }
 
-    pub(crate) fn queue(&self) -> &Arc<Queue> {
+    pub(crate) fn queue(&self) -> &Arc<CommitQueue> {
         &self.queue
     }
 }
@@ -110,13 +110,13 @@ impl Drop for Committer {
     }
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl CommitQueue {
+    fn lock(&self) -> MutexGuard<'_, CommitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A log has something to commit. It says so once, until its turn comes.
-    pub fn add(&self, log: Arc<Shared>) {
+    pub fn add(&self, log: Arc<SharedLog>) {
         self.lock().waiting.push(log);
         self.changed.notify_one();
     }
@@ -184,14 +184,14 @@ impl Queue {
     }
 }
 
-fn add_once(logs: &mut Vec<Arc<Shared>>, log: Arc<Shared>) {
+fn add_once(logs: &mut Vec<Arc<SharedLog>>, log: Arc<SharedLog>) {
     if !logs.iter().any(|other| Arc::ptr_eq(other, &log)) {
         logs.push(log);
     }
 }
 
 /// Says so when the thread ends by a panic: publishers would wait for ever.
-struct Guard<'a>(&'a Queue);
+struct Guard<'a>(&'a CommitQueue);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
@@ -202,7 +202,7 @@ impl Drop for Guard<'_> {
 }
 
 /// Write all, then sync all, then report all. Returns those for which there is no room.
-fn commit_all(logs: &[Arc<Shared>]) -> Result<Vec<Arc<Shared>>, String> {
+fn commit_all(logs: &[Arc<SharedLog>]) -> Result<Vec<Arc<SharedLog>>, String> {
     let mut full = Vec::new();
     for log in logs {
         if log.write()?.is_full {

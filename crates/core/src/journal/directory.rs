@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile};
 use super::footer::Trailer;
-use super::mark::{self, Mark};
+use super::mark::{self, SyncMark};
 use super::record::Seed;
-use super::segment::{DATA_START, Header, Name, VERSION, seed};
+use super::segment::{DATA_START, SegmentHeader, SegmentName, VERSION, seed};
 
 /// Why a log cannot be opened.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Directory {
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// Ascending.
-    pub segments: Vec<Name>,
+    pub segments: Vec<SegmentName>,
     /// Files that wait to be used again.
     pub spares: Vec<String>,
     pub has_mark: bool,
@@ -59,16 +59,16 @@ pub(crate) struct Listing {
 
 /// A log that is there.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ExistingLog {
     pub directory: Directory,
     /// None when it is missing or damaged.
-    pub mark: Option<Mark>,
+    pub mark: Option<SyncMark>,
 }
 
 /// A segment's file, open.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
-    pub name: Name,
+    pub name: SegmentName,
     pub file: Arc<dyn DiskFile>,
     pub file_bytes: u64,
     pub seed: Seed,
@@ -78,7 +78,7 @@ impl Listing {
     pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
         let mut listing = Self::default();
         for text in disk.list(path)? {
-            match Name::parse(&text) {
+            match SegmentName::parse(&text) {
                 Some(name) => listing.segments.push(name),
                 None if text == mark::FILE_NAME => listing.has_mark = true,
                 None if text.starts_with("spare-") => listing.spares.push(text),
@@ -93,7 +93,7 @@ impl Listing {
 
 impl Directory {
     /// The log that is in `path`: None when there are no files of one.
-    pub fn find(disk: &Arc<dyn Disk>, path: &Path) -> Result<(Listing, Option<Found>), OpenError> {
+    pub fn find(disk: &Arc<dyn Disk>, path: &Path) -> Result<(Listing, Option<ExistingLog>), OpenError> {
         let listing = Listing::read(disk.as_ref(), path)?;
         let mark = if listing.has_mark { read_mark(disk.as_ref(), path)?.0 } else { None };
         let mut log_id = mark.map(|mark| mark.log_id);
@@ -105,7 +105,7 @@ impl Directory {
         match log_id {
             Some(log_id) => {
                 let directory = Self { disk: Arc::clone(disk), path: path.to_owned(), log_id };
-                Ok((listing, Some(Found { directory, mark })))
+                Ok((listing, Some(ExistingLog { directory, mark })))
             }
             None if listing.segments.is_empty() => Ok((listing, None)),
             None => Err(OpenError::NoLog(format!(
@@ -115,30 +115,30 @@ impl Directory {
         }
     }
 
-    pub fn names(&self) -> io::Result<Vec<Name>> {
+    pub fn names(&self) -> io::Result<Vec<SegmentName>> {
         Ok(Listing::read(self.disk.as_ref(), &self.path)?.segments)
     }
 
-    pub fn path_of(&self, name: Name) -> PathBuf {
+    pub fn path_of(&self, name: SegmentName) -> PathBuf {
         self.path.join(name.file_name())
     }
 
-    pub fn open(&self, name: Name) -> io::Result<SegmentFile> {
+    pub fn open(&self, name: SegmentName) -> io::Result<SegmentFile> {
         self.with_file(name, self.disk.open(&self.path_of(name))?)
     }
 
-    pub fn open_to_write(&self, name: Name) -> io::Result<SegmentFile> {
+    pub fn open_to_write(&self, name: SegmentName) -> io::Result<SegmentFile> {
         self.with_file(name, self.disk.open_to_write(&self.path_of(name))?)
     }
 
-    pub fn with_file(&self, name: Name, file: Arc<dyn DiskFile>) -> io::Result<SegmentFile> {
+    pub fn with_file(&self, name: SegmentName, file: Arc<dyn DiskFile>) -> io::Result<SegmentFile> {
         let file_bytes = file.size_bytes()?;
         Ok(SegmentFile { name, file, file_bytes, seed: seed(self.log_id, name.ordinal) })
     }
 
     /// Whether the header of a segment is what it should be.
-    pub fn has_good_header(&self, name: Name) -> Result<bool, OpenError> {
-        let expected = Header { log_id: self.log_id, name };
+    pub fn has_good_header(&self, name: SegmentName) -> Result<bool, OpenError> {
+        let expected = SegmentHeader { log_id: self.log_id, name };
         Ok(read_header(self.disk.as_ref(), &self.path, name)? == Some(expected))
     }
 }
@@ -150,17 +150,17 @@ impl SegmentFile {
 }
 
 /// The mark of a log, None when it is damaged; and its file.
-pub(crate) fn read_mark(disk: &dyn Disk, path: &Path) -> Result<(Option<Mark>, Arc<dyn DiskFile>), OpenError> {
+pub(crate) fn read_mark(disk: &dyn Disk, path: &Path) -> Result<(Option<SyncMark>, Arc<dyn DiskFile>), OpenError> {
     let file = disk.open_to_write(&path.join(mark::FILE_NAME)).or_else(|_| disk.open(&path.join(mark::FILE_NAME)))?;
-    let mark = Mark::read(file.as_ref())?.map_err(|version| later(&path.join(mark::FILE_NAME), version))?;
+    let mark = SyncMark::read(file.as_ref())?.map_err(|version| later(&path.join(mark::FILE_NAME), version))?;
     Ok((mark, file))
 }
 
-fn read_header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, OpenError> {
+fn read_header(disk: &dyn Disk, path: &Path, name: SegmentName) -> Result<Option<SegmentHeader>, OpenError> {
     let path = path.join(name.file_name());
     let mut bytes = [0; DATA_START as usize];
     let count = disk.open(&path)?.read_at(0, &mut bytes)?;
-    Header::decode(&bytes[..count]).map_err(|version| later(&path, version))
+    SegmentHeader::decode(&bytes[..count]).map_err(|version| later(&path, version))
 }
 
 fn later(path: &Path, version: u32) -> OpenError {

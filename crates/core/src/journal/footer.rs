@@ -1,6 +1,6 @@
 //! What a sealed segment says of itself, so that nobody has to read its records to know what is there.
 //!
-//! - The **heads**: number, time, kind, place and head of every record (only where `Options::index_heads`): all that
+//! - The **heads**: number, time, kind, place and head of every record (only where `LogOptions::index_heads`): all that
 //!   recovery has to know.
 //! - The **sparse index**: the first record of every 64 KiB, to find a number or a time.
 //! - The **trailer**, the last bytes of the file: first and last number and time, where the records end, and checksums of
@@ -40,7 +40,7 @@ pub struct RecordHead<'a> {
 
 /// A record that a search can begin at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sparse {
+pub(crate) struct SparsePoint {
     pub sequence: Sequence,
     /// The highest time before it.
     pub time_before_us: i64,
@@ -49,19 +49,19 @@ pub(crate) struct Sparse {
 
 /// What a segment contains: gathered while it is written or scanned, and written when it is sealed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Contents {
+pub(crate) struct SegmentContents {
     pub first: Sequence,
     pub last: Sequence,
     pub count: u32,
     pub time_max_us: i64,
     /// Where the next record goes.
     pub end: u32,
-    pub sparse: Vec<Sparse>,
+    pub sparse: Vec<SparsePoint>,
     /// The encoded heads; None where they are not kept.
     pub heads: Option<Vec<u8>>,
 }
 
-impl Contents {
+impl SegmentContents {
     /// Of a segment without records.
     pub fn empty(index_heads: bool) -> Self {
         Self { end: DATA_START, time_max_us: i64::MIN, heads: index_heads.then(Vec::new), ..Self::default() }
@@ -72,7 +72,7 @@ impl Contents {
         let record = &decoded.record;
         let sparse_is_due = self.sparse.last().is_none_or(|last| u64::from(offset - last.offset) >= SPARSE_EVERY_BYTES);
         if sparse_is_due {
-            self.sparse.push(Sparse { sequence: record.sequence, time_before_us: self.time_max_us, offset });
+            self.sparse.push(SparsePoint { sequence: record.sequence, time_before_us: self.time_max_us, offset });
         }
         if let Some(heads) = &mut self.heads {
             push_head(heads, offset, decoded.length, record);
@@ -101,8 +101,8 @@ impl Contents {
             time_max_us: self.time_max_us,
             count: self.count,
             end: self.end,
-            heads: self.heads.is_some().then(|| Section::of(&bytes[..heads_bytes])),
-            sparse: Section::of(&bytes[heads_bytes..]),
+            heads: self.heads.is_some().then(|| FooterPart::of(&bytes[..heads_bytes])),
+            sparse: FooterPart::of(&bytes[heads_bytes..]),
         };
         bytes.extend(trailer.encode(seed));
         bytes
@@ -140,12 +140,12 @@ pub(crate) fn heads_of(mut bytes: &[u8], ordinal: u32) -> impl Iterator<Item = R
 
 /// The length and checksum of a part of the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Section {
+pub(crate) struct FooterPart {
     size_bytes: u32,
     checksum: u32,
 }
 
-impl Section {
+impl FooterPart {
     fn of(bytes: &[u8]) -> Self {
         Self { size_bytes: bytes.len() as u32, checksum: crc32c::crc32c(bytes) }
     }
@@ -168,13 +168,13 @@ pub(crate) struct Trailer {
     pub count: u32,
     /// Where its records end.
     pub end: u32,
-    heads: Option<Section>,
-    sparse: Section,
+    heads: Option<FooterPart>,
+    sparse: FooterPart,
 }
 
 impl Trailer {
     fn encode(&self, seed: Seed) -> [u8; TRAILER_BYTES] {
-        let heads = self.heads.unwrap_or(Section { size_bytes: u32::MAX, checksum: 0 });
+        let heads = self.heads.unwrap_or(FooterPart { size_bytes: u32::MAX, checksum: 0 });
         let mut bytes = [0; TRAILER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&self.first.0.to_le_bytes());
@@ -204,7 +204,7 @@ impl Trailer {
         if file.read_at(start, &mut bytes)? < TRAILER_BYTES {
             return Ok(None);
         }
-        let section = |place| Section { size_bytes: u32_at(&bytes, place), checksum: u32_at(&bytes, place + 4) };
+        let section = |place| FooterPart { size_bytes: u32_at(&bytes, place), checksum: u32_at(&bytes, place + 4) };
         let trailer = Self {
             first: Sequence(u64_at(&bytes, 8)),
             last: Sequence(u64_at(&bytes, 16)),
@@ -231,9 +231,9 @@ impl Trailer {
     }
 
     /// The sparse index; None when it is damaged.
-    pub fn read_sparse(&self, file: &dyn DiskFile, file_bytes: u64) -> io::Result<Option<Vec<Sparse>>> {
+    pub fn read_sparse(&self, file: &dyn DiskFile, file_bytes: u64) -> io::Result<Option<Vec<SparsePoint>>> {
         let Some(bytes) = self.sparse.read(file, self.sparse_end(file_bytes))? else { return Ok(None) };
-        let entry = |bytes: &[u8]| Sparse {
+        let entry = |bytes: &[u8]| SparsePoint {
             sequence: Sequence(u64_at(bytes, 0)),
             time_before_us: u64_at(bytes, 8) as i64,
             offset: u32_at(bytes, 16),

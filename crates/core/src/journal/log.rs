@@ -7,15 +7,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::committer::{Committer, Queue};
+use super::committer::{CommitQueue, Committer};
 use super::directory::{Directory, OpenError, SegmentFile};
 use super::disk::Disk;
-use super::footer::{HEAD_ENTRY_BYTES, RecordHead, Sparse, heads_of};
-use super::reader::{ReadError, Reader, Start};
+use super::footer::{HEAD_ENTRY_BYTES, RecordHead, SparsePoint, heads_of};
+use super::reader::{LogReader, ReadError, Start};
 use super::record::{HEAD_BYTES_MAX, HEADER_BYTES, Record, Sequence, decode, encode, length_of};
-use super::recovery::{Active, Meta, Recovered, Recovery, recover};
-use super::scan::{Damage, DamageKind, Extent, Found, Scanner, make_room, walk};
-use super::segment::{DATA_START, Location, Name, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TERMINATOR, capacity};
+use super::recovery::{ActiveSegment, LogRecovery, RecoveredLog, SegmentMeta, recover};
+use super::scan::{Damage, DamageKind, Scanner, WalkExtent, Walked, make_room, walk};
+use super::segment::{DATA_START, Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentName, TERMINATOR, capacity};
 use super::statistics::{Counters, Statistics};
 use super::writing::Writing;
 
@@ -28,7 +28,7 @@ const GUESS_BYTES: usize = 4096;
 
 /// How a log is kept. What a directory has from other options stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct LogOptions {
     /// How large a segment is, [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`]. Its file is allocated whole. A record may
     /// take half of it.
     pub segment_bytes: u32,
@@ -46,7 +46,7 @@ pub struct Options {
     pub has_reserve: bool,
 }
 
-impl Default for Options {
+impl Default for LogOptions {
     fn default() -> Self {
         Self {
             segment_bytes: 64 * 1024 * 1024,
@@ -78,7 +78,7 @@ pub enum AppendError {
         /// How large it may be.
         max_bytes: usize,
     },
-    /// `Options::pending_bytes_max` wait to be written: the disk is full, or slower than the publishers.
+    /// `LogOptions::pending_bytes_max` wait to be written: the disk is full, or slower than the publishers.
     Busy,
     /// Writing or syncing has failed, with this reason, and nothing is written any more.
     Failed(String),
@@ -109,13 +109,13 @@ pub struct Appended {
 
 /// An append-only log in a directory. Clones are the same log; any thread may use it.
 #[derive(Clone)]
-pub struct Log(Arc<Shared>);
+pub struct Log(Arc<SharedLog>);
 
 /// What appenders, readers and the committer share.
-pub(crate) struct Shared {
+pub(crate) struct SharedLog {
     pub directory: Directory,
-    pub options: Options,
-    queue: Arc<Queue>,
+    pub options: LogOptions,
+    queue: Arc<CommitQueue>,
     appending: Mutex<Appending>,
     writing: Mutex<Writing>,
     catalog: Mutex<Catalog>,
@@ -129,7 +129,7 @@ pub(crate) struct Shared {
 
 /// The appender's side: what was not yet taken, and where the next record will lie.
 struct Appending {
-    batch: Batch,
+    batch: PendingBatch,
     next: Sequence,
     ordinal: u32,
     offset: u32,
@@ -144,15 +144,15 @@ struct Appending {
 
 /// Records that are written together.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub runs: Vec<Run>,
+pub(crate) struct PendingBatch {
+    pub runs: Vec<PendingRun>,
     /// Empty buffers for further runs: memory that has been used once need not be asked for again.
     pub buffers: Vec<Vec<u8>>,
 }
 
 /// Records that lie one behind the other in a segment, with the terminator behind them: what one call writes.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct PendingRun {
     pub ordinal: u32,
     pub offset: u32,
     pub first: Sequence,
@@ -161,10 +161,10 @@ pub(crate) struct Run {
 
 /// Which segments there are.
 pub(crate) struct Catalog {
-    pub segments: VecDeque<Meta>,
+    pub segments: VecDeque<SegmentMeta>,
     pub spares: Vec<String>,
     /// The sparse index of the last segment, as far as it is synced.
-    sparse: Vec<Sparse>,
+    sparse: Vec<SparsePoint>,
     first: Sequence,
 }
 
@@ -177,20 +177,20 @@ impl Log {
     /// Everything that is found is synced before this returns, and readers see it.
     ///
     /// # Errors
-    /// [`OpenError`]. Damage of records is none: [`Recovery::damage`] tells.
+    /// [`OpenError`]. Damage of records is none: [`LogRecovery::damage`] tells.
     ///
     /// # Panics
     /// When `options.segment_bytes` is out of its range.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
-        options: Options,
+        options: LogOptions,
         committer: &Committer,
-    ) -> Result<(Self, Recovery), OpenError> {
+    ) -> Result<(Self, LogRecovery), OpenError> {
         assert!((SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&options.segment_bytes), "segment_bytes");
         let recovered = recover(&disk, dir, options.index_heads)?;
         let recovery = recovered.summary();
-        let shared = Shared::new(recovered, options, Arc::clone(committer.queue()));
+        let shared = SharedLog::new(recovered, options, Arc::clone(committer.queue()));
         Ok((Self(Arc::new(shared)), recovery))
     }
 
@@ -248,8 +248,8 @@ impl Log {
     ///
     /// # Errors
     /// What the system says.
-    pub fn reader(&self, start: Start) -> Result<Reader, ReadError> {
-        Reader::live(Arc::clone(&self.0), start)
+    pub fn reader(&self, start: Start) -> Result<LogReader, ReadError> {
+        LogReader::live(Arc::clone(&self.0), start)
     }
 
     /// Everything but the bodies, from the first record that is kept to the last one written: what recovery is made of.
@@ -377,7 +377,7 @@ impl fmt::Debug for Log {
 
 impl Appending {
     /// Where a record of this size goes, in a segment of its own when the last one has no room.
-    fn place(&mut self, length: u32, head_bytes: usize, options: &Options) -> Location {
+    fn place(&mut self, length: u32, head_bytes: usize, options: &LogOptions) -> Location {
         let heads = if options.index_heads { (HEAD_ENTRY_BYTES + head_bytes) as u32 } else { 0 };
         let needed = u64::from(self.offset) + u64::from(length) + u64::from(self.heads_bytes) + u64::from(heads);
         // What was recovered may be smaller than the segments of now; one of them holds any record that is taken.
@@ -392,7 +392,7 @@ impl Appending {
         if is_new || self.batch.runs.last().is_none_or(|run| run.bytes.len() >= RUN_BYTES) {
             self.end_run();
             let bytes = self.batch.buffers.pop().unwrap_or_default();
-            let run = Run { ordinal: self.ordinal, offset: self.offset, first: self.next, bytes };
+            let run = PendingRun { ordinal: self.ordinal, offset: self.offset, first: self.next, bytes };
             self.batch.runs.push(run);
         }
         let location = Location { segment: self.ordinal, offset: self.offset };
@@ -408,12 +408,12 @@ impl Appending {
     }
 }
 
-impl Shared {
-    fn new(recovered: Recovered, options: Options, queue: Arc<Queue>) -> Self {
+impl SharedLog {
+    fn new(recovered: RecoveredLog, options: LogOptions, queue: Arc<CommitQueue>) -> Self {
         let next = recovered.next;
         let ordinal = recovered.segments.last().map_or(0, |meta| meta.name.ordinal);
         let (ordinal, offset, heads_bytes, capacity) = match &recovered.active {
-            Some(Active { segment, contents }) => {
+            Some(ActiveSegment { segment, contents }) => {
                 let heads = contents.heads.as_ref().map_or(0, Vec::len);
                 (ordinal, contents.end, heads as u32, capacity(segment.file_bytes))
             }
@@ -423,7 +423,7 @@ impl Shared {
         let catalog =
             Catalog { first: recovered.first(), segments: recovered.segments.into(), spares: recovered.spares, sparse };
         let appending = Appending {
-            batch: Batch::default(),
+            batch: PendingBatch::default(),
             next,
             ordinal,
             offset,
@@ -463,7 +463,7 @@ impl Shared {
     }
 
     /// What was appended, in exchange for an empty batch.
-    pub fn take_batch(&self, empty: Batch) -> Batch {
+    pub fn take_batch(&self, empty: PendingBatch) -> PendingBatch {
         let mut appending = lock(&self.appending);
         appending.end_run();
         appending.is_queued = false;
@@ -480,7 +480,7 @@ impl Shared {
     }
 
     /// Bring what the catalog says of the last segment up to what is written.
-    pub fn update_catalog(&self, active: &Active) {
+    pub fn update_catalog(&self, active: &ActiveSegment) {
         let mut catalog = self.catalog();
         let catalog = &mut *catalog;
         let Some(meta) = catalog.segments.back_mut() else { return };
@@ -495,7 +495,7 @@ impl Shared {
     }
 
     /// Begin the entry of a new segment.
-    pub fn add_segment(&self, meta: Meta) {
+    pub fn add_segment(&self, meta: SegmentMeta) {
         let mut catalog = self.catalog();
         catalog.sparse.clear();
         if catalog.segments.is_empty() {
@@ -505,7 +505,7 @@ impl Shared {
     }
 
     /// The oldest segment when nobody wants it any more.
-    pub fn first_unwanted(&self) -> Option<Name> {
+    pub fn first_unwanted(&self) -> Option<SegmentName> {
         let (retention, remove_through, now_us) = {
             let appending = lock(&self.appending);
             (appending.retention, appending.remove_through, appending.now_us)
@@ -523,7 +523,7 @@ impl Shared {
     }
 
     /// The oldest segment is gone; its file may wait under another name.
-    pub fn forget_first(&self, name: Name, spare: Option<String>) {
+    pub fn forget_first(&self, name: SegmentName, spare: Option<String>) {
         lock(&self.files).retain(|segment| segment.name != name);
         let mut catalog = self.catalog();
         catalog.segments.pop_front();
@@ -543,12 +543,12 @@ impl Shared {
         self.catalog().spares.pop()
     }
 
-    pub fn names(&self) -> Vec<Name> {
+    pub fn names(&self) -> Vec<SegmentName> {
         self.catalog().segments.iter().map(|meta| meta.name).collect()
     }
 
     /// The sparse index of the segment `name` when it is the last, as far as it is synced.
-    pub fn sparse_of(&self, name: Name) -> Option<Vec<Sparse>> {
+    pub fn sparse_of(&self, name: SegmentName) -> Option<Vec<SparsePoint>> {
         let catalog = self.catalog();
         (catalog.segments.back()?.name == name).then(|| catalog.sparse.clone())
     }
@@ -588,7 +588,7 @@ impl Shared {
     fn for_each_head(&self, visit: &mut dyn FnMut(RecordHead<'_>)) -> io::Result<Vec<Damage>> {
         let writing = self.writing();
         let mut damage = Vec::new();
-        let metas: Vec<Meta> = self.catalog().segments.iter().cloned().collect();
+        let metas: Vec<SegmentMeta> = self.catalog().segments.iter().cloned().collect();
         for meta in &metas {
             let active = writing.active.as_ref().filter(|active| active.segment.name == meta.name);
             match active.and_then(|active| active.contents.heads.as_ref()) {
@@ -602,7 +602,7 @@ impl Shared {
     /// The heads of a segment from its index, or from its records.
     fn heads_of_segment(
         &self,
-        meta: &Meta,
+        meta: &SegmentMeta,
         visit: &mut dyn FnMut(RecordHead<'_>),
         damage: &mut Vec<Damage>,
     ) -> io::Result<()> {
@@ -618,9 +618,9 @@ impl Shared {
             }
         }
         let mut scanner = Scanner::new(Arc::clone(&segment.file), segment.seed, segment.file_bytes);
-        let extent = Extent::Sealed { end: meta.data_bytes, last: meta.last };
+        let extent = WalkExtent::Sealed { end: meta.data_bytes, last: meta.last };
         walk(&mut scanner, ordinal, meta.name.first, extent, &mut |found| match found {
-            Found::Record(offset, decoded) => visit(RecordHead {
+            Walked::Record(offset, decoded) => visit(RecordHead {
                 sequence: decoded.record.sequence,
                 time_us: decoded.record.time_us,
                 kind: decoded.record.kind,
@@ -628,7 +628,7 @@ impl Shared {
                 location: Location { segment: ordinal, offset: offset as u32 },
                 size_bytes: decoded.length,
             }),
-            Found::Damage(found) => damage.push(found),
+            Walked::Damage(found) => damage.push(found),
         })?;
         Ok(())
     }

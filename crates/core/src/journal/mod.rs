@@ -2,7 +2,7 @@
 //!
 //! A [`Log`] is one directory. [`Log::append`] puts a record into memory and gives it its number; the thread of a
 //! [`Committer`] writes whatever has gathered, syncs it once, and publishes how far ([`Log::synced`]). There is no timer:
-//! what is appended during one sync goes into the next. A [`Reader`] sees records only once they are synced, so no number
+//! what is appended during one sync goes into the next. A [`LogReader`] sees records only once they are synced, so no number
 //! is ever seen with two bodies. All files are touched through [`Disk`]; with a [`SimulatedDisk`] and
 //! [`Committer::manual`] the same code runs without files and threads, through power cuts and errors.
 //!
@@ -34,10 +34,10 @@ pub use disk::unsynced::UnsyncedDisk;
 pub use disk::{Disk, DiskFile};
 pub use footer::RecordHead;
 pub use inspect::{Inspection, SegmentReport, inspect};
-pub use log::{AppendError, Appended, Log, Options, Retention};
-pub use reader::{Item, ReadError, Reader, Start};
+pub use log::{AppendError, Appended, Log, LogOptions, Retention};
+pub use reader::{LogItem, LogReader, ReadError, Start};
 pub use record::{HEAD_BYTES_MAX, Record, Sequence};
-pub use recovery::Recovery;
+pub use recovery::LogRecovery;
 pub use scan::{Damage, DamageKind};
 pub use segment::{Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use statistics::Statistics;

@@ -51,7 +51,7 @@ pub struct Record<'a> {
     pub time_us: i64,
     /// What it is, to the caller.
     pub kind: u8,
-    /// What recovery has to know of it: the index of a sealed segment holds it too (`Options::index_heads`).
+    /// What recovery has to know of it: the index of a sealed segment holds it too (`LogOptions::index_heads`).
     pub head: &'a [u8],
     /// The rest.
     pub body: &'a [u8],

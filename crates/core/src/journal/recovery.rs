@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use super::directory::{Directory, Listing, OpenError, SegmentFile, read_mark};
 use super::disk::{Disk, DiskFile};
-use super::footer::Contents;
-use super::mark::{self, Mark};
+use super::footer::SegmentContents;
+use super::mark::{self, SyncMark};
 use super::record::{HEADER_BYTES, Sequence};
-use super::scan::{Damage, DamageKind, Extent, Found, Scanner, proven_behind, walk};
-use super::segment::{Header, Name, SEGMENT_BYTES_MIN};
+use super::scan::{Damage, DamageKind, Scanner, WalkExtent, Walked, proven_behind, walk};
+use super::segment::{SEGMENT_BYTES_MIN, SegmentHeader, SegmentName};
 
 /// What opening a log found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovery {
+pub struct LogRecovery {
     /// The first number that is kept; equal to `next` when there are no records.
     pub first: Sequence,
     /// The number that the next record gets.
@@ -29,8 +29,8 @@ pub struct Recovery {
 
 /// What is known of a segment without reading it.
 #[derive(Clone, Debug)]
-pub(crate) struct Meta {
-    pub name: Name,
+pub(crate) struct SegmentMeta {
+    pub name: SegmentName,
     /// The number of the last record; less than the first when there is none.
     pub last: Sequence,
     pub time_max_us: i64,
@@ -41,25 +41,25 @@ pub(crate) struct Meta {
 
 /// The segment that is written.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct ActiveSegment {
     pub segment: SegmentFile,
-    pub contents: Contents,
+    pub contents: SegmentContents,
 }
 
 /// A log, recovered.
 #[derive(Debug)]
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredLog {
     pub directory: Directory,
     pub mark_file: Arc<dyn DiskFile>,
-    pub segments: Vec<Meta>,
-    pub active: Option<Active>,
+    pub segments: Vec<SegmentMeta>,
+    pub active: Option<ActiveSegment>,
     pub spares: Vec<String>,
     pub next: Sequence,
     pub damage: Vec<Damage>,
 }
 
 /// Recover the log in `path`, or begin one.
-pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> Result<Recovered, OpenError> {
+pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> Result<RecoveredLog, OpenError> {
     disk.create_dir(path)?;
     let (listing, found) = Directory::find(disk, path)?;
     let (directory, mark) = match found {
@@ -72,7 +72,7 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> R
     let mark_file = open_mark(&directory, &listing, mark)?;
     let synced = mark.map_or(Sequence(0), |mark| mark.synced);
     let spares = listing.spares;
-    let mut recovered = Recovered {
+    let mut recovered = RecoveredLog {
         directory,
         mark_file,
         segments: Vec::new(),
@@ -85,13 +85,13 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> R
         recovered.add(name, listing.segments.get(index + 1), synced, index_heads)?;
     }
     recovered.end(synced);
-    Mark { log_id: recovered.directory.log_id, synced: recovered.next.previous() }
+    SyncMark { log_id: recovered.directory.log_id, synced: recovered.next.previous() }
         .write(recovered.mark_file.as_ref())?;
     Ok(recovered)
 }
 
 /// The file of the mark, made and synced when it is missing or says nothing.
-fn open_mark(directory: &Directory, listing: &Listing, mark: Option<Mark>) -> Result<Arc<dyn DiskFile>, OpenError> {
+fn open_mark(directory: &Directory, listing: &Listing, mark: Option<SyncMark>) -> Result<Arc<dyn DiskFile>, OpenError> {
     let path = directory.path.join(mark::FILE_NAME);
     let disk = directory.disk.as_ref();
     if mark.is_some() {
@@ -100,8 +100,8 @@ fn open_mark(directory: &Directory, listing: &Listing, mark: Option<Mark>) -> Re
     if listing.has_mark {
         disk.remove(&path)?;
     }
-    let file = disk.create(&path, Mark::FILE_BYTES)?;
-    Mark { log_id: directory.log_id, synced: Sequence(0) }.write(file.as_ref())?;
+    let file = disk.create(&path, SyncMark::FILE_BYTES)?;
+    SyncMark { log_id: directory.log_id, synced: Sequence(0) }.write(file.as_ref())?;
     file.sync()?;
     disk.sync_dir(&directory.path)?;
     if let Some(parent) = directory.path.parent() {
@@ -110,17 +110,23 @@ fn open_mark(directory: &Directory, listing: &Listing, mark: Option<Mark>) -> Re
     Ok(file)
 }
 
-impl Recovered {
+impl RecoveredLog {
     pub fn first(&self) -> Sequence {
         self.segments.first().map_or(self.next, |meta| meta.name.first)
     }
 
-    pub fn summary(&self) -> Recovery {
-        Recovery { first: self.first(), next: self.next, damage: self.damage.clone() }
+    pub fn summary(&self) -> LogRecovery {
+        LogRecovery { first: self.first(), next: self.next, damage: self.damage.clone() }
     }
 
     /// One more segment, and the one after it.
-    fn add(&mut self, name: Name, next: Option<&Name>, synced: Sequence, index_heads: bool) -> Result<(), OpenError> {
+    fn add(
+        &mut self,
+        name: SegmentName,
+        next: Option<&SegmentName>,
+        synced: Sequence,
+        index_heads: bool,
+    ) -> Result<(), OpenError> {
         let segment = self.directory.open_to_write(name)?;
         if next.is_none() && segment.file_bytes < u64::from(SEGMENT_BYTES_MIN) {
             // The power went while its file was made, so nothing was ever written to it.
@@ -137,7 +143,7 @@ impl Recovered {
             self.damage.push(Damage::of_index(DamageKind::Header, name.ordinal, 0, name.first));
         }
         let meta = match (trailer, next) {
-            (Some(trailer), _) => Meta {
+            (Some(trailer), _) => SegmentMeta {
                 name,
                 last: trailer.last,
                 time_max_us: trailer.time_max_us,
@@ -146,14 +152,14 @@ impl Recovered {
             },
             (None, Some(next)) => {
                 self.damage.push(Damage::of_index(DamageKind::Index, name.ordinal, segment.file_bytes, name.first));
-                let extent = Extent::Before { next: next.first };
+                let extent = WalkExtent::Before { next: next.first };
                 let (contents, _) = read_contents(&segment, extent, false, &mut self.damage)?;
-                Meta { last: next.first.previous(), ..meta_of(&segment, &contents) }
+                SegmentMeta { last: next.first.previous(), ..meta_of(&segment, &contents) }
             }
             (None, None) => {
                 let active = self.read_active(segment, synced, index_heads)?;
                 if !header_is_good {
-                    let header = Header { log_id: self.directory.log_id, name };
+                    let header = SegmentHeader { log_id: self.directory.log_id, name };
                     active.segment.file.write_at(0, &header.encode())?;
                 }
                 // What lies behind the end must never pass for records once the space before it is filled again; and
@@ -172,7 +178,7 @@ impl Recovered {
     }
 
     /// Records may be missing between the last segment and this one; before the first one, retention took them.
-    fn gap_before(&mut self, name: Name) {
+    fn gap_before(&mut self, name: SegmentName) {
         if !self.segments.is_empty() && name.first > self.next {
             self.missing(name.ordinal, self.next, name.first.previous());
         }
@@ -184,18 +190,19 @@ impl Recovered {
         self.damage.push(Damage { kind, segment, offset: 0, size_bytes: 0, first, last });
     }
 
-    fn read_active(&mut self, segment: SegmentFile, synced: Sequence, index_heads: bool) -> io::Result<Active> {
+    fn read_active(&mut self, segment: SegmentFile, synced: Sequence, index_heads: bool) -> io::Result<ActiveSegment> {
         let mut proven = synced;
         loop {
             let mut damage = Vec::new();
-            let (contents, mut scanner) = read_contents(&segment, Extent::Open { proven }, index_heads, &mut damage)?;
+            let (contents, mut scanner) =
+                read_contents(&segment, WalkExtent::Open { proven }, index_heads, &mut damage)?;
             let from = if contents.count == 0 { segment.name.first } else { contents.last.next() };
             let most = segment.file_bytes / HEADER_BYTES as u64;
             match proven_behind(&mut scanner, from, Sequence(from.0 + most))? {
                 Some(behind) if behind > proven => proven = behind,
                 _ => {
                     self.damage.extend(damage);
-                    return Ok(Active { segment, contents });
+                    return Ok(ActiveSegment { segment, contents });
                 }
             }
         }
@@ -214,8 +221,8 @@ impl Recovered {
     }
 }
 
-fn meta_of(segment: &SegmentFile, contents: &Contents) -> Meta {
-    Meta {
+fn meta_of(segment: &SegmentFile, contents: &SegmentContents) -> SegmentMeta {
+    SegmentMeta {
         name: segment.name,
         last: if contents.count == 0 { segment.name.first.previous() } else { contents.last },
         time_max_us: contents.time_max_us,
@@ -227,15 +234,15 @@ fn meta_of(segment: &SegmentFile, contents: &Contents) -> Meta {
 /// Read all records of a segment. The scanner that comes back is behind the last.
 fn read_contents(
     segment: &SegmentFile,
-    extent: Extent,
+    extent: WalkExtent,
     index_heads: bool,
     damage: &mut Vec<Damage>,
-) -> io::Result<(Contents, Scanner)> {
-    let mut contents = Contents::empty(index_heads);
+) -> io::Result<(SegmentContents, Scanner)> {
+    let mut contents = SegmentContents::empty(index_heads);
     let mut scanner = Scanner::new(Arc::clone(&segment.file), segment.seed, segment.file_bytes);
     let end = walk(&mut scanner, segment.name.ordinal, segment.name.first, extent, &mut |found| match found {
-        Found::Record(offset, decoded) => contents.push(offset as u32, &decoded),
-        Found::Damage(found) => damage.push(found),
+        Walked::Record(offset, decoded) => contents.push(offset as u32, &decoded),
+        Walked::Damage(found) => damage.push(found),
     })?;
     contents.end = end as u32;
     scanner.offset = end;

@@ -204,14 +204,14 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 /// What a walk through a segment finds, in order.
-pub(crate) enum Found<'a> {
+pub(crate) enum Walked<'a> {
     Record(u64, Decoded<'a>),
     Damage(Damage),
 }
 
 /// Where a walk through a segment has to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum WalkExtent {
     /// The segment is sealed: records reach to `end`, the last of them is `last`.
     Sealed { end: u64, last: Sequence },
     /// The segment is sealed, or was before its trailer was damaged; the next one begins with `next`.
@@ -226,24 +226,24 @@ pub(crate) fn walk(
     scanner: &mut Scanner,
     ordinal: u32,
     mut expected: Sequence,
-    extent: Extent,
-    found: &mut dyn FnMut(Found<'_>),
+    extent: WalkExtent,
+    found: &mut dyn FnMut(Walked<'_>),
 ) -> io::Result<u64> {
     let missing = |first: Sequence, next: Sequence, offset: u64, size_bytes: u64| {
         let kind = if size_bytes == 0 { DamageKind::Missing } else { DamageKind::Records };
-        Found::Damage(Damage { kind, segment: ordinal, offset, size_bytes, first, last: next.previous() })
+        Walked::Damage(Damage { kind, segment: ordinal, offset, size_bytes, first, last: next.previous() })
     };
     let last = match extent {
-        Extent::Sealed { last, .. } => last,
-        Extent::Before { next } => next.previous(),
-        Extent::Open { proven } => proven,
+        WalkExtent::Sealed { last, .. } => last,
+        WalkExtent::Before { next } => next.previous(),
+        WalkExtent::Open { proven } => proven,
     };
-    let is_open = matches!(extent, Extent::Open { .. });
+    let is_open = matches!(extent, WalkExtent::Open { .. });
     // Where bad bytes begin that have not been reported yet.
     let mut bad_from = None;
     loop {
         let offset = scanner.offset;
-        let is_end = matches!(extent, Extent::Sealed { end, .. } if offset >= end) || (!is_open && expected > last);
+        let is_end = matches!(extent, WalkExtent::Sealed { end, .. } if offset >= end) || (!is_open && expected > last);
         let next = if is_end { None } else { scanner.peek()?.ok() };
         let fits = |decoded: &Decoded<'_>| match decoded.record.sequence {
             sequence if sequence < expected => false,
@@ -256,7 +256,7 @@ pub(crate) fn walk(
             if sequence > expected || start < offset {
                 found(missing(expected, sequence, start, offset - start));
             }
-            found(Found::Record(offset, decoded));
+            found(Walked::Record(offset, decoded));
             expected = sequence.next();
             scanner.advance(length);
         } else if expected > last {
@@ -265,7 +265,7 @@ pub(crate) fn walk(
             bad_from = Some(offset);
             if !scanner.resync(expected, last)? {
                 let end = match extent {
-                    Extent::Sealed { end, .. } => end.max(offset),
+                    WalkExtent::Sealed { end, .. } => end.max(offset),
                     _ => offset,
                 };
                 found(missing(expected, last.next(), offset, end - offset));

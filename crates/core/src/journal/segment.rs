@@ -37,13 +37,13 @@ pub struct Location {
 
 /// What the name of a segment's file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Name {
+pub(crate) struct SegmentName {
     pub ordinal: u32,
     /// The number of its first record.
     pub first: Sequence,
 }
 
-impl Name {
+impl SegmentName {
     pub fn file_name(self) -> String {
         format!("{:08}-{:020}.segment", self.ordinal, self.first.0)
     }
@@ -75,12 +75,12 @@ pub(crate) fn capacity(segment_bytes: u64) -> u64 {
 
 /// The first 64 bytes of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct SegmentHeader {
     pub log_id: u64,
-    pub name: Name,
+    pub name: SegmentName,
 }
 
-impl Header {
+impl SegmentHeader {
     pub fn encode(self) -> [u8; DATA_START as usize] {
         let mut bytes = [0; DATA_START as usize];
         bytes[..16].copy_from_slice(&version_mark(MAGIC));
@@ -100,7 +100,7 @@ impl Header {
         let Some(bytes) = bytes.first_chunk::<{ DATA_START as usize }>() else { return Ok(None) };
         let header = Self {
             log_id: u64_at(bytes, 16),
-            name: Name { ordinal: u32_at(bytes, 24), first: Sequence(u64_at(bytes, 32)) },
+            name: SegmentName { ordinal: u32_at(bytes, 24), first: Sequence(u64_at(bytes, 32)) },
         };
         Ok((header.encode() == *bytes).then_some(header))
     }

@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::disk::{DiskFile, is_full};
-use super::footer::Contents;
-use super::log::{Batch, Run, Shared};
-use super::mark::Mark;
+use super::footer::SegmentContents;
+use super::log::{PendingBatch, PendingRun, SharedLog};
+use super::mark::SyncMark;
 use super::record::{SYNCED_BEFORE, Sequence, length_of, parse, seal};
-use super::recovery::{Active, Meta};
-use super::segment::{Header, Name, TERMINATOR, spare_name};
+use super::recovery::{ActiveSegment, SegmentMeta};
+use super::segment::{SegmentHeader, SegmentName, TERMINATOR, spare_name};
 
 /// The spare file that is made before it is needed: at most one, since it is made only when there is none.
 const RESERVE: &str = "spare-reserve.segment";
@@ -24,10 +24,10 @@ const BUFFER_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// What the committer has of a log.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    pub active: Option<Active>,
+    pub active: Option<ActiveSegment>,
     pub mark_file: Arc<dyn DiskFile>,
     /// What was taken and is not written yet: something only while the disk is full.
-    runs: VecDeque<Run>,
+    runs: VecDeque<PendingRun>,
     /// Empty ones, for the next batch.
     buffers: Vec<Vec<u8>>,
     /// Whether there is something that is not synced.
@@ -44,12 +44,12 @@ pub(crate) struct Written {
 }
 
 impl Writing {
-    pub fn new(active: Option<Active>, mark_file: Arc<dyn DiskFile>, written: Sequence) -> Self {
+    pub fn new(active: Option<ActiveSegment>, mark_file: Arc<dyn DiskFile>, written: Sequence) -> Self {
         Self { active, mark_file, runs: VecDeque::new(), buffers: Vec::new(), is_unsynced: false, written }
     }
 }
 
-impl Shared {
+impl SharedLog {
     /// Write what was appended. Errors are words for [`super::Committer::failed`].
     pub(crate) fn write(&self) -> Result<Written, String> {
         let mut writing = self.writing();
@@ -58,7 +58,8 @@ impl Shared {
         let has_waited = !writing.runs.is_empty();
         for _ in 0..1 + usize::from(has_waited) {
             if writing.runs.is_empty() {
-                let batch = self.take_batch(Batch { runs: Vec::new(), buffers: std::mem::take(&mut writing.buffers) });
+                let batch =
+                    self.take_batch(PendingBatch { runs: Vec::new(), buffers: std::mem::take(&mut writing.buffers) });
                 writing.runs = batch.runs.into();
                 writing.buffers = batch.buffers;
             }
@@ -125,7 +126,7 @@ impl Shared {
             if let Some(active) = &writing.active {
                 self.update_catalog(active);
             }
-            let mark = Mark { log_id: self.directory.log_id, synced: writing.written };
+            let mark = SyncMark { log_id: self.directory.log_id, synced: writing.written };
             mark.write(writing.mark_file.as_ref()).map_err(|error| self.failure("write the mark of", &error))?;
             self.publish_synced(writing.written);
         }
@@ -145,7 +146,7 @@ impl Shared {
     }
 
     /// See to it that the segment of `run` is the one that is written; false when there is no room for it.
-    fn make_active(&self, writing: &mut Writing, run: &Run) -> io::Result<bool> {
+    fn make_active(&self, writing: &mut Writing, run: &PendingRun) -> io::Result<bool> {
         if writing.active.as_ref().is_some_and(|active| active.segment.name.ordinal == run.ordinal) {
             return Ok(true);
         }
@@ -156,25 +157,25 @@ impl Shared {
         if let Some(sealed) = writing.active.take() {
             self.update_catalog(&sealed);
         }
-        let name = Name { ordinal: run.ordinal, first: run.first };
+        let name = SegmentName { ordinal: run.ordinal, first: run.first };
         let Some(file) = self.allocate(name)? else { return Ok(false) };
-        file.write_at(0, &Header { log_id: self.directory.log_id, name }.encode())?;
+        file.write_at(0, &SegmentHeader { log_id: self.directory.log_id, name }.encode())?;
         // Before the first record is written: an ordinal under which there were records is never lost and given again.
         self.directory.disk.sync_dir(&self.directory.path)?;
         let segment = self.directory.with_file(name, file)?;
-        self.add_segment(Meta {
+        self.add_segment(SegmentMeta {
             name,
             last: name.first.previous(),
             time_max_us: i64::MIN,
             data_bytes: 0,
             file_bytes: segment.file_bytes,
         });
-        writing.active = Some(Active { segment, contents: Contents::empty(self.options.index_heads) });
+        writing.active = Some(ActiveSegment { segment, contents: SegmentContents::empty(self.options.index_heads) });
         Ok(true)
     }
 
     /// A file for a segment: one that was used before, or a new one; None when there is no room.
-    fn allocate(&self, name: Name) -> io::Result<Option<Arc<dyn DiskFile>>> {
+    fn allocate(&self, name: SegmentName) -> io::Result<Option<Arc<dyn DiskFile>>> {
         let (disk, path) = (self.directory.disk.as_ref(), self.directory.path_of(name));
         while let Some(spare) = self.take_spare() {
             let spare = self.directory.path.join(spare);
@@ -213,7 +214,7 @@ impl Shared {
 impl Writing {
     /// Write a run of records, of which only the checksums are missing.
     /// Returns its buffer.
-    fn put(&mut self, run: Run) -> io::Result<Vec<u8>> {
+    fn put(&mut self, run: PendingRun) -> io::Result<Vec<u8>> {
         let mut bytes = run.bytes;
         let Some(active) = &mut self.active else { return Ok(bytes) };
         let mut place = 0;

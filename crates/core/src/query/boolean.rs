@@ -6,7 +6,7 @@
 use crate::error::QueryError;
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
-use crate::query::lexer::{Cursor, Kind, Style, unquote, whole_number};
+use crate::query::lexer::{Cursor, Style, TokenKind, unquote, whole_number};
 use crate::query::selector::{comparison, finish};
 use crate::query::{IN_VALUES_MAX, Query};
 
@@ -18,15 +18,15 @@ const KEYWORDS: [&str; 5] = ["AND", "OR", "NOT", "IN", "UNDER"];
 /// # Errors
 /// Where it cannot be read, and what was expected there.
 pub fn parse(text: &str) -> Result<Query, QueryError> {
-    let mut parser = Parser { cursor: Cursor::new(text, Style::Boolean)? };
+    let mut parser = BooleanParser { cursor: Cursor::new(text, Style::Boolean)? };
     let expr = parser.disjunction()?;
     match parser.cursor.token.kind {
-        Kind::End => finish(text, expr),
+        TokenKind::End => finish(text, expr),
         _ => Err(parser.cursor.unexpected("`&&`, `||` or the end")),
     }
 }
 
-struct Parser<'a> {
+struct BooleanParser<'a> {
     cursor: Cursor<'a>,
 }
 
@@ -37,14 +37,14 @@ enum Left {
     Value(Value),
 }
 
-type Parsed<T> = Result<T, QueryError>;
+type BooleanResult<T> = Result<T, QueryError>;
 
-impl Parser<'_> {
-    fn disjunction(&mut self) -> Parsed<Expr> {
+impl BooleanParser<'_> {
+    fn disjunction(&mut self) -> BooleanResult<Expr> {
         self.chain("||", "OR", Self::conjunction, Expr::or)
     }
 
-    fn conjunction(&mut self) -> Parsed<Expr> {
+    fn conjunction(&mut self) -> BooleanResult<Expr> {
         self.chain("&&", "AND", Self::negation, Expr::and)
     }
 
@@ -52,9 +52,9 @@ impl Parser<'_> {
         &mut self,
         symbol: &str,
         keyword: &str,
-        operand: fn(&mut Self) -> Parsed<Expr>,
+        operand: fn(&mut Self) -> BooleanResult<Expr>,
         combine: fn(Vec<Expr>) -> Expr,
-    ) -> Parsed<Expr> {
+    ) -> BooleanResult<Expr> {
         let mut operands = vec![operand(self)?];
         while self.cursor.eat_symbol(symbol) || self.cursor.eat_keyword(keyword) {
             operands.push(operand(self)?);
@@ -62,9 +62,9 @@ impl Parser<'_> {
         Ok(combine(operands))
     }
 
-    fn negation(&mut self) -> Parsed<Expr> {
-        let is_parenthesis = self.cursor.token.kind == Kind::Symbol("(");
-        if !is_parenthesis && self.cursor.token.kind != Kind::Symbol("!") && !self.cursor.is_keyword("NOT") {
+    fn negation(&mut self) -> BooleanResult<Expr> {
+        let is_parenthesis = self.cursor.token.kind == TokenKind::Symbol("(");
+        if !is_parenthesis && self.cursor.token.kind != TokenKind::Symbol("!") && !self.cursor.is_keyword("NOT") {
             return self.predicate();
         }
         self.cursor.enter()?;
@@ -77,7 +77,7 @@ impl Parser<'_> {
         Ok(inner)
     }
 
-    fn predicate(&mut self) -> Parsed<Expr> {
+    fn predicate(&mut self) -> BooleanResult<Expr> {
         let start = self.cursor.token.start;
         self.cursor.count_term(start)?;
         let left = self.left()?;
@@ -95,12 +95,12 @@ impl Parser<'_> {
         self.tested(reference, start)
     }
 
-    fn left(&mut self) -> Parsed<Left> {
+    fn left(&mut self) -> BooleanResult<Left> {
         match self.cursor.token.kind {
-            Kind::Word(word) if !is_keyword(word) => {
+            TokenKind::Word(word) if !is_keyword(word) => {
                 let mut words = vec![word];
                 self.cursor.advance();
-                while let Kind::Word(word) = self.cursor.token.kind
+                while let TokenKind::Word(word) = self.cursor.token.kind
                     && !is_keyword(word)
                 {
                     words.push(word);
@@ -117,7 +117,9 @@ impl Parser<'_> {
                     words => Left::Name(Reference::property(&words.join(" "))),
                 })
             }
-            Kind::SingleQuoted(_) | Kind::DoubleQuoted(_) => Ok(Left::Name(Reference::property(&self.quoted()))),
+            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) => {
+                Ok(Left::Name(Reference::property(&self.quoted())))
+            }
             _ => Err(self.cursor.unexpected("a name")),
         }
     }
@@ -125,22 +127,22 @@ impl Parser<'_> {
     /// The text of the quoted token that is next.
     fn quoted(&mut self) -> String {
         match self.cursor.advance().kind {
-            Kind::SingleQuoted(raw) => unquote(raw, '\''),
-            Kind::DoubleQuoted(raw) => unquote(raw, '"'),
+            TokenKind::SingleQuoted(raw) => unquote(raw, '\''),
+            TokenKind::DoubleQuoted(raw) => unquote(raw, '"'),
             _ => String::new(),
         }
     }
 
     fn at_operator(&self) -> bool {
         match self.cursor.token.kind {
-            Kind::Symbol(symbol) => symbol != "<>" && comparison(symbol).is_some(),
-            Kind::Word(word) => ["IN", "NOT", "UNDER"].iter().any(|keyword| keyword.eq_ignore_ascii_case(word)),
+            TokenKind::Symbol(symbol) => symbol != "<>" && comparison(symbol).is_some(),
+            TokenKind::Word(word) => ["IN", "NOT", "UNDER"].iter().any(|keyword| keyword.eq_ignore_ascii_case(word)),
             _ => false,
         }
     }
 
     /// `reference` and the operator that is next, with its right side.
-    fn tested(&mut self, reference: Reference, start: usize) -> Parsed<Expr> {
+    fn tested(&mut self, reference: Reference, start: usize) -> BooleanResult<Expr> {
         if self.cursor.eat_keyword("UNDER") {
             return self.under(reference, start);
         }
@@ -149,7 +151,7 @@ impl Parser<'_> {
             return Ok(one_of(reference, self.set("`{`")?, is_negated));
         }
         let operator = self.cursor.token;
-        let Kind::Symbol(symbol) = operator.kind else { return Err(self.cursor.unexpected("IN")) };
+        let TokenKind::Symbol(symbol) = operator.kind else { return Err(self.cursor.unexpected("IN")) };
         let Some(op) = comparison(symbol).filter(|_| !is_negated) else {
             return Err(self.cursor.unexpected("IN"));
         };
@@ -157,25 +159,25 @@ impl Parser<'_> {
         self.compared(reference, op, operator.start)
     }
 
-    fn under(&mut self, reference: Reference, start: usize) -> Parsed<Expr> {
+    fn under(&mut self, reference: Reference, start: usize) -> BooleanResult<Expr> {
         if !matches!(reference, Reference::Property(_)) {
             return Err(self.cursor.error_at(start, "the name of a property before UNDER"));
         }
         let ancestor = match self.cursor.token.kind {
-            Kind::Word(word) => {
+            TokenKind::Word(word) => {
                 self.cursor.advance();
                 word.to_owned()
             }
-            Kind::SingleQuoted(_) | Kind::DoubleQuoted(_) => self.quoted(),
+            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) => self.quoted(),
             _ => return Err(self.cursor.unexpected("a value")),
         };
         self.no_second_word()?;
         Ok(Predicate::Under(reference, ancestor.into()).into())
     }
 
-    fn compared(&mut self, reference: Reference, op: Comparison, operator: usize) -> Parsed<Expr> {
+    fn compared(&mut self, reference: Reference, op: Comparison, operator: usize) -> BooleanResult<Expr> {
         let is_order = !matches!(op, Comparison::Equal | Comparison::NotEqual);
-        let is_set = matches!(self.cursor.token.kind, Kind::Symbol("(" | "{"));
+        let is_set = matches!(self.cursor.token.kind, TokenKind::Symbol("(" | "{"));
         if is_set && is_order {
             return Err(self.cursor.unexpected("one value, for an order takes no set"));
         }
@@ -191,7 +193,7 @@ impl Parser<'_> {
     }
 
     /// `(X || Y)` or `{X, Y}`; `expected` is how to begin one here.
-    fn set(&mut self, expected: &str) -> Parsed<Vec<Value>> {
+    fn set(&mut self, expected: &str) -> BooleanResult<Vec<Value>> {
         let (close, wanted) = if self.cursor.eat_symbol("(") { (")", "`||` or `)`") } else { ("}", "`,` or `}`") };
         if close == "}" {
             self.cursor.expect_symbol("{", expected)?;
@@ -208,9 +210,9 @@ impl Parser<'_> {
         Ok(values)
     }
 
-    fn value(&mut self) -> Parsed<Value> {
+    fn value(&mut self) -> BooleanResult<Value> {
         match self.cursor.token.kind {
-            Kind::Word(word) => {
+            TokenKind::Word(word) => {
                 let value = value_of(word).ok_or_else(|| {
                     let hint = "in quotes it is a text";
                     self.cursor.error_at(self.cursor.token.start, "an integer in 64 bits").with_hint(hint)
@@ -218,15 +220,15 @@ impl Parser<'_> {
                 self.cursor.advance();
                 Ok(value)
             }
-            Kind::SingleQuoted(_) | Kind::DoubleQuoted(_) => Ok(Value::Text(self.quoted().into())),
+            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) => Ok(Value::Text(self.quoted().into())),
             _ => Err(self.cursor.unexpected("a value")),
         }
     }
 
     /// On the right several words are no value; say so here, where it is known that quotes are missing.
-    fn no_second_word(&self) -> Parsed<()> {
+    fn no_second_word(&self) -> BooleanResult<()> {
         match self.cursor.token.kind {
-            Kind::Word(word) if !is_keyword(word) => {
+            TokenKind::Word(word) if !is_keyword(word) => {
                 let mut error = self.cursor.unexpected("`&&`, `||` or the end");
                 error.hint.get_or_insert_with(|| "a text with spaces stands in quotes".to_owned());
                 Err(error)
@@ -243,7 +245,7 @@ fn is_keyword(word: &str) -> bool {
 /// What a bare word on the right says; None for an integer of more than 64 bits.
 fn value_of(word: &str) -> Option<Value> {
     Some(match whole_number(word) {
-        Some(Kind::Float(value)) => Value::Float(value),
+        Some(TokenKind::Float(value)) => Value::Float(value),
         Some(_) => Value::Int(word.parse().ok()?),
         None if word.eq_ignore_ascii_case("true") => Value::Bool(true),
         None if word.eq_ignore_ascii_case("false") => Value::Bool(false),
@@ -275,7 +277,7 @@ mod tests {
     fn canonical(text: &str) -> String {
         let query = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let canonical = query.to_string();
-        assert_eq!(selector::parse(&canonical, selector::Dialect::Jms), Ok(query), "{canonical}");
+        assert_eq!(selector::parse(&canonical, selector::SelectorDialect::Jms), Ok(query), "{canonical}");
         canonical
     }
 

@@ -67,7 +67,7 @@ impl Expr {
 
 #[cfg(test)]
 mod tests {
-    use crate::query::selector::{Dialect, parse};
+    use crate::query::selector::{SelectorDialect, parse};
 
     #[test]
     fn what_is_more_expensive_is_estimated_more_expensive() {
@@ -82,7 +82,7 @@ mod tests {
             "REGEX(a, 'x')",
             "REGEX(a, 'x') AND b = 1",
         ];
-        let cost = |text: &str| parse(text, Dialect::Jms).expect(text).expr().cost_ns();
+        let cost = |text: &str| parse(text, SelectorDialect::Jms).expect(text).expr().cost_ns();
         assert!(rising.windows(2).all(|pair| cost(pair[0]) < cost(pair[1])), "{:?}", rising.map(cost));
     }
 }

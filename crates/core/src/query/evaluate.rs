@@ -1,7 +1,7 @@
 //! What a predicate means, in three-valued logic (Kleene / SQL-92). `residual.rs` joins them under AND, OR and NOT.
 
 use crate::hierarchy::{self, Hierarchies};
-use crate::message::{Body, Found, Message, Value, lookup, lookup_any_case};
+use crate::message::{Body, Message, Resolved, Value, lookup, lookup_any_case};
 use crate::query::expr::{Arithmetic, Comparison, Operand, Predicate, Reference};
 use crate::text::{Phrase, Signature};
 
@@ -45,7 +45,7 @@ impl Predicate {
             Self::In(operand, values) => operand.each(message, |value| known(value).map(|v| values.contains(v))),
             Self::Like(operand, pattern) => operand.each(message, |value| text_test(value, |t| pattern.is_match(t))),
             Self::IsNull(operand) => Some(operand.is_null(message)),
-            Self::Exists(reference) => Some(!matches!(reference.value(message), Seen::Absent)),
+            Self::Exists(reference) => Some(!matches!(reference.value(message), Referent::Absent)),
             Self::Contains(reference, phrase) => {
                 on_signature(reference, message, &[phrase], |signature| signature.contains(phrase))
             }
@@ -67,7 +67,7 @@ impl Predicate {
 
 /// What a reference reaches: nothing, one value, several (a list), or text of the message itself.
 #[derive(Debug)]
-pub enum Seen<'a> {
+pub enum Referent<'a> {
     /// The property is absent, or there is no body.
     Absent,
     /// One value.
@@ -83,20 +83,20 @@ pub enum Seen<'a> {
 impl Reference {
     /// What this reference reaches in `message`.
     #[must_use]
-    pub fn value<'a>(&self, message: &Message<'a>) -> Seen<'a> {
+    pub fn value<'a>(&self, message: &Message<'a>) -> Referent<'a> {
         match self {
-            Self::Topic => Seen::Text(message.topic),
+            Self::Topic => Referent::Text(message.topic),
             Self::Body => match message.body {
-                Body::Absent => Seen::Absent,
-                Body::Text(text) => Seen::Text(text),
-                Body::Binary(_) => Seen::Binary,
+                Body::Absent => Referent::Absent,
+                Body::Text(text) => Referent::Text(text),
+                Body::Binary(_) => Referent::Binary,
             },
             Self::Property(name) => {
                 let find = if name.any_case { lookup_any_case } else { lookup };
                 match find(message.properties, &name.text) {
-                    None => Seen::Absent,
-                    Some(Found::One(value)) => Seen::One(value),
-                    Some(Found::Many(values)) => Seen::Many(values),
+                    None => Referent::Absent,
+                    Some(Resolved::One(value)) => Referent::One(value),
+                    Some(Resolved::Many(values)) => Referent::Many(values),
                 }
             }
         }
@@ -104,12 +104,12 @@ impl Reference {
 }
 
 /// A predicate of a list is true if it is true of an element, false if false of all, else unknown.
-fn each(seen: Seen<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
+fn each(seen: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
     match seen {
-        Seen::Absent | Seen::Binary => None,
-        Seen::One(value) => test(value),
-        Seen::Many(values) => fold(values.into_iter().map(test), true),
-        Seen::Text(text) => test(&Value::Text(text.into())),
+        Referent::Absent | Referent::Binary => None,
+        Referent::One(value) => test(value),
+        Referent::Many(values) => fold(values.into_iter().map(test), true),
+        Referent::Text(text) => test(&Value::Text(text.into())),
     }
 }
 
@@ -120,7 +120,7 @@ fn text_test(value: &Value, test: impl Fn(&str) -> bool) -> Truth {
 
 fn on_text(reference: &Reference, message: &Message<'_>, test: impl Fn(&str) -> bool) -> Truth {
     match reference.value(message) {
-        Seen::Text(text) => Some(test(text)), // no copy of a body
+        Referent::Text(text) => Some(test(text)), // no copy of a body
         other => each(other, |value| text_test(value, &test)),
     }
 }
@@ -194,9 +194,9 @@ impl Operand {
         match self {
             Self::Literal(value) => value.clone(),
             Self::Reference(reference) => match reference.value(message) {
-                Seen::One(value) => value.clone(),
-                Seen::Text(text) => Value::Text(text.into()),
-                Seen::Absent | Seen::Many(_) | Seen::Binary => Value::Null,
+                Referent::One(value) => value.clone(),
+                Referent::Text(text) => Value::Text(text.into()),
+                Referent::Absent | Referent::Many(_) | Referent::Binary => Value::Null,
             },
             Self::Negate(inner) => match inner.scalar(message) {
                 Value::Int(value) => value.checked_neg().map_or(Value::Null, Value::Int),
@@ -211,9 +211,9 @@ impl Operand {
     fn is_null(&self, message: &Message<'_>) -> bool {
         match self {
             Self::Reference(reference) => match reference.value(message) {
-                Seen::Absent => true,
-                Seen::One(value) => matches!(value, Value::Null),
-                Seen::Many(_) | Seen::Text(_) | Seen::Binary => false,
+                Referent::Absent => true,
+                Referent::One(value) => matches!(value, Value::Null),
+                Referent::Many(_) | Referent::Text(_) | Referent::Binary => false,
             },
             computed => computed.scalar(message).is_unknown(),
         }

@@ -3,12 +3,12 @@
 use crate::hierarchy::Hierarchies;
 use crate::message::{Message, Value};
 use crate::query::Query;
-use crate::query::evaluate::{Seen, Truth};
+use crate::query::evaluate::{Referent, Truth};
 use crate::query::expr::{Operand, Predicate, Reference};
 
 /// One predicate's part in the answer.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct PredicateResult {
     /// The predicate as selector text.
     pub text: String,
     /// The value of the message that it looked at first; null when that is absent.
@@ -23,7 +23,7 @@ pub struct Explanation {
     /// What the query is of the message.
     pub result: Truth,
     /// Every predicate, from left to right.
-    pub predicates: Vec<Verdict>,
+    pub predicates: Vec<PredicateResult>,
     /// Names that the query asks for and the message lacks, each once.
     pub missing: Vec<String>,
 }
@@ -37,11 +37,11 @@ impl Query {
         for predicate in self.expr().predicates() {
             for reference in predicate.references() {
                 let name = reference.to_string();
-                if matches!(reference.value(message), Seen::Absent) && !missing.contains(&name) {
+                if matches!(reference.value(message), Referent::Absent) && !missing.contains(&name) {
                     missing.push(name);
                 }
             }
-            predicates.push(Verdict {
+            predicates.push(PredicateResult {
                 text: predicate.to_string(),
                 value: predicate.seen(message),
                 result: predicate.evaluate(message, hierarchies),
@@ -82,11 +82,11 @@ impl Predicate {
 
     fn seen(&self, message: &Message<'_>) -> Value {
         match self.references().first().map(|reference| reference.value(message)) {
-            None | Some(Seen::Absent) => Value::Null,
-            Some(Seen::Binary) => Value::Present,
-            Some(Seen::One(value)) => value.clone(),
-            Some(Seen::Text(text)) => Value::Text(text.into()),
-            Some(Seen::Many(values)) => Value::List(values.into_iter().cloned().collect()),
+            None | Some(Referent::Absent) => Value::Null,
+            Some(Referent::Binary) => Value::Present,
+            Some(Referent::One(value)) => value.clone(),
+            Some(Referent::Text(text)) => Value::Text(text.into()),
+            Some(Referent::Many(values)) => Value::List(values.into_iter().cloned().collect()),
         }
     }
 }

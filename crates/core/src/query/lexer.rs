@@ -30,7 +30,7 @@ pub(super) enum Style {
 
 /// What a token is. Quoted ones hold what stands between the quotes; [`unquote`] reads it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind<'a> {
+pub(super) enum TokenKind<'a> {
     Word(&'a str),
     DoubleQuoted(&'a str),
     SingleQuoted(&'a str),
@@ -49,7 +49,7 @@ pub(super) enum Kind<'a> {
 /// A token and the bytes it stands at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'a> {
-    pub kind: Kind<'a>,
+    pub kind: TokenKind<'a>,
     pub start: usize,
     pub end: usize,
 }
@@ -82,13 +82,13 @@ fn continues_identifier(character: char) -> bool {
 }
 
 /// The number that the whole of `text` reads as, when it does: an optional sign, then as in a selector.
-pub(super) fn whole_number(text: &str) -> Option<Kind<'_>> {
+pub(super) fn whole_number(text: &str) -> Option<TokenKind<'_>> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (length, is_float) = number_prefix(unsigned)?;
     if length < unsigned.len() {
         return None;
     }
-    Some(if is_float { Kind::Float(text.parse().ok()?) } else { Kind::Integer(text) })
+    Some(if is_float { TokenKind::Float(text.parse().ok()?) } else { TokenKind::Integer(text) })
 }
 
 /// How many bytes of `text` are a number without a sign, and whether it is a float: `7`, `7.`, `.5`, `1.E-3`.
@@ -133,7 +133,7 @@ impl<'a> Lexer<'a> {
         let start = self.at + space(&self.text[self.at..]);
         let rest = &self.text[start..];
         let (kind, length) = match rest.chars().next() {
-            None => (Kind::End, 0),
+            None => (TokenKind::End, 0),
             Some(quote @ ('\'' | '"')) => quoted(rest, quote),
             Some(first) => self.number_or_word(rest).unwrap_or_else(|| symbol(rest, first, self.style)),
         };
@@ -141,24 +141,24 @@ impl<'a> Lexer<'a> {
         Token { kind, start, end: self.at }
     }
 
-    fn number_or_word(&self, rest: &'a str) -> Option<(Kind<'a>, usize)> {
+    fn number_or_word(&self, rest: &'a str) -> Option<(TokenKind<'a>, usize)> {
         match self.style {
             Style::Boolean => {
                 let length = rest.find(|c| !belongs_to_boolean_word(c)).unwrap_or(rest.len());
-                (length > 0).then(|| (Kind::Word(&rest[..length]), length))
+                (length > 0).then(|| (TokenKind::Word(&rest[..length]), length))
             }
             Style::Selector if rest.starts_with(begins_identifier) => {
                 let length = rest.find(|c| !continues_identifier(c)).unwrap_or(rest.len());
-                Some((Kind::Word(&rest[..length]), length))
+                Some((TokenKind::Word(&rest[..length]), length))
             }
             Style::Selector => {
                 let (length, is_float) = number_prefix(rest)?;
                 let end = length + rest[length..].find(|c| !continues_identifier(c)).unwrap_or(rest.len() - length);
                 let digits = &rest[..length];
                 let kind = match digits.parse() {
-                    _ if end > length => Kind::BadNumber(&rest[..end]),
-                    Ok(float) if is_float => Kind::Float(float),
-                    _ => Kind::Integer(digits),
+                    _ if end > length => TokenKind::BadNumber(&rest[..end]),
+                    Ok(float) if is_float => TokenKind::Float(float),
+                    _ => TokenKind::Integer(digits),
                 };
                 Some((kind, end))
             }
@@ -179,29 +179,29 @@ fn belongs_to_boolean_word(character: char) -> bool {
     !character.is_whitespace() && !"=!<>&|(){},'\"".contains(character)
 }
 
-fn quoted(rest: &str, quote: char) -> (Kind<'_>, usize) {
+fn quoted(rest: &str, quote: char) -> (TokenKind<'_>, usize) {
     let mut from = 1;
     while let Some(at) = rest[from..].find(quote).map(|at| from + at) {
         if !rest[at + 1..].starts_with(quote) {
             let inside = &rest[1..at];
-            let kind = if quote == '"' { Kind::DoubleQuoted(inside) } else { Kind::SingleQuoted(inside) };
+            let kind = if quote == '"' { TokenKind::DoubleQuoted(inside) } else { TokenKind::SingleQuoted(inside) };
             return (kind, at + 1);
         }
         from = at + 2;
     }
-    (Kind::Unterminated(quote), rest.len())
+    (TokenKind::Unterminated(quote), rest.len())
 }
 
-fn symbol(rest: &str, first: char, style: Style) -> (Kind<'_>, usize) {
+fn symbol(rest: &str, first: char, style: Style) -> (TokenKind<'_>, usize) {
     // Most are one character that begins no longer one.
     if let Some(symbol) = ["(", ")", ",", "+", "-"].into_iter().find(|symbol| symbol.as_bytes()[0] as char == first) {
-        return (Kind::Symbol(symbol), 1);
+        return (TokenKind::Symbol(symbol), 1);
     }
     let begins = |symbol: &str| symbol.as_bytes()[0] as char == first && rest.starts_with(symbol);
     let known = |symbol: &&&str| begins(symbol) && (style == Style::Boolean || **symbol != "==");
     match SYMBOLS.iter().find(known) {
-        Some(symbol) => (Kind::Symbol(symbol), symbol.len()),
-        None => (Kind::Other(first), first.len_utf8()),
+        Some(symbol) => (TokenKind::Symbol(symbol), symbol.len()),
+        None => (TokenKind::Other(first), first.len_utf8()),
     }
 }
 
@@ -238,7 +238,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The token after the next one.
-    pub fn peek(&self) -> Kind<'a> {
+    pub fn peek(&self) -> TokenKind<'a> {
         self.lexer.clone().next().kind
     }
 
@@ -262,7 +262,7 @@ impl<'a> Cursor<'a> {
 
     /// True when the next token is `keyword` (given in capitals), in any case.
     pub fn is_keyword(&self, keyword: &str) -> bool {
-        matches!(self.token.kind, Kind::Word(word) if word.eq_ignore_ascii_case(keyword))
+        matches!(self.token.kind, TokenKind::Word(word) if word.eq_ignore_ascii_case(keyword))
     }
 
     /// Go past `keyword` when it is next.
@@ -276,7 +276,7 @@ impl<'a> Cursor<'a> {
 
     /// Go past `symbol` when it is next.
     pub fn eat_symbol(&mut self, symbol: &str) -> bool {
-        let found = matches!(self.token.kind, Kind::Symbol(next) if next == symbol);
+        let found = matches!(self.token.kind, TokenKind::Symbol(next) if next == symbol);
         if found {
             self.advance();
         }
@@ -323,10 +323,10 @@ impl<'a> Cursor<'a> {
     /// An error at the next token, which is not what was `expected`.
     pub fn unexpected(&self, expected: &str) -> QueryError {
         let error = match self.token.kind {
-            Kind::Unterminated(quote) => {
+            TokenKind::Unterminated(quote) => {
                 self.error_at(self.token.start, format!("a closing `{quote}` for the quote here"))
             }
-            Kind::BadNumber(_) => self.error_at(self.token.start, "a number"),
+            TokenKind::BadNumber(_) => self.error_at(self.token.start, "a number"),
             _ => self.error_at(self.token.start, expected),
         };
         match self.guess() {
@@ -339,19 +339,23 @@ impl<'a> Cursor<'a> {
     fn guess(&self) -> Option<String> {
         let previous = self.previous.map(|token| token.kind);
         let meant = match (self.token.kind, previous) {
-            (Kind::Symbol(symbol), Some(Kind::Symbol(before))) if self.touches_previous() => operator(before, symbol)?,
-            (Kind::Symbol("("), Some(Kind::Word(word))) => nearest(word, &FUNCTIONS)?,
-            (Kind::Symbol(symbol), _) => self.own_spelling(symbol)?,
-            (Kind::Word(word), _) if is_reserved(word) => {
+            (TokenKind::Symbol(symbol), Some(TokenKind::Symbol(before))) if self.touches_previous() => {
+                operator(before, symbol)?
+            }
+            (TokenKind::Symbol("("), Some(TokenKind::Word(word))) => nearest(word, &FUNCTIONS)?,
+            (TokenKind::Symbol(symbol), _) => self.own_spelling(symbol)?,
+            (TokenKind::Word(word), _) if is_reserved(word) => {
                 return Some(format!("in double quotes it is a name: \"{word}\""));
             }
-            (Kind::Word(word), Some(Kind::Word(before))) => {
+            (TokenKind::Word(word), Some(TokenKind::Word(before))) => {
                 nearest(word, &KEYWORDS).or_else(|| nearest(before, &KEYWORDS))?
             }
-            (Kind::Word(word), _) => nearest(word, &KEYWORDS)?,
-            (Kind::SingleQuoted(_) | Kind::DoubleQuoted(_), Some(Kind::Word(word))) => nearest(word, &KEYWORDS)?,
-            (Kind::BadNumber(number), _) => return Some(bad_number(number)),
-            (Kind::Other('“' | '”' | '„' | '‘' | '’'), _) => {
+            (TokenKind::Word(word), _) => nearest(word, &KEYWORDS)?,
+            (TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_), Some(TokenKind::Word(word))) => {
+                nearest(word, &KEYWORDS)?
+            }
+            (TokenKind::BadNumber(number), _) => return Some(bad_number(number)),
+            (TokenKind::Other('“' | '”' | '„' | '‘' | '’'), _) => {
                 return Some("quotes are straight: ' or \"".to_owned());
             }
             _ => return None,

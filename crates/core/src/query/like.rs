@@ -16,21 +16,21 @@ use crate::text::needles::Anchor;
 pub struct LikePattern {
     pattern: Box<str>,
     escape: Option<char>,
-    first: Segment,
+    first: LikeSegment,
     /// What follows the first `%`; None when there is no `%`.
-    rest: Option<Rest>,
+    rest: Option<LaterSegments>,
 }
 
 /// The segments after the first: those between two `%`, none of them empty, and the last.
 #[derive(Clone, Debug)]
-struct Rest {
-    middle: Box<[(Segment, Search)]>,
-    last: Segment,
+struct LaterSegments {
+    middle: Box<[(LikeSegment, SegmentSearch)]>,
+    last: LikeSegment,
 }
 
 /// What stands between two `%`.
 #[derive(Clone, Debug, Default)]
-struct Segment(Box<[Piece]>);
+struct LikeSegment(Box<[Piece]>);
 
 #[derive(Clone, Debug)]
 enum Piece {
@@ -64,7 +64,10 @@ impl LikePattern {
         let first = segments.remove(0);
         let rest = segments.pop().map(|last| {
             let middle = segments.into_iter().filter(|segment| !segment.0.is_empty());
-            Rest { middle: middle.map(|segment| (segment.clone(), Search::new(&segment))).collect(), last }
+            LaterSegments {
+                middle: middle.map(|segment| (segment.clone(), SegmentSearch::new(&segment))).collect(),
+                last,
+            }
         });
         Self { pattern: pattern.into(), escape, first, rest }
     }
@@ -136,7 +139,7 @@ impl LikePattern {
     /// True when a single literal, so anchored, is all that the pattern asks for.
     fn is_only(&self, anchor: Anchor) -> bool {
         let Some(rest) = &self.rest else { return anchor == Anchor::Whole };
-        let is_literal = |segment: &Segment| matches!(&*segment.0, [Piece::Literal(_)]);
+        let is_literal = |segment: &LikeSegment| matches!(&*segment.0, [Piece::Literal(_)]);
         let (first, last) = (&self.first, &rest.last);
         match (anchor, &*rest.middle) {
             (Anchor::Anywhere, [(middle, _)]) => first.0.is_empty() && is_literal(middle) && last.0.is_empty(),
@@ -175,7 +178,7 @@ impl Display for LikePattern {
 }
 
 /// The segments of `pattern`: one more than it has `%`.
-fn segments(pattern: &str, escape: Option<char>) -> Vec<Segment> {
+fn segments(pattern: &str, escape: Option<char>) -> Vec<LikeSegment> {
     let mut segments = Vec::new();
     let mut pieces = Vec::new();
     let mut literal = String::new();
@@ -194,13 +197,13 @@ fn segments(pattern: &str, escape: Option<char>) -> Vec<Segment> {
         }
         end_literal(&mut literal, &mut pieces);
         match (character, pieces.last_mut()) {
-            ('%', _) => segments.push(Segment(std::mem::take(&mut pieces).into())),
+            ('%', _) => segments.push(LikeSegment(std::mem::take(&mut pieces).into())),
             (_, Some(Piece::Any(count))) => *count += 1,
             _ => pieces.push(Piece::Any(1)),
         }
     }
     end_literal(&mut literal, &mut pieces);
-    segments.push(Segment(pieces.into()));
+    segments.push(LikeSegment(pieces.into()));
     segments
 }
 
@@ -210,7 +213,7 @@ fn end_literal(literal: &mut String, pieces: &mut Vec<Piece>) {
     }
 }
 
-impl Segment {
+impl LikeSegment {
     /// What follows the segment, when `text` begins with it.
     fn strip_from_start<'a>(&self, text: &'a str) -> Option<&'a str> {
         self.0.iter().try_fold(text, |text, piece| match piece {
@@ -238,14 +241,14 @@ impl Segment {
 
 /// How a segment is looked for.
 #[derive(Clone, Debug)]
-enum Search {
+enum SegmentSearch {
     Literal(Box<Finder<'static>>),
     Pieces(ShiftAnd),
 }
 
-impl Search {
+impl SegmentSearch {
     /// A search for `segment`, which is not empty.
-    fn new(segment: &Segment) -> Self {
+    fn new(segment: &LikeSegment) -> Self {
         match &*segment.0 {
             [Piece::Literal(literal)] => Self::Literal(Box::new(Finder::new(&**literal).into_owned())),
             pieces => Self::Pieces(ShiftAnd::new(pieces)),

@@ -47,11 +47,11 @@ impl Dice {
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone, Default)]
-pub struct SimulatedDisk(Arc<Mutex<State>>);
+pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
 
 #[derive(Default)]
-struct State {
-    files: Vec<Contents>,
+struct DiskState {
+    files: Vec<SimulatedContents>,
     names: BTreeMap<PathBuf, usize>,
     synced_names: BTreeMap<PathBuf, usize>,
     changes: Vec<NameChange>,
@@ -64,7 +64,7 @@ struct State {
 }
 
 #[derive(Clone, Default)]
-struct Contents {
+struct SimulatedContents {
     now: Vec<u8>,
     synced: Vec<u8>,
     unsynced: Vec<(usize, Vec<u8>)>,
@@ -139,7 +139,7 @@ impl SimulatedDisk {
     pub fn put(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.lock();
         let id = state.files.len();
-        state.files.push(Contents { synced: bytes.clone(), now: bytes, unsynced: Vec::new() });
+        state.files.push(SimulatedContents { synced: bytes.clone(), now: bytes, unsynced: Vec::new() });
         state.names.insert(path.to_owned(), id);
         state.synced_names.insert(path.to_owned(), id);
     }
@@ -159,7 +159,7 @@ impl SimulatedDisk {
         self.lock().names.keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,7 +175,7 @@ impl fmt::Debug for SimulatedDisk {
     }
 }
 
-impl State {
+impl DiskState {
     fn used_bytes(&self) -> u64 {
         self.names.values().map(|&id| self.files[id].now.len() as u64).sum()
     }
@@ -185,7 +185,7 @@ impl State {
     }
 }
 
-impl Contents {
+impl SimulatedContents {
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
         if self.now.len() < end {
@@ -290,7 +290,7 @@ impl Disk for SimulatedDisk {
         }
         let id = state.files.len();
         let size = usize::try_from(size_bytes).map_err(|_| io::ErrorKind::StorageFull)?;
-        state.files.push(Contents { now: vec![0; size], ..Contents::default() });
+        state.files.push(SimulatedContents { now: vec![0; size], ..SimulatedContents::default() });
         state.names.insert(path.to_owned(), id);
         state.changes.push(NameChange::Create(path.to_owned(), id));
         Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))

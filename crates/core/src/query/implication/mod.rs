@@ -14,7 +14,7 @@ mod tests;
 
 use crate::query::Query;
 use form::Form;
-pub(crate) use keys::Key;
+pub(crate) use keys::FilingKey;
 
 /// Comparisons of claims and of values that one question may cost. Beyond it the answer is "not known", which is
 /// sound. A usual query takes tens; 1,000 predicates on one attribute are within it.
@@ -59,7 +59,7 @@ impl<'q> Meaning<'q> {
     }
 
     /// Keys of which another query has one among its [`Self::filing`] if this is covered by it.
-    pub(crate) fn lookups(&self) -> Vec<Key> {
+    pub(crate) fn lookups(&self) -> Vec<FilingKey> {
         let mut found = Vec::new();
         self.0.lookups(&mut found);
         found.sort_unstable();
@@ -68,7 +68,7 @@ impl<'q> Meaning<'q> {
     }
 
     /// Where it is filed, so that what it covers finds it; `count` tells how many look up a key.
-    pub(crate) fn filing(&self, count: &impl Fn(Key) -> usize) -> keys::Filing {
+    pub(crate) fn filing(&self, count: &impl Fn(FilingKey) -> usize) -> keys::Filing {
         self.0.filing(count)
     }
 }

@@ -1,8 +1,8 @@
 //! The functions: CONTAINS, NEAR, TOPIC, PREFIX, REGEX, EXISTS.
 
-use super::{Parsed, Parser};
+use super::{SelectorParser, SelectorResult};
 use crate::query::expr::{Pattern, Predicate};
-use crate::query::lexer::Kind;
+use crate::query::lexer::TokenKind;
 use crate::text::Phrase;
 use crate::topic::{self, TopicPattern};
 
@@ -12,10 +12,10 @@ const NEAR_DISTANCE: u32 = 5;
 /// OPAQUE is what `str(query)` shows of an expensive predicate.
 const OPAQUE_HINT: &str = "a function cannot be read from text; combine with tamis.opaque in Python";
 
-impl Parser<'_> {
+impl SelectorParser<'_> {
     /// The predicate that the function `word` makes of its arguments; None, and nothing read, when there is none
     /// of that name.
-    pub(super) fn function(&mut self, word: &str) -> Parsed<Option<Predicate>> {
+    pub(super) fn function(&mut self, word: &str) -> SelectorResult<Option<Predicate>> {
         let function = match word.to_ascii_uppercase().as_str() {
             "CONTAINS" => Self::contains,
             "NEAR" => Self::near,
@@ -36,11 +36,11 @@ impl Parser<'_> {
         Ok(Some(predicate))
     }
 
-    fn comma(&mut self) -> Parsed<()> {
+    fn comma(&mut self) -> SelectorResult<()> {
         self.cursor.expect_symbol(",", "`,`")
     }
 
-    fn contains(&mut self) -> Parsed<Predicate> {
+    fn contains(&mut self) -> SelectorResult<Predicate> {
         let reference = self.reference()?;
         self.comma()?;
         let (text, start) = self.text("a word or phrase in quotes")?;
@@ -48,7 +48,7 @@ impl Parser<'_> {
         Ok(Predicate::Contains(reference, phrase))
     }
 
-    fn near(&mut self) -> Parsed<Predicate> {
+    fn near(&mut self) -> SelectorResult<Predicate> {
         let reference = self.reference()?;
         self.comma()?;
         let a = self.one_word()?;
@@ -58,17 +58,17 @@ impl Parser<'_> {
         Ok(Predicate::Near(reference, a, b, distance))
     }
 
-    fn one_word(&mut self) -> Parsed<Phrase> {
+    fn one_word(&mut self) -> SelectorResult<Phrase> {
         let (text, start) = self.text("a word in quotes")?;
         Phrase::new(&text)
             .filter(|phrase| phrase.words().len() == 1)
             .ok_or_else(|| self.cursor.error_at(start, "a text of one word"))
     }
 
-    fn distance(&mut self) -> Parsed<u32> {
+    fn distance(&mut self) -> SelectorResult<u32> {
         let expected = "a number from 1 to 4294967295";
         match self.cursor.token.kind {
-            Kind::Integer(digits) => match digits.parse() {
+            TokenKind::Integer(digits) => match digits.parse() {
                 Ok(distance @ 1..) => {
                     self.cursor.advance();
                     Ok(distance)
@@ -79,25 +79,25 @@ impl Parser<'_> {
         }
     }
 
-    fn topic(&mut self) -> Parsed<Predicate> {
+    fn topic(&mut self) -> SelectorResult<Predicate> {
         let (pattern, _) = self.text("a topic pattern in quotes")?;
-        let mut dialect = topic::Dialect::Amqp;
+        let mut dialect = topic::TopicDialect::Amqp;
         if self.cursor.eat_symbol(",") {
             let expected = "'amqp', 'openamq' or 'openamq-program'";
             let (name, start) = self.text(expected)?;
-            dialect = topic::Dialect::from_name(&name).ok_or_else(|| self.cursor.error_at(start, expected))?;
+            dialect = topic::TopicDialect::from_name(&name).ok_or_else(|| self.cursor.error_at(start, expected))?;
         }
         Ok(Predicate::Topic(TopicPattern::new(&pattern, dialect)))
     }
 
-    fn prefix(&mut self) -> Parsed<Predicate> {
+    fn prefix(&mut self) -> SelectorResult<Predicate> {
         let reference = self.reference()?;
         self.comma()?;
         let (prefix, _) = self.text("a text in quotes")?;
         Ok(Predicate::Prefix(reference, prefix.into()))
     }
 
-    fn regex(&mut self) -> Parsed<Predicate> {
+    fn regex(&mut self) -> SelectorResult<Predicate> {
         let reference = self.reference()?;
         self.comma()?;
         let (text, start) = self.text("a regular expression in quotes")?;
@@ -107,7 +107,7 @@ impl Parser<'_> {
         }
     }
 
-    fn exists(&mut self) -> Parsed<Predicate> {
+    fn exists(&mut self) -> SelectorResult<Predicate> {
         Ok(Predicate::Exists(self.reference()?))
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The parser goes down by rank: OR, AND, NOT, predicates, sums, products, signs, primaries. A parenthesis may hold
 //! a condition or a value, which is not known before its end, so that every step returns one or the other
-//! ([`Node`]) and the step above says which of them it can use.
+//! ([`PartNode`]) and the step above says which of them it can use.
 
 mod functions;
 mod names;
@@ -12,14 +12,14 @@ mod values;
 use crate::error::QueryError;
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
-use crate::query::lexer::{Cursor, Kind, Style, is_identifier, is_reserved};
+use crate::query::lexer::{Cursor, Style, TokenKind, is_identifier, is_reserved};
 use crate::query::like::LikePattern;
 use crate::query::{IN_VALUES_MAX, Query, TEXT_BYTES_MAX};
 use values::Rank;
 
 /// How to read a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum SelectorDialect {
     /// JMS / SQL-92, as `docs/semantics.md` has it.
     Jms,
     /// The examples of the PNNL paper as printed.
@@ -30,10 +30,10 @@ pub enum Dialect {
 ///
 /// # Errors
 /// Where it cannot be read, and what was expected there.
-pub fn parse(text: &str, dialect: Dialect) -> Result<Query, QueryError> {
-    let mut parser = Parser { cursor: Cursor::new(text, Style::Selector)?, dialect, operands: Vec::new() };
+pub fn parse(text: &str, dialect: SelectorDialect) -> Result<Query, QueryError> {
+    let mut parser = SelectorParser { cursor: Cursor::new(text, Style::Selector)?, dialect, operands: Vec::new() };
     let expr = match parser.cursor.token.kind {
-        Kind::End => Predicate::Constant(true).into(),
+        TokenKind::End => Predicate::Constant(true).into(),
         _ => parser.whole()?,
     };
     finish(text, expr)
@@ -58,11 +58,11 @@ pub(super) fn finish(text: &str, expr: Expr) -> Result<Query, QueryError> {
 
 /// A part of a selector and the byte at which it begins.
 struct Part {
-    node: Node,
+    node: PartNode,
     start: usize,
 }
 
-enum Node {
+enum PartNode {
     Condition(Expr),
     /// A value, or what may yet become a condition: a bare identifier, TRUE, FALSE.
     Value(Operand),
@@ -70,11 +70,11 @@ enum Node {
 
 impl Part {
     fn condition(expr: impl Into<Expr>, start: usize) -> Self {
-        Self { node: Node::Condition(expr.into()), start }
+        Self { node: PartNode::Condition(expr.into()), start }
     }
 
     fn value(operand: Operand, start: usize) -> Self {
-        Self { node: Node::Value(operand), start }
+        Self { node: PartNode::Value(operand), start }
     }
 }
 
@@ -94,38 +94,38 @@ impl Placed {
     }
 }
 
-struct Parser<'a> {
+struct SelectorParser<'a> {
     cursor: Cursor<'a>,
-    dialect: Dialect,
+    dialect: SelectorDialect,
     /// Operands of the chains of AND and OR that have begun, the innermost last.
     operands: Vec<Expr>,
 }
 
-type Parsed<T> = Result<T, QueryError>;
+type SelectorResult<T> = Result<T, QueryError>;
 
-impl Parser<'_> {
-    fn whole(&mut self) -> Parsed<Expr> {
+impl SelectorParser<'_> {
+    fn whole(&mut self) -> SelectorResult<Expr> {
         let part = self.disjunction()?;
         match self.cursor.token.kind {
-            Kind::End => self.as_condition(part),
+            TokenKind::End => self.as_condition(part),
             _ => Err(self.cursor.unexpected("an operator or the end")),
         }
     }
 
-    fn disjunction(&mut self) -> Parsed<Part> {
+    fn disjunction(&mut self) -> SelectorResult<Part> {
         self.chain("OR", Self::conjunction, Expr::or)
     }
 
-    fn conjunction(&mut self) -> Parsed<Part> {
+    fn conjunction(&mut self) -> SelectorResult<Part> {
         self.chain("AND", Self::negation, Expr::and)
     }
 
     fn chain(
         &mut self,
         keyword: &str,
-        operand: fn(&mut Self) -> Parsed<Part>,
+        operand: fn(&mut Self) -> SelectorResult<Part>,
         combine: fn(Vec<Expr>) -> Expr,
-    ) -> Parsed<Part> {
+    ) -> SelectorResult<Part> {
         let first = operand(self)?;
         if !self.cursor.is_keyword(keyword) {
             return Ok(first);
@@ -143,7 +143,7 @@ impl Parser<'_> {
         Ok(Part::condition(combine(self.operands.drain(before..).collect()), start))
     }
 
-    fn negation(&mut self) -> Parsed<Part> {
+    fn negation(&mut self) -> SelectorResult<Part> {
         if !self.cursor.is_keyword("NOT") {
             return self.predicate();
         }
@@ -155,9 +155,9 @@ impl Parser<'_> {
         Ok(Part::condition(condition.negate(), start))
     }
 
-    fn predicate(&mut self) -> Parsed<Part> {
+    fn predicate(&mut self) -> SelectorResult<Part> {
         let left = self.arithmetic(Rank::Sum, "a value")?;
-        if let Kind::Symbol(symbol) = self.cursor.token.kind
+        if let TokenKind::Symbol(symbol) = self.cursor.token.kind
             && let Some(op) = comparison(symbol)
         {
             let left = self.as_operand(left)?;
@@ -173,7 +173,7 @@ impl Parser<'_> {
             return self.term(Expr::from(predicate).negate(), start);
         }
         match self.cursor.token.kind {
-            Kind::Word(word) if is_predicate_keyword(word) => {
+            TokenKind::Word(word) if is_predicate_keyword(word) => {
                 let left = self.as_operand(left)?;
                 self.affirmed(left)
             }
@@ -182,7 +182,7 @@ impl Parser<'_> {
     }
 
     /// `left` and what follows the keyword that is next: IS, UNDER, BETWEEN, IN or LIKE.
-    fn affirmed(&mut self, left: Placed) -> Parsed<Part> {
+    fn affirmed(&mut self, left: Placed) -> SelectorResult<Part> {
         let start = left.start;
         if self.cursor.eat_keyword("IS") {
             let negated = self.cursor.eat_keyword("NOT");
@@ -206,7 +206,7 @@ impl Parser<'_> {
     }
 
     /// The predicates that NOT may stand before.
-    fn keyword_predicate(&mut self, left: Placed) -> Parsed<Option<Predicate>> {
+    fn keyword_predicate(&mut self, left: Placed) -> SelectorResult<Option<Predicate>> {
         Ok(Some(if self.cursor.eat_keyword("BETWEEN") {
             self.between(left)?
         } else if self.cursor.eat_keyword("IN") {
@@ -220,7 +220,7 @@ impl Parser<'_> {
         }))
     }
 
-    fn compared(&mut self, left: Placed, op: Comparison, operator: usize) -> Parsed<Part> {
+    fn compared(&mut self, left: Placed, op: Comparison, operator: usize) -> SelectorResult<Part> {
         let is_order = !matches!(op, Comparison::Equal | Comparison::NotEqual);
         let expected = match op {
             Comparison::Equal => "a value after `=`",
@@ -241,7 +241,7 @@ impl Parser<'_> {
         self.term(Predicate::Compare(left.operand, op, right.operand), left.start)
     }
 
-    fn between(&mut self, operand: Placed) -> Parsed<Predicate> {
+    fn between(&mut self, operand: Placed) -> SelectorResult<Predicate> {
         let low = self.bound()?;
         if !self.cursor.eat_keyword("AND") {
             return Err(self.cursor.unexpected("AND"));
@@ -253,7 +253,7 @@ impl Parser<'_> {
         Ok(Predicate::Between(operand.operand, low, high))
     }
 
-    fn bound(&mut self) -> Parsed<Operand> {
+    fn bound(&mut self) -> SelectorResult<Operand> {
         let part = self.arithmetic(Rank::Sum, "a number")?;
         let bound = self.as_operand(part)?;
         if bound.is_bool() {
@@ -262,7 +262,7 @@ impl Parser<'_> {
         Ok(bound.operand)
     }
 
-    fn in_values(&mut self) -> Parsed<ValueSet> {
+    fn in_values(&mut self) -> SelectorResult<ValueSet> {
         self.cursor.expect_symbol("(", "`(`")?;
         let mut values = Vec::new();
         loop {
@@ -280,12 +280,12 @@ impl Parser<'_> {
         Ok(ValueSet::new(values))
     }
 
-    fn like_pattern(&mut self) -> Parsed<LikePattern> {
+    fn like_pattern(&mut self) -> SelectorResult<LikePattern> {
         let is_bare = !matches!(
             self.cursor.token.kind,
-            Kind::SingleQuoted(_) | Kind::DoubleQuoted(_) | Kind::Unterminated(_) | Kind::End
+            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) | TokenKind::Unterminated(_) | TokenKind::End
         );
-        let bare = if self.dialect == Dialect::Cbm && is_bare { self.cursor.advance_raw() } else { None };
+        let bare = if self.dialect == SelectorDialect::Cbm && is_bare { self.cursor.advance_raw() } else { None };
         let pattern = match bare {
             Some(pattern) => pattern.to_owned(),
             None => self.text("a pattern in quotes")?.0,
@@ -302,18 +302,18 @@ impl Parser<'_> {
     }
 
     /// A predicate, negated or not, that begins at byte `start`.
-    fn term(&mut self, predicate: impl Into<Expr>, start: usize) -> Parsed<Part> {
+    fn term(&mut self, predicate: impl Into<Expr>, start: usize) -> SelectorResult<Part> {
         self.cursor.count_term(start)?;
         Ok(Part::condition(predicate, start))
     }
 
     /// `part` as a condition: a bare identifier, TRUE and FALSE are conditions too.
-    fn as_condition(&mut self, part: Part) -> Parsed<Expr> {
+    fn as_condition(&mut self, part: Part) -> SelectorResult<Expr> {
         let predicate = match part.node {
-            Node::Condition(expr) => return Ok(expr),
-            Node::Value(Operand::Reference(reference)) => Predicate::Truth(reference),
-            Node::Value(Operand::Literal(Value::Bool(truth))) => Predicate::Constant(truth),
-            Node::Value(_) => {
+            PartNode::Condition(expr) => return Ok(expr),
+            PartNode::Value(Operand::Reference(reference)) => Predicate::Truth(reference),
+            PartNode::Value(Operand::Literal(Value::Bool(truth))) => Predicate::Constant(truth),
+            PartNode::Value(_) => {
                 let hint = "compare it with something";
                 return Err(self.cursor.error_at(part.start, "a condition").with_hint(hint));
             }
@@ -322,14 +322,14 @@ impl Parser<'_> {
         Ok(predicate.into())
     }
 
-    fn as_operand(&self, part: Part) -> Parsed<Placed> {
+    fn as_operand(&self, part: Part) -> SelectorResult<Placed> {
         match part.node {
-            Node::Value(operand) => Ok(Placed { operand, start: part.start }),
-            Node::Condition(_) => Err(self.cursor.error_at(part.start, "a value, not a condition")),
+            PartNode::Value(operand) => Ok(Placed { operand, start: part.start }),
+            PartNode::Condition(_) => Err(self.cursor.error_at(part.start, "a value, not a condition")),
         }
     }
 
-    fn not_literal(&self, placed: Placed, keyword: &str) -> Parsed<Operand> {
+    fn not_literal(&self, placed: Placed, keyword: &str) -> SelectorResult<Operand> {
         match placed.operand {
             Operand::Literal(_) => Err(self.cursor.error_at(placed.start, format!("a name before {keyword}"))),
             operand => Ok(operand),

@@ -2,31 +2,31 @@
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 
-use super::{Dialect, Parsed, Parser};
+use super::{SelectorDialect, SelectorParser, SelectorResult};
 use crate::message::Value;
-use crate::query::expr::{Name, Reference};
-use crate::query::lexer::{Kind, Token, is_reserved, unquote};
+use crate::query::expr::{PropertyName, Reference};
+use crate::query::lexer::{Token, TokenKind, is_reserved, unquote};
 
 /// The instants that have a four-digit year: 0001-01-01 to the end of 9999, in microseconds.
 const INSTANTS: std::ops::Range<i64> = -62_135_596_800_000_000..253_402_300_800_000_000;
 
-impl Parser<'_> {
+impl SelectorParser<'_> {
     /// The name that is next, in double quotes or not, or `ANYCASE(name)`.
-    pub(super) fn reference(&mut self) -> Parsed<Reference> {
+    pub(super) fn reference(&mut self) -> SelectorResult<Reference> {
         let token = self.cursor.token;
         match token.kind {
-            Kind::Word(word) if word.eq_ignore_ascii_case("ANYCASE") && self.cursor.precedes_parenthesis() => {
+            TokenKind::Word(word) if word.eq_ignore_ascii_case("ANYCASE") && self.cursor.precedes_parenthesis() => {
                 self.cursor.advance();
                 self.cursor.advance();
                 let name = self.name()?;
                 self.cursor.expect_symbol(")", "`)`")?;
                 Ok(any_case(&name))
             }
-            Kind::Word(word) if !is_reserved(word) => {
+            TokenKind::Word(word) if !is_reserved(word) => {
                 self.cursor.advance();
                 Ok(self.named(word))
             }
-            Kind::DoubleQuoted(raw) if self.dialect == Dialect::Jms => {
+            TokenKind::DoubleQuoted(raw) if self.dialect == SelectorDialect::Jms => {
                 self.cursor.advance();
                 Ok(Reference::property(&unquote(raw, '"')))
             }
@@ -37,12 +37,12 @@ impl Parser<'_> {
     /// What the unquoted `word` stands for.
     fn named(&self, word: &str) -> Reference {
         match self.dialect {
-            Dialect::Jms => match word {
+            SelectorDialect::Jms => match word {
                 "topic" => Reference::Topic,
                 "body" => Reference::Body,
                 name => Reference::property(name),
             },
-            Dialect::Cbm => match word.to_lowercase().as_str() {
+            SelectorDialect::Cbm => match word.to_lowercase().as_str() {
                 "topic" => Reference::Topic,
                 "body" => Reference::Body,
                 "from" => any_case("author"),
@@ -51,31 +51,31 @@ impl Parser<'_> {
         }
     }
 
-    fn name(&mut self) -> Parsed<String> {
+    fn name(&mut self) -> SelectorResult<String> {
         let name = match self.cursor.token.kind {
-            Kind::Word(word) if !is_reserved(word) => word.to_owned(),
-            Kind::DoubleQuoted(raw) => unquote(raw, '"'),
+            TokenKind::Word(word) if !is_reserved(word) => word.to_owned(),
+            TokenKind::DoubleQuoted(raw) => unquote(raw, '"'),
             _ => return Err(self.cursor.unexpected("a name")),
         };
         self.cursor.advance();
         Ok(name)
     }
 
-    pub(super) fn is_text(&self, kind: Kind<'_>) -> bool {
+    pub(super) fn is_text(&self, kind: TokenKind<'_>) -> bool {
         match kind {
-            Kind::SingleQuoted(_) => true,
-            Kind::DoubleQuoted(_) => self.dialect == Dialect::Cbm,
+            TokenKind::SingleQuoted(_) => true,
+            TokenKind::DoubleQuoted(_) => self.dialect == SelectorDialect::Cbm,
             _ => false,
         }
     }
 
     /// The text in quotes that is next, and the byte at which it begins.
-    pub(super) fn text(&mut self, expected: &str) -> Parsed<(String, usize)> {
+    pub(super) fn text(&mut self, expected: &str) -> SelectorResult<(String, usize)> {
         let Token { kind, start, .. } = self.cursor.token;
         let text = match kind {
-            Kind::SingleQuoted(raw) => unquote(raw, '\''),
-            Kind::DoubleQuoted(raw) if self.dialect == Dialect::Cbm => unquote(raw, '"'),
-            Kind::DoubleQuoted(_) => {
+            TokenKind::SingleQuoted(raw) => unquote(raw, '\''),
+            TokenKind::DoubleQuoted(raw) if self.dialect == SelectorDialect::Cbm => unquote(raw, '"'),
+            TokenKind::DoubleQuoted(_) => {
                 return Err(self.cursor.unexpected(expected).with_hint("a text stands in single quotes"));
             }
             _ => return Err(self.cursor.unexpected(expected)),
@@ -90,7 +90,7 @@ impl Parser<'_> {
     }
 
     /// `TIMESTAMP '...'` or `DATE '...'`.
-    pub(super) fn instant(&mut self, word: &str) -> Parsed<Value> {
+    pub(super) fn instant(&mut self, word: &str) -> SelectorResult<Value> {
         let is_date = word.eq_ignore_ascii_case("DATE");
         self.cursor.advance();
         let (text, start) = self.text("a text in quotes")?;
@@ -104,7 +104,7 @@ impl Parser<'_> {
 }
 
 fn any_case(name: &str) -> Reference {
-    Reference::Property(Name { text: name.to_lowercase().into(), any_case: true })
+    Reference::Property(PropertyName { text: name.to_lowercase().into(), any_case: true })
 }
 
 /// Microseconds since 1970 of an RFC 3339 instant, in UTC when it names no zone.

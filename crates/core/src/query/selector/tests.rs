@@ -3,28 +3,28 @@ use crate::message::{Body, Message, Properties};
 use crate::query::boolean;
 use crate::testing::rounds;
 
-fn read(text: &str, dialect: Dialect) -> Query {
+fn read(text: &str, dialect: SelectorDialect) -> Query {
     parse(text, dialect).unwrap_or_else(|error| panic!("{text}: {error} {:?}", error.hint))
 }
 
 /// The canonical text, which reads back as the same query.
 fn canonical(text: &str) -> String {
-    let query = read(text, Dialect::Jms);
+    let query = read(text, SelectorDialect::Jms);
     let canonical = query.to_string();
-    assert_eq!(parse(&canonical, Dialect::Jms), Ok(query), "{canonical}");
+    assert_eq!(parse(&canonical, SelectorDialect::Jms), Ok(query), "{canonical}");
     canonical
 }
 
 fn cbm(text: &str) -> String {
-    let query = read(text, Dialect::Cbm);
+    let query = read(text, SelectorDialect::Cbm);
     let canonical = query.to_string();
-    assert_eq!(parse(&canonical, Dialect::Jms), Ok(query), "{canonical}");
+    assert_eq!(parse(&canonical, SelectorDialect::Jms), Ok(query), "{canonical}");
     canonical
 }
 
 /// Where `text` is refused, with the hint where there is one, else with what was expected.
 fn refused(text: &str) -> (usize, String) {
-    let error = parse(text, Dialect::Jms).expect_err(text);
+    let error = parse(text, SelectorDialect::Jms).expect_err(text);
     (error.position, error.hint.unwrap_or(error.expected))
 }
 
@@ -121,7 +121,7 @@ fn the_examples_of_the_paper_are_read_as_printed() {
     assert_eq!(cbm("Body LIKE !%_ ESCAPE \"!\" and x in (\"a\", 1)"), {
         "body LIKE '!%_' ESCAPE '!' AND ANYCASE(x) IN ('a', 1)"
     });
-    let error = parse("Body LIKE", Dialect::Cbm).expect_err("no pattern");
+    let error = parse("Body LIKE", SelectorDialect::Cbm).expect_err("no pattern");
     assert_eq!((error.position, &*error.expected), (9, "a pattern in quotes"));
 }
 
@@ -167,7 +167,7 @@ fn conditions_and_values_are_not_mixed_up() {
 #[test]
 fn errors_guess_what_was_meant() {
     assert_eq!(refused("price >> 3"), (7, "did you mean `>`?".into()));
-    assert_eq!(parse("price >> 3", Dialect::Jms).expect_err("not a query").expected, "a number");
+    assert_eq!(parse("price >> 3", SelectorDialect::Jms).expect_err("not a query").expected, "a number");
     assert_eq!(refused("a == 1"), (3, "did you mean `=`?".into()));
     assert_eq!(refused("a => 1"), (3, "did you mean `>=`?".into()));
     assert_eq!(refused("a && b"), (2, "did you mean `AND`?".into()));
@@ -219,7 +219,7 @@ fn whatever_the_text_it_is_read_or_refused() {
     for _ in rounds(0..30_000) {
         let text: Vec<&str> = (0..=next(9)).map(|_| words[next(words.len())]).collect();
         let text = text.join(" ");
-        match parse(&text, Dialect::Jms) {
+        match parse(&text, SelectorDialect::Jms) {
             Ok(query) => {
                 canonical(&text);
                 let _ = query.evaluate(&Message::new("", &properties, Body::Absent), None);
@@ -227,8 +227,8 @@ fn whatever_the_text_it_is_read_or_refused() {
             }
             Err(error) => assert!(error.position <= text.chars().count(), "{text}"),
         }
-        for query in [parse(&text, Dialect::Cbm), boolean::parse(&text)].into_iter().flatten() {
-            assert_eq!(parse(&query.to_string(), Dialect::Jms), Ok(query), "{text}");
+        for query in [parse(&text, SelectorDialect::Cbm), boolean::parse(&text)].into_iter().flatten() {
+            assert_eq!(parse(&query.to_string(), SelectorDialect::Jms), Ok(query), "{text}");
         }
     }
     assert!(cfg!(miri) || read > 300, "too few were read to mean much: {read}");

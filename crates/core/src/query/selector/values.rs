@@ -1,13 +1,13 @@
 //! Values: sums, products, signs and what they are made of.
 
-use super::{Parsed, Parser, Part};
+use super::{Part, SelectorParser, SelectorResult};
 use crate::message::Value;
 use crate::query::expr::{Arithmetic, Operand};
-use crate::query::lexer::{Kind, is_reserved};
+use crate::query::lexer::{TokenKind, is_reserved};
 
-impl Parser<'_> {
+impl SelectorParser<'_> {
     /// Sums and products; `expected` is what a missing operand is called.
-    pub(super) fn arithmetic(&mut self, lowest: Rank, expected: &str) -> Parsed<Part> {
+    pub(super) fn arithmetic(&mut self, lowest: Rank, expected: &str) -> SelectorResult<Part> {
         let mut left = self.sign(expected)?;
         while let Some((op, rank)) = arithmetic(self.cursor.token.kind)
             && rank >= lowest
@@ -28,12 +28,12 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    fn sign(&mut self, expected: &str) -> Parsed<Part> {
+    fn sign(&mut self, expected: &str) -> SelectorResult<Part> {
         let start = self.cursor.token.start;
         if let Some(value) = self.literal()? {
             return Ok(Part::value(Operand::Literal(value), start));
         }
-        let Kind::Symbol(sign @ ("+" | "-")) = self.cursor.token.kind else {
+        let TokenKind::Symbol(sign @ ("+" | "-")) = self.cursor.token.kind else {
             return self.primary(expected);
         };
         self.cursor.enter()?;
@@ -48,17 +48,19 @@ impl Parser<'_> {
     }
 
     /// The literal that is next; None, and nothing read, when something else is. A sign belongs to its number.
-    pub(super) fn literal(&mut self) -> Parsed<Option<Value>> {
+    pub(super) fn literal(&mut self) -> SelectorResult<Option<Value>> {
         let token = self.cursor.token;
         Ok(Some(match token.kind {
-            Kind::Symbol(sign @ ("+" | "-")) if matches!(self.cursor.peek(), Kind::Integer(_) | Kind::Float(_)) => {
+            TokenKind::Symbol(sign @ ("+" | "-"))
+                if matches!(self.cursor.peek(), TokenKind::Integer(_) | TokenKind::Float(_)) =>
+            {
                 self.cursor.advance();
                 self.number(sign == "-", token.start)?
             }
-            Kind::Integer(_) | Kind::Float(_) => self.number(false, token.start)?,
-            Kind::Word(word) if word.eq_ignore_ascii_case("TRUE") => self.truth(true),
-            Kind::Word(word) if word.eq_ignore_ascii_case("FALSE") => self.truth(false),
-            Kind::Word(word) if self.is_instant(word) => self.instant(word)?,
+            TokenKind::Integer(_) | TokenKind::Float(_) => self.number(false, token.start)?,
+            TokenKind::Word(word) if word.eq_ignore_ascii_case("TRUE") => self.truth(true),
+            TokenKind::Word(word) if word.eq_ignore_ascii_case("FALSE") => self.truth(false),
+            TokenKind::Word(word) if self.is_instant(word) => self.instant(word)?,
             kind if self.is_text(kind) => Value::Text(self.text("a text in quotes")?.0.into()),
             _ => return Ok(None),
         }))
@@ -70,23 +72,23 @@ impl Parser<'_> {
     }
 
     /// What is neither a literal nor has a sign: a parenthesis, a function or a name.
-    fn primary(&mut self, expected: &str) -> Parsed<Part> {
+    fn primary(&mut self, expected: &str) -> SelectorResult<Part> {
         let token = self.cursor.token;
         match token.kind {
-            Kind::Symbol("(") => return self.parenthesis(),
-            Kind::Word(word) if is_reserved(word) => return Err(self.cursor.unexpected(expected)),
-            Kind::Word(word) if self.cursor.precedes_parenthesis() => {
+            TokenKind::Symbol("(") => return self.parenthesis(),
+            TokenKind::Word(word) if is_reserved(word) => return Err(self.cursor.unexpected(expected)),
+            TokenKind::Word(word) if self.cursor.precedes_parenthesis() => {
                 if let Some(predicate) = self.function(word)? {
                     return self.term(predicate, token.start);
                 }
             }
-            Kind::Word(_) | Kind::DoubleQuoted(_) => {}
+            TokenKind::Word(_) | TokenKind::DoubleQuoted(_) => {}
             _ => return Err(self.cursor.unexpected(expected)),
         }
         Ok(Part::value(Operand::Reference(self.reference()?), token.start))
     }
 
-    fn parenthesis(&mut self) -> Parsed<Part> {
+    fn parenthesis(&mut self) -> SelectorResult<Part> {
         self.cursor.enter()?;
         let start = self.cursor.advance().start;
         let inner = self.disjunction()?;
@@ -96,10 +98,10 @@ impl Parser<'_> {
     }
 
     /// The number that is next, after a sign at byte `start` or without one.
-    fn number(&mut self, is_negative: bool, start: usize) -> Parsed<Value> {
+    fn number(&mut self, is_negative: bool, start: usize) -> SelectorResult<Value> {
         Ok(match self.cursor.advance().kind {
-            Kind::Float(value) => Value::Float(if is_negative { -value } else { value }),
-            Kind::Integer(digits) => Value::Int(integer(digits, is_negative).ok_or_else(|| {
+            TokenKind::Float(value) => Value::Float(if is_negative { -value } else { value }),
+            TokenKind::Integer(digits) => Value::Int(integer(digits, is_negative).ok_or_else(|| {
                 self.cursor
                     .error_at(start, "an integer in 64 bits")
                     .with_hint("with a decimal point it is a floating-point number")
@@ -116,12 +118,12 @@ pub(super) enum Rank {
     Product,
 }
 
-fn arithmetic(kind: Kind<'_>) -> Option<(Arithmetic, Rank)> {
+fn arithmetic(kind: TokenKind<'_>) -> Option<(Arithmetic, Rank)> {
     match kind {
-        Kind::Symbol("+") => Some((Arithmetic::Add, Rank::Sum)),
-        Kind::Symbol("-") => Some((Arithmetic::Subtract, Rank::Sum)),
-        Kind::Symbol("*") => Some((Arithmetic::Multiply, Rank::Product)),
-        Kind::Symbol("/") => Some((Arithmetic::Divide, Rank::Product)),
+        TokenKind::Symbol("+") => Some((Arithmetic::Add, Rank::Sum)),
+        TokenKind::Symbol("-") => Some((Arithmetic::Subtract, Rank::Sum)),
+        TokenKind::Symbol("*") => Some((Arithmetic::Multiply, Rank::Product)),
+        TokenKind::Symbol("/") => Some((Arithmetic::Divide, Rank::Product)),
         _ => None,
     }
 }
