@@ -1,5 +1,6 @@
-//! ITMO's own algorithm: a hash finds the filters that name an identifier, and the others are groups that one starting
-//! predicate admits.
+//! ITMO's own algorithm: a hash table for filters that name an identifier, and groups for the others.
+//!
+//! One starting predicate admits a group.
 //!
 //! A filter that demands an equality of an attribute of many values lies in that attribute's hash table. Most others
 //! are, as written, "predicate && filter", and are grouped by that predicate: when it is not true the group is passed
