@@ -22,7 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::Engine>()?;
     module.add_class::<arrow::IdLists>()?;
     module.add_class::<bitmap::Bitmap>()?;
-    module.add_class::<broker::Broker>()?;
+    module.add_class::<broker::PyBroker>()?;
     module.add_class::<text::Signature>()?;
     module.add_class::<journal::JournalReader>()?;
     module.add_function(wrap_pyfunction!(query::selector, module)?)?;

@@ -111,12 +111,6 @@ def is_echo(details: ErrorDetails) -> bool:
     return details["type"] == "too_short" and bool(details["input"])
 
 
-def short(value: Any) -> str:
-    """`value` as it is shown in a message: not all of a long one."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _plain(value: Any) -> Any:
     """2.0 as 2."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -31,7 +31,7 @@ from tamis.adapters.options import SOURCE_TYPES, OptionRule, options_of, rule_of
 from tamis.config import errors as config_errors
 from tamis.config.errors import MistakeError
 from tamis.config.toml_lines import Place, line_numbers
-from tamis.errors import ConfigError
+from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _option_field(option: dataclasses.Field[Any]) -> tuple[Any, Any]:
 def _word_or_number(name: str, rule: OptionRule, value: Any) -> str:
     if value in rule.words or (type(value) is int and value > 0):
         return str(value)
-    raise ValueError(f"{name}: expected {rule.expected}, not {config_errors.short(value)}")
+    raise ValueError(f"{name}: expected {rule.expected}, not {short(value)}")
 
 
 _OPTIONS: Final = [option for option in options_of() if rule_of(option).in_pipeline]
@@ -405,7 +405,7 @@ def _mistake(details: ErrorDetails, location: Place, model: type[BaseModel] | No
     if kind == "tuple_type" and len(location) == 1:
         return f"expected {within}, not [{name}]"
     shown = ".".join(str(part) for part in location[1:] if isinstance(part, str)) or within
-    return f"{shown}: {config_errors.expected(details, _PATTERNS)}, not {config_errors.short(details['input'])}"
+    return f"{shown}: {config_errors.expected(details, _PATTERNS)}, not {short(details['input'])}"
 
 
 def _keys(model: type[BaseModel]) -> Iterator[str]:

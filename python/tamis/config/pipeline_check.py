@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.config.errors import line_of
 from tamis.config.pipeline import PipelineConfig, TestBlock
 from tamis.config.toml_lines import Place, line_numbers
 from tamis.errors import ConfigError, StoreError, TamisError
@@ -99,9 +100,7 @@ class _Check:
             yield from self._tests()
 
     def _at(self, place: Place, text: object) -> Problem:
-        ends = range(len(place), 0, -1)
-        line = next((self._lines[place[:end]] for end in ends if place[:end] in self._lines), 0)
-        return Problem(str(self._config.path), line, str(text))
+        return Problem(str(self._config.path), line_of(self._lines, place), str(text))
 
     def _places(self) -> Iterator[Problem]:
         pipeline = self._config.pipeline

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tamis.errors import short
 from tamis.message import Properties
+from tamis.name_hints import dotted_names, likely_names
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Explanation:
 
     def __str__(self) -> str:
         words = {True: "true", False: "FALSE", None: "unknown"}
-        parts = [f"{text} is {words[result]} ({_short(value)})" for text, value, result in self.predicates]
+        parts = [f"{text} is {words[result]} ({short(value)})" for text, value, result in self.predicates]
         answer = {True: "yes", False: "no", None: "unknown"}[self.result]
         missing = f"; missing: {', '.join(self.missing)}" if self.missing else ""
         hints = "".join(f" ({hint})" for hint in self.hints)
@@ -43,8 +45,6 @@ def name_hints(missing: list[str], properties: Properties | None) -> list[str]:
     """Guesses for names that the message lacks; `missing` are identifiers as selectors write them."""
     if not missing or not properties:
         return []
-    from tamis.name_hints import dotted_names, likely_names
-
     known = set(dotted_names(properties))
     found = likely_names(map(_name_of, missing), known)
     return [f"the message has no '{name}'; did you mean '{near}'?" for name, near in found]
@@ -54,8 +54,3 @@ def _name_of(written: str) -> str:
     """The name that an identifier stands for: ``"a b"``, ``ANYCASE(a)``."""
     name = written[len("ANYCASE(") : -1] if written.startswith("ANYCASE(") else written
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
-
-
-def _short(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."

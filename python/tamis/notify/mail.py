@@ -13,7 +13,7 @@ from email.utils import format_datetime
 from typing import Any
 
 from tamis.adapters.mail.properties import MAIL_PROPERTIES
-from tamis.notify.content import excerpts, properties, why
+from tamis.notify.content import excerpts, why
 from tamis.store import NotificationRecord
 
 BODY_CHARACTERS = 4000
@@ -61,7 +61,7 @@ def _line(text: str) -> str:
 
 def _subject(record: NotificationRecord) -> str:
     try:
-        found = properties(record).get("subject")
+        found = record.message_properties().get("subject")
     except ValueError:
         found = None
     return str(found) if found else "(no subject)"
@@ -91,7 +91,7 @@ def _headers(record: NotificationRecord) -> Iterator[str]:
     if record.topic:
         yield f"  Topic: {_line(record.topic)}"
     try:
-        found = properties(record)
+        found = record.message_properties()
     except ValueError:
         return
     for name, _, label in MAIL_PROPERTIES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tamis.query.file import load_queries
+from tamis.query.file import compile_in_file, load_queries
 from tamis.query.languages import (
     FieldValue,
     Query,
@@ -25,6 +25,7 @@ __all__ = [
     "Query",
     "QuerySpec",
     "boolean",
+    "compile_in_file",
     "compile_query",
     "fields",
     "load_queries",

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tamis.errors import ConfigError
+from tamis._core import Query
+from tamis.errors import ConfigError, QueryError
 from tamis.name_hints import did_you_mean
 from tamis.query.spec import LANGUAGES, QuerySpec
 
@@ -44,6 +45,19 @@ def load_queries(path: str | Path) -> list[QuerySpec]:
             raise ConfigError(f"{path}, line {spec.line}: the key '{spec.key}' stands on line {seen[spec.key]} already")
         seen[spec.key] = spec.line
     return specs
+
+
+def compile_in_file(path: str | Path, spec: QuerySpec) -> Query:
+    """The compiled query of `spec`, which stands in the file `path`.
+
+    Raises:
+        ConfigError: it cannot be read: file, line, key, and a caret under the position.
+    """
+    try:
+        return spec.compile()
+    except (QueryError, ConfigError) as error:
+        line = f", line {spec.line}" if spec.line else ""
+        raise ConfigError(f"{path}{line}: query '{spec.key}': {error}") from error
 
 
 def _from_lines(path: Path, text: str) -> Iterator[QuerySpec]:

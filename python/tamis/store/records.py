@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 DeliveryState = Literal["pending", "delivered", "dead"]
 AdapterDesire = Literal["running", "paused", "stopped"]
@@ -156,6 +157,18 @@ class NotificationRecord:
     properties: str
     body: str | None
     xml: str | None
+
+    def message_properties(self) -> dict[str, Any]:
+        """The properties as the adapter gave them. JSON has no times: the date is text in `properties`.
+
+        Raises:
+            ValueError: `properties` is no JSON.
+        """
+        found: dict[str, Any] = json.loads(self.properties)
+        if isinstance(date := found.get("date"), str):
+            with suppress(ValueError):  # a text, as it may be in a JSON message
+                found["date"] = datetime.fromisoformat(date)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """The AMQP 0-9-1 handshake, from the protocol header to connection.open-ok. Pure: bytes in, bytes and questions out.
 
-Who may log in and into which virtual host is asked of the caller: `receive` returns a question, which the caller
-answers, now or later. Until then, whatever else the client sends waits, and never more than `BUFFER_BYTES_MAX` of it.
-How long all this may take is the caller's clock.
+The caller decides who may log in and enter which virtual host: `receive` returns a question, which the caller answers,
+now or later. Until then, at most `BUFFER_BYTES_MAX` of further bytes are kept. The caller limits the time.
 
 Source: AMQP 0-9-1 specification, sections 2.2.4 (connections), 4.2.2 (protocol header), 4.2.3 (frames); and
 https://www.rabbitmq.com/docs/auth-notification for authentication_failure_close."""
@@ -16,21 +15,22 @@ from typing import Any
 
 from tamis import __version__
 from tamis._core import amqp_decode_frame, amqp_encode_method
-from tamis.broker import sasl
+from tamis.broker.login import sasl
 from tamis.errors import AmqpError
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 BUFFER_BYTES_MAX = 8 * 1024
-"""The largest frame before connection.open, and the most that is kept for a client that nobody knows yet."""
+"""Maximum size of a frame before connection.open, and maximum bytes kept for a client that has not logged in."""
 FRAME_BYTES_MIN = 4096
-"""The smallest frame_max that the specification lets a client ask for."""
+"""The smallest frame_max that the specification permits a client to ask for."""
 CLIENT_TEXT_LENGTH_MAX = 255
-"""What a client says of itself (product, version, name of the connection) is kept up to so many characters."""
+"""Maximum length of the texts that a client gives about itself (product, version, name of the connection)."""
 
 REPLY_BYTES_MAX = 255
+"""Maximum length of a reply text: that of a short string."""
 
 COMPATIBLE_VERSION = "4.0.0"
-"""Clients compare `version` with RabbitMQ's to know what a broker can do."""
+"""The `version` for clients, which compare it with RabbitMQ's to learn what a broker can do."""
 
 CAPABILITIES = (
     "publisher_confirms",
@@ -42,11 +42,11 @@ CAPABILITIES = (
     "authentication_failure_close",
     "per_consumer_qos",
 )
-"""What server-properties promise."""
+"""The capabilities in server-properties."""
 
 
 class State(Enum):
-    """What is waited for."""
+    """What the handshake waits for."""
 
     HEADER = "the protocol header"
     START_OK = "connection.start-ok"
@@ -60,7 +60,7 @@ class State(Enum):
 
 
 class Input(Enum):
-    """What can happen: what the client sends, what the caller answers, and what is wrong."""
+    """What can happen: the client's frames, the caller's answers, and errors."""
 
     HEADER = auto()
     OTHER_HEADER = auto()
@@ -96,9 +96,9 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.ADMISSION, Input.ADMITTED): State.OPENED,
     (State.ADMISSION, Input.REFUSED): State.CLOSING,
     (State.CLOSING, Input.CLOSE_OK): State.CLOSED,
-    (State.CLOSING, Input.CLOSE): State.CLOSED,  # both sides had enough at the same time
+    (State.CLOSING, Input.CLOSE): State.CLOSED,  # both sides have closed at the same time
 }
-"""A pair that is absent is refused: 503 for a method that does not belong here."""
+"""The allowed transitions. A method that is absent for a state is refused with 503."""
 
 _INPUTS = {
     "connection.start-ok": Input.START_OK,
@@ -114,13 +114,13 @@ _OVER = (State.OPENED, State.CLOSED)
 
 @dataclass(frozen=True)
 class Peer:
-    """What the caller knows of the other end.
+    """What the caller knows about the client.
 
     Attributes:
         address: for logs and back-off; empty for a Unix socket.
-        is_local: a loopback address or a Unix socket.
-        is_private: nobody on the way can read: TLS, or local, or the operator said that it does not matter.
-        certificate_name: the user that the client's verified certificate names; None without one.
+        is_local: whether it is a loopback address or a Unix socket.
+        is_private: whether the connection cannot be read by others (TLS or local), or the operator accepts that.
+        certificate_name: the user that the client's verified certificate names; None without a certificate.
     """
 
     address: str = ""
@@ -131,7 +131,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Offer:
-    """What connection.tune offers; a client may ask for less."""
+    """The limits that connection.tune offers; a client may ask for less."""
 
     channel_max: int = 2047
     frame_bytes_max: int = 128 * 1024
@@ -140,12 +140,12 @@ class Offer:
 
 @dataclass(frozen=True)
 class Login:
-    """A question to the caller: may this user in? To be answered with `logged_in` or `refuse_login`.
+    """A question to the caller: may this user log in? Answer it with `logged_in` or `refuse_login`.
 
     Attributes:
         mechanism: PLAIN, AMQPLAIN or EXTERNAL.
-        user: the name that the client gave, or its certificate.
-        password: None where the certificate has proved who it is.
+        user: the name from the client or its certificate.
+        password: None where the certificate has authenticated the user.
     """
 
     mechanism: str
@@ -155,19 +155,19 @@ class Login:
 
 @dataclass(frozen=True)
 class Open:
-    """A question to the caller: may the user into this virtual host? To be answered with `admit` or `refuse`."""
+    """A question to the caller: may the user enter this virtual host? Answer it with `admit` or `refuse`."""
 
     vhost: str
 
 
 @dataclass(frozen=True)
 class Agreed:
-    """What was agreed on, once the connection is open.
+    """The parameters of an open connection.
 
     Attributes:
-        client: what the client says of itself: product, version, connection_name and the like.
-        capabilities: which of the client's capabilities are true.
-        rest: bytes that the client sent after connection.open; they are the data plane's.
+        client: texts that the client gives about itself: product, version, connection_name and the like.
+        capabilities: the client's capabilities that are true.
+        remaining: bytes that the client sent after connection.open, for the data plane.
     """
 
     user: str
@@ -177,20 +177,25 @@ class Agreed:
     heartbeat_s: int
     client: Mapping[str, str]
     capabilities: frozenset[str]
-    rest: bytes
+    remaining: bytes
 
 
 class Handshake:
-    """One connection's handshake.
+    """The handshake of one connection.
 
-    Feed it with `receive`; after every call, send what `data_to_send` returns, answer the question that the call
-    returned, and close the socket when `state` is CLOSED. When it is OPENED, `agreed` has everything.
+    Give it what the client sends with `receive`. After every call, send the result of `data_to_send`, answer the
+    question that the call returned, and close the socket when `state` is CLOSED. In OPENED, `agreed` is complete.
+
+    Attributes:
+        state: what the handshake waits for.
+        reason: why it failed, for the log; empty while it has not.
+        agreed: the parameters of the connection; None until connection.open.
     """
 
     __slots__ = (
         "_buffer",
         "_client",
-        "_is_deaf",
+        "_ignores_input",
         "_offer",
         "_out",
         "_peer",
@@ -204,7 +209,6 @@ class Handshake:
     def __init__(self, peer: Peer, offer: Offer) -> None:
         self.state = State.HEADER
         self.reason = ""
-        """Why it failed, for the log; empty while it has not."""
         self.agreed: Agreed | None = None
         self._peer = peer
         self._offer = offer
@@ -213,35 +217,35 @@ class Handshake:
         self._client: dict[str, Any] = {}
         self._user = ""
         self._tuned = offer
-        self._is_deaf = False
+        self._ignores_input = False
 
     # ---- what the client sends ----
 
     def receive(self, data: bytes) -> Login | Open | None:
-        """Take in what the client sent; a question, when there is one to answer.
+        """Take bytes from the client; return a question if the caller has to answer one.
 
-        What follows the first byte that makes no sense is not looked at; the client is told once, with a code.
+        Bytes after the first error are ignored; the client is told about it once, with a reply code.
         """
-        if self._is_deaf or self.state is State.CLOSED:
+        if self._ignores_input or self.state is State.CLOSED:
             return None
         self._buffer += data
-        return self._go_on()
+        return self._continue()
 
     def data_to_send(self) -> bytes:
-        """What the client shall get; empty when it is up to date."""
+        """Return the bytes for the client, which may be none."""
         out = bytes(self._out)
         self._out.clear()
         return out
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be done: the connection is open, or the socket is to be closed."""
+        """Whether the handshake has ended: the connection is open, or the socket must be closed."""
         return self.state in _OVER
 
     # ---- what the caller answers ----
 
     def logged_in(self) -> Login | Open | None:
-        """Answer Login: the client is who it says. Without effect when it did not wait for the answer."""
+        """Answer Login with yes. Without effect unless the handshake waits for this answer."""
         if self.state is not State.LOGIN:
             return None
         self._move(Input.LOGGED_IN)
@@ -252,40 +256,40 @@ class Handshake:
             frame_max=offer.frame_bytes_max,
             heartbeat=offer.heartbeat_s,
         )
-        return self._go_on()
+        return self._continue()
 
     def refuse_login(self, reason: str, mechanism: str = "") -> None:
-        """Answer Login: no. The client learns that it was refused and not why; the log has `reason`."""
+        """Answer Login with no. The client does not learn why; the log has `reason`."""
         if self.state is not State.LOGIN:
             return
         self.reason = reason
         if "authentication_failure_close" not in self._capabilities():
-            self._move(Input.DROPPED)  # the specification's way: the socket is closed, and the client may guess
+            self._move(Input.DROPPED)  # as in the specification, the socket is closed without a reason
             return
         of = f" with mechanism {mechanism}" if mechanism else ""
         self._close(403, f"ACCESS_REFUSED - login was refused{of}; the broker's log has the reason")
 
     def admit(self) -> None:
-        """Answer Open: yes. Without effect when that was not the question."""
+        """Answer Open with yes. Without effect unless the handshake waits for this answer."""
         if self.agreed is None or self.state is not State.ADMISSION:
             return
         self._send("connection.open-ok")
         self._move(Input.ADMITTED)
-        self.agreed = replace(self.agreed, rest=bytes(self._buffer))
+        self.agreed = replace(self.agreed, remaining=bytes(self._buffer))
         self._buffer = bytearray()
 
     def refuse(self, code: int, text: str) -> None:
-        """Answer Open with no, or end a handshake that takes too long: connection.close with `code` and `text`."""
+        """Answer Open with no, or end a handshake that takes too long, by connection.close with `code` and `text`."""
         if self.state in (State.HEADER, State.CLOSING) or self.is_over:
             self.reason = self.reason or text
-            self.state = State.CLOSED  # the client has not said that it speaks AMQP, or knows already
+            self.state = State.CLOSED  # the client may not speak AMQP, or has been told already
             return
         self._close(code, text)
 
-    # ---- inside ----
+    # ---- frames ----
 
-    def _go_on(self) -> Login | Open | None:
-        """Handle what is in the buffer up to the next question."""
+    def _continue(self) -> Login | Open | None:
+        """Handle the frames in the buffer up to the next question."""
         try:
             if self.state is State.HEADER and not self._header():
                 return None
@@ -304,11 +308,11 @@ class Handshake:
         return None
 
     def _header(self) -> bool:
-        """Whether the protocol header is there and ours. Another is answered with ours as soon as it differs."""
+        """Return whether the buffer began with the protocol header. A different one is answered with ours at once."""
         start = bytes(self._buffer[: len(PROTOCOL_HEADER)])
         if not PROTOCOL_HEADER.startswith(start):
             self._out += PROTOCOL_HEADER
-            self.reason = _what_was_spoken(start)
+            self.reason = _other_protocol(start)
             self._move(Input.OTHER_HEADER)
             self._buffer.clear()
             return False
@@ -330,7 +334,7 @@ class Handshake:
         if self.state is State.CLOSING:
             if name in ("connection.close", "connection.close-ok"):
                 self._peer_closes(name)
-            return None  # anything else was sent before the client had read our close
+            return None  # the client sent anything else before it read our close
         if channel != 0:
             raise AmqpError(504, f"CHANNEL_ERROR - expected {self.state.value} on channel 0, not {name} on {channel}")
         received = _INPUTS.get(name)
@@ -368,7 +372,7 @@ class Handshake:
         return sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
 
     def _tune_ok(self, fields: Mapping[str, Any]) -> None:
-        """0 is a client's word for: as you like; of heartbeats: none."""
+        """Take the client's limits. 0 means the offered limit; for heartbeats it means none."""
         offer = self._offer
         self._tuned = Offer(
             channel_max=_within("channel_max", fields["channel_max"], 1, offer.channel_max),
@@ -388,7 +392,7 @@ class Handshake:
             heartbeat_s=self._tuned.heartbeat_s,
             client={name: _clamped(value) for name, value in self._client.items() if isinstance(value, (str, bytes))},
             capabilities=self._capabilities(),
-            rest=b"",
+            remaining=b"",
         )
         return Open(vhost)
 
@@ -399,8 +403,8 @@ class Handshake:
         self._move(_INPUTS[name])
 
     def _fail(self, error: AmqpError) -> None:
-        """Tell the client what is wrong, once; what it still sends cannot be told apart from more of the same."""
-        self._is_deaf = True
+        """Tell the client what is wrong, and ignore what it still sends: frame boundaries are no longer known."""
+        self._ignores_input = True
         self._buffer = bytearray()
         if self.state is State.CLOSING:
             return
@@ -413,15 +417,15 @@ class Handshake:
         self._move(Input.REFUSED)
 
     def _mechanisms(self) -> list[str]:
-        """Passwords are asked for where nobody can listen in, a certificate's name where one was shown."""
+        """Return the mechanisms for this client: passwords only on private connections, EXTERNAL with a certificate."""
         offered = ["PLAIN", "AMQPLAIN"] if self._peer.is_private else []
         return [*offered, "EXTERNAL"] if self._peer.certificate_name else offered
 
     def _capabilities(self) -> frozenset[str]:
-        said = self._client.get("capabilities")
-        return (
-            frozenset(name for name, value in said.items() if value is True) if isinstance(said, dict) else frozenset()
-        )
+        capabilities = self._client.get("capabilities")
+        if not isinstance(capabilities, dict):
+            return frozenset()
+        return frozenset(name for name, value in capabilities.items() if value is True)
 
     def _move(self, happened: Input) -> None:
         self.state = TRANSITIONS[self.state, happened]
@@ -431,7 +435,7 @@ class Handshake:
 
 
 def server_properties() -> dict[str, Any]:
-    """What the broker says of itself. Nothing in it helps an attacker who has not logged in."""
+    """Return what the broker tells clients about itself. Nothing in it helps an attacker who has not logged in."""
     return {
         "product": "tamis",
         "version": COMPATIBLE_VERSION,
@@ -443,16 +447,17 @@ def server_properties() -> dict[str, Any]:
 
 
 def _one_line(text: str) -> str:
-    """A reply text: one line that fits in a short string, cut between characters."""
+    """Return `text` as one line that fits in a short string, cut between characters."""
     line = " ".join(text.split())
     return line.encode("utf-8", "replace")[:REPLY_BYTES_MAX].decode("utf-8", "ignore")
 
 
-def _within(name: str, asked: int, least: int, most: int) -> int:
+def _within(name: str, asked: int, low: int, high: int) -> int:
+    """Return the limit that a client asks for, or `high` for 0."""
     if asked == 0:
-        return most
-    if not least <= asked <= most:
-        raise AmqpError(530, f"NOT_ALLOWED - {name}: expected {least} to {most}, or 0, not {asked}")
+        return high
+    if not low <= asked <= high:
+        raise AmqpError(530, f"NOT_ALLOWED - {name}: expected {low} to {high}, or 0, not {asked}")
     return asked
 
 
@@ -461,8 +466,8 @@ def _clamped(value: str | bytes) -> str:
     return text[:CLIENT_TEXT_LENGTH_MAX]
 
 
-def _what_was_spoken(start: bytes) -> str:
-    """A guess at the protocol that is not AMQP 0-9-1, to help whoever reads the log."""
+def _other_protocol(start: bytes) -> str:
+    """Return, for the log, which protocol a client speaks that does not begin with AMQP 0-9-1's header."""
     if start[:2] == b"\x16\x03":
         return "expected AMQP 0-9-1, not TLS: connect to the TLS port instead"
     if start[:4] == b"AMQP" and len(start) > 4:

@@ -1,16 +1,33 @@
-"""Counts of the conformance cases, printed after the run."""
+"""Counts of the conformance cases, printed after the run; pytest-xdist's workers pass theirs to its main process."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 COUNTS = pytest.StashKey[dict[str, Counter[str]]]()
 
 
+class FromWorkers:
+    """Takes the counts of workers."""
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        for file, numbers in getattr(node, "workeroutput", {}).get("conformance", {}).items():
+            node.config.stash[COUNTS][file] = Counter(numbers)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[COUNTS] = {}
+    if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workeroutput"):
+        config.pluginmanager.register(FromWorkers())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        counts = session.config.stash[COUNTS]
+        session.config.workeroutput["conformance"] = {file: dict(numbers) for file, numbers in counts.items()}
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""How wrong logins are slowed, address by address. Pure: the clock is the caller's.
+"""Delays the answers to wrong logins, separately for each address. Pure: the caller has the clock.
 
-Only the answer to a *wrong* login waits, so that one client with an old password does not slow its neighbours. An
-address cannot go round that with many connections: at most `WAITING_MAX` of its wrong logins wait at once, and
-further logins from it are refused unseen until one has been answered."""
+Only the answer to a *wrong* login is delayed, so that one client with an old password does not slow others at its
+address. Many connections do not evade that: at most `WAITING_MAX` wrong logins of an address wait at once, and further
+logins from it are refused without verification until one of them has been answered."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
 
 FREE_FAILURES = 3
-"""So many in a row are answered at once: people mistype."""
+"""Number of failures in a row that are answered at once: people mistype."""
 DELAY_S_MIN, DELAY_S_MAX = 0.25, 5.0
-"""The first delay, doubled by each failure, and the longest."""
+"""First and longest delay; each failure doubles it."""
 HALF_LIFE_S = 60.0
-"""After so long without a failure, half of them are forgotten."""
+"""Time without a failure after which half of the failures are forgotten."""
 WAITING_MAX = 10
+"""Maximum number of wrong logins of an address that wait for their answers."""
 ADDRESSES_MAX = 10_000
-"""So many addresses are remembered; then the one longest without a failure is forgotten."""
+"""Maximum number of addresses that are remembered; then the one with the oldest failure is forgotten."""
 
 
 class _Record:
@@ -28,18 +29,18 @@ class _Record:
 
 
 class Backoff:
-    """Wrong logins by address."""
+    """The wrong logins of each address."""
 
     def __init__(self) -> None:
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
     def may_try(self, address: str) -> bool:
-        """Whether a login from `address` is looked at at all."""
+        """Return whether a login from `address` may be verified."""
         record = self._records.get(_network(address))
         return record is None or record.waiting < WAITING_MAX
 
     def failed(self, address: str, now_s: float) -> float:
-        """Note a wrong login; how many seconds its answer waits. `answered` is to be called when it was given."""
+        """Record a wrong login; return the delay of its answer in seconds. Call `answered` when it has been given."""
         network = _network(address)
         record = self._records.setdefault(network, _Record())
         self._records.move_to_end(network)
@@ -51,7 +52,7 @@ class Backoff:
         return 0.0 if over <= 0 else min(DELAY_S_MAX, DELAY_S_MIN * 2 ** min(over, 30))
 
     def answered(self, address: str) -> None:
-        """Note that a wrong login has got its answer, or its connection has gone."""
+        """Record that a wrong login has been answered, or that its connection has closed."""
         record = self._records.get(_network(address))
         if record and record.waiting:
             record.waiting -= 1
@@ -62,11 +63,11 @@ class Backoff:
 
 
 def _network(address: str) -> str:
-    """What counts as one address: of IPv6 the /64, which is what one customer has."""
+    """Return what counts as one address: for IPv6 the /64, which is what one customer has."""
     try:
-        found = ip_address(address.partition("%")[0])
+        parsed = ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
-        return str(IPv6Address(int(found) >> 64 << 64))
-    return str(found)
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+        return str(IPv6Address(int(parsed) >> 64 << 64))
+    return str(parsed)

@@ -1,4 +1,4 @@
-"""Passwords as argon2id hashes. Slow on purpose: 20 to 30 ms and 19 MiB each; never call it on the event loop.
+"""Hashes passwords with argon2id. Slow on purpose, 20 to 30 ms and 19 MiB each: never call it on the event loop.
 
 Source: RFC 9106; OWASP's parameters for servers with little memory (t=2, m=19 MiB, p=1)."""
 
@@ -18,41 +18,41 @@ _HASH = re.compile(
     r"\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,3}),p=(\d{1,3})\$[A-Za-z0-9+/]{11,88}\$[A-Za-z0-9+/]{16,128}"
 )
 GENERATED_BYTES = 18
-"""144 bits: nobody guesses that, and it is 24 characters to copy."""
+"""Length of generated passwords: 144 bits cannot be guessed, and are 24 characters to copy."""
 
 
 def hash_password(password: bytes) -> str:
-    """The hash to keep, with its parameters and a salt of its own in it."""
+    """Return the hash to keep; it contains its parameters and its salt."""
     return _hasher().hash(password)
 
 
-def is_right(kept: str | None, password: bytes) -> bool:
-    """Whether `password` is the one that `kept` was made of.
+def is_right(password_hash: str | None, password: bytes) -> bool:
+    """Return whether `password_hash` is a hash of `password`.
 
     Args:
-        kept: None for a user that is not there or has no password; that takes as long and is never right, so that
-            time does not tell which users there are.
+        password_hash: None for a user that does not exist or has no password: the answer is False and takes as long,
+            so that its time does not reveal which users exist.
     """
     from argon2.exceptions import InvalidHashError, VerificationError
 
     try:
-        _hasher().verify(kept if kept is not None else _nobodys(), password)
+        _hasher().verify(password_hash if password_hash is not None else _unknown_hash(), password)
     except (VerificationError, InvalidHashError):
         return False
-    return kept is not None
+    return password_hash is not None
 
 
 def is_hash(text: str) -> bool:
-    """Whether `text` is an argon2id hash that can be verified at a bounded cost."""
-    found = _HASH.fullmatch(text)
-    if not found:
+    """Return whether `text` is an argon2id hash that can be verified at a bounded cost."""
+    parameters = _HASH.fullmatch(text)
+    if not parameters:
         return False
-    memory_kib, time_cost, lanes = map(int, found.groups())
+    memory_kib, time_cost, lanes = map(int, parameters.groups())
     return memory_kib <= _MEMORY_KIB_MAX and time_cost <= _TIME_COST_MAX and lanes <= _LANES_MAX
 
 
 def generated() -> str:
-    """A password that nobody has chosen."""
+    """Return a new random password."""
     return secrets.token_urlsafe(GENERATED_BYTES)
 
 
@@ -64,5 +64,5 @@ def _hasher() -> PasswordHasher:
 
 
 @cache
-def _nobodys() -> str:
+def _unknown_hash() -> str:
     return hash_password(secrets.token_bytes(16))

@@ -1,4 +1,4 @@
-"""Regular expressions of permissions: anchored at both ends, of linear time, with the user's name put in escaped."""
+"""Regular expressions of permissions: anchored at both ends, of linear time, with the user's name inserted escaped."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from tamis.errors import QueryError
 from tamis.query import Query, regex
 
 COMPILED_MAX = 1024
-"""So many compiled expressions are kept; the one longest unused makes room."""
+"""Maximum number of compiled expressions in the cache."""
 LENGTH_MAX = 1000
 
 
 def check_pattern(pattern: str) -> None:
-    """Do nothing when `pattern` can be used.
+    """Check that `pattern` can be used.
 
     Raises:
-        QueryError: it is too long, is none, or none that takes linear time.
+        QueryError: it is too long, is no regular expression, or cannot be matched in linear time.
     """
     if len(pattern) > LENGTH_MAX:
         raise QueryError(pattern, LENGTH_MAX, f"at most {LENGTH_MAX} characters")
     filled = _filled(pattern, "user", "vhost")
-    regex(filled)  # by itself first: no parenthesis may reach out of the anchors
+    regex(filled)  # first without the anchors: its parentheses must be balanced by themselves
     _anchored(filled)
 
 
 def is_match(pattern: str, text: str, user: str, vhost: str) -> bool:
-    """Whether `pattern` matches the whole of `text`. ``{username}`` and ``{vhost}`` in it stand for just these texts.
+    """Return whether `pattern` matches all of `text`. ``{username}`` and ``{vhost}`` in it stand for these names.
 
     Cost: linear in `text`; well under 1 us for a name.
     """
@@ -41,7 +41,7 @@ def _anchored(pattern: str) -> Query:
 
 
 def _filled(pattern: str, user: str, vhost: str) -> str:
-    """With the names put in, as text and not as expressions: a user named ``.*`` reaches nothing more by it."""
+    """Insert the names as literal text, not as expressions: the name ``.*`` gives a user nothing more."""
     if "{" not in pattern:
         return pattern
     return pattern.replace("{username}", _escaped(user)).replace("{vhost}", _escaped(vhost))

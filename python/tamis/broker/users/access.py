@@ -1,4 +1,4 @@
-"""What a user may do: one function for AMQP, HTTP and the command line. Pure: no clock, no file."""
+"""Decides what a user may do, for AMQP, HTTP and the command line. Pure: no clock, no file."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tamis.broker.patterns import is_match
-from tamis.broker.users import Limits, User, Users
+from tamis.broker.users.patterns import is_match
+from tamis.broker.users.user import Limits, User, Users
 
 Verb = Literal["configure", "write", "read"]
 DEFAULT_EXCHANGE = "amq.default"
-"""What the exchange with the empty name is called in permissions, as in RabbitMQ."""
+"""Name of the default exchange in permissions, as in RabbitMQ; its AMQP name is empty."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why somebody may not come in: what the client is told, with which code, and what the log says."""
+    """Why a connection is refused: the AMQP reply code and the text for client and log."""
 
     code: int
     text: str
 
 
 class Access:
-    """The rules in force. A change of the users makes another `Access`; this one never changes.
+    """The rules in force. An `Access` never changes; when the users change, another one takes its place.
 
     Args:
-        users: all of them.
-        vhosts: the virtual hosts that there are.
-        defaults: limits of users that have none of their own.
+        users: all users, by name.
+        vhosts: all virtual hosts.
+        defaults: limits for users without their own.
         is_local_only: whether the broker listens on this machine only.
     """
 
@@ -39,49 +39,49 @@ class Access:
         self._is_local_only = is_local_only
 
     def allowed(self, user: str, verb: Verb, vhost: str, resource: str, routing_key: str | None = None) -> bool:
-        """Whether `user` may `verb` the exchange or queue `resource` in `vhost`.
+        """Return whether `user` may `verb` the exchange or queue `resource` in `vhost`.
 
         Args:
-            routing_key: asks for topic permissions too: may `user` publish with this key (`verb` is "write"), or
-                bind a queue by it ("read")? Exchanges without topic permissions take any key.
+            routing_key: if given, topic permissions are checked too: may `user` publish with this key (`verb` is
+                "write"), or bind a queue with it ("read")? An exchange without topic permissions permits all keys.
 
-        A user or virtual host that is not there may nothing. Cost: a microsecond.
+        Unknown users may do nothing, and nothing is permitted in unknown virtual hosts. Cost: a microsecond.
         """
-        found = self._users.get(user)
-        permission = found.permissions.get(vhost) if found and vhost in self._vhosts else None
-        if found is None or permission is None:
+        record = self._users.get(user)
+        permission = record.permissions.get(vhost) if record and vhost in self._vhosts else None
+        if record is None or permission is None:
             return False
         if not is_match(getattr(permission, verb), resource or DEFAULT_EXCHANGE, user, vhost):
             return False
-        return routing_key is None or _allows_topic(found, verb, vhost, resource, routing_key)
+        return routing_key is None or _allows_topic(record, verb, vhost, resource, routing_key)
 
     def has_topic_rules(self, user: str, vhost: str) -> bool:
-        """Whether `allowed` looks at routing keys at all, for this user in this virtual host."""
-        found = self._users.get(user)
-        return bool(found and found.topic_permissions.get(vhost))
+        """Return whether any topic permission restricts this user in this virtual host."""
+        record = self._users.get(user)
+        return bool(record and record.topic_permissions.get(vhost))
 
     def password_of(self, user: str) -> str | None:
-        """The hash that `user`'s password is compared with; None where none will do."""
-        found = self._users.get(user)
-        return found.password if found else None
+        """Return the hash of `user`'s password; None if no password is right."""
+        record = self._users.get(user)
+        return record.password if record else None
 
     def may_log_in(self, user: str, is_local: bool) -> str:
-        """Why `user`, who has proved to be it, may not come from there; empty when it may. Said to the log only."""
-        found = self._users.get(user)
-        if found is None:
+        """Return why an authenticated user may not log in from there, for the log only; empty if it may."""
+        record = self._users.get(user)
+        if record is None:
             return f"there is no user '{user}'"
-        if found.local_only and not is_local:
+        if record.local_only and not is_local:
             return f"user '{user}' may log in from this machine only"
-        if found.local_only and not self._is_local_only:
+        if record.local_only and not self._is_local_only:
             return f"user '{user}' may log in only while the broker listens on this machine alone"
         return ""
 
     def may_open(self, user: str, vhost: str, open_count: int) -> Refusal | None:
-        """Why `user` may not open another connection in `vhost`, when it has `open_count` already; None: it may."""
+        """Return why `user`, with `open_count` connections, may not open another one in `vhost`; None if it may."""
         if vhost not in self._vhosts:
             return Refusal(530, f"NOT_ALLOWED - vhost '{vhost}' not found")
-        found = self._users.get(user)
-        if found is None or vhost not in found.permissions:
+        record = self._users.get(user)
+        if record is None or vhost not in record.permissions:
             return Refusal(530, f"NOT_ALLOWED - access to vhost '{vhost}' refused for user '{user}'")
         limit = self.limits(user).connections
         if limit is not None and open_count >= limit:
@@ -89,7 +89,7 @@ class Access:
         return None
 
     def limits(self, user: str) -> Limits:
-        """How much `user` may have at once, its own limits before everybody's."""
+        """Return the limits of `user`: its own where it has some, else the defaults."""
         own = self._users[user].limits if user in self._users else Limits()
         return Limits(
             connections=self._defaults.connections if own.connections is None else own.connections,
@@ -97,18 +97,18 @@ class Access:
         )
 
     def has_role(self, user: str, role: str) -> bool:
-        """Whether `user` has `role`, or is an administrator, who has all."""
+        """Return whether `user` has `role`. Administrators have every role."""
         roles = self._users[user].roles if user in self._users else ()
         return role in roles or "administrator" in roles
 
     def changed_users(self, before: Access) -> frozenset[str]:
-        """Who is not what it was: gone, new, or with other rights. What is remembered of them no longer holds."""
+        """Return the users that are new, removed or different from `before`: what is cached of them no longer holds."""
         return frozenset(
             name for name in {*self._users, *before._users} if self._users.get(name) != before._users.get(name)
         )
 
     def users(self) -> Mapping[str, User]:
-        """All users, by name."""
+        """Return all users, by name."""
         return self._users
 
 
