@@ -113,16 +113,12 @@ def _expand(tree: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     if not brace:
         path, _, alias = tree.partition(" as ")
         parts = tuple(part.strip() for part in path.split("::") if part.strip())
-        if parts[-1] == "self":
-            parts = parts[:-1]
         yield ("*", parts[:-1]) if parts[-1] == "*" else (alias.strip() or parts[-1], parts)
         return
     prefix = tuple(part.strip() for part in head.split("::") if part.strip())
     for branch in _split(inner.rpartition("}")[0]):
-        if branch == "self":
-            yield prefix[-1], prefix
-        else:
-            yield from ((name, prefix + path) for name, path in _expand(branch))
+        for name, inside in _expand(branch):
+            yield (prefix[-1] if name == "self" else name), prefix + (() if inside == ("self",) else inside)
 
 
 def _split(branches: str) -> list[str]:
