@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tamis.cli.backtest import Samples
-from tamis.cli.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time, time_of
+from tamis.cli.queries.backtest import Samples
+from tamis.cli.queries.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time, time_of
 from tests.cli.conftest import Tamis
 
 
