@@ -340,6 +340,7 @@ impl Log {
     }
 
     /// Keep this from now on.
+    #[cfg(test)]
     pub fn set_retention(&self, retention: Retention) {
         let mut appending = lock(&self.0.appending);
         appending.retention = retention;

@@ -3,8 +3,8 @@
 //! A [`Log`] is one directory. [`Log::append`] puts a record into memory and gives it its number; the thread of a
 //! [`Committer`] writes whatever has gathered, syncs it once, and publishes how far ([`Log::synced`]). There is no timer:
 //! what is appended during one sync goes into the next. A [`LogReader`] sees records only once they are synced, so no number
-//! is ever seen with two bodies. All files are touched through [`Disk`]; with a [`SimulatedDisk`] and
-//! [`Committer::manual`] the same code runs without files and threads, through power cuts and errors.
+//! is ever seen with two bodies. All files are touched through [`Disk`]; with a simulated disk and
+//! [`Committer::manual`] the tests run the same code without files and threads, through power cuts and errors.
 //!
 //! The format and what it is to withstand: `docs/adr/0014-the-journal-format.md`.
 
@@ -29,6 +29,7 @@ pub use committer::{Commit, Committer};
 pub use directory::OpenError;
 #[cfg(unix)]
 pub use disk::real::{DirectoryLock, RealDisk};
+#[cfg(test)]
 pub use disk::simulated::{Dice, SimulatedDisk};
 pub use disk::unsynced::UnsyncedDisk;
 pub use disk::{Disk, DiskFile};
