@@ -20,7 +20,7 @@ use tamis_core::amqp::properties::put_content;
 use tamis_core::amqp::{Method, PropertyFields};
 use tamis_core::broker::durable::DurableOptions;
 use tamis_core::broker::topology::StoredQuery;
-use tamis_core::broker::{Access, Broker, ConnectionId, Control, Login, Options, Storage};
+use tamis_core::broker::{Access, Broker, BrokerOptions, ConnectionId, Control, Login, Storage};
 use tamis_core::journal::{Committer, RealDisk};
 
 const READ_BYTES: usize = 256 * 1024;
@@ -128,7 +128,7 @@ fn published(exchange: &str, routing_key: &str, size: usize, delivery_mode: u8) 
 }
 
 fn in_memory() -> Broker {
-    Broker::new(Options::default(), Box::new(Everything), 0, 0)
+    Broker::new(BrokerOptions::default(), Box::new(Everything), 0, 0)
 }
 
 fn on_disk(place: &Path) -> Broker {
@@ -136,7 +136,7 @@ fn on_disk(place: &Path) -> Broker {
     let committer = Committer::start(|| {}).expect("a thread");
     let journal = DurableOptions::default();
     let storage = Storage { disk: Arc::new(RealDisk), dir: place.to_owned(), committer, journal };
-    Broker::open(Options::default(), Box::new(Everything), storage, 0, 0).expect("opened").0
+    Broker::open(BrokerOptions::default(), Box::new(Everything), storage, 0, 0).expect("opened").0
 }
 
 fn one_to_one(messages: usize, place: &Path, report: &mut BenchReport) {

@@ -137,7 +137,7 @@ def backtest(
 def _engine(query: str, queries: Path | None, language: str) -> tuple[Engine, Any, str]:
     """An engine in which the query is, its key there, and its text."""
     from tamis.cli.queries import load_engine
-    from tamis.query_file import compile_query
+    from tamis.query import compile_query
 
     if queries is None:
         compiled = compile_query(query, language)

@@ -66,7 +66,7 @@ def _is_pipeline(path: Path) -> bool:
 def _check_queries(path: Path) -> tuple[list[dict[str, Any]], str]:
     """The problems of a file of queries: all of them, and how many queries there are."""
     from tamis.cli.queries import compile_all
-    from tamis.query_file import load_queries
+    from tamis.query import load_queries
 
     try:
         specs = load_queries(path)
@@ -78,7 +78,7 @@ def _check_queries(path: Path) -> tuple[list[dict[str, Any]], str]:
 
 def _check_text(text: str, language: str) -> tuple[list[dict[str, Any]], str, str | None]:
     """The problem of one query, if it has one, and its canonical text."""
-    from tamis.query_file import compile_query
+    from tamis.query import compile_query
 
     try:
         return [], "1 query", str(compile_query(text, language))
@@ -98,8 +98,8 @@ def _count(number: int, one: str, many: str) -> str:
 
 def _check_pipeline(path: Path) -> tuple[list[dict[str, Any]], str]:
     """The problems of a pipeline: configuration, queries, deliveries, adapters, and its ``[[test]]`` blocks."""
-    from tamis import pipeline_check
-    from tamis.pipeline_config import PipelineConfig
+    from tamis.config import pipeline_check
+    from tamis.config.pipeline import PipelineConfig
 
     try:
         config = PipelineConfig.load(path)

@@ -27,7 +27,7 @@ def run(
     `--once` was interrupted before its end.
     """
     from tamis.cli.display import display
-    from tamis.pipeline_config import PipelineConfig
+    from tamis.config.pipeline import PipelineConfig
     from tamis.spark.pipeline import run_pipeline
 
     PipelineConfig.load(config)  # a mistake in it is told before anything is started

@@ -33,7 +33,7 @@ def serve(
             raise ModuleNotFoundError(f"no package {package}", name=package)
     options = {"data": data, "host": host, "amqp_port": amqp_port, "http_port": http_port, "unix": unix}
     loaded = BrokerConfig.load(config, {**options, "insecure": insecure or None})
-    from tamis.broker.server import serve as run
+    from tamis.broker.server.serve import serve as run
 
     return run(loaded, _http)
 

@@ -17,7 +17,8 @@ from tamis.cli.places import JsonOption
 from tamis.errors import AccessError
 
 if TYPE_CHECKING:
-    from tamis.broker.users import User, UsersFile
+    from tamis.broker.users.user import User
+    from tamis.broker.users.users_file import UsersFile
 
 app = typer.Typer(help="List, add and remove the broker's users, and say what they may do.", no_args_is_help=True)
 
@@ -53,7 +54,7 @@ def add(
     data: DataOption = None,
 ) -> None:
     """Add a user; its password is asked for, or read from stdin. It may do nothing until it is permitted something."""
-    from tamis.broker.users import Limits, User
+    from tamis.broker.users.user import Limits, User
 
     file = _file(data)
     if name in file.read():
@@ -116,7 +117,7 @@ def permit(
 
     What is not given stays as it is; at first it is nothing. ``{username}`` and ``{vhost}`` stand for these names.
     """
-    from tamis.broker.users import Permission, TopicPermission
+    from tamis.broker.users.user import Permission, TopicPermission
 
     given = {verb: it for verb, it in (("configure", configure), ("write", write), ("read", read)) if it is not None}
     if not given and not clear:
@@ -139,7 +140,7 @@ def permit(
 
 def _file(data: Path | None) -> UsersFile:
     from tamis.broker.config import BrokerConfig
-    from tamis.broker.users import UsersFile
+    from tamis.broker.users.users_file import UsersFile
 
     return UsersFile(BrokerConfig.load(None).data if data is None else data)
 
@@ -147,7 +148,7 @@ def _file(data: Path | None) -> UsersFile:
 def _known(file: UsersFile, name: str) -> None:
     users = file.read()
     if name not in users:
-        from tamis.config_mistakes import did_you_mean
+        from tamis.name_hints import did_you_mean
 
         raise AccessError(f"there is no user '{name}'{did_you_mean(name, sorted(users))}")
 
@@ -161,7 +162,7 @@ def _change(data: Path | None, name: str, edit: Callable[[dict[str, User]], None
 
 def _asked_password(name: str) -> str:
     """The hash of a password that is typed twice, or is the first line of stdin."""
-    from tamis.broker import passwords
+    from tamis.broker.login import passwords
 
     if not sys.stdin.isatty():
         typed = sys.stdin.readline().rstrip("\r\n")
@@ -192,7 +193,7 @@ def _rows(user: User) -> list[tuple[object, ...]]:
 
 def _shown(user: User) -> dict[str, object]:
     """A user as JSON, without the hash."""
-    from tamis.broker.users import to_plain
+    from tamis.broker.users.users_json import user_to_json
 
-    shown = to_plain(user)
-    return {"name": user.name, **shown, "password": user.password is not None}
+    fields = user_to_json(user)
+    return {"name": user.name, **fields, "password": user.password is not None}

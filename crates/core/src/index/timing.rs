@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use super::{Engine, Scratch};
 use crate::error::EngineError;
+use crate::index::{Engine, Scratch};
 use crate::message::{Body, Message, Properties};
 
 /// A message that waits to be matched.

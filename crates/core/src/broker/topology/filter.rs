@@ -1,4 +1,4 @@
-//! Queries in the arguments of bindings and consumers: `x-query`, `x-query-language`, `x-query-body`, `x-query-key`.
+//! ConditionQueries in the arguments of bindings and consumers: `x-query`, `x-query-language`, `x-query-body`, `x-query-key`.
 
 use std::sync::Arc;
 
@@ -128,12 +128,12 @@ fn one_line(error: &QueryError) -> String {
 
 /// A query that single messages are asked: that of a consumer of a stream.
 #[derive(Clone, Debug)]
-pub struct Filter {
+pub struct ConsumerFilter {
     query: Arc<Query>,
     needs: Needs,
 }
 
-impl Filter {
+impl ConsumerFilter {
     /// The query in `arguments`; None where they have none.
     ///
     /// # Errors

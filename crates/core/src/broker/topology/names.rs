@@ -126,9 +126,9 @@ fn json_field(name: &PropertyName) -> Option<PropertyName> {
     is_body.then(|| PropertyName { text: format!("{JSON}.{rest}").into(), any_case: name.any_case })
 }
 
-type Map<'a> = &'a mut dyn FnMut(Reference) -> Reference;
+type ReferenceMap<'a> = &'a mut dyn FnMut(Reference) -> Reference;
 
-fn in_expr(expr: Expr, map: Map<'_>) -> Expr {
+fn in_expr(expr: Expr, map: ReferenceMap<'_>) -> Expr {
     match expr {
         Expr::Predicate(predicate) => in_predicate(predicate, map).into(),
         Expr::Not(inner) => in_expr(*inner, map).negate(),
@@ -137,7 +137,7 @@ fn in_expr(expr: Expr, map: Map<'_>) -> Expr {
     }
 }
 
-fn in_predicate(predicate: Predicate, map: Map<'_>) -> Predicate {
+fn in_predicate(predicate: Predicate, map: ReferenceMap<'_>) -> Predicate {
     match predicate {
         Predicate::Constant(_) | Predicate::Topic(_) | Predicate::Opaque(_) => predicate,
         Predicate::Truth(reference) => Predicate::Truth(map(reference)),
@@ -157,7 +157,7 @@ fn in_predicate(predicate: Predicate, map: Map<'_>) -> Predicate {
     }
 }
 
-fn in_operand(operand: Operand, map: Map<'_>) -> Operand {
+fn in_operand(operand: Operand, map: ReferenceMap<'_>) -> Operand {
     match operand {
         Operand::Literal(_) => operand,
         Operand::Reference(reference) => Operand::Reference(map(reference)),

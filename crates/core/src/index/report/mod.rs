@@ -19,10 +19,10 @@ use crate::query::Query;
 use crate::query::expr::{Predicate, PropertyName, Reference};
 use crate::query::implication::Meaning;
 
-use super::codec::encode;
-use super::normal::Normal;
-use super::symbols::Interner;
-use super::{Engine, SubscriptionId};
+use crate::index::codec::encode;
+use crate::index::compile::clauses::Normal;
+use crate::index::compile::interner::Interner;
+use crate::index::{Engine, SubscriptionId};
 use sharing::Shared;
 
 /// How many predicates and queries are named where only the first ones are of interest.

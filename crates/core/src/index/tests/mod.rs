@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 mod snapshots;
 
+use super::compile::{clauses, interner};
 use super::*;
 use crate::expensive::{InjectedCost, Opaque};
 use crate::message::{Body, Properties, Value};
@@ -525,7 +526,7 @@ fn what_a_clause_says_is_not_evaluated_again() {
     let has_rest = |text: &str| {
         let query =
             crate::query::selector::parse(text, crate::query::selector::SelectorDialect::Jms).expect("a selector");
-        let normal = normal::Normal::of(query.expr(), false, &mut symbols::Interner::default());
+        let normal = clauses::Normal::of(query.expr(), false, &mut interner::Interner::default());
         normal.has_rest || !normal.units.is_empty()
     };
     for exact in [
@@ -548,9 +549,9 @@ fn keys_are_necessary_and_the_rarest_are_taken() {
     let rarest = |text: &str| {
         let query =
             crate::query::selector::parse(text, crate::query::selector::SelectorDialect::Jms).expect("a selector");
-        let mut interner = symbols::Interner::default();
-        let normal = normal::Normal::of(query.expr(), false, &mut interner);
-        let is_symbol = |key: &&normal::Key| matches!(key, normal::Key::Symbol(_));
+        let mut interner = interner::Interner::default();
+        let normal = clauses::Normal::of(query.expr(), false, &mut interner);
+        let is_symbol = |key: &&clauses::Key| matches!(key, clauses::Key::Symbol(_));
         normal.access.map(|access| (access.keys.iter().filter(is_symbol).count(), access.keys.len()))
     };
     let symbols = |count| Some((count, count));

@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 
 use super::*;
 use crate::expensive::{InjectedCost, Opaque, OpaqueTable};
+use crate::index::layout::{header as format, pages};
 
 #[test]
 fn ids_are_never_used_again_also_after_a_save() {

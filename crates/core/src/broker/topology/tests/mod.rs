@@ -14,13 +14,13 @@ use crate::amqp::{BasicProperties, PropertyFields, Table};
 const ME: Owner = 1;
 
 /// A topology with one vhost, spoken to in few words.
-struct World {
+struct TestTopology {
     topology: Topology,
     vhost: VhostId,
     scratch: RouteScratch,
 }
 
-impl World {
+impl TestTopology {
     fn new() -> Self {
         let mut topology = Topology::new();
         let vhost = topology.add_vhost("/");

@@ -16,7 +16,7 @@ use crate::topic::{self, TopicPattern};
 
 /// What a test remembers of a binding.
 #[derive(Clone, Debug, PartialEq)]
-struct Bound {
+struct BoundCondition {
     source: &'static str,
     target: Target<'static>,
     key: String,
@@ -39,7 +39,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
     let (mut routed, mut unrouted) = (0, 0);
     for seed in rounds(rounds(0..150)) {
         let mut random = Random(seed);
-        let mut world = World::new();
+        let mut world = TestTopology::new();
         for (name, kind, alternate) in &EXCHANGES[4..] {
             let alternate = alternate.expect("one of ours");
             world.exchange(name, *kind, &table([("alternate-exchange", alternate.into())]));
@@ -47,7 +47,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
         for name in QUEUES {
             world.queue(name);
         }
-        let mut bound: Vec<Bound> = Vec::new();
+        let mut bound: Vec<BoundCondition> = Vec::new();
         for _ in 0..or_few(60, 8) {
             for _ in 0..1 + random.below(6) {
                 change(&mut random, &mut world, &mut bound);
@@ -70,7 +70,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
 }
 
 /// Everything is removed in some order: then there is nothing.
-fn leaves_no_trace(world: &mut World, random: &mut Random) {
+fn leaves_no_trace(world: &mut TestTopology, random: &mut Random) {
     let queues: Vec<QueueId> = world.topology.queues(world.vhost).map(|queue| queue.id).collect();
     let (first, second) = queues.split_at(random.below(queues.len()));
     first.iter().for_each(|queue| world.topology.remove_queue(*queue));
@@ -81,7 +81,7 @@ fn leaves_no_trace(world: &mut World, random: &mut Random) {
     assert_eq!(world.topology.counts().1, 0);
     while world.topology.sweep(10) {}
     let Topology { queues, exchanges, by_ends, bindings, .. } = &world.topology;
-    let to_exchanges = |number: &u32| matches!(bindings[*number].destination, Destination::Exchange(_));
+    let to_exchanges = |number: &BindingId| matches!(bindings[*number].destination, Destination::Exchange(_));
     assert!(queues.len() == 0 && exchanges.len() == 5 && by_ends.len() == bindings.len());
     assert!(by_ends.iter().all(to_exchanges), "only bindings between predeclared exchanges are left");
     let asked: usize = exchanges.iter().map(|(_, exchange)| exchange.conditions.len()).sum();
@@ -91,7 +91,7 @@ fn leaves_no_trace(world: &mut World, random: &mut Random) {
     }
 }
 
-fn change(random: &mut Random, world: &mut World, bound: &mut Vec<Bound>) {
+fn change(random: &mut Random, world: &mut TestTopology, bound: &mut Vec<BoundCondition>) {
     match random.below(12) {
         0 if !bound.is_empty() => {
             let gone = bound.swap_remove(random.below(bound.len()));
@@ -120,7 +120,7 @@ fn change(random: &mut Random, world: &mut World, bound: &mut Vec<Bound>) {
                 false => Target::Queue(QUEUES[random.below(QUEUES.len())]),
             };
             let arguments = random.arguments(kind == ExchangeKind::Headers);
-            let binding = Bound { source, target, key: random.key(true), arguments };
+            let binding = BoundCondition { source, target, key: random.key(true), arguments };
             let is_new = world.bind(source, target, &binding.key, &binding.arguments).expect("bound");
             let is_known = bound.iter().any(|other| same(other, &binding));
             assert_eq!(is_new, !is_known, "{binding:?}");
@@ -131,8 +131,8 @@ fn change(random: &mut Random, world: &mut World, bound: &mut Vec<Bound>) {
     }
 }
 
-fn same(a: &Bound, b: &Bound) -> bool {
-    let fields = |binding: &Bound| {
+fn same(a: &BoundCondition, b: &BoundCondition) -> bool {
+    let fields = |binding: &BoundCondition| {
         let mut fields: Vec<_> = binding.arguments.iter().map(|(name, value)| format!("{name} {value:?}")).collect();
         fields.sort();
         fields
@@ -142,7 +142,7 @@ fn same(a: &Bound, b: &Bound) -> bool {
 
 /// The definition: names of queues, sorted.
 fn by_definition(
-    bound: &[Bound],
+    bound: &[BoundCondition],
     exchange: &'static str,
     key: &str,
     properties: BasicProperties<'_>,
@@ -172,7 +172,13 @@ fn by_definition(
     queues.into_iter().collect()
 }
 
-fn takes(binding: &Bound, kind: ExchangeKind, key: &str, properties: BasicProperties<'_>, body: &[u8]) -> bool {
+fn takes(
+    binding: &BoundCondition,
+    kind: ExchangeKind,
+    key: &str,
+    properties: BasicProperties<'_>,
+    body: &[u8],
+) -> bool {
     let by_kind = match kind {
         ExchangeKind::Direct => binding.key == key,
         ExchangeKind::Fanout | ExchangeKind::Query => true,
