@@ -4,11 +4,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::directory::{Directory, ExistingLog, OpenError};
-use super::disk::Disk;
-use super::record::Sequence;
-use super::scan::{self, Damage, DamageKind, Scanner, WalkExtent};
-use super::segment::SegmentName;
+use crate::journal::damage::{Damage, DamageKind};
+use crate::journal::disk::Disk;
+use crate::journal::errors::OpenError;
+use crate::journal::format::record::Sequence;
+use crate::journal::format::segment::SegmentName;
+use crate::journal::recovery::directory::{Directory, ExistingLog};
+use crate::journal::recovery::scan;
+use crate::journal::recovery::scan::{Scanner, WalkExtent};
 
 /// What a log has, every record checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

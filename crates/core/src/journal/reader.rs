@@ -1,18 +1,19 @@
 //! Reading a log from any place on, while it grows, and while retention removes its beginning.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
-use super::directory::{Directory, OpenError, SegmentFile, read_mark};
-use super::disk::{Disk, DiskFile};
-use super::footer::SparsePoint;
-use super::log::SharedLog;
-use super::mark::SyncMark;
-use super::record::{Record, Sequence};
-use super::scan::{Damage, DamageKind, Scanner};
-use super::segment::{Location, SegmentName};
+use crate::journal::damage::{Damage, DamageKind};
+use crate::journal::disk::{Disk, DiskFile};
+use crate::journal::errors::{OpenError, ReadError};
+use crate::journal::format::footer::SparsePoint;
+use crate::journal::format::mark::SyncMark;
+use crate::journal::format::record::{Record, Sequence};
+use crate::journal::format::segment::SegmentName;
+use crate::journal::recovery::directory::{Directory, SegmentFile, read_mark};
+use crate::journal::recovery::scan::Scanner;
+use crate::journal::writing::shared::SharedLog;
 
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,40 +37,6 @@ pub enum LogItem<'a> {
     Damaged(Damage),
     /// Retention was faster than the reader: these numbers, first and last, are gone.
     Missed(Sequence, Sequence),
-}
-
-/// Why something cannot be read.
-#[derive(Debug)]
-pub enum ReadError {
-    /// The file system said no.
-    Io(io::Error),
-    /// The record is not what was written.
-    Damaged(Location),
-    /// Its segment has been removed.
-    Gone(Location),
-    /// Nothing says how far the log is synced.
-    NoMark,
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "{error}"),
-            Self::Damaged(Location { segment, offset }) => {
-                write!(f, "the record at {offset} of segment {segment} is damaged")
-            }
-            Self::Gone(Location { segment, .. }) => write!(f, "segment {segment} has been removed"),
-            Self::NoMark => f.write_str("the mark, which says how far the log is synced, cannot be read"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 /// Reads a log in order, each record once, and never one that a crash could still take back.

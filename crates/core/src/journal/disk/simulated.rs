@@ -10,28 +10,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, DiskFile};
+use crate::testing::Random;
 
 /// What survives a power cut whole or not at all, but for the one that is torn.
 const SECTOR_BYTES: usize = 512;
 
-/// Numbers that look random and come again from the same seed (SplitMix64; Steele, Lea and Flood 2014).
+/// What happens by chance in a simulation: pseudo-random numbers, the same for the same seed.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Dice(Random);
 
 impl Dice {
     /// Dice that fall the same way for the same seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Random(seed))
     }
 
     /// Any number.
     pub fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
     /// A number from 0 to `bound`, exclusive; 0 when the bound is.

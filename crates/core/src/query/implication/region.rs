@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::Budget;
+use super::budget::Budget;
 use super::patterns;
 use crate::message::Value;
 use crate::query::expr::{Comparison, Predicate};

@@ -8,9 +8,9 @@
 
 use std::io;
 
-use super::disk::DiskFile;
-use super::record::{Decoded, Record, Seed, Sequence};
-use super::segment::{DATA_START, Location, u32_at, u64_at};
+use crate::journal::disk::DiskFile;
+use crate::journal::format::record::{Decoded, Record, Seed, Sequence};
+use crate::journal::format::segment::{DATA_START, Location, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"tamisend";
 pub(crate) const TRAILER_BYTES: usize = 64;

@@ -12,7 +12,7 @@ mod values;
 use crate::error::QueryError;
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
-use crate::query::lexer::{Cursor, Style, TokenKind, is_identifier, is_reserved};
+use crate::query::language::lexer::{Cursor, Style, TokenKind, is_identifier, is_reserved};
 use crate::query::like::LikePattern;
 use crate::query::{IN_VALUES_MAX, Query, TEXT_BYTES_MAX};
 use values::Rank;

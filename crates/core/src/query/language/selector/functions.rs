@@ -2,7 +2,7 @@
 
 use super::{SelectorParser, SelectorResult};
 use crate::query::expr::{Pattern, Predicate};
-use crate::query::lexer::TokenKind;
+use crate::query::language::lexer::TokenKind;
 use crate::text::Phrase;
 use crate::topic::{self, TopicPattern};
 

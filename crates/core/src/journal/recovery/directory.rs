@@ -1,43 +1,16 @@
 //! The directory of a log: which files it has, and whose they are.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::disk::{Disk, DiskFile};
-use super::footer::Trailer;
-use super::mark::{self, SyncMark};
-use super::record::Seed;
-use super::segment::{DATA_START, SegmentHeader, SegmentName, VERSION, seed};
-
-/// Why a log cannot be opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// The file system said no.
-    Io(io::Error),
-    /// A later version of tamis wrote it.
-    Version(String),
-    /// There is no log, or nothing of it says which.
-    NoLog(String),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "{error}"),
-            Self::Version(text) | Self::NoLog(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-impl From<io::Error> for OpenError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
+use crate::journal::disk::{Disk, DiskFile};
+use crate::journal::errors::OpenError;
+use crate::journal::format::footer::Trailer;
+use crate::journal::format::mark;
+use crate::journal::format::mark::SyncMark;
+use crate::journal::format::record::Seed;
+use crate::journal::format::segment::{DATA_START, SegmentHeader, SegmentName, VERSION, seed};
 
 /// A directory of segments.
 #[derive(Clone, Debug)]

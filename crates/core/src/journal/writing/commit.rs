@@ -1,52 +1,27 @@
 //! The committer's side of a log: batches into segments.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::disk::{DiskFile, is_full};
-use super::footer::SegmentContents;
-use super::log::{PendingBatch, PendingRun, SharedLog};
-use super::mark::SyncMark;
-use super::record::{SYNCED_BEFORE, Sequence, length_of, parse, seal};
-use super::recovery::{ActiveSegment, SegmentMeta};
-use super::segment::{SegmentHeader, SegmentName, TERMINATOR, spare_name};
+use crate::journal::disk::{DiskFile, is_full};
+use crate::journal::format::footer::SegmentContents;
+use crate::journal::format::mark::SyncMark;
+use crate::journal::format::segment::{SegmentHeader, SegmentName, TERMINATOR, spare_name};
+use crate::journal::recovery::recover::{ActiveSegment, SegmentMeta};
+use crate::journal::writing::appending::{PendingBatch, PendingRun};
+use crate::journal::writing::segment_writer::SegmentWriter;
+use crate::journal::writing::shared::SharedLog;
 
 /// The spare file that is made before it is needed: at most one, since it is made only when there is none.
 const RESERVE: &str = "spare-reserve.segment";
-/// How many buffers of 1 MiB are kept for further batches.
-const BUFFERS_MAX: usize = 8;
-/// A buffer that a large record made larger than this is given back.
-const BUFFER_BYTES_MAX: usize = 2 * 1024 * 1024;
-
-/// What the committer has of a log.
-#[derive(Debug)]
-pub(crate) struct Writing {
-    pub active: Option<ActiveSegment>,
-    pub mark_file: Arc<dyn DiskFile>,
-    /// What was taken and is not written yet: something only while the disk is full.
-    runs: VecDeque<PendingRun>,
-    /// Empty ones, for the next batch.
-    buffers: Vec<Vec<u8>>,
-    /// Whether there is something that is not synced.
-    is_unsynced: bool,
-    /// The number of the last record written.
-    written: Sequence,
-}
 
 /// How a write ended when it did not fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
     /// There is no room for a further segment: to be tried again.
     pub is_full: bool,
-}
-
-impl Writing {
-    pub fn new(active: Option<ActiveSegment>, mark_file: Arc<dyn DiskFile>, written: Sequence) -> Self {
-        Self { active, mark_file, runs: VecDeque::new(), buffers: Vec::new(), is_unsynced: false, written }
-    }
 }
 
 impl SharedLog {
@@ -76,7 +51,7 @@ impl SharedLog {
     }
 
     /// Write what was taken; false when there is no room for the rest.
-    fn write_runs(&self, writing: &mut Writing) -> Result<bool, String> {
+    fn write_runs(&self, writing: &mut SegmentWriter) -> Result<bool, String> {
         while let Some(run) = writing.runs.pop_front() {
             if !self.make_active(writing, &run).map_err(|error| self.failure("write to", &error))? {
                 writing.runs.push_front(run);
@@ -146,7 +121,7 @@ impl SharedLog {
     }
 
     /// See to it that the segment of `run` is the one that is written; false when there is no room for it.
-    fn make_active(&self, writing: &mut Writing, run: &PendingRun) -> io::Result<bool> {
+    fn make_active(&self, writing: &mut SegmentWriter, run: &PendingRun) -> io::Result<bool> {
         if writing.active.as_ref().is_some_and(|active| active.segment.name.ordinal == run.ordinal) {
             return Ok(true);
         }
@@ -208,50 +183,5 @@ impl SharedLog {
             self.forget_first(name, is_kept.then_some(spare));
         }
         Ok(())
-    }
-}
-
-impl Writing {
-    /// Write a run of records, of which only the checksums are missing.
-    /// Returns its buffer.
-    fn put(&mut self, run: PendingRun) -> io::Result<Vec<u8>> {
-        let mut bytes = run.bytes;
-        let Some(active) = &mut self.active else { return Ok(bytes) };
-        let mut place = 0;
-        let end = bytes.len() - TERMINATOR.len();
-        while place < end {
-            let length = length_of(&bytes[place..]).unwrap_or(0) as usize;
-            let record = &mut bytes[place..place + length];
-            seal(record, if self.is_unsynced { 0 } else { SYNCED_BEFORE }, active.segment.seed);
-            self.is_unsynced = true;
-            let decoded = parse(record).expect("a record that was just encoded");
-            active.contents.push(run.offset + place as u32, &decoded);
-            place += length;
-        }
-        active.segment.file.write_at(u64::from(run.offset), &bytes)?;
-        self.written = active.contents.last;
-        Ok(bytes)
-    }
-
-    fn keep(&mut self, mut buffer: Vec<u8>) {
-        if self.buffers.len() < BUFFERS_MAX && buffer.capacity() <= BUFFER_BYTES_MAX {
-            buffer.clear();
-            self.buffers.push(buffer);
-        }
-    }
-
-    /// Write the footer of the active segment; its file, all of which is to be synced.
-    fn seal(&mut self) -> io::Result<Option<&dyn DiskFile>> {
-        let Some(active) = &mut self.active else { return Ok(None) };
-        let mut footer = active.contents.encode(active.segment.seed);
-        let room = active.segment.file_bytes - u64::from(active.contents.end);
-        if footer.len() as u64 > room {
-            // It was begun without an index of heads, so no place was kept for one.
-            active.contents.heads = None;
-            footer = active.contents.encode(active.segment.seed);
-        }
-        let file = active.segment.file.as_ref();
-        file.write_at(active.segment.file_bytes - footer.len() as u64, &footer)?;
-        Ok(Some(file))
     }
 }

@@ -5,9 +5,9 @@
 
 use std::io;
 
-use super::disk::DiskFile;
-use super::record::Sequence;
-use super::segment::{later_version, u32_at, u64_at, version_mark};
+use crate::journal::disk::DiskFile;
+use crate::journal::format::record::Sequence;
+use crate::journal::format::segment::{later_version, u32_at, u64_at, version_mark};
 
 const MAGIC: [u8; 8] = *b"tamismrk";
 pub(crate) const FILE_NAME: &str = "mark";

@@ -3,7 +3,7 @@
 use super::{Part, SelectorParser, SelectorResult};
 use crate::message::Value;
 use crate::query::expr::{Arithmetic, Operand};
-use crate::query::lexer::{TokenKind, is_reserved};
+use crate::query::language::lexer::{TokenKind, is_reserved};
 
 impl SelectorParser<'_> {
     /// Sums and products; `expected` is what a missing operand is called.

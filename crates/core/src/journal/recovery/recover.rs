@@ -8,13 +8,16 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::directory::{Directory, Listing, OpenError, SegmentFile, read_mark};
-use super::disk::{Disk, DiskFile};
-use super::footer::SegmentContents;
-use super::mark::{self, SyncMark};
-use super::record::{HEADER_BYTES, Sequence};
-use super::scan::{Damage, DamageKind, Scanner, WalkExtent, Walked, proven_behind, walk};
-use super::segment::{SEGMENT_BYTES_MIN, SegmentHeader, SegmentName};
+use crate::journal::damage::{Damage, DamageKind};
+use crate::journal::disk::{Disk, DiskFile};
+use crate::journal::errors::OpenError;
+use crate::journal::format::footer::SegmentContents;
+use crate::journal::format::mark;
+use crate::journal::format::mark::SyncMark;
+use crate::journal::format::record::{HEADER_BYTES, Sequence};
+use crate::journal::format::segment::{SEGMENT_BYTES_MIN, SegmentHeader, SegmentName};
+use crate::journal::recovery::directory::{Directory, Listing, SegmentFile, read_mark};
+use crate::journal::recovery::scan::{Scanner, WalkExtent, Walked, proven_behind, walk};
 
 /// What opening a log found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //! The last three come when the segment is sealed (`footer.rs`). A file is allocated whole when its segment begins, and
 //! used again for another when its own is no longer wanted.
 
-use super::footer::{SPARSE_BYTES, SPARSE_EVERY_BYTES, TRAILER_BYTES};
-use super::record::{Seed, Sequence};
+use crate::journal::format::footer::{SPARSE_BYTES, SPARSE_EVERY_BYTES, TRAILER_BYTES};
+use crate::journal::format::record::{Seed, Sequence};
 
 const MAGIC: [u8; 8] = *b"tamisjnl";
 

@@ -6,7 +6,7 @@
 use crate::error::QueryError;
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
-use crate::query::lexer::{Cursor, Style, TokenKind, unquote, whole_number};
+use crate::query::language::lexer::{Cursor, Style, TokenKind, unquote, whole_number};
 use crate::query::selector::{comparison, finish};
 use crate::query::{IN_VALUES_MAX, Query};
 

@@ -93,7 +93,7 @@ impl Predicate {
 
 impl Operand {
     /// Append the parts of the message that the operand looks at, from left to right.
-    pub(super) fn references<'a>(&'a self, found: &mut Vec<&'a Reference>) {
+    pub(in crate::query) fn references<'a>(&'a self, found: &mut Vec<&'a Reference>) {
         match self {
             Self::Literal(_) => {}
             Self::Reference(reference) => found.push(reference),

@@ -5,7 +5,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use super::{SelectorDialect, SelectorParser, SelectorResult};
 use crate::message::Value;
 use crate::query::expr::{PropertyName, Reference};
-use crate::query::lexer::{Token, TokenKind, is_reserved, unquote};
+use crate::query::language::lexer::{Token, TokenKind, is_reserved, unquote};
 
 /// The instants that have a four-digit year: 0001-01-01 to the end of 9999, in microseconds.
 const INSTANTS: std::ops::Range<i64> = -62_135_596_800_000_000..253_402_300_800_000_000;
