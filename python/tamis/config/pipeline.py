@@ -1,7 +1,7 @@
-"""pipeline.toml: what a pipeline reads, which queries it matches, and where the matches go.
+"""Defines pipeline.toml: what a pipeline reads, which queries it matches, and where the matches go.
 
-A file with a mistake is refused as a whole, with every mistake: file, line, what was expected. Nothing is opened or
-made here; `tamis.config.pipeline_check` tries what a run would do."""
+A file with errors is refused as a whole; the error lists all of them, each with its line and what was expected.
+Nothing is opened or created here: `tamis.config.pipeline_check` tries what a run would do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pydantic_core import ErrorDetails
 from tamis.adapters.options import SOURCE_TYPES, OptionRule, options_of, rule_of
 from tamis.config import errors as config_errors
 from tamis.config.errors import MistakeError
-from tamis.config.toml_lines import Place, line_numbers
+from tamis.config.toml_lines import TomlLocation, line_numbers
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
 
@@ -68,14 +68,14 @@ class _Section(BaseModel):
 
 
 class PipelineSection(_Section):
-    """``[pipeline]``: names and places. Paths are relative to the file.
+    """``[pipeline]``: the name and the folders. Paths are relative to the file.
 
     Attributes:
         name: the prefix of its streams' names.
         store: the store's file.
         checkpoints: the folder of Spark's checkpoints.
         work: the folder of snapshots.
-        interval_ms: how often a batch begins, at most.
+        interval_ms: minimum time between the starts of two batches.
     """
 
     name: Name = "tamis"
@@ -86,7 +86,7 @@ class PipelineSection(_Section):
 
 
 class QueriesSection(_Section):
-    """``[queries]``: a file that is imported at each start, and where matches go of queries that do not say."""
+    """``[queries]``: a file that is imported at each start, and the deliveries of queries that name none."""
 
     file: PathBeside | None = None
     deliveries: tuple[Name, ...] = ()
@@ -140,8 +140,8 @@ class AdapterConfig(_AdapterFields):
 
     Attributes:
         name: unique; the `source` of its notifications.
-        type: what the files are.
-        poll_interval_ms: how often it looks for new messages.
+        type: the format of what it reads.
+        poll_interval_ms: time between two looks for new messages.
     """
 
     @model_validator(mode="after")
@@ -174,34 +174,34 @@ class _Mail(_Delivery):
 
 
 class StoreDelivery(_Delivery):
-    """A delivery of type ``store``: the row in the store is all there is to it."""
+    """A delivery of type ``store``: the row in the store is the delivery."""
 
     type: Literal["store"]
 
 
 class EmlDelivery(_Mail):
-    """A delivery of type ``eml``: an e-mail a notification, as a file in `folder`."""
+    """A delivery of type ``eml``: one e-mail per notification, as a file in `folder`."""
 
     type: Literal["eml"]
     folder: PathBeside
 
 
 class JsonlDelivery(_Delivery):
-    """A delivery of type ``jsonl``: a line of JSON a notification, appended to `path`."""
+    """A delivery of type ``jsonl``: one line of JSON per notification, appended to `path`."""
 
     type: Literal["jsonl"]
     path: PathBeside
 
 
 class SmtpDelivery(_Mail):
-    """A delivery of type ``smtp``: an e-mail a notification, handed to a mail server.
+    """A delivery of type ``smtp``: one e-mail per notification, handed to a mail server.
 
     Attributes:
         host: the server.
         port: default 465 with ``tls = "tls"``, 587 with ``starttls``, 25 with ``none``.
-        tls: ``starttls`` (refused when the server has none), ``tls`` from the first byte, or ``none``.
-        ca_file: certificates to trust instead of the machine's.
-        user: to log in as.
+        tls: ``starttls`` (an error if the server does not offer it), ``tls`` from the first byte, or ``none``.
+        ca_file: certificates to trust instead of the system's.
+        user: the name to log in with.
         password_env: the environment variable that holds the password.
         timeout_s: for each step.
     """
@@ -234,7 +234,7 @@ class SmtpDelivery(_Mail):
         return self
 
     def password(self) -> str | None:
-        """The password to log in with; None where no login is asked for.
+        """The password to log in with; None without a login.
 
         Raises:
             ConfigError: the environment variable that should hold it is not set.
@@ -246,7 +246,7 @@ class SmtpDelivery(_Mail):
         return password
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """How the server's certificate is checked; None without TLS.
+        """The settings that check the server's certificate; None without TLS.
 
         Raises:
             ConfigError: `ca_file` cannot be read.
@@ -264,11 +264,11 @@ class SmtpDelivery(_Mail):
 
 
 DeliveryConfig = Annotated[StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery, Field(discriminator="type")]
-"""A ``[[delivery]]``: where matches go; `type` says which."""
+"""A ``[[delivery]]``, by its `type`."""
 
 
 class TestBlock(_Section):
-    """A ``[[test]]``: a message and the keys of the queries that it must match, which `tamis check` tries."""
+    """A ``[[test]]``: a message and the keys of the queries that must match it; `tamis check` runs it."""
 
     __test__ = False  # for pytest: not a test case
 
@@ -279,7 +279,7 @@ class TestBlock(_Section):
 
 
 class PipelineConfig(_Section):
-    """A pipeline.toml that holds together: every name is unique, and what refers to a name finds it."""
+    """A consistent pipeline.toml: every name is unique, and every reference names something that exists."""
 
     pipeline: PipelineSection
     queries: QueriesSection
@@ -290,17 +290,17 @@ class PipelineConfig(_Section):
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the file."""
         return self._path
 
     @property
     def store_path(self) -> Path:
-        """The store's file."""
+        """The path of the store's file."""
         return self.pipeline.store
 
     @property
     def default_deliveries(self) -> tuple[str, ...]:
-        """Where matches go of queries that name no delivery."""
+        """The deliveries of queries that name none."""
         return self.queries.deliveries
 
     @classmethod
@@ -308,8 +308,8 @@ class PipelineConfig(_Section):
         """Read a pipeline.toml.
 
         Raises:
-            ConfigError: it is missing or cannot be read, is no TOML, or has mistakes: all of them, one a line, each
-                with file and line and what was expected.
+            ConfigError: it is missing, cannot be read, is not TOML, or has errors. The text has one line per error,
+                with the file, the line and what was expected.
         """
         path = Path(path)
         text = config_errors.read_text(path)
@@ -318,8 +318,8 @@ class PipelineConfig(_Section):
             config = cls.model_validate(_with_sections(document), context={"folder": path.parent})
         except ValidationError as error:
             lines = line_numbers(text)
-            found = [details for details in error.errors(include_url=False) if not config_errors.is_echo(details)]
-            problems = [_sentence(path, lines, details) for details in found]
+            all_details = error.errors(include_url=False)
+            problems = [_sentence(path, lines, it) for it in all_details if not config_errors.is_echo(it)]
             raise ConfigError("\n".join(dict.fromkeys(problems))) from error
         config._path = path
         return config
@@ -327,11 +327,11 @@ class PipelineConfig(_Section):
     @field_validator("adapters", "deliveries")
     @classmethod
     def _names_are_unique(cls, items: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
-        seen: dict[str, int] = {}
+        names: set[str] = set()
         for index, item in enumerate(items):
-            if item.name in seen:
+            if item.name in names:
                 raise MistakeError((index, "name"), f"the name '{item.name}' is taken already")
-            seen[item.name] = index
+            names.add(item.name)
         return items
 
     @model_validator(mode="after")
@@ -346,7 +346,7 @@ class PipelineConfig(_Section):
 
 
 def _with_sections(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the sections that have a default for everything."""
+    """The document, with the sections whose settings all have defaults."""
     return {"pipeline": {}, "queries": {}} | document
 
 
@@ -365,8 +365,8 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
 _ARRAYS = ("adapter", "delivery", "test")
 
 
-def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str:
-    """One mistake: file, line, what is wrong, what was expected, and the nearest name."""
+def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails) -> str:
+    """One error: file, line, what is wrong, what was expected, and the nearest name."""
     location, model = _location(details["loc"])
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, MistakeError):
@@ -375,8 +375,8 @@ def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str
     return f"{where}: {_mistake(details, location, model)}"
 
 
-def _location(loc: tuple[str | int, ...]) -> tuple[Place, type[BaseModel] | None]:
-    """The place in the file, without the tag of a union that pydantic puts in; and the model that it belongs to."""
+def _location(loc: tuple[str | int, ...]) -> tuple[TomlLocation, type[BaseModel] | None]:
+    """The location in the file, without the union's tag that pydantic inserts, and the model that it belongs to."""
     section = {"adapters": "adapter", "deliveries": "delivery", "tests": "test"}.get(str(loc[0])) if loc else None
     loc = (section, *loc[1:]) if section else loc
     if len(loc) > 2 and loc[0] == "delivery" and loc[2] in _DELIVERIES:
@@ -384,7 +384,7 @@ def _location(loc: tuple[str | int, ...]) -> tuple[Place, type[BaseModel] | None
     return loc, _MODELS.get(str(loc[0])) if loc else None
 
 
-def _mistake(details: ErrorDetails, location: Place, model: type[BaseModel] | None) -> str:
+def _mistake(details: ErrorDetails, location: TomlLocation, model: type[BaseModel] | None) -> str:
     kind, name = details["type"], location[-1] if location else ""
     within = _table(location[:1])
     if kind == "extra_forbidden":
@@ -412,6 +412,6 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
     return (field.alias or name for name, field in model.model_fields.items())
 
 
-def _table(section: Place) -> str:
+def _table(section: TomlLocation) -> str:
     name = str(section[0]) if section else "the file"
     return f"[[{name}]]" if name in _ARRAYS else f"[{name}]"

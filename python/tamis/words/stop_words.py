@@ -1,4 +1,4 @@
-"""Stop words: a short list for each language we ship, and lists per source."""
+"""Reads lists of stop words: the English one that is built in, lists in a configuration, and files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stop_words(wanted: str | Iterable[str]) -> frozenset[str]:
 
     Args:
         wanted: ``english``, ``none``, words separated by commas, ``@path`` of a file with a word a line (``#``
-            begins a comment), or the words themselves.
+            begins a comment), or an iterable of words.
 
     Raises:
         ConfigError: the file cannot be read.
