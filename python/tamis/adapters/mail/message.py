@@ -226,9 +226,7 @@ def _multipart_children(part: _Part) -> list[_Part]:
 
 def _boundary_lines(content: bytes, boundary: bytes) -> list[re.Match[bytes]]:
     """The lines that are a boundary, group 1 set on a closing one."""
-    line = re.compile(
-        rb"--" + re.escape(boundary) + rb"(--)?[ \t]*\r?(?=\n|\Z)"
-    )  # the literal at its start is fast
+    line = re.compile(rb"--" + re.escape(boundary) + rb"(--)?[ \t]*\r?(?=\n|\Z)")  # the literal at its start is fast
     found = (mark for mark in line.finditer(content) if mark.start() == 0 or content[mark.start() - 1] == _LINE_FEED)
     return list(itertools.islice(found, PART_COUNT_MAX))
 

@@ -150,9 +150,7 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
             kept = kept or buffer[:RAW_KEPT_BYTES]
             dropped, buffer = dropped + len(buffer) - len(separator), buffer[-len(separator) :]
         searched = max(0, len(buffer) - len(separator) + 1)
-        chunk = file.read(
-            min(left, max(READ_BYTES, len(buffer)))
-        )  # doubled each time: linear in all
+        chunk = file.read(min(left, max(READ_BYTES, len(buffer))))  # doubled each time: linear in all
         if not chunk:
             raise AdapterError(_changed(piece.path, f"it ends {left:,} bytes before what is to be read"))
         left -= len(chunk)
