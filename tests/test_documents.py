@@ -24,9 +24,32 @@ ARCHITECTURE = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
-def test_every_link_leads_to_a_file(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))
-    assert [link for link in links if not (document.parent / link).exists()] == []
+def test_every_link_leads_to_a_file_and_its_heading(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", document.read_text(encoding="utf-8"))
+    targets = [(document.parent / link if link else document, anchor) for link, anchor in links]
+    assert [target for target, _ in targets if not target.exists()] == []
+    assert [(target, anchor) for target, anchor in targets if anchor and anchor not in anchors(target)] == []
+
+
+def anchors(document: Path) -> list[str]:
+    """What links may name behind ``#``: the headings in small letters, with hyphens for spaces."""
+    titles = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
+
+
+def test_the_readme_has_no_link_that_a_page_of_packages_would_break() -> None:
+    """A package index shows the README without the repository, and no address of a repository is decided yet."""
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", (PROJECT / "README.md").read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_every_file_and_folder_that_a_document_names_is_there(document: Path) -> None:
+    named = re.findall(
+        r"`((?:crates|python|tests|benches|benchmarks|examples|docs|reference)/[\w./-]*)`",
+        document.read_text(encoding="utf-8"),
+    )
+    parents = (PROJECT, PROJECT / "python/tamis", document.parent)  # the papers' algorithms are named by their folder
+    assert [name for name in named if not any((parent / name).exists() for parent in parents)] == []
 
 
 @pytest.mark.parametrize("folder", ["crates/core/src", "python/tamis"])

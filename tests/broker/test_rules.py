@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tamis.broker.access import Access
 from tamis.broker.rules import Rules
-from tamis.broker.users import ALL, Limits, TopicPermission, User
+from tamis.broker.users.access import Access
+from tamis.broker.users.user import ALL, Limits, TopicPermission, User
 from tamis.query import QuerySpec
 from tamis.store import Store
 

@@ -78,7 +78,7 @@ impl Random {
             cluster_id: text(9),
         };
         fields.encode(&mut bytes);
-        assert_eq!(Properties::parse(&bytes).unwrap().fields(), fields);
+        assert_eq!(BasicProperties::parse(&bytes).unwrap().fields(), fields);
         bytes
     }
 
@@ -92,7 +92,7 @@ impl Random {
             }
             1 => {
                 let properties = self.encoded_properties();
-                ContentHeader { body_size: self.bits(), properties: Properties::parse(&properties).unwrap() }
+                ContentHeader { body_size: self.bits(), properties: BasicProperties::parse(&properties).unwrap() }
                     .encode(channel, out);
             }
             2 => {
@@ -121,10 +121,10 @@ fn read_all(frame: Frame<'_>) {
     if let Ok(header) = ContentHeader::decode(payload) {
         read_properties(header.properties);
     }
-    if let Ok(properties) = Properties::parse(payload) {
+    if let Ok(properties) = BasicProperties::parse(payload) {
         read_properties(properties);
     }
-    let _ = Properties::from_checked(payload).fields();
+    let _ = BasicProperties::from_checked(payload).fields();
     let raw = RawTable::new(payload);
     assert_eq!(raw.check().err(), raw.parse().err());
     if let Ok(table) = raw.parse() {
@@ -134,7 +134,7 @@ fn read_all(frame: Frame<'_>) {
     }
 }
 
-fn read_properties(properties: Properties<'_>) {
+fn read_properties(properties: BasicProperties<'_>) {
     let mut again = Vec::new();
     properties.fields().encode(&mut again);
     assert_eq!(again, properties.as_bytes());
@@ -246,7 +246,7 @@ fn a_truncated_payload_is_refused_at_every_length() {
     }
     let properties = random.encoded_properties();
     for cut in 0..properties.len() {
-        assert!(Properties::parse(&properties[..cut]).is_err());
+        assert!(BasicProperties::parse(&properties[..cut]).is_err());
     }
 }
 
@@ -388,7 +388,7 @@ fn properties_are_refused_when_flags_or_values_are_wrong() {
         (&[0x80, 0, 1, 0xFF], "text that is no UTF-8"),
         (&[0x20, 0, 0, 0, 0, 3, 1, b'a', b'?'], "headers of unknown type"),
     ] {
-        assert_eq!(Properties::parse(bytes).map_err(|error| error.code), Err(ReplyCode::SyntaxError), "{why}");
+        assert_eq!(BasicProperties::parse(bytes).map_err(|error| error.code), Err(ReplyCode::SyntaxError), "{why}");
     }
     let other_class = ContentHeader::decode(&[0, 50, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(other_class.unwrap_err().code, ReplyCode::UnexpectedFrame);
@@ -399,11 +399,11 @@ fn a_header_is_added_to_properties_or_replaced() {
     let mut random = Random(0x4EAD);
     for _ in rounds(0..500) {
         let bytes = random.encoded_properties();
-        let properties = Properties::parse(&bytes).unwrap();
+        let properties = BasicProperties::parse(&bytes).unwrap();
         let (mut once, mut twice) = (Vec::new(), Vec::new());
         properties.encode_with_header("x-stream-offset", &FieldValue::I64(7), &mut once);
-        Properties::parse(&once).unwrap().encode_with_header("x-stream-offset", &FieldValue::I64(8), &mut twice);
-        let changed = Properties::parse(&twice).unwrap();
+        BasicProperties::parse(&once).unwrap().encode_with_header("x-stream-offset", &FieldValue::I64(8), &mut twice);
+        let changed = BasicProperties::parse(&twice).unwrap();
         let mut expected = properties.headers().map_or(Table::new(), |headers| headers.parse().unwrap());
         expected.push("x-stream-offset", 8_i64);
         assert_eq!(changed.headers().unwrap().parse(), Ok(expected));

@@ -2,7 +2,7 @@
 
 /// Bounds and settings of a [`crate::broker::Broker`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct BrokerOptions {
     /// The largest frame, when a client agreed to none; it bounds what is read before a frame is complete.
     pub frame_max: u32,
     /// Channels of a connection; one more is refused with 530.
@@ -27,7 +27,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for BrokerOptions {
     fn default() -> Self {
         Self {
             frame_max: 128 * 1024,

@@ -5,13 +5,14 @@ use crate::amqp::FrameKind;
 use crate::broker::connections::content::Incoming;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::unacknowledged::Unacknowledged;
-use crate::broker::publishing::confirms::{Confirms, Marks};
+use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
+use crate::broker::publishing::confirms::{Confirms, SyncMarks};
 use crate::broker::publishing::publish::Memo;
 use crate::broker::publishing::transaction::Transaction;
 
 /// What a channel waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ChannelState {
     /// Any method.
     Open,
     /// The content header of a basic.publish.
@@ -49,38 +50,38 @@ pub(crate) enum Step {
 }
 
 /// The table of a channel's states. What a method does, and whether a header asks for a body, is not its affair.
-pub(crate) const fn step(state: State, input: Input) -> Step {
+pub(crate) const fn step(state: ChannelState, input: Input) -> Step {
     match (state, input) {
-        (State::Open, Input::Method | Input::Publish) => Step::Take,
-        (State::Header, Input::Header) | (State::Body, Input::Body) => Step::Take,
+        (ChannelState::Open, Input::Method | Input::Publish) => Step::Take,
+        (ChannelState::Header, Input::Header) | (ChannelState::Body, Input::Body) => Step::Take,
         // A peer may give up in the middle of a message.
         (_, Input::Close) => Step::Close,
-        (State::Closing, Input::CloseOk) => Step::Close,
-        (State::Closing, _) => Step::Drop,
+        (ChannelState::Closing, Input::CloseOk) => Step::Close,
+        (ChannelState::Closing, _) => Step::Drop,
         (_, Input::CloseOk) => Step::Invalid,
-        (State::Open, Input::Header | Input::Body) => Step::Unexpected,
-        (State::Header | State::Body, _) => Step::Unexpected,
+        (ChannelState::Open, Input::Header | Input::Body) => Step::Unexpected,
+        (ChannelState::Header | ChannelState::Body, _) => Step::Unexpected,
     }
 }
 
 /// The words of a 505, for a channel in `state`.
-pub(crate) fn unexpected(state: State, kind: FrameKind) -> &'static str {
+pub(crate) fn unexpected(state: ChannelState, kind: FrameKind) -> &'static str {
     match (state, kind) {
-        (State::Header, FrameKind::Method) => {
+        (ChannelState::Header, FrameKind::Method) => {
             "expected content header for class 60, got non content header frame instead"
         }
-        (State::Header, _) => "expected content header for class 60, got content body frame instead",
-        (State::Body, _) => "expected content body, got non content body frame instead",
+        (ChannelState::Header, _) => "expected content header for class 60, got content body frame instead",
+        (ChannelState::Body, _) => "expected content body, got non content body frame instead",
         _ => "expected method frame, got non method frame instead",
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub connection: u32,
+    pub connection: ConnectionSlot,
     pub number: u16,
     pub serial: u32,
-    pub state: State,
+    pub state: ChannelState,
     /// channel.flow: the client takes deliveries.
     pub is_flowing: bool,
     /// It is in the broker's list of channels that wait for a disk.
@@ -95,7 +96,7 @@ pub(crate) struct Channel {
     pub credit: Credit,
     pub unacknowledged: Unacknowledged,
     /// Numbers of its consumers, oldest first.
-    pub consumers: Vec<u32>,
+    pub consumers: Vec<ConsumerSlot>,
     /// The name of the queue declared last: what an empty name means.
     pub last_queue: Box<str>,
     /// The message that is coming in, while it is.
@@ -105,18 +106,18 @@ pub(crate) struct Channel {
     /// What `incoming` and `transaction` took in memory when that was last counted.
     pub unfinished_bytes: u64,
     /// Answers that may be given only when something is on disk, oldest first.
-    pub held: std::collections::VecDeque<(Marks, Vec<u8>)>,
+    pub held: std::collections::VecDeque<(SyncMarks, Vec<u8>)>,
     /// The route that the last message took.
     pub memo: Option<Box<Memo>>,
 }
 
 impl Channel {
-    pub fn new(connection: u32, number: u16, serial: u32) -> Self {
+    pub fn new(connection: ConnectionSlot, number: u16, serial: u32) -> Self {
         Self {
             connection,
             number,
             serial,
-            state: State::Open,
+            state: ChannelState::Open,
             is_flowing: true,
             is_awaiting: false,
             has_published: false,
@@ -147,16 +148,18 @@ impl Channel {
 mod tests {
     use super::*;
 
-    const STATES: [State; 4] = [State::Open, State::Header, State::Body, State::Closing];
+    const STATES: [ChannelState; 4] =
+        [ChannelState::Open, ChannelState::Header, ChannelState::Body, ChannelState::Closing];
 
     #[test]
     fn content_comes_only_behind_its_method_and_nothing_comes_between() {
         for input in [Input::Method, Input::Publish, Input::Header, Input::Body] {
-            let takers: Vec<State> = STATES.into_iter().filter(|state| step(*state, input) == Step::Take).collect();
+            let takers: Vec<ChannelState> =
+                STATES.into_iter().filter(|state| step(*state, input) == Step::Take).collect();
             let expected = match input {
-                Input::Header => State::Header,
-                Input::Body => State::Body,
-                _ => State::Open,
+                Input::Header => ChannelState::Header,
+                Input::Body => ChannelState::Body,
+                _ => ChannelState::Open,
             };
             assert_eq!(takers, [expected], "{input:?}");
         }
@@ -165,10 +168,10 @@ mod tests {
     #[test]
     fn a_closing_channel_drops_everything_until_it_is_closed() {
         for input in [Input::Method, Input::Publish, Input::Header, Input::Body] {
-            assert_eq!(step(State::Closing, input), Step::Drop);
+            assert_eq!(step(ChannelState::Closing, input), Step::Drop);
         }
-        assert_eq!(step(State::Closing, Input::CloseOk), Step::Close);
+        assert_eq!(step(ChannelState::Closing, Input::CloseOk), Step::Close);
         assert!(STATES.into_iter().all(|state| step(state, Input::Close) == Step::Close));
-        assert_eq!(step(State::Open, Input::CloseOk), Step::Invalid);
+        assert_eq!(step(ChannelState::Open, Input::CloseOk), Step::Invalid);
     }
 }

@@ -2,37 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::broker::ids::{ChannelSlot, PrincipalSlot};
 use crate::broker::queues::message_store::Micros;
-
-/// A connection, for the caller. Never used again for another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(u64);
-
-impl ConnectionId {
-    pub(crate) fn new(number: u32, serial: u32) -> Self {
-        Self(u64::from(serial) << 32 | u64::from(number))
-    }
-
-    pub(crate) fn number(self) -> u32 {
-        self.0 as u32
-    }
-
-    pub(crate) fn serial(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    /// As a number, for faces that know no Rust types.
-    #[must_use]
-    pub fn to_bits(self) -> u64 {
-        self.0
-    }
-
-    /// The connection of that number.
-    #[must_use]
-    pub fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
-}
+use crate::broker::topology::{QueueId, VhostId};
 
 /// Who connected, and what was agreed with them, when the control plane hands a connection over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,7 +34,7 @@ pub struct Login {
 
 /// How far a connection's life has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum ConnectionState {
     Open,
     /// We sent connection.close at that time, and drop what comes until close-ok.
     Closing(Micros),
@@ -73,9 +45,9 @@ pub(crate) enum Life {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub serial: u32,
-    pub life: Life,
-    pub principal: u32,
-    pub vhost: crate::broker::topology::VhostId,
+    pub life: ConnectionState,
+    pub principal: PrincipalSlot,
+    pub vhost: VhostId,
     pub frame_max: u32,
     pub channel_max: u16,
     /// Half of the agreed heartbeat interval; 0 is none.
@@ -103,12 +75,12 @@ pub(crate) struct Connection {
     pub heard: Micros,
     pub said: Micros,
     /// Open channels by number, ascending: how it is on the wire and where it is in the broker.
-    pub channels: Vec<(u16, u32)>,
+    pub channels: Vec<(u16, ChannelSlot)>,
     /// Bytes that are no whole frame yet.
     pub input: Vec<u8>,
     pub out: Vec<u8>,
     /// Queues that go with it.
-    pub exclusive_queues: Vec<u32>,
+    pub exclusive_queues: Vec<QueueId>,
     pub about: Arc<About>,
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -125,7 +97,7 @@ pub(crate) struct About {
 impl Connection {
     /// The broker's number of a channel.
     #[inline]
-    pub fn channel(&self, number: u16) -> Option<u32> {
+    pub fn channel(&self, number: u16) -> Option<ChannelSlot> {
         match self.channels.as_slice() {
             [(only, channel)] => (*only == number).then_some(*channel),
             channels => {
@@ -138,12 +110,12 @@ impl Connection {
     /// Deliveries may be added to what it has to write.
     #[inline]
     pub fn takes_deliveries(&self) -> bool {
-        self.is_writable && !self.is_congested && self.life == Life::Open
+        self.is_writable && !self.is_congested && self.life == ConnectionState::Open
     }
 
     /// Bytes from the client are worth reading now.
     pub fn wants_input(&self) -> bool {
-        !self.is_blocked && !self.is_suspended && self.life != Life::Ended
+        !self.is_blocked && !self.is_suspended && self.life != ConnectionState::Ended
     }
 
     /// Give back what a burst left behind.

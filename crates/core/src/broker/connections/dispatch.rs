@@ -7,8 +7,10 @@ use crate::amqp::{AmqpError, Method, MethodId, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::connections::channel::Channel;
-use crate::broker::connections::connection::Life;
+use crate::broker::connections::connection::ConnectionState;
+use crate::broker::ids::{ChannelSlot, ConnectionSlot};
 use crate::broker::publishing::transaction::{Settle, Settlement};
+use crate::broker::slab::SlotId;
 
 /// An error at no particular method: the caller fills it in.
 pub(crate) fn error(code: ReplyCode, reason: &str) -> AmqpError {
@@ -17,7 +19,7 @@ pub(crate) fn error(code: ReplyCode, reason: &str) -> AmqpError {
 
 impl Broker {
     /// A method on channel 0.
-    pub(crate) fn connection_method(&mut self, number: u32, payload: &[u8]) -> Result<(), AmqpError> {
+    pub(crate) fn connection_method(&mut self, number: ConnectionSlot, payload: &[u8]) -> Result<(), AmqpError> {
         let id = MethodId::of_payload(payload);
         match Method::decode(payload).map_err(|error| error.at(id))? {
             Method::ConnectionClose(_) => {
@@ -39,7 +41,7 @@ impl Broker {
         }
     }
 
-    pub(crate) fn open_channel(&mut self, number: u32, channel: u16) -> Result<(), AmqpError> {
+    pub(crate) fn open_channel(&mut self, number: ConnectionSlot, channel: u16) -> Result<(), AmqpError> {
         let connection = &self.connections[number];
         if channel > connection.channel_max {
             let reason = format!("channel {channel} is over the negotiated channel_max of {}", connection.channel_max);
@@ -55,7 +57,12 @@ impl Broker {
     }
 
     /// A method on an open channel.
-    pub(crate) fn channel_method(&mut self, number: u32, channel: u32, method: &Method<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn channel_method(
+        &mut self,
+        number: ConnectionSlot,
+        channel: ChannelSlot,
+        method: &Method<'_>,
+    ) -> Result<(), AmqpError> {
         match method {
             Method::BasicAck(it) => {
                 self.settle_or_keep(channel, settle(it.delivery_tag, it.multiple, Settlement::Acknowledge))
@@ -102,14 +109,15 @@ impl Broker {
             Method::ChannelOpen(_) => Err(error(ReplyCode::ChannelError, "second 'channel.open' seen")),
             method => {
                 let what = if method.id().class_id == 10 { "on a channel other than 0" } else { "from a client" };
-                let reason = format!("{} may not come {what} (channel of connection {number})", method.name());
+                let reason =
+                    format!("{} may not come {what} (channel of connection {})", method.name(), number.index());
                 Err(error(ReplyCode::CommandInvalid, &reason))
             }
         }
     }
 
     /// Answer on a channel, behind whatever it still waits to answer.
-    pub(crate) fn reply(&mut self, channel: u32, method: Method<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn reply(&mut self, channel: ChannelSlot, method: Method<'_>) -> Result<(), AmqpError> {
         let marks = self.take_promised();
         let it = &mut self.channels[channel];
         let (connection, number) = (it.connection, it.number);
@@ -127,7 +135,7 @@ impl Broker {
     }
 
     /// Undo what a channel holds: its consumers go, its deliveries go back, what it was publishing is forgotten.
-    pub(crate) fn empty_channel(&mut self, channel: u32) {
+    pub(crate) fn empty_channel(&mut self, channel: ChannelSlot) {
         let it = &mut self.channels[channel];
         it.incoming = None;
         it.transaction = None;
@@ -142,14 +150,14 @@ impl Broker {
     }
 
     /// End a channel.
-    pub(crate) fn remove_channel(&mut self, channel: u32) {
+    pub(crate) fn remove_channel(&mut self, channel: ChannelSlot) {
         self.empty_channel(channel);
         let it = self.channels.remove(channel);
         self.connections[it.connection].channels.retain(|(_, other)| *other != channel);
     }
 
     /// Undo what a connection holds: its channels and its exclusive queues go.
-    pub(crate) fn empty_connection(&mut self, number: u32) {
+    pub(crate) fn empty_connection(&mut self, number: ConnectionSlot) {
         let channels = std::mem::take(&mut self.connections[number].channels);
         for (_, channel) in channels {
             self.empty_channel(channel);
@@ -161,7 +169,7 @@ impl Broker {
     }
 
     /// End a connection.
-    pub(crate) fn remove_connection(&mut self, number: u32) {
+    pub(crate) fn remove_connection(&mut self, number: ConnectionSlot) {
         self.empty_connection(number);
         let connection = self.connections.remove(number);
         self.principals.disconnect(connection.principal);
@@ -174,7 +182,7 @@ impl Broker {
             if self.connection_cursor >= self.connections.end() {
                 self.connection_cursor = 0;
             }
-            let number = self.connection_cursor;
+            let number = ConnectionSlot::from_index(self.connection_cursor);
             self.connection_cursor += 1;
             if self.connections.get(number).is_some() {
                 self.check_connection(number);
@@ -182,10 +190,10 @@ impl Broker {
         }
     }
 
-    fn check_connection(&mut self, number: u32) {
+    fn check_connection(&mut self, number: ConnectionSlot) {
         let now = self.now;
         let connection = &mut self.connections[number];
-        if let Life::Closing(since) = connection.life {
+        if let ConnectionState::Closing(since) = connection.life {
             if now - since > CLOSE_US_MAX {
                 self.end(number);
             }
@@ -195,7 +203,7 @@ impl Broker {
             connection.trim();
         }
         let half = connection.heartbeat_us;
-        if half == 0 || connection.life == Life::Ended {
+        if half == 0 || connection.life == ConnectionState::Ended {
             return;
         }
         // A connection that is not read cannot be heard.

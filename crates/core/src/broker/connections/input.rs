@@ -8,11 +8,13 @@ use crate::amqp::frame::{FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES};
 use crate::amqp::method::{ChannelClose, ChannelCloseOk, ConnectionClose};
 use crate::amqp::{AmqpError, Frame, FrameKind, Method, MethodId, ReplyCode, Scope, next_frame};
 
-use crate::broker::connections::channel::{Input, State, Step, step, unexpected};
-use crate::broker::connections::connection::{ConnectionId, Life};
+use crate::broker::Broker;
+use crate::broker::connections::channel::{ChannelState, Input, Step, step, unexpected};
+use crate::broker::connections::connection::ConnectionState;
 use crate::broker::connections::content::{Incoming, Publish, check_size, is_publish, whole_content};
+use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
+use crate::broker::management::event::Event;
 use crate::broker::queues::message_store::{Micros, Parts};
-use crate::broker::{Broker, Event};
 
 impl Broker {
     /// Take a whole read of a connection's socket. Anything wrong in it becomes a close in the output.
@@ -24,7 +26,7 @@ impl Broker {
         connection.bytes_in += bytes.len() as u64;
         connection.heard = self.now;
         if !connection.wants_input() {
-            if connection.life != Life::Ended {
+            if connection.life != ConnectionState::Ended {
                 connection.input.extend_from_slice(bytes);
                 connection.is_suspended = true;
             }
@@ -33,7 +35,7 @@ impl Broker {
         let rest = self.complete_frame(number, bytes);
         let used = self.process(number, rest);
         if let Some(connection) = self.connections.get_mut(number)
-            && connection.life != Life::Ended
+            && connection.life != ConnectionState::Ended
         {
             connection.input.extend_from_slice(&rest[used..]);
         }
@@ -41,7 +43,7 @@ impl Broker {
     }
 
     /// Go on with frames that waited, if nothing stops them now.
-    pub(crate) fn resume(&mut self, number: u32) {
+    pub(crate) fn resume(&mut self, number: ConnectionSlot) {
         let connection = &mut self.connections[number];
         let is_free = !connection.is_blocked && !connection.is_resting;
         if connection.is_suspended && is_free && connection.out.len() < self.options.output_bytes_max {
@@ -54,7 +56,7 @@ impl Broker {
     }
 
     /// Complete the frame that the last read was cut in, and process it. Returns what is left of `bytes`.
-    fn complete_frame<'a>(&mut self, number: u32, mut bytes: &'a [u8]) -> &'a [u8] {
+    fn complete_frame<'a>(&mut self, number: ConnectionSlot, mut bytes: &'a [u8]) -> &'a [u8] {
         let connection = &mut self.connections[number];
         if connection.input.is_empty() {
             return bytes;
@@ -89,11 +91,11 @@ impl Broker {
     }
 
     /// Process whole frames. Returns how many bytes were used; what is left is the beginning of a frame, or waits.
-    fn process(&mut self, number: u32, bytes: &[u8]) -> usize {
+    fn process(&mut self, number: ConnectionSlot, bytes: &[u8]) -> usize {
         let mut at = 0;
         loop {
             let connection = &mut self.connections[number];
-            if connection.life == Life::Ended {
+            if connection.life == ConnectionState::Ended {
                 return bytes.len();
             }
             if connection.is_blocked || connection.out.len() >= self.options.output_bytes_max {
@@ -121,7 +123,7 @@ impl Broker {
                 Err(error) => {
                     self.refuse(number, 0, error.into());
                     // Where the next frame begins nobody knows.
-                    self.connections[number].life = Life::Ended;
+                    self.connections[number].life = ConnectionState::Ended;
                     return bytes.len();
                 }
             }
@@ -130,12 +132,12 @@ impl Broker {
 
     /// A basic.publish, with its content when that lies whole behind it. Returns how much of `rest` that took.
     #[inline]
-    fn take_publish(&mut self, number: u32, frame: &Frame<'_>, rest: &[u8]) -> usize {
+    fn take_publish(&mut self, number: ConnectionSlot, frame: &Frame<'_>, rest: &[u8]) -> usize {
         let connection = &self.connections[number];
         let frame_max = connection.frame_max as usize;
-        if connection.life == Life::Open
+        if connection.life == ConnectionState::Open
             && let Some(channel) = connection.channel(frame.channel)
-            && self.channels[channel].state == State::Open
+            && self.channels[channel].state == ChannelState::Open
             && let Some(content) = whole_content(rest, frame.channel, frame_max)
         {
             let result = self.publish_whole(channel, frame.payload, content.properties, content.body);
@@ -151,15 +153,21 @@ impl Broker {
     }
 
     #[inline]
-    fn publish_whole(&mut self, channel: u32, payload: &[u8], properties: &[u8], body: &[u8]) -> Result<(), AmqpError> {
+    fn publish_whole(
+        &mut self,
+        channel: ChannelSlot,
+        payload: &[u8],
+        properties: &[u8],
+        body: &[u8],
+    ) -> Result<(), AmqpError> {
         let publish = Publish::decode(payload).map_err(|error| error.at(MethodId::of_payload(payload)))?;
         check_size(body.len(), self.options.message_bytes_max)?;
         self.publish(channel, &Parts { route: publish.route, properties, body }, publish.flags)
     }
 
     /// One frame, whatever it is.
-    fn take_frame(&mut self, number: u32, frame: &Frame<'_>) -> Result<(), AmqpError> {
-        if let Life::Closing(_) = self.connections[number].life {
+    fn take_frame(&mut self, number: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
+        if let ConnectionState::Closing(_) = self.connections[number].life {
             return self.take_while_closing(number, frame);
         }
         if frame.kind == FrameKind::Heartbeat {
@@ -178,7 +186,7 @@ impl Broker {
     }
 
     /// Between our connection.close and the client's close-ok everything else was sent too early to know.
-    fn take_while_closing(&mut self, number: u32, frame: &Frame<'_>) -> Result<(), AmqpError> {
+    fn take_while_closing(&mut self, number: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
         if frame.channel == 0 && frame.kind == FrameKind::Method {
             match Method::decode(frame.payload) {
                 Ok(Method::ConnectionCloseOk(_)) => self.end(number),
@@ -192,7 +200,7 @@ impl Broker {
         Ok(())
     }
 
-    fn take_on_unopened(&mut self, number: u32, frame: &Frame<'_>) -> Result<(), AmqpError> {
+    fn take_on_unopened(&mut self, number: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
         let id = MethodId::of_payload(frame.payload);
         let method = match frame.kind {
             FrameKind::Method => Method::decode(frame.payload).map_err(|error| error.at(id))?,
@@ -212,7 +220,12 @@ impl Broker {
         }
     }
 
-    fn take_on_channel(&mut self, number: u32, channel: u32, frame: &Frame<'_>) -> Result<(), AmqpError> {
+    fn take_on_channel(
+        &mut self,
+        number: ConnectionSlot,
+        channel: ChannelSlot,
+        frame: &Frame<'_>,
+    ) -> Result<(), AmqpError> {
         let id = if frame.kind == FrameKind::Method { MethodId::of_payload(frame.payload) } else { MethodId::NONE };
         let input = match frame.kind {
             FrameKind::Header => Input::Header,
@@ -246,44 +259,44 @@ impl Broker {
         }
     }
 
-    fn begin_content(&mut self, channel: u32, payload: &[u8]) -> Result<(), AmqpError> {
+    fn begin_content(&mut self, channel: ChannelSlot, payload: &[u8]) -> Result<(), AmqpError> {
         let publish = Publish::decode(payload).map_err(|error| error.at(MethodId::of_payload(payload)))?;
         let channel = &mut self.channels[channel];
         channel.incoming = Some(Box::new(Incoming::new(&publish)));
-        channel.state = State::Header;
+        channel.state = ChannelState::Header;
         // What is not whole yet takes memory too.
         let connection = channel.connection;
         self.note_publisher(connection);
         Ok(())
     }
 
-    fn go_on_with_content(&mut self, channel: u32, frame: &Frame<'_>) -> Result<(), AmqpError> {
+    fn go_on_with_content(&mut self, channel: ChannelSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
         let it = &mut self.channels[channel];
         let Some(mut incoming) = it.incoming.take() else { return Ok(()) };
         let is_complete = match it.state {
-            State::Header => incoming.header(frame, self.options.message_bytes_max)?,
+            ChannelState::Header => incoming.header(frame, self.options.message_bytes_max)?,
             _ => incoming.body(frame)?,
         };
         if is_complete {
-            it.state = State::Open;
+            it.state = ChannelState::Open;
             self.count_unfinished(channel);
             return self.publish(channel, &incoming.parts(), incoming.flags);
         }
-        it.state = State::Body;
+        it.state = ChannelState::Body;
         it.incoming = Some(incoming);
         self.count_unfinished(channel);
         Ok(())
     }
 
     /// A client did something wrong: close its channel, or its connection.
-    pub(crate) fn refuse(&mut self, number: u32, channel_number: u16, error: AmqpError) {
+    pub(crate) fn refuse(&mut self, number: ConnectionSlot, channel_number: u16, error: AmqpError) {
         self.metrics.errors += 1;
         let connection = ConnectionId::new(number, self.connections[number].serial);
         let channel = self.connections[number].channel(channel_number);
         match channel.filter(|_| error.scope == Scope::Channel) {
             Some(channel) => {
                 self.empty_channel(channel);
-                self.channels[channel].state = State::Closing;
+                self.channels[channel].state = ChannelState::Closing;
                 let close = ChannelClose {
                     reply_code: error.code.number(),
                     reply_text: &error.text,
@@ -301,8 +314,8 @@ impl Broker {
     }
 
     /// Close a connection from our side; what is on its way from the client is dropped.
-    pub(crate) fn close_connection(&mut self, number: u32, error: &AmqpError) {
-        if self.connections[number].life != Life::Open {
+    pub(crate) fn close_connection(&mut self, number: ConnectionSlot, error: &AmqpError) {
+        if self.connections[number].life != ConnectionState::Open {
             return;
         }
         let close = ConnectionClose {
@@ -312,21 +325,21 @@ impl Broker {
             method_id: error.method.method_id,
         };
         self.answer(number, 0, close.into());
-        self.connections[number].life = Life::Closing(self.now);
+        self.connections[number].life = ConnectionState::Closing(self.now);
         self.empty_connection(number);
     }
 
     /// Nothing more comes; when all is written, the socket is to be closed.
-    pub(crate) fn end(&mut self, number: u32) {
+    pub(crate) fn end(&mut self, number: ConnectionSlot) {
         self.empty_connection(number);
         let connection = &mut self.connections[number];
-        connection.life = Life::Ended;
+        connection.life = ConnectionState::Ended;
         connection.input = Vec::new();
         self.touch(number);
     }
 
     /// Write a method.
-    pub(crate) fn answer(&mut self, number: u32, channel: u16, method: Method<'_>) {
+    pub(crate) fn answer(&mut self, number: ConnectionSlot, channel: u16, method: Method<'_>) {
         method.encode(channel, &mut self.connections[number].out);
         self.touch(number);
     }

@@ -10,9 +10,11 @@ use crate::broker::access::{Resource, Verb};
 use crate::broker::connections::dispatch::error;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::credit::Credit;
+use crate::broker::ids::{ChannelSlot, ConsumerSlot};
+use crate::broker::topology::QueueId;
 
 impl Broker {
-    pub(crate) fn qos(&mut self, channel: u32, qos: &BasicQos) -> Result<(), AmqpError> {
+    pub(crate) fn qos(&mut self, channel: ChannelSlot, qos: &BasicQos) -> Result<(), AmqpError> {
         if qos.prefetch_size != 0 {
             return Err(error(ReplyCode::NotImplemented, &format!("prefetch_size!=0 ({})", qos.prefetch_size)));
         }
@@ -25,11 +27,11 @@ impl Broker {
         Ok(())
     }
 
-    pub(crate) fn consume(&mut self, channel: u32, consume: &BasicConsume<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn consume(&mut self, channel: ChannelSlot, consume: &BasicConsume<'_>) -> Result<(), AmqpError> {
         consume.arguments.check().map_err(|error| error.at(BasicConsume::ID))?;
         let (queue, name) = self.named_queue(channel, consume.queue, Verb::Read)?;
         let it = &self.channels[channel];
-        let has_tag = |consumer: &u32| self.consumers[*consumer].name() == consume.consumer_tag.as_bytes();
+        let has_tag = |consumer: &ConsumerSlot| self.consumers[*consumer].name() == consume.consumer_tag.as_bytes();
         if it.consumers.iter().any(has_tag) {
             let reason = format!("attempt to reuse consumer tag '{}'", consume.consumer_tag);
             return Err(error(ReplyCode::NotAllowed, &reason));
@@ -79,9 +81,9 @@ impl Broker {
     }
 
     /// A consumer that there is not is cancelled already.
-    pub(crate) fn cancel(&mut self, channel: u32, cancel: &BasicCancel<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn cancel(&mut self, channel: ChannelSlot, cancel: &BasicCancel<'_>) -> Result<(), AmqpError> {
         let it = &mut self.channels[channel];
-        let has_tag = |consumer: &u32| self.consumers[*consumer].name() == cancel.consumer_tag.as_bytes();
+        let has_tag = |consumer: &ConsumerSlot| self.consumers[*consumer].name() == cancel.consumer_tag.as_bytes();
         if let Some(index) = it.consumers.iter().position(has_tag) {
             let consumer = it.consumers.remove(index);
             self.remove_consumer(consumer);
@@ -94,7 +96,7 @@ impl Broker {
 
     /// Take a consumer, which its channel has forgotten, from its queue. What it has not acknowledged stays with the
     /// channel. A queue that goes with its last consumer goes.
-    pub(crate) fn remove_consumer(&mut self, number: u32) {
+    pub(crate) fn remove_consumer(&mut self, number: ConsumerSlot) {
         let consumer = self.consumers.remove(number);
         let queue = consumer.queue;
         let it = &mut self.queues[queue];
@@ -110,7 +112,7 @@ impl Broker {
     }
 
     /// Tell the consumers of a queue that goes that there is nothing more to come.
-    pub(crate) fn cancel_consumers(&mut self, queue: u32) {
+    pub(crate) fn cancel_consumers(&mut self, queue: QueueId) {
         for number in std::mem::take(&mut self.queues[queue].consumers) {
             let consumer = self.consumers.remove(number);
             let channel = &mut self.channels[consumer.channel];
@@ -124,7 +126,7 @@ impl Broker {
         }
     }
 
-    pub(crate) fn get(&mut self, channel: u32, get: &BasicGet<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn get(&mut self, channel: ChannelSlot, get: &BasicGet<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, get.queue, Verb::Read)?;
         if self.queues[queue].stream.is_some() {
             return Err(error(ReplyCode::NotImplemented, "basic.get from a stream"));
@@ -140,12 +142,17 @@ impl Broker {
     }
 
     /// The queue of that name, or the one that the channel declared last, if this may be done with it.
-    pub(crate) fn named_queue(&mut self, channel: u32, name: &str, verb: Verb) -> Result<(u32, Box<str>), AmqpError> {
+    pub(crate) fn named_queue(
+        &mut self,
+        channel: ChannelSlot,
+        name: &str,
+        verb: Verb,
+    ) -> Result<(QueueId, Box<str>), AmqpError> {
         let name: Box<str> = self.queue_name(channel, name)?.into();
         self.check_access(channel, verb, Resource::Queue, &name)?;
         let (vhost, owner) = self.place(channel);
         let id = self.topology.queue(vhost, &name, owner)?;
-        Ok((id.index() as u32, name))
+        Ok((id, name))
     }
 }
 

@@ -6,10 +6,12 @@
 use crate::amqp::properties::put_content;
 
 use crate::broker::Broker;
-use crate::broker::consumers::unacknowledged::{Delivery, Reference};
+use crate::broker::consumers::unacknowledged::Delivery;
+use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle};
 use crate::broker::queues::dead_letter::Reason;
 use crate::broker::queues::message_store::{MessageId, Parts};
-use crate::broker::queues::queue::Entry;
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::topology::QueueId;
 
 /// The start of basic.deliver: class 60, method 60.
 const DELIVER: [u8; 4] = [0, 60, 0, 60];
@@ -47,7 +49,7 @@ pub(crate) fn put_delivery(
 impl Broker {
     /// Put a message at the end of a queue, or hand it to whoever waits. Takes one reference to the message.
     #[inline]
-    pub(crate) fn enqueue(&mut self, queue: u32, message: MessageId, expires: u64) {
+    pub(crate) fn enqueue(&mut self, queue: QueueId, message: MessageId, expires: u64) {
         let it = &mut self.queues[queue];
         let entry = it.place(message, expires);
         if it.may_pass()
@@ -68,7 +70,7 @@ impl Broker {
     }
 
     /// Drop the oldest entries of a queue that is over its bounds.
-    pub(crate) fn drop_head(&mut self, queue: u32) {
+    pub(crate) fn drop_head(&mut self, queue: QueueId) {
         while self.queues[queue].is_over() {
             let Some(entry) = self.pop(queue) else { return };
             self.metrics.dropped += 1;
@@ -77,7 +79,7 @@ impl Broker {
     }
 
     /// Take the first entry of a queue.
-    pub(crate) fn pop(&mut self, queue: u32) -> Option<Entry> {
+    pub(crate) fn pop(&mut self, queue: QueueId) -> Option<QueueEntry> {
         let front = self.queues[queue].front()?;
         let size = self.messages.get(front.message).size();
         self.queues[queue].pop(size)
@@ -85,7 +87,7 @@ impl Broker {
 
     /// The consumer whose turn it is. Those that cannot take anything now lose their place on the way.
     #[inline]
-    pub(crate) fn taker(&mut self, queue: u32) -> Option<u32> {
+    pub(crate) fn taker(&mut self, queue: QueueId) -> Option<ConsumerSlot> {
         while let Some(number) = self.queues[queue].ring.next() {
             if self.can_take(number) {
                 return Some(number);
@@ -97,7 +99,7 @@ impl Broker {
     }
 
     #[inline]
-    pub(crate) fn can_take(&self, consumer: u32) -> bool {
+    pub(crate) fn can_take(&self, consumer: ConsumerSlot) -> bool {
         let consumer = &self.consumers[consumer];
         let channel = &self.channels[consumer.channel];
         #[cfg(test)]
@@ -112,7 +114,7 @@ impl Broker {
     }
 
     /// Deliver everything that somebody can take.
-    pub(crate) fn pump(&mut self, queue: u32) {
+    pub(crate) fn pump(&mut self, queue: QueueId) {
         loop {
             let Some(front) = self.queues[queue].front() else { return };
             if front.expires <= self.now {
@@ -126,7 +128,7 @@ impl Broker {
     }
 
     /// Deliver one entry to a consumer that can take it.
-    fn deliver(&mut self, queue: u32, number: u32, entry: Entry) {
+    fn deliver(&mut self, queue: QueueId, number: ConsumerSlot, entry: QueueEntry) {
         let Ok(is_resident) = self.prepare(queue, entry.message) else {
             self.settle(queue, entry);
             return;
@@ -165,12 +167,18 @@ impl Broker {
         it.unacknowledged += 1;
         consumer.credit.take();
         channel.credit.take();
-        let queue = Reference { number: queue, serial: it.serial };
-        channel.unacknowledged.push(Delivery { tag, entry, queue, consumer: Some(consumer.reference(number)) });
+        let queue = Handle { id: queue, serial: it.serial };
+        channel.unacknowledged.push(Delivery { tag, entry, queue, consumer: Some(consumer.handle(number)) });
     }
 
     /// Answer basic.get with an entry, and how many are left behind it.
-    pub(crate) fn deliver_got(&mut self, channel: u32, queue: u32, entry: Entry, no_ack: bool) -> bool {
+    pub(crate) fn deliver_got(
+        &mut self,
+        channel: ChannelSlot,
+        queue: QueueId,
+        entry: QueueEntry,
+        no_ack: bool,
+    ) -> bool {
         let Ok(is_resident) = self.prepare(queue, entry.message) else {
             self.settle(queue, entry);
             return false;
@@ -198,14 +206,14 @@ impl Broker {
         } else {
             let it = &mut self.queues[queue];
             it.unacknowledged += 1;
-            let queue = Reference { number: queue, serial: it.serial };
+            let queue = Handle { id: queue, serial: it.serial };
             self.channels[channel].unacknowledged.push(Delivery { tag, entry, queue, consumer: None });
         }
         true
     }
 
     /// Return a mandatory message that found no queue.
-    pub(crate) fn return_message(&mut self, channel: u32, parts: &Parts<'_>) {
+    pub(crate) fn return_message(&mut self, channel: ChannelSlot, parts: &Parts<'_>) {
         let it = &self.channels[channel];
         let (number, connection) = (it.number, it.connection);
         let out = &mut self.connections[connection];
@@ -216,7 +224,7 @@ impl Broker {
     }
 
     /// A queue may have something for somebody: look at the end of this call.
-    pub(crate) fn schedule(&mut self, queue: u32) {
+    pub(crate) fn schedule(&mut self, queue: QueueId) {
         let it = &mut self.queues[queue];
         if !it.is_runnable && !it.ring.is_empty() && !it.ready().is_empty() {
             it.is_runnable = true;
@@ -225,7 +233,7 @@ impl Broker {
     }
 
     /// A consumer may be able to take something again: it stands in line, unless something else still stops it.
-    pub(crate) fn wake(&mut self, number: u32) {
+    pub(crate) fn wake(&mut self, number: ConsumerSlot) {
         if self.consumers[number].reader.is_some() {
             return self.wake_reader(number);
         }
@@ -240,14 +248,14 @@ impl Broker {
     }
 
     /// The same for all consumers of a channel.
-    pub(crate) fn wake_channel(&mut self, channel: u32) {
+    pub(crate) fn wake_channel(&mut self, channel: ChannelSlot) {
         for index in 0..self.channels[channel].consumers.len() {
             self.wake(self.channels[channel].consumers[index]);
         }
     }
 
     /// The same for all consumers of a connection.
-    pub(crate) fn wake_connection(&mut self, connection: u32) {
+    pub(crate) fn wake_connection(&mut self, connection: ConnectionSlot) {
         for index in 0..self.connections[connection].channels.len() {
             self.wake_channel(self.connections[connection].channels[index].1);
         }

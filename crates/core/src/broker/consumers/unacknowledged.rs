@@ -2,28 +2,22 @@
 
 use std::collections::VecDeque;
 
-use crate::broker::queues::queue::Entry;
-
-/// A queue, consumer or connection by its number, and by a serial that no other ever had: the number may be somebody
-/// else's by now, and then the serial differs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Reference {
-    pub number: u32,
-    pub serial: u32,
-}
+use crate::broker::ids::{ConsumerSlot, Handle};
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::topology::QueueId;
 
 /// A message that waits for its acknowledgement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delivery {
     pub tag: u64,
-    pub entry: Entry,
-    pub queue: Reference,
+    pub entry: QueueEntry,
+    pub queue: Handle<QueueId>,
     /// `None` when it was fetched by basic.get.
-    pub consumer: Option<Reference>,
+    pub consumer: Option<Handle<ConsumerSlot>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum DeliveryState {
     Waiting(Delivery),
     /// Acknowledged out of order; goes when everything before it has gone, or in [`Unacknowledged::compact`].
     Settled,
@@ -34,7 +28,7 @@ enum Place {
 /// is outstanding, also when one message is kept forever.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unacknowledged {
-    places: VecDeque<(u64, Place)>,
+    deliveries: VecDeque<(u64, DeliveryState)>,
     waiting: usize,
 }
 
@@ -42,20 +36,20 @@ impl Unacknowledged {
     /// Remember a delivery; its tag is greater than every earlier one.
     #[inline]
     pub fn push(&mut self, delivery: Delivery) {
-        debug_assert!(self.places.back().is_none_or(|(tag, _)| *tag < delivery.tag));
+        debug_assert!(self.deliveries.back().is_none_or(|(tag, _)| *tag < delivery.tag));
         self.waiting += 1;
-        self.places.push_back((delivery.tag, Place::Waiting(delivery)));
+        self.deliveries.push_back((delivery.tag, DeliveryState::Waiting(delivery)));
     }
 
     /// Forget the delivery with this tag, if it waits.
     #[inline]
     pub fn settle(&mut self, tag: u64) -> Option<Delivery> {
-        let index = match self.places.front() {
+        let index = match self.deliveries.front() {
             Some((front, _)) if *front == tag => 0,
-            _ => self.places.binary_search_by_key(&tag, |(tag, _)| *tag).ok()?,
+            _ => self.deliveries.binary_search_by_key(&tag, |(tag, _)| *tag).ok()?,
         };
-        let (_, place) = self.places.get_mut(index)?;
-        let Place::Waiting(delivery) = std::mem::replace(place, Place::Settled) else { return None };
+        let (_, state) = self.deliveries.get_mut(index)?;
+        let DeliveryState::Waiting(delivery) = std::mem::replace(state, DeliveryState::Settled) else { return None };
         self.waiting -= 1;
         self.drop_settled();
         Some(delivery)
@@ -64,10 +58,10 @@ impl Unacknowledged {
     /// Forget the oldest delivery, when its tag is at most `tag`.
     #[inline]
     pub fn settle_oldest(&mut self, tag: u64) -> Option<Delivery> {
-        match self.places.front() {
-            Some((front, Place::Waiting(delivery))) if *front <= tag => {
+        match self.deliveries.front() {
+            Some((front, DeliveryState::Waiting(delivery))) if *front <= tag => {
                 let delivery = *delivery;
-                self.places.pop_front();
+                self.deliveries.pop_front();
                 self.waiting -= 1;
                 self.drop_settled();
                 Some(delivery)
@@ -78,8 +72,8 @@ impl Unacknowledged {
 
     /// Whether a delivery with exactly this tag waits.
     pub fn contains(&self, tag: u64) -> bool {
-        let found = self.places.binary_search_by_key(&tag, |(tag, _)| *tag);
-        found.is_ok_and(|index| matches!(self.places[index].1, Place::Waiting(_)))
+        let found = self.deliveries.binary_search_by_key(&tag, |(tag, _)| *tag);
+        found.is_ok_and(|index| matches!(self.deliveries[index].1, DeliveryState::Waiting(_)))
     }
 
     pub fn len(&self) -> usize {
@@ -87,18 +81,18 @@ impl Unacknowledged {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Delivery> {
-        self.places.iter().filter_map(|(_, place)| match place {
-            Place::Waiting(delivery) => Some(delivery),
-            Place::Settled => None,
+        self.deliveries.iter().filter_map(|(_, state)| match state {
+            DeliveryState::Waiting(delivery) => Some(delivery),
+            DeliveryState::Settled => None,
         })
     }
 
     fn drop_settled(&mut self) {
-        while let Some((_, Place::Settled)) = self.places.front() {
-            self.places.pop_front();
+        while let Some((_, DeliveryState::Settled)) = self.deliveries.front() {
+            self.deliveries.pop_front();
         }
-        if self.places.len() > 2 * self.waiting + 64 {
-            self.places.retain(|(_, place)| matches!(place, Place::Waiting(_)));
+        if self.deliveries.len() > 2 * self.waiting + 64 {
+            self.deliveries.retain(|(_, state)| matches!(state, DeliveryState::Waiting(_)));
         }
     }
 }
@@ -107,11 +101,12 @@ impl Unacknowledged {
 mod tests {
     use super::*;
     use crate::broker::queues::message_store::{MessageId, NEVER};
+    use crate::broker::slab::SlotId;
     use crate::testing::fewer;
 
     fn delivery(tag: u64) -> Delivery {
-        let entry = Entry::new(tag, MessageId::default(), NEVER);
-        Delivery { tag, entry, queue: Reference { number: 0, serial: 0 }, consumer: None }
+        let entry = QueueEntry::new(tag, MessageId::default(), NEVER);
+        Delivery { tag, entry, queue: Handle { id: QueueId::from_index(0), serial: 0 }, consumer: None }
     }
 
     fn tags(unacknowledged: &Unacknowledged) -> Vec<u64> {
@@ -148,7 +143,7 @@ mod tests {
             unacknowledged.push(delivery(tag));
             unacknowledged.settle(tag);
         }
-        assert!(unacknowledged.places.len() < 100, "{} places", unacknowledged.places.len());
+        assert!(unacknowledged.deliveries.len() < 100, "{} deliveries", unacknowledged.deliveries.len());
         assert_eq!(tags(&unacknowledged), [1]);
     }
 }

@@ -6,27 +6,26 @@ use crate::amqp::method::{
     QueuePurgeOk, QueueUnbind, QueueUnbindOk,
 };
 use crate::amqp::{AmqpError, RawTable, ReplyCode};
+use crate::broker::Rubbish;
 
 use crate::broker::access::{Resource, Verb};
-use crate::broker::connections::connection::ConnectionId;
 use crate::broker::connections::dispatch::error;
-use crate::broker::consumers::unacknowledged::Reference;
-use crate::broker::durability::journaling::JOURNAL;
-use crate::broker::publishing::confirms::Mark;
+use crate::broker::ids::{ChannelSlot, ConnectionId, Handle, JOURNAL};
+use crate::broker::publishing::confirms::SyncMark;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
-use crate::broker::topology::{self, Bind, Declared, ExchangeSettings, Owner, QueueId, QueueSettings, Target, VhostId};
-use crate::broker::{Broker, Rubbish};
+use crate::broker::topology::{Bind, Declared, ExchangeSettings, Owner, QueueId, QueueSettings, Target, VhostId};
+use crate::broker::{Broker, topology};
 
 impl Broker {
     /// The vhost of a channel, and its connection as an owner of queues.
-    pub(crate) fn place(&self, channel: u32) -> (VhostId, Owner) {
+    pub(crate) fn place(&self, channel: ChannelSlot) -> (VhostId, Owner) {
         let number = self.channels[channel].connection;
         let connection = &self.connections[number];
         (connection.vhost, ConnectionId::new(number, connection.serial).to_bits())
     }
 
-    pub(crate) fn vhost_name(&self, channel: u32) -> &str {
+    pub(crate) fn vhost_name(&self, channel: ChannelSlot) -> &str {
         let connection = &self.connections[self.channels[channel].connection];
         &self.principals.get(connection.principal).vhost
     }
@@ -34,7 +33,7 @@ impl Broker {
     /// Ask whether the user of a channel may do that.
     pub(crate) fn check_access(
         &mut self,
-        channel: u32,
+        channel: ChannelSlot,
         verb: Verb,
         resource: Resource,
         name: &str,
@@ -62,7 +61,7 @@ impl Broker {
     }
 
     /// What an empty queue name means: the queue that the channel declared last.
-    pub(crate) fn queue_name<'a>(&'a self, channel: u32, name: &'a str) -> Result<&'a str, AmqpError> {
+    pub(crate) fn queue_name<'a>(&'a self, channel: ChannelSlot, name: &'a str) -> Result<&'a str, AmqpError> {
         match (name, &*self.channels[channel].last_queue) {
             ("", "") => Err(error(ReplyCode::NotFound, "no previously declared queue")),
             ("", last) => Ok(last),
@@ -70,7 +69,7 @@ impl Broker {
         }
     }
 
-    pub(crate) fn declare_exchange(&mut self, channel: u32, it: &ExchangeDeclare<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn declare_exchange(&mut self, channel: ChannelSlot, it: &ExchangeDeclare<'_>) -> Result<(), AmqpError> {
         let (vhost, _) = self.place(channel);
         if it.passive {
             self.topology.check_exchange(vhost, it.exchange)?;
@@ -96,7 +95,7 @@ impl Broker {
         if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeDeclareOk {}.into()) }
     }
 
-    pub(crate) fn delete_exchange(&mut self, channel: u32, it: &ExchangeDelete<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn delete_exchange(&mut self, channel: ChannelSlot, it: &ExchangeDelete<'_>) -> Result<(), AmqpError> {
         let (vhost, _) = self.place(channel);
         self.check_access(channel, Verb::Configure, Resource::Exchange, it.exchange)?;
         self.topology.delete_exchange(vhost, it.exchange, it.if_unused)?;
@@ -104,19 +103,19 @@ impl Broker {
         if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeDeleteOk {}.into()) }
     }
 
-    pub(crate) fn bind_exchange(&mut self, channel: u32, it: &ExchangeBind<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn bind_exchange(&mut self, channel: ChannelSlot, it: &ExchangeBind<'_>) -> Result<(), AmqpError> {
         let target = Target::Exchange(it.destination);
         self.bind(channel, &Bind { source: it.source, target, key: it.routing_key, arguments: it.arguments })?;
         if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeBindOk {}.into()) }
     }
 
-    pub(crate) fn unbind_exchange(&mut self, channel: u32, it: &ExchangeUnbind<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn unbind_exchange(&mut self, channel: ChannelSlot, it: &ExchangeUnbind<'_>) -> Result<(), AmqpError> {
         let target = Target::Exchange(it.destination);
         self.unbind(channel, &Bind { source: it.source, target, key: it.routing_key, arguments: it.arguments })?;
         if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeUnbindOk {}.into()) }
     }
 
-    pub(crate) fn bind_queue(&mut self, channel: u32, it: &QueueBind<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn bind_queue(&mut self, channel: ChannelSlot, it: &QueueBind<'_>) -> Result<(), AmqpError> {
         let name: Box<str> = self.queue_name(channel, it.queue)?.into();
         // Neither a queue nor a key: the queue that was declared last, under its own name.
         let key = if it.queue.is_empty() && it.routing_key.is_empty() { &*name } else { it.routing_key };
@@ -124,7 +123,7 @@ impl Broker {
         if it.no_wait { Ok(()) } else { self.reply(channel, QueueBindOk {}.into()) }
     }
 
-    pub(crate) fn unbind_queue(&mut self, channel: u32, it: &QueueUnbind<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn unbind_queue(&mut self, channel: ChannelSlot, it: &QueueUnbind<'_>) -> Result<(), AmqpError> {
         let name: Box<str> = self.queue_name(channel, it.queue)?.into();
         let key = if it.queue.is_empty() && it.routing_key.is_empty() { &*name } else { it.routing_key };
         self.unbind(
@@ -134,7 +133,7 @@ impl Broker {
         self.reply(channel, QueueUnbindOk {}.into())
     }
 
-    fn bind(&mut self, channel: u32, bind: &Bind<'_>) -> Result<(), AmqpError> {
+    fn bind(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
         self.check_binding(channel, bind)?;
         topology::check_query_arguments(bind.arguments)?;
         let (vhost, owner) = self.place(channel);
@@ -149,7 +148,7 @@ impl Broker {
         Ok(())
     }
 
-    fn unbind(&mut self, channel: u32, bind: &Bind<'_>) -> Result<(), AmqpError> {
+    fn unbind(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
         self.check_binding(channel, bind)?;
         let (vhost, owner) = self.place(channel);
         self.topology.unbind(vhost, bind, owner)?;
@@ -158,7 +157,7 @@ impl Broker {
     }
 
     /// A binding writes to where it leads and reads from where it comes from.
-    fn check_binding(&mut self, channel: u32, bind: &Bind<'_>) -> Result<(), AmqpError> {
+    fn check_binding(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
         let (resource, name) = match bind.target {
             Target::Queue(name) => (Resource::Queue, name),
             Target::Exchange(name) => (Resource::Exchange, name),
@@ -168,7 +167,7 @@ impl Broker {
         self.check_topic_access(channel, Verb::Read, bind.source, bind.key)
     }
 
-    pub(crate) fn declare_queue(&mut self, channel: u32, it: &QueueDeclare<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn declare_queue(&mut self, channel: ChannelSlot, it: &QueueDeclare<'_>) -> Result<(), AmqpError> {
         let (vhost, owner) = self.place(channel);
         let (name, id) = if it.passive {
             let name: Box<str> = self.queue_name(channel, it.queue)?.into();
@@ -177,10 +176,10 @@ impl Broker {
         } else {
             self.make_queue(channel, it)?
         };
-        let queue = &mut self.queues[id.index() as u32];
+        let queue = &mut self.queues[id];
         queue.used = self.now;
         let (ready, consumer_count) = (queue.ready().len() as u64, queue.consumers.len() as u32);
-        let queue = &self.queues[id.index() as u32];
+        let queue = &self.queues[id];
         let message_count = queue.stream.as_ref().map_or(ready, |stream| self.stream_length(stream));
         let message_count = u32::try_from(message_count).unwrap_or(u32::MAX);
         if !it.no_wait {
@@ -190,7 +189,7 @@ impl Broker {
         Ok(())
     }
 
-    fn make_queue(&mut self, channel: u32, it: &QueueDeclare<'_>) -> Result<(Box<str>, QueueId), AmqpError> {
+    fn make_queue(&mut self, channel: ChannelSlot, it: &QueueDeclare<'_>) -> Result<(Box<str>, QueueId), AmqpError> {
         let (vhost, owner) = self.place(channel);
         let name: Box<str> = match it.queue {
             "" => format!("amq.gen-{:016x}{:016x}", self.next_random(), self.next_random()).into(),
@@ -216,8 +215,8 @@ impl Broker {
         let (id, declared) = self.topology.declare_queue(vhost, &name, &settings, owner, it.queue.is_empty())?;
         if declared == Declared::Existed {
             // Whoever declared it may still wait for the disk, and this answer promises the same.
-            if let Some(durable_id) = self.queues[id.index() as u32].durable_id {
-                self.promise(Mark { log: JOURNAL, sequence: durable_id.0 });
+            if let Some(durable_id) = self.queues[id].durable_id {
+                self.promise(SyncMark { log: JOURNAL, sequence: durable_id.0 });
             }
             return Ok((name, id));
         }
@@ -227,13 +226,13 @@ impl Broker {
             self.topology.remove_queue(id);
             return Err(error(ReplyCode::PreconditionFailed, &reason));
         }
-        let number = id.index() as u32;
+        let number = id;
         let mut queue = Queue::new(id, policy, self.next_serial(), self.now);
         queue.auto_delete = it.auto_delete;
         queue.creator = Some(user);
         queue.owner = it.exclusive.then_some(connection);
         let expires = queue.policy.expires_ms.is_some();
-        self.queues.put(number, queue);
+        self.queues.insert(number, queue);
         if it.exclusive {
             self.connections[connection].exclusive_queues.push(number);
         }
@@ -251,7 +250,7 @@ impl Broker {
     }
 
     /// Give a queue of type stream, which was recorded just now, its log.
-    fn begin_stream(&mut self, queue: u32, name: &str) -> Result<(), String> {
+    fn begin_stream(&mut self, queue: QueueId, name: &str) -> Result<(), String> {
         let id = self.queues[queue].durable_id.ok_or("the journal has no room for its definition now")?;
         self.open_stream(queue, id, name)?;
         self.stream_queues.push(queue);
@@ -259,7 +258,7 @@ impl Broker {
     }
 
     /// What the arguments of a queue ask for.
-    fn queue_policy(&self, channel: u32, it: &QueueDeclare<'_>, name: &str) -> Result<Policy, AmqpError> {
+    fn queue_policy(&self, channel: ChannelSlot, it: &QueueDeclare<'_>, name: &str) -> Result<Policy, AmqpError> {
         it.arguments.check().map_err(|error| error.at(QueueDeclare::ID))?;
         let place = || format!("for queue '{name}' in vhost '{}'", self.vhost_name(channel));
         let policy = Policy::parse(RawTable::new(it.arguments.as_bytes())).map_err(|(argument, reason)| {
@@ -284,7 +283,7 @@ impl Broker {
         }
     }
 
-    pub(crate) fn purge_queue(&mut self, channel: u32, it: &QueuePurge<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn purge_queue(&mut self, channel: ChannelSlot, it: &QueuePurge<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, it.queue, Verb::Read)?;
         if self.queues[queue].stream.is_some() {
             return Err(error(ReplyCode::NotImplemented, "queue.purge of a stream"));
@@ -294,7 +293,7 @@ impl Broker {
     }
 
     /// Drop all that is ready in a queue. Returns how many entries that were.
-    fn drain(&mut self, queue: u32) -> u32 {
+    fn drain(&mut self, queue: QueueId) -> u32 {
         let it = &mut self.queues[queue];
         let entries = it.drain();
         let count = entries.len() as u32;
@@ -304,25 +303,25 @@ impl Broker {
         count
     }
 
-    pub(crate) fn delete_queue(&mut self, channel: u32, it: &QueueDelete<'_>) -> Result<(), AmqpError> {
+    pub(crate) fn delete_queue(&mut self, channel: ChannelSlot, it: &QueueDelete<'_>) -> Result<(), AmqpError> {
         let name: Box<str> = self.queue_name(channel, it.queue)?.into();
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
         let (vhost, owner) = self.place(channel);
         let queues = &self.queues;
         let logs = &self.logs;
         let contents = |id: QueueId| {
-            let queue = &queues[id.index() as u32];
+            let queue = &queues[id];
             let log = queue.stream.as_ref().and_then(|stream| logs.get(&stream.number));
             let in_log = log.map_or(0, |log| log.next_sequence().0.saturating_sub(log.first_sequence().0));
             (queue.consumers.len(), queue.ready().len() + in_log as usize)
         };
         let id = self.topology.delete_queue(vhost, &name, owner, (it.if_unused, it.if_empty), contents)?;
-        let message_count = id.map_or(0, |id| self.forget_queue(id.index() as u32));
+        let message_count = id.map_or(0, |id| self.forget_queue(id));
         if it.no_wait { Ok(()) } else { self.reply(channel, QueueDeleteOk { message_count }.into()) }
     }
 
     /// Remove a queue with all bindings to it: its owner is gone, or its last consumer, or its time is up.
-    pub(crate) fn remove_queue(&mut self, queue: u32) {
+    pub(crate) fn remove_queue(&mut self, queue: QueueId) {
         if let Some(it) = self.queues.get(queue) {
             self.topology.remove_queue(it.id);
             self.forget_queue(queue);
@@ -330,7 +329,7 @@ impl Broker {
     }
 
     /// Drop what the broker keeps of a queue that the topology has removed. Returns how many entries were ready.
-    fn forget_queue(&mut self, queue: u32) -> u32 {
+    fn forget_queue(&mut self, queue: QueueId) -> u32 {
         self.changed();
         let count = self.drain(queue);
         self.cancel_consumers(queue);
@@ -343,7 +342,7 @@ impl Broker {
                 && it.unacknowledged > 0
                 && it.stream.is_none()
             {
-                let reference = Reference { number: queue, serial: it.serial };
+                let reference = Handle { id: queue, serial: it.serial };
                 journal.gone.insert(reference, (durable_id, it.unacknowledged));
             }
             if let Some(user) = &it.creator {

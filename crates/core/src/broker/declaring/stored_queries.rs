@@ -3,8 +3,10 @@
 use hashbrown::HashMap;
 
 use crate::amqp::AmqpError;
+
+use crate::broker::Broker;
+use crate::broker::queues::message_store::Micros;
 use crate::broker::topology::{Replaced, StoredQuery};
-use crate::broker::{Broker, Micros};
 
 impl Broker {
     /// The keys of the store that bindings name, each once.

@@ -1,7 +1,7 @@
 //! What goes into the journal, and what waits for it.
 //!
 //! Recording is appending to memory; a thread writes and syncs (`crate::journal`). What was promised only once something
-//! is on disk (confirms, answers to declarations and commits) waits for a [`Mark`] and goes out in
+//! is on disk (confirms, answers to declarations and commits) waits for a [`SyncMark`] and goes out in
 //! [`Broker::committed`]. A broker without a journal keeps nothing and promises at once.
 
 use std::collections::VecDeque;
@@ -13,16 +13,13 @@ use crate::journal::{AppendError, Committer, Damage, Disk};
 
 use crate::broker::Broker;
 use crate::broker::connections::dispatch::error;
-use crate::broker::consumers::unacknowledged::Reference;
-use crate::broker::durability::durable::{Content, DefinitionId, Durable, Saved};
+use crate::broker::durable::{Content, DefinitionId, Durable, Saved};
+use crate::broker::ids::{Handle, JOURNAL};
 use crate::broker::management::event::Event;
-use crate::broker::publishing::confirms::{Mark, Marks};
+use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
 use crate::broker::queues::message_store::{Kept, MessageId, Parts};
-use crate::broker::queues::queue::Entry;
-use crate::broker::topology::{Change, Definition, Owner};
-
-/// The number of the journal among logs; streams have others.
-pub(crate) const JOURNAL: u32 = 0;
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::topology::{Change, Definition, Owner, QueueId};
 
 /// Changes that wait for room in the journal before further ones are refused.
 const CHANGES_MAX: usize = 10_000;
@@ -42,7 +39,7 @@ pub(crate) struct Journal {
     /// Messages that may leave memory once they are synced, by the number of their record.
     pub evictable: VecDeque<(MessageId, u64)>,
     /// Deleted queues of which deliveries are still out: what those settle belongs to this definition.
-    pub gone: hashbrown::HashMap<Reference, (DefinitionId, u32)>,
+    pub gone: hashbrown::HashMap<Handle<QueueId>, (DefinitionId, u32)>,
     pub has_failed: bool,
     /// Since when nothing becomes durable for lack of room.
     stuck_since: Option<crate::broker::Micros>,
@@ -175,7 +172,7 @@ impl Broker {
         if now - since < STUCK_US_MAX {
             return;
         }
-        for Reference { number, serial } in self.awaiting.clone() {
+        for Handle { id: number, serial } in self.awaiting.clone() {
             // A connection that was closed for one of its channels has taken the others with it.
             if let Some(it) = self.channels.get(number).filter(|it| it.serial == serial && !it.held.is_empty())
                 && !self.connections[it.connection].was_told_blocked
@@ -205,7 +202,7 @@ impl Broker {
                         if let Definition::Queue { vhost, name, .. } = definition
                             && let Some(vhost) = self.topology.vhost(vhost)
                             && let Ok(queue) = self.topology.queue(vhost, name, Owner::MAX)
-                            && let Some(queue) = self.queues.get_mut(queue.index() as u32)
+                            && let Some(queue) = self.queues.get_mut(queue)
                         {
                             queue.durable_id = Some(id);
                         }
@@ -219,12 +216,12 @@ impl Broker {
             last = sequence.or(last);
         }
         if let Some(sequence) = last {
-            self.promise(Mark { log: JOURNAL, sequence: sequence.0 });
+            self.promise(SyncMark { log: JOURNAL, sequence: sequence.0 });
         }
     }
 
     /// The answer to what is done now must wait for this.
-    pub(crate) fn promise(&mut self, mark: Mark) {
+    pub(crate) fn promise(&mut self, mark: SyncMark) {
         match self.promised.iter_mut().find(|promised| promised.log == mark.log) {
             Some(promised) => promised.sequence = promised.sequence.max(mark.sequence),
             None => self.promised.push(mark),
@@ -232,14 +229,14 @@ impl Broker {
     }
 
     /// What the answer to what is done now must wait for, if anything.
-    pub(crate) fn take_promised(&mut self) -> Marks {
+    pub(crate) fn take_promised(&mut self) -> SyncMarks {
         let mut marks = std::mem::take(&mut self.promised);
         marks.retain(|mark| !self.is_reached(*mark));
         marks
     }
 
     /// Whether a log is synced that far. One that is gone has nothing left to lose.
-    pub(crate) fn is_reached(&self, mark: Mark) -> bool {
+    pub(crate) fn is_reached(&self, mark: SyncMark) -> bool {
         let Some(journal) = &self.journal else { return true };
         #[cfg(test)]
         if self.faults.confirms_early {
@@ -284,7 +281,7 @@ impl Broker {
     }
 
     /// The same for a delivery whose queue was deleted.
-    pub(crate) fn settle_gone(&mut self, queue: Reference, entry: Entry) {
+    pub(crate) fn settle_gone(&mut self, queue: Handle<QueueId>, entry: QueueEntry) {
         let definition = self.journal.as_mut().and_then(|journal| {
             let (definition, count) = journal.gone.get_mut(&queue)?;
             let definition = *definition;

@@ -7,13 +7,16 @@ use std::sync::Arc;
 use crate::journal::{Committer, Damage, Disk, OpenError};
 
 use crate::amqp::RawTable;
-use crate::broker::durability::durable::{DefinitionId, Durable, DurableOptions, Recovered};
+
+use crate::broker::Broker;
+use crate::broker::access::Control;
 use crate::broker::durability::journaling::Journal;
+use crate::broker::durable::{DefinitionId, Durable, DurableOptions, RecoveredJournal};
+use crate::broker::options::BrokerOptions;
 use crate::broker::queues::message_store::{Kept, Micros, NEVER};
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
 use crate::broker::topology::{Definition, QueueId};
-use crate::broker::{Broker, Control, Options};
 
 /// Where a broker keeps what must not be lost.
 pub struct Storage {
@@ -29,7 +32,7 @@ pub struct Storage {
 
 /// What was found in the storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct RecoveryReport {
     /// Exchanges, queues and bindings.
     pub definitions: usize,
     /// Messages.
@@ -76,14 +79,14 @@ impl Broker {
     /// no bodies, so it takes a second or two for millions of messages.
     ///
     /// # Errors
-    /// [`StorageError`]; damaged records are none: [`Found`] lists them.
+    /// [`StorageError`]; damaged records are none: [`RecoveryReport`] lists them.
     pub fn open(
-        options: Options,
+        options: BrokerOptions,
         control: Box<dyn Control + Send>,
         storage: Storage,
         now: Micros,
         wall_us: i64,
-    ) -> Result<(Self, Found), StorageError> {
+    ) -> Result<(Self, RecoveryReport), StorageError> {
         let mut broker = Self::new(options, control, now, wall_us);
         let Storage { disk, dir, committer, journal } = storage;
         let (durable, recovered) = Durable::open(Arc::clone(&disk), &dir.join("journal"), journal, &committer)?;
@@ -95,11 +98,11 @@ impl Broker {
         Ok((broker, found))
     }
 
-    fn recover_all(&mut self, recovered: Recovered) -> Result<Found, StorageError> {
-        let Recovered { definitions, messages, queues, damage, is_clean } = recovered;
+    fn recover_all(&mut self, recovered: RecoveredJournal) -> Result<RecoveryReport, StorageError> {
+        let RecoveredJournal { definitions, messages, queues, damage, is_clean } = recovered;
         // A journal that was begun just now knows of nothing that may be here.
         let had_records = !definitions.is_empty();
-        let mut found = Found { damage, is_clean, messages: messages.len(), ..Found::default() };
+        let mut found = RecoveryReport { damage, is_clean, messages: messages.len(), ..RecoveryReport::default() };
         let mut numbers = hashbrown::HashMap::new();
         for definition in definitions {
             let read =
@@ -109,7 +112,7 @@ impl Broker {
                     found.definitions += 1;
                     if let (Some(queue), Definition::Queue { arguments, auto_delete, .. }) = (queue, &read) {
                         self.recover_queue(queue, arguments, *auto_delete);
-                        let number = queue.index() as u32;
+                        let number = queue;
                         self.queues[number].durable_id = Some(definition.id);
                         numbers.insert(definition.id, number);
                         if self.queues[number].policy.kind == QueueKind::Stream {
@@ -156,7 +159,12 @@ impl Broker {
         Ok(found)
     }
 
-    fn recover_stream(&mut self, queue: u32, id: DefinitionId, definition: &Definition) -> Result<(), StorageError> {
+    fn recover_stream(
+        &mut self,
+        queue: QueueId,
+        id: DefinitionId,
+        definition: &Definition,
+    ) -> Result<(), StorageError> {
         let Definition::Queue { name, .. } = definition else { return Ok(()) };
         self.open_stream(queue, id, name).map_err(|reason| StorageError::Stream(name.clone(), reason))?;
         self.stream_queues.push(queue);
@@ -169,16 +177,16 @@ impl Broker {
         let serial = self.next_serial();
         let mut queue = Queue::new(id, policy, serial, self.now);
         queue.auto_delete = auto_delete;
-        let number = id.index() as u32;
+        let number = id;
         let expires = queue.policy.expires_ms.is_some();
-        self.queues.put(number, queue);
+        self.queues.insert(number, queue);
         if expires {
             self.watch(number);
         }
     }
 
     /// A queue's time to live goes on while the broker is away.
-    fn recovered_expiry(&self, queue: u32, time_us: i64) -> Micros {
+    fn recovered_expiry(&self, queue: QueueId, time_us: i64) -> Micros {
         let Some(ttl) = self.queues[queue].policy.message_ttl_ms else { return NEVER };
         let age = self.wall_us().saturating_sub(time_us).max(0) as u64;
         self.now + (ttl * 1000).saturating_sub(age)

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::amqp::AmqpError;
 
-use crate::broker::connections::connection::ConnectionId;
+use crate::broker::ids::ConnectionId;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,12 @@
 //! What there is, for management and metrics: copies, made when asked for.
 
-use crate::broker::connections::connection::{ConnectionId, Life};
+use crate::broker::Broker;
+use crate::broker::connections::connection::ConnectionState;
+use crate::broker::ids::{ChannelSlot, ConnectionId};
+use crate::broker::management::metrics::{JournalMetrics, Metrics};
+use crate::broker::queues::message_store::Micros;
+use crate::broker::queues::policy::QueueKind;
 use crate::broker::topology::{QueueInfo, Topology};
-use crate::broker::{Broker, JournalMetrics, Metrics, Micros, QueueKind};
 
 /// A connection, as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,7 +135,7 @@ impl Broker {
     pub fn connections(&self) -> impl Iterator<Item = ConnectionOverview> {
         self.connections.iter().map(|(number, connection)| {
             let principal = self.principals.get(connection.principal);
-            let unacknowledged = |(_, channel): &(u16, u32)| self.channels[*channel].unacknowledged.len();
+            let unacknowledged = |(_, channel): &(u16, ChannelSlot)| self.channels[*channel].unacknowledged.len();
             ConnectionOverview {
                 id: ConnectionId::new(number, connection.serial),
                 user: principal.user.to_string(),
@@ -140,9 +144,9 @@ impl Broker {
                 client_name: connection.about.client_name.to_string(),
                 since: connection.about.since,
                 state: match connection.life {
-                    Life::Open if connection.is_blocked => "blocked",
-                    Life::Open => "running",
-                    Life::Closing(_) | Life::Ended => "closing",
+                    ConnectionState::Open if connection.is_blocked => "blocked",
+                    ConnectionState::Open => "running",
+                    ConnectionState::Closing(_) | ConnectionState::Ended => "closing",
                 },
                 channels: connection.channels.len(),
                 unacknowledged: connection.channels.iter().map(unacknowledged).sum(),

@@ -7,10 +7,11 @@
 use crate::amqp::ReplyCode;
 use crate::amqp::method::{ConnectionBlocked, ConnectionUnblocked};
 
-use crate::broker::connections::connection::Life;
+use crate::broker::Broker;
+use crate::broker::connections::connection::ConnectionState;
 use crate::broker::connections::dispatch::error;
-use crate::broker::consumers::unacknowledged::Reference;
-use crate::broker::{Broker, Event};
+use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, LogId};
+use crate::broker::management::event::Event;
 
 /// What is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl Broker {
     }
 
     /// What a channel keeps that is in no queue yet has changed.
-    pub(crate) fn count_unfinished(&mut self, channel: u32) {
+    pub(crate) fn count_unfinished(&mut self, channel: ChannelSlot) {
         let it = &mut self.channels[channel];
         let bytes = it.unfinished();
         self.unfinished_bytes = self.unfinished_bytes - it.unfinished_bytes + bytes;
@@ -65,7 +66,7 @@ impl Broker {
         let bytes = self.memory_bytes();
         let most = self.options.memory_bytes_max;
         let was_short = self.blocked == Some(Shortage::Memory);
-        let is_full = |number: &u32| self.logs.get(number).is_some_and(crate::journal::Log::is_full);
+        let is_full = |number: &LogId| self.logs.get(number).is_some_and(crate::journal::Log::is_full);
         if self.journal.as_ref().is_some_and(|journal| journal.durable.is_full()) || self.pressed.iter().any(is_full) {
             Some(Shortage::Disk)
         } else if bytes > most || (was_short && bytes > most / 10 * 9) {
@@ -102,29 +103,29 @@ impl Broker {
     }
 
     fn block_publishers(&mut self) {
-        let publishers: Vec<u32> =
+        let publishers: Vec<ConnectionSlot> =
             self.connections.iter().filter(|(_, connection)| connection.publishes).map(|(number, _)| number).collect();
         publishers.into_iter().for_each(|number| self.block(number));
     }
 
     /// A connection published: when there is a shortage, it is the last that is heard of it for now.
     #[inline]
-    pub(crate) fn note_publisher(&mut self, number: u32) {
+    pub(crate) fn note_publisher(&mut self, number: ConnectionSlot) {
         self.connections[number].publishes = true;
         if self.blocked.is_some() {
             self.block(number);
         }
     }
 
-    fn block(&mut self, number: u32) {
+    fn block(&mut self, number: ConnectionSlot) {
         let reason = self.blocked.and_then(Shortage::reason);
         let connection = &mut self.connections[number];
-        if connection.life != Life::Open {
+        if connection.life != ConnectionState::Open {
             return;
         }
         if !connection.is_blocked {
             connection.is_blocked = true;
-            self.blocked_connections.push(Reference { number, serial: connection.serial });
+            self.blocked_connections.push(Handle { id: number, serial: connection.serial });
             self.touch(number);
         }
         let connection = &mut self.connections[number];
@@ -139,12 +140,12 @@ impl Broker {
 
     fn unblock(&mut self) {
         for reference in std::mem::take(&mut self.blocked_connections) {
-            let Reference { number, serial } = reference;
+            let Handle { id: number, serial } = reference;
             let Some(connection) = self.connections.get_mut(number).filter(|it| it.serial == serial) else { continue };
             connection.is_blocked = false;
             // Whoever was not read could not be heard.
             connection.heard = self.now;
-            if std::mem::take(&mut connection.was_told_blocked) && connection.life == Life::Open {
+            if std::mem::take(&mut connection.was_told_blocked) && connection.life == ConnectionState::Open {
                 self.answer(number, 0, ConnectionUnblocked {}.into());
             }
             self.touch(number);

@@ -5,11 +5,11 @@ use crate::amqp::{AmqpError, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::connections::dispatch::error;
-use crate::broker::consumers::unacknowledged::Reference;
-use crate::broker::publishing::confirms::{Confirms, Mark, Marks};
+use crate::broker::ids::{ChannelSlot, Handle};
+use crate::broker::publishing::confirms::{Confirms, SyncMark, SyncMarks};
 
 impl Broker {
-    pub(crate) fn select_confirms(&mut self, channel: u32) -> Result<(), AmqpError> {
+    pub(crate) fn select_confirms(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
         let it = &mut self.channels[channel];
         if it.transaction.is_some() {
             return Err(error(ReplyCode::PreconditionFailed, "cannot switch from tx to confirm mode"));
@@ -20,7 +20,7 @@ impl Broker {
 
     /// A message is published: its number, when the channel's messages are confirmed.
     #[inline]
-    pub(crate) fn count_publish(&mut self, channel: u32) -> Option<u64> {
+    pub(crate) fn count_publish(&mut self, channel: ChannelSlot) -> Option<u64> {
         let it = &mut self.channels[channel];
         let confirms: &mut Confirms = it.confirms.as_mut()?;
         if !it.has_published {
@@ -31,7 +31,7 @@ impl Broker {
     }
 
     /// The last message is kept by these logs: its confirm, or the answer to its commit, waits for them.
-    pub(crate) fn await_marks(&mut self, channel: u32, number: Option<u64>, marks: Marks) {
+    pub(crate) fn await_marks(&mut self, channel: ChannelSlot, number: Option<u64>, marks: SyncMarks) {
         if self.options.confirms_received {
             return;
         }
@@ -44,7 +44,7 @@ impl Broker {
     }
 
     /// The last message is not taken: tell its publisher, when it wants to be told.
-    pub(crate) fn nack(&mut self, channel: u32, number: Option<u64>) {
+    pub(crate) fn nack(&mut self, channel: ChannelSlot, number: Option<u64>) {
         let it = &mut self.channels[channel];
         let (Some(number), Some(confirms)) = (number, &mut it.confirms) else { return };
         confirms.refuse(number);
@@ -67,12 +67,12 @@ impl Broker {
     }
 
     /// Confirm what is done on a channel. After the journal has failed nothing is confirmed, whatever it is.
-    fn acknowledge(&mut self, channel: u32) {
+    fn acknowledge(&mut self, channel: ChannelSlot) {
         if self.fatal().is_some() {
             return;
         }
         let Some(mut confirms) = self.channels[channel].confirms.take() else { return };
-        let acknowledged = confirms.acknowledge(|mark: Mark| self.is_reached(mark));
+        let acknowledged = confirms.acknowledge(|mark: SyncMark| self.is_reached(mark));
         let is_waiting = confirms.is_waiting();
         let it = &mut self.channels[channel];
         it.confirms = Some(confirms);
@@ -87,11 +87,11 @@ impl Broker {
     }
 
     /// Something of this channel waits for a disk: look at it when that has moved.
-    pub(crate) fn await_disk(&mut self, channel: u32) {
+    pub(crate) fn await_disk(&mut self, channel: ChannelSlot) {
         let it = &mut self.channels[channel];
         if !it.is_awaiting {
             it.is_awaiting = true;
-            let reference = Reference { number: channel, serial: it.serial };
+            let reference = Handle { id: channel, serial: it.serial };
             self.awaiting.push(reference);
         }
     }
@@ -99,7 +99,7 @@ impl Broker {
     /// The disk has moved: tell whoever waited for that.
     pub(crate) fn settle_waiting(&mut self) {
         for reference in std::mem::take(&mut self.awaiting) {
-            let channel = reference.number;
+            let channel = reference.id;
             if let Some(it) = self.channels.get_mut(channel)
                 && it.serial == reference.serial
             {
@@ -111,7 +111,7 @@ impl Broker {
     }
 
     /// Give the answers that need wait no longer.
-    fn answer_held(&mut self, channel: u32) {
+    fn answer_held(&mut self, channel: ChannelSlot) {
         if self.fatal().is_some() {
             return;
         }

@@ -5,15 +5,17 @@
 
 use std::collections::VecDeque;
 
+use crate::broker::ids::LogId;
+
 /// How far a log must be synced. Logs have numbers that are never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
-    pub log: u32,
+pub(crate) struct SyncMark {
+    pub log: LogId,
     pub sequence: u64,
 }
 
 /// Everything that must be on disk first. Nearly always one log or none.
-pub(crate) type Marks = smallvec::SmallVec<[Mark; 1]>;
+pub(crate) type SyncMarks = smallvec::SmallVec<[SyncMark; 1]>;
 
 /// What to tell the publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub(crate) struct Confirms {
     /// All up to here have been told, one way or the other.
     told: u64,
     /// What waits for a disk, by number.
-    waiting: VecDeque<(u64, Marks)>,
+    waiting: VecDeque<(u64, SyncMarks)>,
 }
 
 impl Confirms {
@@ -40,7 +42,7 @@ impl Confirms {
     }
 
     /// The message with this number, the last one, is confirmed only when these marks are reached.
-    pub fn wait(&mut self, number: u64, marks: Marks) {
+    pub fn wait(&mut self, number: u64, marks: SyncMarks) {
         debug_assert_eq!(number, self.published);
         if !marks.is_empty() {
             self.waiting.push_back((number, marks));
@@ -48,7 +50,7 @@ impl Confirms {
     }
 
     /// The next ack to send, if any: all that is done and not yet told.
-    pub fn acknowledge(&mut self, is_reached: impl Fn(Mark) -> bool) -> Option<Acknowledged> {
+    pub fn acknowledge(&mut self, is_reached: impl Fn(SyncMark) -> bool) -> Option<Acknowledged> {
         while let Some((_, marks)) = self.waiting.front() {
             if !marks.iter().all(|mark| is_reached(*mark)) {
                 break;
@@ -81,8 +83,8 @@ impl Confirms {
 mod tests {
     use super::*;
 
-    fn mark(sequence: u64) -> Marks {
-        smallvec::smallvec![Mark { log: 0, sequence }]
+    fn mark(sequence: u64) -> SyncMarks {
+        smallvec::smallvec![SyncMark { log: LogId(0), sequence }]
     }
 
     fn told(confirms: &mut Confirms, synced: u64) -> Option<(u64, bool)> {
@@ -120,8 +122,11 @@ mod tests {
     fn a_message_in_two_logs_waits_for_both() {
         let mut confirms = Confirms::default();
         let number = confirms.publish();
-        confirms.wait(number, smallvec::smallvec![Mark { log: 0, sequence: 5 }, Mark { log: 1, sequence: 7 }]);
-        assert_eq!(confirms.acknowledge(|mark| mark.log == 0), None);
+        confirms.wait(
+            number,
+            smallvec::smallvec![SyncMark { log: LogId(0), sequence: 5 }, SyncMark { log: LogId(1), sequence: 7 }],
+        );
+        assert_eq!(confirms.acknowledge(|mark| mark.log == LogId(0)), None);
         assert!(confirms.acknowledge(|_| true).is_some());
     }
 

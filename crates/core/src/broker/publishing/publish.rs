@@ -1,18 +1,19 @@
 //! A message comes in: may it, where does it go, and what is the publisher told.
 
 use crate::amqp::method::BasicPublish;
-use crate::amqp::{AmqpError, MethodId, Properties, ReplyCode};
+use crate::amqp::{AmqpError, BasicProperties, MethodId, ReplyCode};
+
+use crate::journal::AppendError;
 
 use crate::broker::Broker;
 use crate::broker::access::{Resource, Verb};
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::connections::dispatch::error;
-use crate::broker::durability::durable::Saved;
-use crate::broker::durability::journaling::JOURNAL;
-use crate::broker::publishing::confirms::{Mark, Marks};
+use crate::broker::durable::Saved;
+use crate::broker::ids::{ChannelSlot, JOURNAL};
+use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
 use crate::broker::queues::message_store::{Kept, Micros, NEVER, Parts};
 use crate::broker::topology::{ExchangeKind, Published, QueueId};
-use crate::journal::AppendError;
 
 /// The route that the last message of a channel took, for the next one with the same exchange and key. It holds while
 /// the topology and the permissions stay as they were, and is kept only when the key alone decided.
@@ -30,8 +31,13 @@ const MEMO_QUEUES_MAX: usize = 64;
 
 impl Broker {
     /// Publish a whole message on a channel: now, or with its transaction.
-    pub(crate) fn publish(&mut self, channel: u32, parts: &Parts<'_>, flags: PublishFlags) -> Result<(), AmqpError> {
-        let properties = Properties::parse(parts.properties).map_err(|error| error.at(BasicPublish::ID))?;
+    pub(crate) fn publish(
+        &mut self,
+        channel: ChannelSlot,
+        parts: &Parts<'_>,
+        flags: PublishFlags,
+    ) -> Result<(), AmqpError> {
+        let properties = BasicProperties::parse(parts.properties).map_err(|error| error.at(BasicPublish::ID))?;
         if flags.immediate() {
             return Err(error(ReplyCode::NotImplemented, "immediate=true").at_publish());
         }
@@ -50,10 +56,10 @@ impl Broker {
     /// The same when the transaction is committed.
     pub(crate) fn publish_now(
         &mut self,
-        channel: u32,
+        channel: ChannelSlot,
         parts: &Parts<'_>,
         flags: PublishFlags,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
     ) -> Result<(), AmqpError> {
         let mut routed = std::mem::take(&mut self.routed);
         routed.clear();
@@ -66,7 +72,12 @@ impl Broker {
     }
 
     /// Whether the message may be published, apart from where it goes.
-    fn check_publish(&mut self, channel: u32, parts: &Parts<'_>, properties: &Properties<'_>) -> Result<(), AmqpError> {
+    fn check_publish(
+        &mut self,
+        channel: ChannelSlot,
+        parts: &Parts<'_>,
+        properties: &BasicProperties<'_>,
+    ) -> Result<(), AmqpError> {
         self.check_route(channel, parts).map_err(AtPublish::at_publish)?;
         self.check_user(channel, properties).map_err(AtPublish::at_publish)
     }
@@ -74,9 +85,9 @@ impl Broker {
     /// The queues that a message goes to.
     fn route(
         &mut self,
-        channel: u32,
+        channel: ChannelSlot,
         parts: &Parts<'_>,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
         routed: &mut Vec<QueueId>,
     ) -> Result<(), AmqpError> {
         self.check_user(channel, &properties)?;
@@ -104,7 +115,11 @@ impl Broker {
     }
 
     /// The exchange and key of a message that may be published there.
-    pub(crate) fn check_route<'a>(&mut self, channel: u32, parts: &Parts<'a>) -> Result<(&'a str, &'a str), AmqpError> {
+    pub(crate) fn check_route<'a>(
+        &mut self,
+        channel: ChannelSlot,
+        parts: &Parts<'a>,
+    ) -> Result<(&'a str, &'a str), AmqpError> {
         let text =
             |bytes| std::str::from_utf8(bytes).map_err(|_| error(ReplyCode::SyntaxError, "a name is not valid UTF-8"));
         let (exchange, routing_key) = (text(parts.exchange())?, text(parts.routing_key())?);
@@ -114,7 +129,7 @@ impl Broker {
     }
 
     /// A client may sign its messages with its own name only.
-    fn check_user(&self, channel: u32, properties: &Properties<'_>) -> Result<(), AmqpError> {
+    fn check_user(&self, channel: ChannelSlot, properties: &BasicProperties<'_>) -> Result<(), AmqpError> {
         let Some(claimed) = properties.user_id() else { return Ok(()) };
         let connection = self.channels[channel].connection;
         let user = &*self.principals.get(self.connections[connection].principal).user;
@@ -126,7 +141,7 @@ impl Broker {
     }
 
     /// When a message's own time runs out.
-    fn expiration(&self, properties: &Properties<'_>) -> Result<Micros, AmqpError> {
+    fn expiration(&self, properties: &BasicProperties<'_>) -> Result<Micros, AmqpError> {
         let Some(text) = properties.expiration() else { return Ok(NEVER) };
         match text.parse::<u32>() {
             Ok(milliseconds) => Ok(self.now + Micros::from(milliseconds) * 1000),
@@ -140,10 +155,10 @@ impl Broker {
     /// Put a message into the queues that it is routed to, and tell the publisher what it wants to be told.
     fn accept(
         &mut self,
-        channel: u32,
+        channel: ChannelSlot,
         parts: &Parts<'_>,
         flags: PublishFlags,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
         routed: &[QueueId],
         expires: Micros,
     ) -> Result<(), AmqpError> {
@@ -157,14 +172,14 @@ impl Broker {
             }
             return Ok(());
         }
-        let mut marks = Marks::new();
+        let mut marks = SyncMarks::new();
         let mut kept = Kept::Nowhere;
         if !self.stream_queues.is_empty() {
-            let queues = routed.iter().map(|queue| queue.index() as u32);
+            let queues = routed.iter().copied();
             if let Err(reason) = self.append_to_streams(parts, queues, &mut marks) {
                 return self.refuse_publish(channel, number, &reason);
             }
-            if routed.iter().all(|queue| self.queues[queue.index() as u32].stream.is_some()) {
+            if routed.iter().all(|queue| self.queues[*queue].stream.is_some()) {
                 self.await_marks(channel, number, marks);
                 return Ok(());
             }
@@ -174,7 +189,7 @@ impl Broker {
                 Ok(None) => {}
                 Ok(Some((saved, queues))) => {
                     kept = Kept::Saved { record: saved.record, queues };
-                    marks.push(Mark { log: JOURNAL, sequence: saved.sequence.0 });
+                    marks.push(SyncMark { log: JOURNAL, sequence: saved.sequence.0 });
                 }
                 // Nobody was promised that it survives.
                 Err(AppendError::Busy | AppendError::Failed(_))
@@ -209,8 +224,7 @@ impl Broker {
         it.kept = kept;
         it.sequence = sequence;
         let mut is_refused = false;
-        for queue in routed {
-            let queue = queue.index() as u32;
+        for &queue in routed {
             if self.queues[queue].stream.is_some() {
                 continue;
             }
@@ -230,7 +244,12 @@ impl Broker {
 
     /// There is no room for a message: whoever wants to know that it is safe is told that it is not. One that never will
     /// have room closes the channel, like any message that is too large: who tries again would try for ever.
-    fn refuse_publish(&mut self, channel: u32, number: Option<u64>, reason: &AppendError) -> Result<(), AmqpError> {
+    fn refuse_publish(
+        &mut self,
+        channel: ChannelSlot,
+        number: Option<u64>,
+        reason: &AppendError,
+    ) -> Result<(), AmqpError> {
         self.metrics.refused += 1;
         if self.channels[channel].transaction.is_some() || matches!(reason, AppendError::TooLarge { .. }) {
             return Err(error(ReplyCode::PreconditionFailed, &format!("the message cannot be kept: {reason}")));
@@ -247,7 +266,7 @@ impl Broker {
     ) -> Result<Option<(Saved, u32)>, AppendError> {
         let mut ids = std::mem::take(&mut self.durable_ids);
         ids.clear();
-        let takers = routed.iter().map(|queue| &self.queues[queue.index() as u32]);
+        let takers = routed.iter().map(|queue| &self.queues[*queue]);
         let takers = takers.filter(|queue| queue.stream.is_none() && !queue.refuses(parts.size()));
         ids.extend(takers.filter_map(|queue| queue.durable_id));
         let saved = match ids.is_empty() {
@@ -260,14 +279,14 @@ impl Broker {
 
     /// When the time of a message runs out that comes to this queue now.
     #[inline]
-    fn queue_expiry(&self, queue: u32) -> Micros {
+    fn queue_expiry(&self, queue: QueueId) -> Micros {
         self.queues[queue].policy.message_ttl_ms.map_or(NEVER, |ttl| self.now + ttl * 1000)
     }
 
     /// Whether routing keys matter to what may be done with this exchange, and if so, whether this one may.
     pub(crate) fn check_topic_access(
         &mut self,
-        channel: u32,
+        channel: ChannelSlot,
         verb: Verb,
         exchange: &str,
         routing_key: &str,

@@ -1,14 +1,15 @@
 //! tx.select, tx.commit, tx.rollback: all of a transaction, or nothing.
 
 use crate::amqp::method::{BasicPublish, TxCommitOk, TxRollbackOk};
-use crate::amqp::{AmqpError, Properties, ReplyCode};
+use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::connections::dispatch::error;
+use crate::broker::ids::ChannelSlot;
 use crate::broker::publishing::transaction::PendingMessage;
 
 impl Broker {
-    pub(crate) fn select_transactions(&mut self, channel: u32) -> Result<(), AmqpError> {
+    pub(crate) fn select_transactions(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
         let it = &mut self.channels[channel];
         if it.confirms.is_some() {
             return Err(error(ReplyCode::PreconditionFailed, "cannot switch from confirm to tx mode"));
@@ -18,7 +19,7 @@ impl Broker {
     }
 
     /// Let all of it happen. What could fail is looked at first: a message without an exchange lets nothing happen.
-    pub(crate) fn commit(&mut self, channel: u32) -> Result<(), AmqpError> {
+    pub(crate) fn commit(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
         let transaction = self.channels[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         let (messages, settles) = transaction.take();
         self.count_unfinished(channel);
@@ -31,7 +32,7 @@ impl Broker {
         }
         for message in &messages {
             let parts = message.parts();
-            self.publish_now(channel, &parts, message.flags, Properties::from_checked(parts.properties))?;
+            self.publish_now(channel, &parts, message.flags, BasicProperties::from_checked(parts.properties))?;
         }
         for settle in settles {
             self.settle_deliveries(channel, settle)?;
@@ -40,7 +41,7 @@ impl Broker {
     }
 
     /// Whether this message can be published, whatever its route.
-    fn check_exchange(&mut self, channel: u32, message: &PendingMessage) -> Result<(), AmqpError> {
+    fn check_exchange(&mut self, channel: ChannelSlot, message: &PendingMessage) -> Result<(), AmqpError> {
         let parts = message.parts();
         let (exchange, _) = self.check_route(channel, &parts)?;
         let (vhost, _) = self.place(channel);
@@ -51,7 +52,7 @@ impl Broker {
     }
 
     /// Let nothing of it happen. What was settled in it waits again for its acknowledgement.
-    pub(crate) fn rollback(&mut self, channel: u32) -> Result<(), AmqpError> {
+    pub(crate) fn rollback(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
         let transaction = self.channels[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         drop(transaction.take());
         self.count_unfinished(channel);

@@ -7,12 +7,12 @@
 //! Source: RabbitMQ's dead letter exchanges; the header `x-death` is theirs.
 
 use crate::amqp::table::{FieldValue, Table};
-use crate::amqp::{Properties, PropertyFields, RawTable};
+use crate::amqp::{BasicProperties, PropertyFields, RawTable};
 
 use crate::broker::Broker;
-use crate::broker::publishing::confirms::Marks;
+use crate::broker::publishing::confirms::SyncMarks;
 use crate::broker::queues::message_store::{Kept, NEVER, Parts};
-use crate::broker::queues::queue::Entry;
+use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId, VhostId};
 
 /// Where a queue sends what it drops.
@@ -65,7 +65,7 @@ struct Death<'a> {
 
 impl Broker {
     /// A queue drops an entry: its letter, if the queue sends any, and then the entry is done with.
-    pub(crate) fn discard(&mut self, queue: u32, entry: Entry, reason: Reason) {
+    pub(crate) fn discard(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) {
         if self.queues[queue].policy.dead_letters.is_some()
             && let Some(letter) = self.letter(queue, entry, reason)
         {
@@ -74,7 +74,7 @@ impl Broker {
         self.settle(queue, entry);
     }
 
-    fn letter(&mut self, queue: u32, entry: Entry, reason: Reason) -> Option<Letter> {
+    fn letter(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) -> Option<Letter> {
         let is_resident = self.prepare(queue, entry.message).ok()?;
         let time_s = u64::try_from(self.wall_us() / 1_000_000).unwrap_or_default();
         let message = self.messages.get(entry.message);
@@ -89,7 +89,7 @@ impl Broker {
             vhost: info.vhost,
             exchange: to.exchange.clone(),
             routing_key: to.routing_key.clone().unwrap_or_else(|| routing_key.into()),
-            properties: with_death(Properties::from_checked(parts.properties), &death),
+            properties: with_death(BasicProperties::from_checked(parts.properties), &death),
             body: parts.body.to_vec(),
         })
     }
@@ -103,7 +103,7 @@ impl Broker {
 
     /// Put one into the queues that it is routed to. An exchange that there is not takes nothing.
     fn send_letter(&mut self, letter: &Letter) {
-        let properties = Properties::from_checked(&letter.properties);
+        let properties = BasicProperties::from_checked(&letter.properties);
         let message =
             Published { exchange: &letter.exchange, routing_key: &letter.routing_key, properties, body: &letter.body };
         let mut routed: Vec<QueueId> = Vec::new();
@@ -126,9 +126,9 @@ impl Broker {
 
     fn put_letter(&mut self, parts: &Parts<'_>, is_persistent: bool, routed: &[QueueId]) {
         if !self.stream_queues.is_empty() {
-            let queues = routed.iter().map(|queue| queue.index() as u32);
+            let queues = routed.iter().copied();
             // A stream whose disk has no room lets it go: nobody is there who could be told to wait.
-            _ = self.append_to_streams(parts, queues, &mut Marks::new());
+            _ = self.append_to_streams(parts, queues, &mut SyncMarks::new());
         }
         let mut kept = Kept::Nowhere;
         let mut sequence = 0;
@@ -168,7 +168,7 @@ fn deaths_of(headers: Option<RawTable<'_>>) -> Vec<Table> {
 }
 
 /// A message's properties with one death more. Its own time to live has ended, or would end it again: it goes.
-fn with_death(properties: Properties<'_>, death: &Death<'_>) -> Vec<u8> {
+fn with_death(properties: BasicProperties<'_>, death: &Death<'_>) -> Vec<u8> {
     let mut headers = properties.headers().and_then(|headers| headers.parse().ok()).unwrap_or_default();
     let mut deaths = deaths_of(properties.headers());
     let same = |other: &Table| {

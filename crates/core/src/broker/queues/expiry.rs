@@ -5,8 +5,9 @@
 //! time, but it counts until then.
 
 use crate::broker::Broker;
-use crate::broker::consumers::unacknowledged::Reference;
+use crate::broker::ids::Handle;
 use crate::broker::queues::dead_letter::Reason;
+use crate::broker::topology::QueueId;
 
 /// Timed queues that are looked at in one tick; with more it takes several ticks to come round.
 const QUEUES_AT_ONCE: usize = 10_000;
@@ -15,16 +16,16 @@ const ENTRIES_AT_ONCE: usize = 10_000;
 
 impl Broker {
     /// Something in this queue, or the queue itself, may expire.
-    pub(crate) fn watch(&mut self, queue: u32) {
+    pub(crate) fn watch(&mut self, queue: QueueId) {
         let it = &mut self.queues[queue];
         if !it.is_timed {
             it.is_timed = true;
-            self.timed.push(Reference { number: queue, serial: it.serial });
+            self.timed.push(Handle { id: queue, serial: it.serial });
         }
     }
 
     /// Drop entries from the head of a queue whose time has run out.
-    pub(crate) fn expire_head(&mut self, queue: u32) {
+    pub(crate) fn expire_head(&mut self, queue: QueueId) {
         for _ in 0..ENTRIES_AT_ONCE {
             match self.queues[queue].front() {
                 Some(front) if front.expires <= self.now => {}
@@ -52,8 +53,8 @@ impl Broker {
     }
 
     /// Whether the queue stays on the list.
-    fn expire_in(&mut self, reference: Reference) -> bool {
-        let queue = reference.number;
+    fn expire_in(&mut self, reference: Handle<QueueId>) -> bool {
+        let queue = reference.id;
         if self.queues.get(queue).is_none_or(|it| it.serial != reference.serial) {
             return false;
         }

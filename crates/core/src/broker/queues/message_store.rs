@@ -1,21 +1,33 @@
 //! Messages at rest: each is kept once, however many queues hold it, and goes when the last of them lets go.
 //!
 //! One allocation a message: the exchange's name and the routing key as they stood in basic.publish (they are copied
-//! into basic.deliver as they are), then the properties, then the body. Counting references by hand, in a slab, costs
+//! into basic.deliver as they are), then the properties, then the body. CountingControl references by hand, in a slab, costs
 //! less than an `Arc` and tells exactly what is resident.
 
 use std::ops::Range;
 
-use crate::broker::durability::durable::RecordId;
-use crate::broker::slab::Slab;
+use crate::broker::durable::RecordId;
+use crate::broker::slab::{Slab, SlotId};
 
-/// A message's number in the [`Store`].
+/// A message's number in the [`MessageStore`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct MessageId(u32);
 
 impl MessageId {
     /// No message of the store: one of a stream, which is only in its log.
     pub const NONE: Self = Self(u32::MAX);
+}
+
+impl SlotId for MessageId {
+    #[inline]
+    fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// Time in microseconds of the caller's monotonic clock.
@@ -46,7 +58,7 @@ pub(crate) enum Kept {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Message {
+pub(crate) struct StoredMessage {
     /// `None` while it is only in the journal.
     bytes: Option<Box<[u8]>>,
     references: u32,
@@ -63,7 +75,7 @@ pub(crate) struct Message {
     pub sequence: u64,
 }
 
-impl Message {
+impl StoredMessage {
     /// The bytes, when they are in memory.
     pub fn parts(&self) -> Option<Parts<'_>> {
         self.bytes.as_deref().map(|bytes| self.parts_of(bytes))
@@ -125,16 +137,16 @@ fn short(route: &[u8], at: usize) -> &[u8] {
 
 /// All messages at rest.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Store {
-    messages: Slab<Message>,
+pub(crate) struct MessageStore {
+    messages: Slab<MessageId, StoredMessage>,
     resident_bytes: u64,
 }
 
-impl Store {
-    /// Keep a message. It has one reference, the caller's, until [`Store::release`]d.
+impl MessageStore {
+    /// Keep a message. It has one reference, the caller's, until [`MessageStore::release`]d.
     pub fn insert(&mut self, parts: &Parts<'_>, time_us: i64) -> MessageId {
         self.resident_bytes += parts.size() as u64 + OVERHEAD;
-        MessageId(self.messages.insert(Message {
+        self.messages.insert(StoredMessage {
             size: parts.size() as u32,
             body: (parts.route.len() + parts.properties.len()) as u32,
             properties: parts.route.len() as u16,
@@ -144,14 +156,14 @@ impl Store {
             time_us,
             kept: Kept::Nowhere,
             sequence: 0,
-        }))
+        })
     }
 
     /// Keep the place of a message whose bytes stay in the journal until somebody needs them.
     pub fn insert_absent(&mut self, sizes: [usize; 3], time_us: i64) -> MessageId {
         let [route, properties, body] = sizes;
         self.resident_bytes += OVERHEAD;
-        MessageId(self.messages.insert(Message {
+        self.messages.insert(StoredMessage {
             bytes: None,
             references: 1,
             size: (route + properties + body) as u32,
@@ -161,41 +173,41 @@ impl Store {
             time_us,
             kept: Kept::Nowhere,
             sequence: 0,
-        }))
+        })
     }
 
     #[inline]
     pub fn retain(&mut self, id: MessageId) {
-        self.messages[id.0].references += 1;
+        self.messages[id].references += 1;
     }
 
     /// One reference less; the message itself when that was the last.
     #[inline]
     pub fn release(&mut self, id: MessageId) {
-        let message = &mut self.messages[id.0];
+        let message = &mut self.messages[id];
         message.references -= 1;
         if message.references == 0 {
-            let message = self.messages.remove(id.0);
+            let message = self.messages.remove(id);
             self.resident_bytes -= OVERHEAD + message.bytes.map_or(0, |bytes| bytes.len() as u64);
         }
     }
 
     #[inline]
-    pub fn get(&self, id: MessageId) -> &Message {
-        &self.messages[id.0]
+    pub fn get(&self, id: MessageId) -> &StoredMessage {
+        &self.messages[id]
     }
 
     /// The message of that number, if there is one.
-    pub fn find(&self, id: MessageId) -> Option<&Message> {
-        self.messages.get(id.0)
+    pub fn find(&self, id: MessageId) -> Option<&StoredMessage> {
+        self.messages.get(id)
     }
 
     pub fn references(&self, id: MessageId) -> u32 {
-        self.messages[id.0].references
+        self.messages[id].references
     }
 
-    pub fn get_mut(&mut self, id: MessageId) -> &mut Message {
-        &mut self.messages[id.0]
+    pub fn get_mut(&mut self, id: MessageId) -> &mut StoredMessage {
+        &mut self.messages[id]
     }
 
     /// The next message whose bytes are in memory, round and round from slot `from`, among the next `most` slots.
@@ -203,7 +215,7 @@ impl Store {
         for _ in 0..most.min(self.messages.end()) {
             let number = if *from < self.messages.end() { *from } else { 0 };
             *from = number + 1;
-            if self.messages.get(number).is_some_and(Message::is_resident) {
+            if self.messages.get(MessageId(number)).is_some_and(StoredMessage::is_resident) {
                 return Some(MessageId(number));
             }
         }
@@ -212,7 +224,7 @@ impl Store {
 
     /// Drop the bytes of a message that can be read back; how many that were.
     pub fn evict(&mut self, id: MessageId) -> usize {
-        let message = &mut self.messages[id.0];
+        let message = &mut self.messages[id];
         debug_assert_ne!(message.kept, Kept::Nowhere, "evicted and nowhere else");
         let freed = message.bytes.take().map_or(0, |bytes| bytes.len());
         self.resident_bytes -= freed as u64;
@@ -221,7 +233,7 @@ impl Store {
 
     /// Keep the bytes again of a message that was evicted.
     pub fn restore(&mut self, id: MessageId, bytes: Vec<u8>) {
-        let message = &mut self.messages[id.0];
+        let message = &mut self.messages[id];
         debug_assert_eq!(bytes.len(), message.size());
         if message.bytes.is_none() {
             self.resident_bytes += bytes.len() as u64;
@@ -242,7 +254,7 @@ impl Store {
     #[cfg(test)]
     pub fn audit(&self) -> impl Iterator<Item = (MessageId, u32, u64)> {
         self.messages.iter().map(|(id, message)| {
-            (MessageId(id), message.references, OVERHEAD + message.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            (id, message.references, OVERHEAD + message.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
         })
     }
 }
@@ -255,7 +267,7 @@ mod tests {
 
     #[test]
     fn parts_come_back_as_they_went_in() {
-        let mut store = Store::default();
+        let mut store = MessageStore::default();
         let id = store.insert(&PARTS, 7);
         let parts = store.get(id).parts().expect("resident");
         assert_eq!((parts, parts.exchange(), parts.routing_key()), (PARTS, &b"logs"[..], &b"a.b"[..]));
@@ -264,7 +276,7 @@ mod tests {
 
     #[test]
     fn memory_goes_with_the_last_reference() {
-        let mut store = Store::default();
+        let mut store = MessageStore::default();
         let id = store.insert(&PARTS, 0);
         store.retain(id);
         assert_eq!(store.resident_bytes(), 16 + OVERHEAD);

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::broker::consumers::consumer::Ring;
-use crate::broker::durability::durable::DefinitionId;
+use crate::broker::durable::DefinitionId;
+use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
 use crate::broker::queues::message_store::{MessageId, Micros, NEVER};
 use crate::broker::queues::policy::Policy;
 use crate::broker::streams::stream::Stream;
@@ -15,7 +16,7 @@ use crate::broker::topology::QueueId;
 
 /// A message in a queue: 24 bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
+pub(crate) struct QueueEntry {
     /// Given once and never to another of this queue, ascending; its offset when the queue is a stream.
     pub position: u64,
     pub expires: Micros,
@@ -24,7 +25,7 @@ pub(crate) struct Entry {
     pub redelivered: bool,
 }
 
-impl Entry {
+impl QueueEntry {
     pub fn new(position: u64, message: MessageId, expires: Micros) -> Self {
         Self { position, expires, message, redelivered: false }
     }
@@ -35,7 +36,7 @@ pub(crate) struct Queue {
     pub id: QueueId,
     pub serial: u32,
     /// The connection that it goes with, when it is exclusive.
-    pub owner: Option<u32>,
+    pub owner: Option<ConnectionSlot>,
     /// Whoever declared it: it counts among what that user has.
     pub creator: Option<Arc<str>>,
     pub policy: Policy,
@@ -45,7 +46,7 @@ pub(crate) struct Queue {
     pub durable_id: Option<DefinitionId>,
     pub ring: Ring,
     /// Every consumer, waiting or not.
-    pub consumers: Vec<u32>,
+    pub consumers: Vec<ConsumerSlot>,
     pub has_exclusive_consumer: bool,
     /// The last time that it was declared, fetched from or lost a consumer: `x-expires` counts from there.
     pub used: Micros,
@@ -58,7 +59,7 @@ pub(crate) struct Queue {
     pub unacknowledged: u32,
     /// Entries that were ever put here: metrics, and nothing else.
     pub published: u64,
-    ready: VecDeque<Entry>,
+    ready: VecDeque<QueueEntry>,
     ready_bytes: u64,
     /// How many of `ready` have an end to their time.
     expiring: usize,
@@ -93,10 +94,10 @@ impl Queue {
 
     /// A place at the end for a message: pushed, or delivered at once.
     #[inline]
-    pub fn place(&mut self, message: MessageId, expires: Micros) -> Entry {
+    pub fn place(&mut self, message: MessageId, expires: Micros) -> QueueEntry {
         self.position += 1;
         self.published += 1;
-        Entry::new(self.position, message, expires)
+        QueueEntry::new(self.position, message, expires)
     }
 
     /// Nothing is ready and somebody waits, so that a new message may pass without being kept in line.
@@ -106,20 +107,20 @@ impl Queue {
     }
 
     #[inline]
-    pub fn push(&mut self, entry: Entry, size: usize) {
+    pub fn push(&mut self, entry: QueueEntry, size: usize) {
         self.ready_bytes += size as u64;
         self.expiring += usize::from(entry.expires != NEVER);
         self.ready.push_back(entry);
     }
 
     #[inline]
-    pub fn front(&self) -> Option<&Entry> {
+    pub fn front(&self) -> Option<&QueueEntry> {
         self.ready.front()
     }
 
     /// Take the first entry; `size` is its message's, as it was when it was pushed.
     #[inline]
-    pub fn pop(&mut self, size: usize) -> Option<Entry> {
+    pub fn pop(&mut self, size: usize) -> Option<QueueEntry> {
         let entry = self.ready.pop_front()?;
         self.ready_bytes -= size as u64;
         self.expiring -= usize::from(entry.expires != NEVER);
@@ -127,7 +128,7 @@ impl Queue {
     }
 
     /// Put an entry back where it was. Those that come back are nearly always older than all that are ready.
-    pub fn requeue(&mut self, mut entry: Entry, size: usize) {
+    pub fn requeue(&mut self, mut entry: QueueEntry, size: usize) {
         entry.redelivered = true;
         self.ready_bytes += size as u64;
         self.expiring += usize::from(entry.expires != NEVER);
@@ -140,7 +141,7 @@ impl Queue {
     }
 
     /// Put many back: one pass over both, also when they lie between those that are ready.
-    pub fn requeue_many(&mut self, mut entries: Vec<(Entry, usize)>) {
+    pub fn requeue_many(&mut self, mut entries: Vec<(QueueEntry, usize)>) {
         entries.sort_unstable_by_key(|(entry, _)| entry.position);
         let first_ready = self.ready.front().map_or(u64::MAX, |entry| entry.position);
         if entries.last().is_none_or(|(entry, _)| entry.position < first_ready) {
@@ -163,13 +164,13 @@ impl Queue {
     }
 
     /// Everything that is ready, for purge and deletion.
-    pub fn drain(&mut self) -> VecDeque<Entry> {
+    pub fn drain(&mut self) -> VecDeque<QueueEntry> {
         self.ready_bytes = 0;
         self.expiring = 0;
         std::mem::take(&mut self.ready)
     }
 
-    pub fn ready(&self) -> &VecDeque<Entry> {
+    pub fn ready(&self) -> &VecDeque<QueueEntry> {
         &self.ready
     }
 
@@ -204,6 +205,7 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::amqp::RawTable;
+    use crate::broker::slab::SlotId;
     use crate::broker::topology::{QueueSettings, Topology};
     use crate::testing::rounds;
 
@@ -232,7 +234,7 @@ mod tests {
     #[test]
     fn what_comes_back_stands_where_it_stood() {
         let mut queue = filled(5);
-        let taken: Vec<Entry> = (0..4).filter_map(|_| queue.pop(10)).collect();
+        let taken: Vec<QueueEntry> = (0..4).filter_map(|_| queue.pop(10)).collect();
         assert_eq!((queue.ready_bytes(), positions(&queue)), (10, vec![5]));
         for index in [1, 3, 0, 2] {
             queue.requeue(taken[index], 10);
@@ -266,7 +268,7 @@ mod tests {
     #[test]
     fn a_message_passes_only_an_empty_queue_with_somebody_waiting() {
         let mut queue = filled(1);
-        queue.ring.wait(0, 0);
+        queue.ring.wait(ConsumerSlot::from_index(0), 0);
         assert!(!queue.may_pass());
         queue.drain();
         assert!(queue.may_pass());

@@ -5,12 +5,14 @@
 //! message that is delivered from disk is read for that, and not kept. Above the watermark itself publishers are
 //! blocked (`blocking.rs`): places in queues take memory too.
 
-use crate::amqp::Properties;
+use crate::amqp::BasicProperties;
+use crate::broker::Rubbish;
 
-use crate::broker::durability::durable::Content;
+use crate::broker::Broker;
+use crate::broker::durable::Content;
 use crate::broker::management::event::Event;
 use crate::broker::queues::message_store::{Kept, MessageId};
-use crate::broker::{Broker, Rubbish};
+use crate::broker::topology::QueueId;
 
 /// How many older messages leave memory with each that comes: more than one, so that they are soon gone.
 const OLDER_EACH: usize = 2;
@@ -93,11 +95,11 @@ impl Broker {
 
     /// See to it that a message can be delivered: its bytes are in memory, or, when this is false, in `loaded`.
     #[inline]
-    pub(crate) fn prepare(&mut self, queue: u32, message: MessageId) -> Result<bool, Undeliverable> {
+    pub(crate) fn prepare(&mut self, queue: QueueId, message: MessageId) -> Result<bool, Undeliverable> {
         if self.messages.get(message).is_resident() { Ok(true) } else { self.load(queue, message).map(|()| false) }
     }
 
-    fn load(&mut self, queue: u32, message: MessageId) -> Result<(), Undeliverable> {
+    fn load(&mut self, queue: QueueId, message: MessageId) -> Result<(), Undeliverable> {
         let mut buffer = std::mem::take(&mut self.load_buffer);
         let result = self.load_into(message, &mut buffer);
         self.load_buffer = buffer;
@@ -131,7 +133,8 @@ impl Broker {
 
     /// Only the properties, which only the journal had, tell when the time of a recovered message runs out.
     fn is_out_of_time(&self, properties: &[u8], time_us: i64) -> bool {
-        let expiration = Properties::from_checked(properties).expiration().and_then(|text| text.parse::<u32>().ok());
+        let expiration =
+            BasicProperties::from_checked(properties).expiration().and_then(|text| text.parse::<u32>().ok());
         expiration.is_some_and(|milliseconds| time_us + i64::from(milliseconds) * 1000 <= self.wall_us())
     }
 

@@ -14,22 +14,24 @@ use std::path::{Path, PathBuf};
 use hashbrown::HashSet;
 
 use crate::amqp::method::BasicConsume;
-use crate::amqp::{AmqpError, FieldValue, Properties, RawTable, RawValue, ReplyCode};
-use crate::journal::{self, Item, Log, Retention, Sequence, Start};
+use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
+use crate::journal::{self, Log, LogItem, Retention, Sequence, Start};
 
+use crate::broker::Broker;
 use crate::broker::connections::dispatch::error;
 use crate::broker::consumers::deliver::put_delivery;
-use crate::broker::consumers::unacknowledged::{Delivery, Reference};
-use crate::broker::durability::durable::DefinitionId;
+use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::durability::journaling::{Doomed, Journal};
+use crate::broker::durable::DefinitionId;
+use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, LogId};
 use crate::broker::management::event::Event;
-use crate::broker::publishing::confirms::{Mark, Marks};
-use crate::broker::queues::message_store::{MessageId, NEVER, Parts};
+use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::queues::message_store::{MessageId, Micros, NEVER, Parts};
 use crate::broker::queues::policy::Policy;
-use crate::broker::queues::queue::Entry;
-use crate::broker::streams::stream_record::{self, StreamRecord};
-use crate::broker::topology::{Filter, View, check_query_arguments};
-use crate::broker::{Broker, Micros};
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::streams::stream_record;
+use crate::broker::streams::stream_record::StreamRecord;
+use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
 
 /// What is read for one reader before others have their turn.
 const SLICE_BYTES: usize = 128 * 1024;
@@ -42,22 +44,22 @@ const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 64 * 1024..=1 << 30;
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// Its number among the broker's logs.
-    pub number: u32,
+    pub number: LogId,
     pub dir: PathBuf,
     /// Readers that have read everything, and wait for more.
-    waiting: Vec<u32>,
+    waiting: Vec<ConsumerSlot>,
     /// How far it was synced when those were last woken.
     woken: Sequence,
 }
 
 /// A consumer's place in a stream.
-pub(crate) struct Reader {
-    reader: journal::Reader,
-    filter: Option<Filter>,
+pub(crate) struct StreamReader {
+    reader: journal::LogReader,
+    filter: Option<ConsumerFilter>,
     missed: u64,
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for StreamReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a reader at {}", self.reader.position())
     }
@@ -74,21 +76,21 @@ impl Journal {
 
 impl Broker {
     /// Open the log of a queue of type stream; a new one is empty.
-    pub(crate) fn open_stream(&mut self, queue: u32, id: DefinitionId, name: &str) -> Result<(), String> {
+    pub(crate) fn open_stream(&mut self, queue: QueueId, id: DefinitionId, name: &str) -> Result<(), String> {
         let Some(journal) = &mut self.journal else { return Err("there is no data directory".to_owned()) };
         let dir = journal.dir.join("streams").join(dir_name(name, id));
         let policy = &self.queues[queue].policy;
         let segment_bytes = policy.segment_bytes.unwrap_or(journal.segment_bytes.into());
-        let options = journal::Options {
+        let options = journal::LogOptions {
             segment_bytes: segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end()) as u32,
             retention: retention(policy),
-            ..journal::Options::default()
+            ..journal::LogOptions::default()
         };
         let opened = Log::open(std::sync::Arc::clone(&journal.disk), &dir, options, &journal.committer);
         let (log, recovery) = opened.map_err(|error| error.to_string())?;
         journal.damage.extend(recovery.damage);
         self.log_count += 1;
-        let number = self.log_count;
+        let number = LogId(self.log_count);
         let woken = log.synced();
         self.logs.insert(number, log);
         self.queues[queue].stream = Some(Box::new(Stream { number, dir, waiting: Vec::new(), woken }));
@@ -136,8 +138,8 @@ impl Broker {
     pub(crate) fn append_to_streams(
         &mut self,
         parts: &Parts<'_>,
-        queues: impl Iterator<Item = u32>,
-        marks: &mut Marks,
+        queues: impl Iterator<Item = QueueId>,
+        marks: &mut SyncMarks,
     ) -> Result<(), journal::AppendError> {
         let wall_us = self.wall_us();
         for queue in queues {
@@ -146,7 +148,7 @@ impl Broker {
             let Some(log) = self.logs.get(&number) else { continue };
             let body = [parts.route, parts.properties, parts.body];
             let appended = log.append(stream_record::MESSAGE, wall_us, &[], &body)?;
-            marks.push(Mark { log: number, sequence: appended.sequence.0 });
+            marks.push(SyncMark { log: number, sequence: appended.sequence.0 });
             if log.pending_bytes() > CONGESTED_BYTES && !self.pressed.contains(&number) {
                 self.pressed.push(number);
                 self.blocked.get_or_insert(crate::broker::publishing::backpressure::Shortage::Journal);
@@ -160,10 +162,10 @@ impl Broker {
     /// Consume from a stream: a reader with a place and a query of its own.
     pub(crate) fn read_stream(
         &mut self,
-        channel: u32,
-        queue: u32,
+        channel: ChannelSlot,
+        queue: QueueId,
         consume: &BasicConsume<'_>,
-    ) -> Result<Option<Box<Reader>>, AmqpError> {
+    ) -> Result<Option<Box<StreamReader>>, AmqpError> {
         let Some(stream) = &self.queues[queue].stream else { return Ok(None) };
         let refused = |reason: &str| error(ReplyCode::PreconditionFailed, reason);
         if consume.no_ack {
@@ -176,19 +178,19 @@ impl Broker {
         }
         check_query_arguments(consume.arguments)?;
         let control = &mut self.control;
-        let filter = Filter::parse(consume.arguments, &mut |key| control.stored_query(key))?;
+        let filter = ConsumerFilter::parse(consume.arguments, &mut |key| control.stored_query(key))?;
         let log = self.logs.get(&stream.number).ok_or_else(|| refused("the stream is gone"))?;
         let start = start(consume.arguments, log, self.now, self.wall_offset)
             .map_err(|reason| refused(&format!("invalid arg 'x-stream-offset' of a consumer: {reason}")))?;
         let reader = log.reader(start).map_err(|error| refused(&error.to_string()))?;
-        Ok(Some(Box::new(Reader { reader, filter, missed: 0 })))
+        Ok(Some(Box::new(StreamReader { reader, filter, missed: 0 })))
     }
 
     /// A reader may be able to go on.
-    pub(crate) fn wake_reader(&mut self, number: u32) {
+    pub(crate) fn wake_reader(&mut self, number: ConsumerSlot) {
         if !self.consumers[number].is_waiting && self.can_take(number) {
             self.consumers[number].is_waiting = true;
-            self.readers.push(Reference { number, serial: self.consumers[number].serial });
+            self.readers.push(Handle { id: number, serial: self.consumers[number].serial });
         }
     }
 
@@ -229,7 +231,7 @@ impl Broker {
 
     /// Give each reader that can go on its turn, once.
     pub(crate) fn read_streams(&mut self) {
-        for Reference { number, serial } in std::mem::take(&mut self.readers) {
+        for Handle { id: number, serial } in std::mem::take(&mut self.readers) {
             if self.consumers.get(number).is_some_and(|consumer| consumer.serial == serial) {
                 self.consumers[number].is_waiting = false;
                 self.read_slice(number);
@@ -238,19 +240,19 @@ impl Broker {
     }
 
     /// Deliver to one reader until it has read its slice, or everything, or has no credit.
-    fn read_slice(&mut self, number: u32) {
+    fn read_slice(&mut self, number: ConsumerSlot) {
         let Some(mut reader) = self.consumers[number].reader.take() else { return };
         let mut left = SLICE_BYTES;
         let mut has_more = true;
         while has_more && left > 0 && self.can_take(number) {
             let queue = self.consumers[number].queue;
             match reader.reader.next() {
-                Ok(Some(Item::Record(record))) => {
+                Ok(Some(LogItem::Record(record))) => {
                     left = left.saturating_sub(record.body.len() + 32);
                     self.read_record(number, &reader.filter, &mut reader.missed, record.sequence, record.body);
                 }
-                Ok(Some(Item::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
-                Ok(Some(Item::Damaged(damage))) => {
+                Ok(Some(LogItem::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
+                Ok(Some(LogItem::Damaged(damage))) => {
                     reader.missed += damage.last.0 - damage.first.0 + 1;
                     self.report_lost(queue, format!("numbers {} to {} are damaged", damage.first, damage.last));
                 }
@@ -274,7 +276,7 @@ impl Broker {
         }
     }
 
-    fn report_lost(&mut self, queue: u32, reason: String) {
+    fn report_lost(&mut self, queue: QueueId, reason: String) {
         self.metrics.lost += 1;
         let name = self.topology.queue_info(self.queues[queue].id).map_or("", |info| info.name).to_owned();
         self.events.push(Event::MessageLost { queue: name, reason });
@@ -283,8 +285,8 @@ impl Broker {
     /// Deliver one record, if the reader wants it.
     fn read_record(
         &mut self,
-        number: u32,
-        filter: &Option<Filter>,
+        number: ConsumerSlot,
+        filter: &Option<ConsumerFilter>,
         missed: &mut u64,
         sequence: Sequence,
         bytes: &[u8],
@@ -320,9 +322,9 @@ impl Broker {
         channel.credit.take();
         let queue = &mut queues[consumer.queue];
         queue.unacknowledged += 1;
-        let entry = Entry::new(sequence.0, MessageId::NONE, NEVER);
-        let queue = Reference { number: consumer.queue, serial: queue.serial };
-        channel.unacknowledged.push(Delivery { tag, entry, queue, consumer: Some(consumer.reference(number)) });
+        let entry = QueueEntry::new(sequence.0, MessageId::NONE, NEVER);
+        let queue = Handle { id: consumer.queue, serial: queue.serial };
+        channel.unacknowledged.push(Delivery { tag, entry, queue, consumer: Some(consumer.handle(number)) });
     }
 
     /// How many messages a stream has.
@@ -347,7 +349,7 @@ impl Broker {
 }
 
 /// The properties of a delivery: those of the message, and where it stands.
-fn annotated(properties: Properties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
+fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(properties.as_bytes().len() + 64);
     properties.encode_with_header("x-stream-offset", &FieldValue::I64(sequence.0 as i64), &mut bytes);
     if missed == 0 {
@@ -355,7 +357,7 @@ fn annotated(properties: Properties<'_>, sequence: Sequence, missed: u64) -> Vec
     }
     let mut with_missed = Vec::with_capacity(bytes.len() + 32);
     let missed = FieldValue::I64(i64::try_from(missed).unwrap_or(i64::MAX));
-    Properties::from_checked(&bytes).encode_with_header("x-stream-missed", &missed, &mut with_missed);
+    BasicProperties::from_checked(&bytes).encode_with_header("x-stream-missed", &missed, &mut with_missed);
     with_missed
 }
 

@@ -14,7 +14,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::message::Value;
-use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
+use crate::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, PropertyName, Reference, ValueSet};
 use crate::query::like::{LikePattern, NecessaryNeedle};
 use crate::text::needles::Anchor;
 
@@ -319,7 +319,9 @@ impl Normal {
                 let symbol = interner.symbol(attribute, Term::Pattern(pattern.dialect(), pattern.text()));
                 Self::row(attribute, Symbols::from_slice(&[symbol]), true, interner)
             }
-            Predicate::Under(Reference::Property(Name { text: name, any_case: false }), ancestor) if !is_negated => {
+            Predicate::Under(Reference::Property(PropertyName { text: name, any_case: false }), ancestor)
+                if !is_negated =>
+            {
                 let attribute = interner.attribute(Origin::Ancestors, name);
                 let symbol = interner.symbol(attribute, Scalar::Text(ancestor));
                 Self::row(attribute, Symbols::from_slice(&[symbol]), true, interner)
@@ -471,8 +473,10 @@ impl Normal {
             _ if needles.is_empty() || !interner.has_room_for_needles() => return Self::known(reference, interner),
             Reference::Topic => interner.attribute(Origin::TopicNeedles, ""),
             Reference::Body => interner.attribute(Origin::BodyNeedles, ""),
-            Reference::Property(Name { text, any_case: true }) => interner.attribute(Origin::AnyCaseNeedles, text),
-            Reference::Property(Name { text, any_case: false }) => interner.attribute(Origin::Needles, text),
+            Reference::Property(PropertyName { text, any_case: true }) => {
+                interner.attribute(Origin::AnyCaseNeedles, text)
+            }
+            Reference::Property(PropertyName { text, any_case: false }) => interner.attribute(Origin::Needles, text),
         };
         let symbol = |(needle, anchor): &(&str, Anchor)| {
             let (needle, anchor) = shortened(needle, *anchor);
@@ -488,8 +492,10 @@ impl Normal {
         let attribute = match reference {
             Reference::Topic => interner.attribute(Origin::TopicWords, ""),
             Reference::Body => interner.attribute(Origin::BodyWords, ""),
-            Reference::Property(Name { text, any_case: true }) => interner.attribute(Origin::AnyCaseWords, text),
-            Reference::Property(Name { text, any_case: false }) => interner.attribute(Origin::Words, text),
+            Reference::Property(PropertyName { text, any_case: true }) => {
+                interner.attribute(Origin::AnyCaseWords, text)
+            }
+            Reference::Property(PropertyName { text, any_case: false }) => interner.attribute(Origin::Words, text),
         };
         let longest = words.iter().max_by_key(|word| word.len()).expect("a phrase has a word");
         let symbol = interner.symbol(attribute, Scalar::Text(longest));
@@ -559,7 +565,7 @@ fn present(attribute: AttributeId, interner: &Interner) -> Option<Access> {
 fn attribute_of(reference: &Reference, interner: &mut Interner) -> Option<AttributeId> {
     match reference {
         Reference::Topic => Some(interner.attribute(Origin::Topic, "")),
-        Reference::Property(Name { text, any_case }) => {
+        Reference::Property(PropertyName { text, any_case }) => {
             Some(interner.attribute(if *any_case { Origin::AnyCase } else { Origin::Property }, text))
         }
         Reference::Body => None,

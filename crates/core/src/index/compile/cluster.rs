@@ -123,7 +123,7 @@ fn best_criterion(queries: &[Asking], used: &[Criterion]) -> Option<Criterion> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::selector::{Dialect, parse};
+    use crate::query::selector::{SelectorDialect, parse};
 
     #[test]
     #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
@@ -134,7 +134,7 @@ mod tests {
         let normals = (0..1_500).map(|number| {
             let (a, b) = pairs[number % pairs.len()];
             let text = format!("group IN ('{a}', '{b}') AND price > {number}");
-            Normal::of(parse(&text, Dialect::Jms).expect("a selector").expr(), false, &mut interner)
+            Normal::of(parse(&text, SelectorDialect::Jms).expect("a selector").expr(), false, &mut interner)
         });
         let normals: Vec<_> = normals.collect();
         let (order, ends) = cluster(&(0..1_500).collect::<Vec<_>>(), &normals, &interner);

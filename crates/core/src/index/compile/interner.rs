@@ -10,7 +10,7 @@ use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::Predicate;
 use crate::text::needles::Anchor;
-use crate::topic::Dialect;
+use crate::topic::TopicDialect;
 
 use crate::index::compile::shared_predicates::{UnitId, Units};
 use crate::index::hash::{hash_bytes, mix};
@@ -103,7 +103,7 @@ pub enum Term<'a> {
     /// A text that may stand in others.
     Needle(Anchor, &'a str),
     /// A topic pattern.
-    Pattern(Dialect, &'a str),
+    Pattern(TopicDialect, &'a str),
 }
 
 impl<'a> From<Scalar<'a>> for Term<'a> {
@@ -122,7 +122,7 @@ const NEEDLE: u8 = 6;
 const ANCHORS: [Anchor; 4] = [Anchor::Anywhere, Anchor::Start, Anchor::End, Anchor::Whole];
 /// and of as many as there are dialects.
 const PATTERN: u8 = 10;
-const DIALECTS: [Dialect; 3] = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+const DIALECTS: [TopicDialect; 3] = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];
 
 impl<'a> Scalar<'a> {
     /// The canonical form of a scalar; None of null, a field without a value, a list and a mapping, which equal nothing.

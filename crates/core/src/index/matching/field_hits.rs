@@ -8,9 +8,9 @@ use hashbrown::HashMap;
 
 use crate::error::EngineError;
 use crate::hierarchy::Hierarchies;
-use crate::message::{Found, Message, lookup};
+use crate::message::{Message, Resolved, lookup};
 use crate::query::Query;
-use crate::query::expr::{Comparison, Expr, Name, Operand, Predicate, Reference};
+use crate::query::expr::{Comparison, Expr, Operand, Predicate, PropertyName, Reference};
 
 use crate::index::Hit;
 use crate::index::compile::builder::Slot;
@@ -120,7 +120,7 @@ impl FieldsIndex {
             }
         } else {
             for (name, value) in message.properties {
-                if let Some((field, found)) = self.fields.get(name).zip(Found::of(value)) {
+                if let Some((field, found)) = self.fields.get(name).zip(Resolved::of(value)) {
                     field.collect(&found, &mut met);
                 }
             }
@@ -130,7 +130,7 @@ impl FieldsIndex {
 }
 
 impl Field {
-    fn collect(&self, found: &Found<'_>, met: &mut Vec<u32>) {
+    fn collect(&self, found: &Resolved<'_>, met: &mut Vec<u32>) {
         met.extend_from_slice(&self.present);
         let mut collect = |scalar| {
             if let Some(asking) = self.values.get(&Seen(scalar)) {
@@ -138,8 +138,8 @@ impl Field {
             }
         };
         match found {
-            Found::One(value) => Scalar::of(value).into_iter().for_each(collect),
-            Found::Many(values) => {
+            Resolved::One(value) => Scalar::of(value).into_iter().for_each(collect),
+            Resolved::Many(values) => {
                 // A criterion is met by any of the elements, and once.
                 let scalars = values.iter().filter_map(|value| Scalar::of(value));
                 let distinct: hashbrown::HashSet<_> = scalars.collect();
@@ -160,7 +160,7 @@ fn criterion(expr: &Expr) -> Option<(&str, Option<Wanted>)> {
         _ => return None,
     };
     match reference {
-        Reference::Property(Name { text, any_case: false }) => Some((text, wanted)),
+        Reference::Property(PropertyName { text, any_case: false }) => Some((text, wanted)),
         _ => None,
     }
 }

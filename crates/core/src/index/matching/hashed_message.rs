@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
-use crate::message::{Found, Message, lookup};
+use crate::message::{Message, Resolved, lookup};
 
 use crate::index::compile::interner::Scalar;
 
@@ -48,17 +48,17 @@ impl<'m> SeenScalar<'m> {
 #[derive(Debug)]
 pub struct Seen<'m> {
     /// One value or several.
-    pub found: Found<'m>,
+    pub found: Resolved<'m>,
     /// The value, where it is one that can be equal to something.
     pub scalar: Option<SeenScalar<'m>>,
 }
 
-impl<'m> From<Found<'m>> for Seen<'m> {
+impl<'m> From<Resolved<'m>> for Seen<'m> {
     #[inline]
-    fn from(found: Found<'m>) -> Self {
+    fn from(found: Resolved<'m>) -> Self {
         let scalar = match found {
-            Found::One(value) => Scalar::of(value).map(SeenScalar::new),
-            Found::Many(_) => None,
+            Resolved::One(value) => Scalar::of(value).map(SeenScalar::new),
+            Resolved::Many(_) => None,
         };
         Self { found, scalar }
     }
@@ -101,7 +101,7 @@ impl<'m, 'p> SeenMessage<'m, 'p> {
         if !self.are_properties_seen {
             self.are_properties_seen = true;
             self.properties.extend(self.message.properties.iter().filter_map(|(name, value)| {
-                let seen = Found::of(value)?.into();
+                let seen = Resolved::of(value)?.into();
                 Some(SeenProperty { name, name_hash: hash_name(name), seen })
             }));
         }

@@ -13,10 +13,10 @@ use std::sync::{Arc, OnceLock};
 use crate::error::EngineError;
 use crate::expensive::Opaque;
 use crate::hierarchy::{Hierarchies, Hierarchy};
-use crate::message::{Body, Found, Message, Value, lookup_any_case};
+use crate::message::{Body, Message, Resolved, Value, lookup_any_case};
 use crate::query::Query;
 use crate::topic::TopicPattern;
-use crate::topic::trie::Trie;
+use crate::topic::trie::TopicTrie;
 
 use crate::index::SubscriptionId;
 use crate::index::codec::decode;
@@ -327,8 +327,8 @@ impl Segment {
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn trie(&self) -> Result<Trie<'_>, EngineError> {
-        Trie::new(self.store.whole(Section::Topics)?).map_err(|reason| self.store.damaged(&reason))
+    pub fn trie(&self) -> Result<TopicTrie<'_>, EngineError> {
+        TopicTrie::new(self.store.whole(Section::Topics)?).map_err(|reason| self.store.damaged(&reason))
     }
 
     /// Its topic patterns, and what each of them says.
@@ -474,8 +474,8 @@ impl Segment {
         let Some(ancestors) = named.ancestors else { return Ok(()) };
         let Some(hierarchy) = hierarchies.get(&*self.attributes.all[ancestors as usize].name) else { return Ok(()) };
         match &seen.found {
-            Found::One(value) => self.encode_ancestors(ancestors, value, hierarchy, scratch),
-            Found::Many(values) => {
+            Resolved::One(value) => self.encode_ancestors(ancestors, value, hierarchy, scratch),
+            Resolved::Many(values) => {
                 values.iter().try_for_each(|value| self.encode_ancestors(ancestors, value, hierarchy, scratch))
             }
         }
@@ -485,12 +485,12 @@ impl Segment {
     fn encode_texts(
         &self,
         TextAtoms { needles, words }: TextAtoms,
-        found: &Found<'_>,
+        found: &Resolved<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), EngineError> {
         let values = match found {
-            Found::One(value) => std::slice::from_ref(value),
-            Found::Many(values) => values.as_slice(),
+            Resolved::One(value) => std::slice::from_ref(value),
+            Resolved::Many(values) => values.as_slice(),
         };
         let texts = || {
             values.iter().filter_map(|value| match value {
@@ -528,9 +528,9 @@ impl Segment {
             scratch.groups.push(info.group);
         }
         match &seen.found {
-            Found::One(Value::Null) => scratch.codes.set(attribute, Code::Null),
-            Found::One(Value::Present) => scratch.codes.set(attribute, Code::Valueless),
-            Found::One(value) => {
+            Resolved::One(Value::Null) => scratch.codes.set(attribute, Code::Null),
+            Resolved::One(Value::Present) => scratch.codes.set(attribute, Code::Valueless),
+            Resolved::One(value) => {
                 match &seen.scalar {
                     Some(scalar) => self.encode_scalar(attribute, scalar, scratch)?,
                     None => scratch.codes.set(attribute, Code::Other),
@@ -539,7 +539,7 @@ impl Segment {
                     encode_number(attribute, value, scratch);
                 }
             }
-            Found::Many(values) => {
+            Resolved::Many(values) => {
                 for scalar in values.iter().filter_map(|value| Scalar::of(value)) {
                     if let Some(Known { group, .. }) = find(&self.store, attribute, scalar)?.filter(|s| s.group != NONE)
                     {
@@ -861,7 +861,7 @@ impl Segment {
 /// are a part of a query, each a symbol.
 pub struct Patterns<'a> {
     segment: &'a Segment,
-    trie: Trie<'a>,
+    trie: TopicTrie<'a>,
     index: Index<'a>,
     /// Places in the table.
     parts: &'a [[u8; 4]],

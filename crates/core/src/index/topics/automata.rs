@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::topic::trie::{LazyDfa, Trie, TrieScratch};
+use crate::topic::trie::{LazyDfa, TopicTrie, TrieScratch};
 
 use crate::index::topics::lookup::Found;
 
@@ -53,7 +53,13 @@ impl Automata {
     ///
     /// # Errors
     /// The trie is damaged.
-    pub fn walk(&mut self, id: TrieId, trie: &Trie<'_>, topic: &str, patterns: &mut Vec<u32>) -> Result<(), String> {
+    pub fn walk(
+        &mut self,
+        id: TrieId,
+        trie: &TopicTrie<'_>,
+        topic: &str,
+        patterns: &mut Vec<u32>,
+    ) -> Result<(), String> {
         match self.place_of(id) {
             Some(place) => self.all[place].dfa.match_into(trie, topic, &mut self.scratch, patterns),
             None => trie.match_into(topic, &mut self.scratch, patterns),
@@ -68,7 +74,7 @@ impl Automata {
     pub fn state(
         &mut self,
         id: TrieId,
-        trie: &Trie<'_>,
+        trie: &TopicTrie<'_>,
         topic: &str,
     ) -> Result<Option<(&mut Automaton, usize)>, String> {
         let Some(place) = self.place_of(id) else { return Ok(None) };
@@ -117,7 +123,7 @@ impl Automaton {
     ///
     /// # Errors
     /// The trie is damaged.
-    pub fn patterns_into(&self, trie: &Trie<'_>, state: usize, patterns: &mut Vec<u32>) -> Result<(), String> {
+    pub fn patterns_into(&self, trie: &TopicTrie<'_>, state: usize, patterns: &mut Vec<u32>) -> Result<(), String> {
         self.dfa.patterns_into(trie, state as u32, patterns)
     }
 

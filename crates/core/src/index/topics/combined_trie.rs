@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::EngineError;
-use crate::topic::trie::{self, Trie};
+use crate::topic::trie::{self, TopicTrie};
 
 use crate::index::SubscriptionId;
 use crate::index::compile::interner::{AttributeId, Known};
@@ -127,8 +127,8 @@ impl Made {
     /// # Errors
     /// None, but that nobody has to trust that.
     #[inline]
-    pub fn trie(&self) -> Result<Trie<'_>, EngineError> {
-        Trie::new(&self.trie).map_err(EngineError::Snapshot)
+    pub fn trie(&self) -> Result<TopicTrie<'_>, EngineError> {
+        TopicTrie::new(&self.trie).map_err(EngineError::Snapshot)
     }
 
     /// Add what a pattern says to `found`.

@@ -10,7 +10,7 @@
 
 use crate::error::EngineError;
 use crate::topic::cache::TopicCache;
-use crate::topic::trie::Trie;
+use crate::topic::trie::TopicTrie;
 
 use crate::index::SubscriptionId;
 use crate::index::compile::interner::{AttributeId, Known};
@@ -84,7 +84,7 @@ impl OnlyTrie<'_> {
     }
 
     #[inline]
-    fn trie(&self) -> Result<Trie<'_>, EngineError> {
+    fn trie(&self) -> Result<TopicTrie<'_>, EngineError> {
         match self {
             Self::Segment(_, segment) => segment.trie(),
             Self::Together(made) => made.trie(),
@@ -171,7 +171,7 @@ impl Topics {
     ///
     /// # Errors
     /// The trie is damaged.
-    pub(in crate::index) fn walk(&mut self, id: TrieId, trie: &Trie<'_>, topic: &str) -> Result<(), String> {
+    pub(in crate::index) fn walk(&mut self, id: TrieId, trie: &TopicTrie<'_>, topic: &str) -> Result<(), String> {
         self.patterns.clear();
         self.automata.walk(id, trie, topic, &mut self.patterns)
     }

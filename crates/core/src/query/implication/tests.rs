@@ -1,11 +1,11 @@
 use super::Meaning;
 use crate::message::{Body, Message, Properties, Value};
 use crate::query::Query;
-use crate::query::selector::{Dialect, parse};
+use crate::query::selector::{SelectorDialect, parse};
 use crate::testing::{Random, fewer, rounds};
 
 fn query(text: &str) -> Query {
-    parse(text, Dialect::Jms).unwrap_or_else(|error| panic!("{text}: {error}"))
+    parse(text, SelectorDialect::Jms).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn is_covered(narrow: &str, wide: &str) -> bool {

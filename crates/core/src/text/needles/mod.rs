@@ -8,8 +8,8 @@ mod trie;
 
 use memchr::memmem::Finder;
 
-use automaton::Automaton;
-use trie::Trie;
+use automaton::NeedleAutomaton;
+use trie::NeedleTrie;
 
 /// Up to so many needles anywhere, searching for one after the other is faster than the automaton.
 const ONE_BY_ONE_MAX: usize = 16;
@@ -43,17 +43,17 @@ impl Anchor {
 /// Many needles, looked for together.
 #[derive(Clone, Debug)]
 pub struct Needles {
-    anywhere: (Anywhere, Ids),
-    start: (Trie, Ids),
+    anywhere: (Anywhere, NeedleIds),
+    start: (NeedleTrie, NeedleIds),
     /// Over the reversed bytes.
-    end: (Trie, Ids),
-    whole: (Trie, Ids),
+    end: (NeedleTrie, NeedleIds),
+    whole: (NeedleTrie, NeedleIds),
 }
 
 #[derive(Clone, Debug)]
 enum Anywhere {
     OneByOne(Box<[Finder<'static>]>),
-    Together(Box<Automaton>),
+    Together(Box<NeedleAutomaton>),
 }
 
 /// What a search writes down; one serves any number of [`Needles`], one after the other.
@@ -86,12 +86,12 @@ impl Needles {
             }
         }
         by_anchor[Anchor::End as usize] = end.iter().map(|(needle, id)| (&**needle, *id)).collect();
-        let [anywhere, start, end, whole] = by_anchor.map(Ids::new);
+        let [anywhere, start, end, whole] = by_anchor.map(NeedleIds::new);
         Self {
             anywhere: (Anywhere::new(&anywhere.0), anywhere.1),
-            start: (Trie::new(&start.0), start.1),
-            end: (Trie::new(&end.0), end.1),
-            whole: (Trie::new(&whole.0), whole.1),
+            start: (NeedleTrie::new(&start.0), start.1),
+            end: (NeedleTrie::new(&end.0), end.1),
+            whole: (NeedleTrie::new(&whole.0), whole.1),
         }
     }
 
@@ -121,7 +121,7 @@ impl Anywhere {
         if needles.len() <= ONE_BY_ONE_MAX {
             return Self::OneByOne(needles.iter().map(|needle| Finder::new(needle).into_owned()).collect());
         }
-        Self::Together(Box::new(Automaton::new(needles)))
+        Self::Together(Box::new(NeedleAutomaton::new(needles)))
     }
 
     fn find(&self, text: &[u8], scratch: &mut NeedleScratch, mut found: impl FnMut(u32)) {
@@ -174,13 +174,13 @@ impl NeedleScratch {
 
 /// The ids of each of the needles that are different.
 #[derive(Clone, Debug)]
-struct Ids {
+struct NeedleIds {
     ids: Box<[u32]>,
     /// Where the ids of each needle end.
     ends: Box<[u32]>,
 }
 
-impl Ids {
+impl NeedleIds {
     /// The different needles, ascending, and their ids.
     fn new(mut needles: Vec<(&[u8], u32)>) -> (Vec<&[u8]>, Self) {
         needles.sort_unstable();

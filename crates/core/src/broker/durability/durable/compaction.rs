@@ -5,13 +5,13 @@
 
 use crate::journal::{AppendError, Appended, Location, ReadError, Record, Sequence};
 
-use super::records::{self, Definition, MessageHead, RECORD_BYTES, kind};
-use super::slots::Places;
+use super::records::{self, DefinitionRecord, MessageHead, RECORD_BYTES, kind};
+use super::slots::RecordHolders;
 use super::{DefinitionId, Durable, RecordId};
 
 /// A copy that is on its way to the disk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Move {
+pub(super) struct PendingMove {
     record: RecordId,
     id: u64,
     from: Location,
@@ -103,8 +103,8 @@ impl Durable {
         let mut buffer = std::mem::take(&mut self.buffer);
         let copied = match self.log.read_at(from, &mut buffer) {
             Ok(found) => match self.slots.places(record) {
-                Places::Definition => self.copy_definition(record, &found),
-                Places::Spilled(_) => self.append_copy(record, kind::SPILLED, found.head, &found),
+                RecordHolders::DefinitionRecord => self.copy_definition(record, &found),
+                RecordHolders::Spilled(_) => self.append_copy(record, kind::SPILLED, found.head, &found),
                 _ => self.copy_message(record, &found),
             },
             Err(ReadError::Io(error)) => Err(AppendError::Failed(error.to_string())),
@@ -122,7 +122,7 @@ impl Durable {
 
     fn copy_definition(&mut self, record: RecordId, found: &Record<'_>) -> Result<(), AppendError> {
         let id = DefinitionId(self.slots.id(record));
-        let Some(definition) = Definition::decode(found.head, found.body) else { return Ok(()) };
+        let Some(definition) = DefinitionRecord::decode(found.head, found.body) else { return Ok(()) };
         if !self.is_alive(id) {
             // What it depended on is gone.
             if self.keys.get(definition.key) == Some(&id) {
@@ -132,7 +132,7 @@ impl Durable {
             return Ok(());
         }
         let mut head = Vec::new();
-        let body = Definition { id, ..definition }.encode(&mut head);
+        let body = DefinitionRecord { id, ..definition }.encode(&mut head);
         let appended = self.append_to(kind::DEFINE, found.time_us, &head, &body)?;
         self.moved(record, appended, head.len() + body.iter().map(|part| part.len()).sum::<usize>());
         Ok(())
@@ -177,7 +177,7 @@ impl Durable {
     }
 
     fn moved(&mut self, record: RecordId, appended: Appended, size: usize) {
-        self.moves.push_back(Move {
+        self.moves.push_back(PendingMove {
             record,
             id: self.slots.id(record),
             from: self.slots.location(record),

@@ -25,14 +25,14 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::journal::{
-    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, OpenError, Options, ReadError, Sequence, Statistics,
+    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, Sequence, Statistics,
 };
 
-use compaction::Move;
+use compaction::PendingMove;
 pub use records::kind_name;
-use records::{Definition, MessageHead, RECORD_BYTES, kind};
-pub use recovery::{Entry, Recovered, RecoveredDefinition, RecoveredMessage, RecoveredQueue};
-use slots::{Places, Slots};
+use records::{DefinitionRecord, MessageHead, RECORD_BYTES, kind};
+pub use recovery::{RecoveredDefinition, RecoveredEntry, RecoveredJournal, RecoveredMessage, RecoveredQueue};
+use slots::{LiveRecords, RecordHolders};
 
 /// A definition's number: that of its first record, so it is never given twice and keeps the order of definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,7 +77,7 @@ pub struct DurableOptions {
 
 impl Default for DurableOptions {
     fn default() -> Self {
-        let Options { segment_bytes, pending_bytes_max, .. } = Options::default();
+        let LogOptions { segment_bytes, pending_bytes_max, .. } = LogOptions::default();
         Self { segment_bytes, pending_bytes_max }
     }
 }
@@ -88,14 +88,14 @@ impl Default for DurableOptions {
 pub struct Durable {
     log: Log,
     options: DurableOptions,
-    slots: Slots,
+    slots: LiveRecords,
     /// By key.
     keys: HashMap<Box<[u8]>, DefinitionId>,
     definitions: HashMap<DefinitionId, Defined>,
     /// Settled and not recorded yet: queue and position.
     settled: Vec<(DefinitionId, Sequence)>,
     /// Copies that are not synced yet.
-    moves: VecDeque<Move>,
+    moves: VecDeque<PendingMove>,
     /// The number of the last record.
     last: Sequence,
     /// Whether compaction has passed over records that it could not copy then.
@@ -121,22 +121,27 @@ impl Durable {
     /// so this takes time in proportion to the number of records, not to their size.
     ///
     /// # Errors
-    /// [`OpenError`]; damaged records are none, and listed in [`Recovered::damage`].
+    /// [`OpenError`]; damaged records are none, and listed in [`RecoveredJournal::damage`].
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
         options: DurableOptions,
         committer: &Committer,
-    ) -> Result<(Self, Recovered), OpenError> {
+    ) -> Result<(Self, RecoveredJournal), OpenError> {
         let DurableOptions { segment_bytes, pending_bytes_max } = options;
-        let log_options =
-            Options { segment_bytes, pending_bytes_max, index_heads: true, has_reserve: true, ..Options::default() };
+        let log_options = LogOptions {
+            segment_bytes,
+            pending_bytes_max,
+            index_heads: true,
+            has_reserve: true,
+            ..LogOptions::default()
+        };
         let (log, found) = Log::open(disk, dir, log_options, committer)?;
         let mut durable = Self {
             last: log.synced(),
             log,
             options,
-            slots: Slots::default(),
+            slots: LiveRecords::default(),
             keys: HashMap::new(),
             definitions: HashMap::new(),
             settled: Vec::new(),
@@ -172,7 +177,7 @@ impl Durable {
     ) -> Result<(DefinitionId, Sequence), AppendError> {
         let parents: Box<[DefinitionId]> = parents.iter().filter_map(|parent| self.definition(parent)).collect();
         let known = self.definition(key);
-        let record = Definition { id: known.unwrap_or_default(), parents: parents.to_vec(), key, value };
+        let record = DefinitionRecord { id: known.unwrap_or_default(), parents: parents.to_vec(), key, value };
         let mut head = std::mem::take(&mut self.head);
         let body = record.encode(&mut head);
         let appended = self.append_to(kind::DEFINE, time_us, &head, &body);
@@ -184,7 +189,7 @@ impl Durable {
         if let Some(old) = self.keys.insert(key.into(), id) {
             self.drop_definition(old);
         }
-        let slot = self.slots.insert(id.0, appended.location, size as u32, Places::Definition);
+        let slot = self.slots.insert(id.0, appended.location, size as u32, RecordHolders::DefinitionRecord);
         self.definitions.insert(id, Defined { slot, parents });
         Ok((id, appended.sequence))
     }
@@ -227,8 +232,9 @@ impl Durable {
         self.admit(&content)?;
         let mut head = std::mem::take(&mut self.head);
         let done = MessageHead::begin(&mut head, &content).queues(&mut head, queues);
-        let saved = self
-            .save(kind::MESSAGE, time_us, &head, &content, |appended| Places::of(&queues[..done], appended.sequence));
+        let saved = self.save(kind::MESSAGE, time_us, &head, &content, |appended| {
+            RecordHolders::of(&queues[..done], appended.sequence)
+        });
         self.head = head;
         let mut saved = saved?;
         // More queues than one head can name.
@@ -274,7 +280,7 @@ impl Durable {
         self.admit(&content)?;
         let mut head = std::mem::take(&mut self.head);
         MessageHead::begin(&mut head, &content);
-        let saved = self.save(kind::SPILLED, time_us, &head, &content, |_| Places::Spilled(references));
+        let saved = self.save(kind::SPILLED, time_us, &head, &content, |_| RecordHolders::Spilled(references));
         self.head = head;
         saved
     }
@@ -445,7 +451,7 @@ impl Durable {
         time_us: i64,
         head: &[u8],
         content: &Content<'_>,
-        places: impl FnOnce(Appended) -> Places,
+        places: impl FnOnce(Appended) -> RecordHolders,
     ) -> Result<Saved, AppendError> {
         let body = [content.route, content.properties, content.body];
         let appended = self.append_to(kind, time_us, head, &body)?;

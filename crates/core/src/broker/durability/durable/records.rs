@@ -208,7 +208,7 @@ pub(super) fn for_each_settled(mut bytes: &[u8], mut visit: impl FnMut(Definitio
 
 /// A definition's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Definition<'a> {
+pub(super) struct DefinitionRecord<'a> {
     /// 0 for the number of the record itself.
     pub id: DefinitionId,
     pub parents: Vec<DefinitionId>,
@@ -216,7 +216,7 @@ pub(super) struct Definition<'a> {
     pub value: &'a [u8],
 }
 
-impl<'a> Definition<'a> {
+impl<'a> DefinitionRecord<'a> {
     /// Put it into `head`; what does not fit comes back, for the body.
     pub fn encode(&self, head: &mut Vec<u8>) -> Vec<&'a [u8]> {
         head.clear();

@@ -4,8 +4,8 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::journal::{Damage, Location, OpenError, ReadError, RecordHead, Sequence};
 
-use super::records::{self, Definition, MessageHead, RECORD_BYTES, kind};
-use super::slots::{Places, Slots};
+use super::records::{self, DefinitionRecord, MessageHead, RECORD_BYTES, kind};
+use super::slots::{LiveRecords, RecordHolders};
 use super::{Defined, DefinitionId, Durable, RecordId};
 
 /// No record of a message has this position.
@@ -15,7 +15,7 @@ const HOLE_MAX: u64 = 1024;
 
 /// What was alive when the broker ended.
 #[derive(Clone, Debug, Default)]
-pub struct Recovered {
+pub struct RecoveredJournal {
     /// In the order in which they were first made, so what one depends on comes before it.
     pub definitions: Vec<RecoveredDefinition>,
     /// In no order.
@@ -60,13 +60,13 @@ pub struct RecoveredQueue {
     /// The number of the queue's definition.
     pub queue: DefinitionId,
     /// In the order of the queue.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RecoveredEntry>,
 }
 
 /// A message's place in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Where in [`Recovered::messages`] it is.
+pub struct RecoveredEntry {
+    /// Where in [`RecoveredJournal::messages`] it is.
     pub message: u32,
     /// Whether it may have been delivered before: after a crash that is so of all.
     pub redelivered: bool,
@@ -74,14 +74,14 @@ pub struct Entry {
 
 /// Time and sizes of the message in a slot.
 #[derive(Clone, Copy, Debug, Default)]
-struct Detail {
+struct MessageDetail {
     time_us: i64,
     sizes: [u32; 3],
 }
 
 /// A definition as it was found.
 #[derive(Debug)]
-struct Raw {
+struct DefinitionHead {
     slot: RecordId,
     parents: Vec<DefinitionId>,
     /// Key and value; None when they are in the body.
@@ -91,12 +91,12 @@ struct Raw {
 
 /// What is known halfway.
 #[derive(Debug, Default)]
-struct Reading {
-    slots: Slots,
-    details: Vec<Detail>,
-    positions: Positions,
-    definitions: HashMap<DefinitionId, Raw>,
-    /// Places of messages whose record has not come yet.
+struct JournalReading {
+    slots: LiveRecords,
+    details: Vec<MessageDetail>,
+    positions: RecordPositions,
+    definitions: HashMap<DefinitionId, DefinitionHead>,
+    /// RecordHolders of messages whose record has not come yet.
     stashed: HashMap<u64, Vec<(DefinitionId, Sequence)>>,
     stopped: Option<(Sequence, Location)>,
     last: Sequence,
@@ -104,14 +104,14 @@ struct Reading {
 
 /// Which message was put into queues by the record with a number.
 #[derive(Debug, Default)]
-struct Positions {
+struct RecordPositions {
     /// First number and slots, ascending.
     runs: Vec<(u64, Vec<u32>)>,
     /// Of records whose segment is gone.
     moved: HashMap<u64, u32>,
 }
 
-impl Positions {
+impl RecordPositions {
     /// Numbers come ascending.
     fn push(&mut self, sequence: Sequence, slot: RecordId) {
         if let Some((first, slots)) = self.runs.last_mut() {
@@ -135,7 +135,7 @@ impl Positions {
     }
 }
 
-impl Reading {
+impl JournalReading {
     fn visit(&mut self, found: &RecordHead<'_>) {
         self.last = found.sequence;
         let mut head = found.head;
@@ -166,8 +166,8 @@ impl Reading {
         let first = queues.next()?;
         let rest: Vec<DefinitionId> = queues.collect();
         let places = match rest.is_empty() {
-            true => Places::One(first),
-            false => Places::of(&[&[first], &*rest].concat(), found.sequence),
+            true => RecordHolders::One(first),
+            false => RecordHolders::of(&[&[first], &*rest].concat(), found.sequence),
         };
         let record = self.insert(found.sequence.0, found, sizes, places);
         self.positions.push(found.sequence, record);
@@ -186,8 +186,8 @@ impl Reading {
         places.extend(records::places_of(head));
         let positions: Vec<u64> = places.iter().map(|place| place.1.0).collect();
         let places = match places[..] {
-            [(queue, position)] if position.0 == id => Places::One(queue),
-            _ => Places::many(places),
+            [(queue, position)] if position.0 == id => RecordHolders::One(queue),
+            _ => RecordHolders::many(places),
         };
         let record = self.insert(id, found, sizes, places);
         for position in positions.into_iter().chain([id]) {
@@ -196,22 +196,22 @@ impl Reading {
         Some(())
     }
 
-    fn insert(&mut self, id: u64, found: &RecordHead<'_>, sizes: MessageHead, places: Places) -> RecordId {
+    fn insert(&mut self, id: u64, found: &RecordHead<'_>, sizes: MessageHead, places: RecordHolders) -> RecordId {
         let record = self.slots.insert(id, found.location, found.size_bytes, places);
         let index = record.0 as usize;
         if self.details.len() <= index {
-            self.details.resize(index + 1, Detail::default());
+            self.details.resize(index + 1, MessageDetail::default());
         }
         let rest = RECORD_BYTES as u32 + found.head.len() as u32 + sizes.route + sizes.properties;
         let sizes = [sizes.route, sizes.properties, found.size_bytes.saturating_sub(rest)];
-        self.details[index] = Detail { time_us: found.time_us, sizes };
+        self.details[index] = MessageDetail { time_us: found.time_us, sizes };
         record
     }
 
     /// The message with this number, when it is alive.
     fn record(&self, id: u64) -> Option<RecordId> {
         let record = self.positions.find(id)?;
-        let is_alive = *self.slots.places(record) != Places::Free && self.slots.id(record) == id;
+        let is_alive = *self.slots.places(record) != RecordHolders::Free && self.slots.id(record) == id;
         is_alive.then_some(record)
     }
 
@@ -244,7 +244,7 @@ impl Reading {
         let mut head = found.head;
         let (id, parents, bytes) = match is_inline {
             true => {
-                let Definition { id, parents, key, value } = Definition::decode(head, &[])?;
+                let DefinitionRecord { id, parents, key, value } = DefinitionRecord::decode(head, &[])?;
                 (id, parents, Some((key.to_vec(), value.to_vec())))
             }
             false => {
@@ -256,8 +256,8 @@ impl Reading {
         };
         let id = if id == DefinitionId(0) { DefinitionId(found.sequence.0) } else { id };
         self.forget(id);
-        let slot = self.slots.insert(id.0, found.location, found.size_bytes, Places::Definition);
-        self.definitions.insert(id, Raw { slot, parents, bytes, location: found.location });
+        let slot = self.slots.insert(id.0, found.location, found.size_bytes, RecordHolders::DefinitionRecord);
+        self.definitions.insert(id, DefinitionHead { slot, parents, bytes, location: found.location });
         Some(())
     }
 
@@ -270,29 +270,29 @@ impl Reading {
 
 impl Durable {
     /// Read all heads. `damage` is what opening the log has found.
-    pub(super) fn recover(&mut self, mut damage: Vec<Damage>) -> Result<Recovered, OpenError> {
-        let mut reading = Reading::default();
+    pub(super) fn recover(&mut self, mut damage: Vec<Damage>) -> Result<RecoveredJournal, OpenError> {
+        let mut reading = JournalReading::default();
         let found = self.log.for_each_head(&mut |head| reading.visit(&head))?;
         damage.extend(found.into_iter().filter(|found| !damage.contains(found)).collect::<Vec<_>>());
-        let Reading { slots, details, definitions, stopped, last, .. } = reading;
+        let JournalReading { slots, details, definitions, stopped, last, .. } = reading;
         self.slots = slots;
         let definitions = self.recover_definitions(definitions)?;
         let delivered = self.delivered(stopped.filter(|stopped| stopped.0 == last).map(|stopped| stopped.1))?;
         let (messages, queues) = self.recover_messages(&details, delivered.as_ref());
-        Ok(Recovered { definitions, messages, queues, damage, is_clean: delivered.is_some() })
+        Ok(RecoveredJournal { definitions, messages, queues, damage, is_clean: delivered.is_some() })
     }
 
     fn recover_definitions(
         &mut self,
-        definitions: HashMap<DefinitionId, Raw>,
+        definitions: HashMap<DefinitionId, DefinitionHead>,
     ) -> Result<Vec<RecoveredDefinition>, OpenError> {
         let mut found = Vec::new();
         let mut buffer = Vec::new();
-        for (id, Raw { slot, parents, bytes, location }) in definitions {
+        for (id, DefinitionHead { slot, parents, bytes, location }) in definitions {
             let (key, value) = match bytes {
                 Some(bytes) => bytes,
                 None => match self.log.read_at(location, &mut buffer) {
-                    Ok(record) => match Definition::decode(record.head, record.body) {
+                    Ok(record) => match DefinitionRecord::decode(record.head, record.body) {
                         Some(definition) => (definition.key.to_vec(), definition.value.to_vec()),
                         None => continue,
                     },
@@ -334,14 +334,14 @@ impl Durable {
     /// The messages that queues still have, and the queues in their order.
     fn recover_messages(
         &mut self,
-        details: &[Detail],
+        details: &[MessageDetail],
         delivered: Option<&HashSet<(DefinitionId, Sequence)>>,
     ) -> (Vec<RecoveredMessage>, Vec<RecoveredQueue>) {
         let live: Vec<RecordId> = self.slots.iter().collect();
         let mut messages = Vec::with_capacity(live.len());
-        let mut queues = Queues::default();
+        let mut queues = RecoveringQueues::default();
         for record in live {
-            if *self.slots.places(record) == Places::Definition {
+            if *self.slots.places(record) == RecordHolders::DefinitionRecord {
                 continue;
             }
             let mut is_wanted = false;
@@ -352,34 +352,35 @@ impl Durable {
                 };
                 is_wanted = true;
                 let redelivered = delivered.is_none_or(|delivered| delivered.contains(&(queue, position)));
-                entries.push((position, Entry { message: messages.len() as u32, redelivered }));
+                entries.push((position, RecoveredEntry { message: messages.len() as u32, redelivered }));
             }
             if !is_wanted {
                 self.slots.free(record, self.last);
                 continue;
             }
-            let Detail { time_us, sizes: [route_bytes, properties_bytes, body_bytes] } = details[record.0 as usize];
+            let MessageDetail { time_us, sizes: [route_bytes, properties_bytes, body_bytes] } =
+                details[record.0 as usize];
             messages.push(RecoveredMessage { record, time_us, route_bytes, properties_bytes, body_bytes });
         }
         (messages, queues.in_order())
     }
 }
 
-/// Queues while they are filled. Most messages go where the last one went.
+/// RecoveringQueues while they are filled. Most messages go where the last one went.
 #[derive(Default)]
-struct Queues {
+struct RecoveringQueues {
     /// Where each is in `filled`; None for one that is not there any more.
     places: HashMap<DefinitionId, Option<usize>>,
     last: (DefinitionId, Option<usize>),
-    filled: Vec<(DefinitionId, Vec<(Sequence, Entry)>)>,
+    filled: Vec<(DefinitionId, Vec<(Sequence, RecoveredEntry)>)>,
 }
 
-impl Queues {
+impl RecoveringQueues {
     fn of(
         &mut self,
         queue: DefinitionId,
         is_alive: impl FnOnce(DefinitionId) -> bool,
-    ) -> Option<&mut Vec<(Sequence, Entry)>> {
+    ) -> Option<&mut Vec<(Sequence, RecoveredEntry)>> {
         if self.last.0 != queue {
             let filled = &mut self.filled;
             let place = *self.places.entry(queue).or_insert_with(|| {
@@ -394,7 +395,7 @@ impl Queues {
     }
 
     fn in_order(self) -> Vec<RecoveredQueue> {
-        let sorted = |(queue, mut entries): (DefinitionId, Vec<(Sequence, Entry)>)| {
+        let sorted = |(queue, mut entries): (DefinitionId, Vec<(Sequence, RecoveredEntry)>)| {
             entries.sort_unstable_by_key(|entry| entry.0);
             RecoveredQueue { queue, entries: entries.into_iter().map(|entry| entry.1).collect() }
         };

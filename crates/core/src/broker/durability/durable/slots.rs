@@ -12,27 +12,27 @@ const NOWHERE: Location = Location { segment: 0, offset: 0 };
 
 /// Who holds a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Places {
+pub(super) enum RecordHolders {
     /// Nobody: the slot is free.
     Free,
     /// It is a definition.
-    Definition,
+    DefinitionRecord,
     /// A message that is held so many times, by no durable queue.
     Spilled(u32),
     /// One queue, since the record itself.
     One(DefinitionId),
-    /// Queues, each with its position there; sorted. More than four bytes a queue, but only for messages of several.
-    Many(Box<Many>),
+    /// RecoveringQueues, each with its position there; sorted. More than four bytes a queue, but only for messages of several.
+    QueuePositions(Box<QueuePositions>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Many {
+pub(super) struct QueuePositions {
     /// A position of 0 is settled.
     places: Vec<(DefinitionId, Sequence)>,
     live: usize,
 }
 
-impl Places {
+impl RecordHolders {
     pub fn of(queues: &[DefinitionId], position: Sequence) -> Self {
         match queues {
             [queue] => Self::One(*queue),
@@ -42,23 +42,23 @@ impl Places {
 
     pub fn many(mut places: Vec<(DefinitionId, Sequence)>) -> Self {
         places.sort_unstable();
-        Self::Many(Box::new(Many { live: places.len(), places }))
+        Self::QueuePositions(Box::new(QueuePositions { live: places.len(), places }))
     }
 }
 
 /// 40 bytes a live record.
 #[derive(Clone, Debug)]
-struct Slot {
+struct LiveRecord {
     /// The number of its first record.
     id: u64,
     location: Location,
     size_bytes: u32,
-    places: Places,
+    places: RecordHolders,
 }
 
 /// What is known of a segment.
 #[derive(Clone, Debug, Default)]
-struct Segment {
+struct SegmentRecords {
     /// The records that were put into it, dead ones too: a slot that was given again lies elsewhere now, or is named
     /// twice, which does no harm.
     slots: Vec<u32>,
@@ -69,20 +69,20 @@ struct Segment {
     free_after: Sequence,
 }
 
-/// All live records. Slots are found by number, segments by ordinal.
+/// All live records. LiveRecords are found by number, segments by ordinal.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slots {
-    slots: Vec<Slot>,
+pub(super) struct LiveRecords {
+    slots: Vec<LiveRecord>,
     free: Vec<u32>,
-    segments: VecDeque<Segment>,
+    segments: VecDeque<SegmentRecords>,
     /// The ordinal of the first of `segments`.
     base: u32,
     live_bytes: u64,
 }
 
-impl Slots {
-    pub fn insert(&mut self, id: u64, location: Location, size_bytes: u32, places: Places) -> RecordId {
-        let slot = Slot { id, location, size_bytes, places };
+impl LiveRecords {
+    pub fn insert(&mut self, id: u64, location: Location, size_bytes: u32, places: RecordHolders) -> RecordId {
+        let slot = LiveRecord { id, location, size_bytes, places };
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -101,7 +101,7 @@ impl Slots {
     /// Nobody holds the record any more. `last` is the number of the last record appended.
     pub fn free(&mut self, record: RecordId, last: Sequence) {
         self.leave(record, last);
-        self.slots[record.0 as usize].places = Places::Free;
+        self.slots[record.0 as usize].places = RecordHolders::Free;
         self.free.push(record.0);
     }
 
@@ -144,11 +144,11 @@ impl Slots {
             self.base = ordinal;
         }
         while self.base + (self.segments.len() as u32) <= ordinal {
-            self.segments.push_back(Segment::default());
+            self.segments.push_back(SegmentRecords::default());
         }
     }
 
-    fn segment(&mut self, ordinal: u32) -> Option<&mut Segment> {
+    fn segment(&mut self, ordinal: u32) -> Option<&mut SegmentRecords> {
         self.segments.get_mut(ordinal.checked_sub(self.base)? as usize)
     }
 
@@ -174,7 +174,7 @@ impl Slots {
             let index = *segment.slots.get(segment.cursor)?;
             segment.cursor += 1;
             let slot = &self.slots[index as usize];
-            if slot.places != Places::Free && slot.location.segment == ordinal {
+            if slot.places != RecordHolders::Free && slot.location.segment == ordinal {
                 return Some(RecordId(index));
             }
         }
@@ -190,7 +190,7 @@ impl Slots {
     /// Whether a record still is what it was when it had this number, at this place.
     pub fn is_at(&self, record: RecordId, id: u64, location: Location) -> bool {
         let slot = &self.slots[record.0 as usize];
-        slot.places != Places::Free && slot.id == id && slot.location == location
+        slot.places != RecordHolders::Free && slot.id == id && slot.location == location
     }
 
     /// How many records are alive.
@@ -214,7 +214,7 @@ impl Slots {
         self.slots[record.0 as usize].size_bytes
     }
 
-    pub fn places(&self, record: RecordId) -> &Places {
+    pub fn places(&self, record: RecordId) -> &RecordHolders {
         &self.slots[record.0 as usize].places
     }
 
@@ -222,8 +222,10 @@ impl Slots {
     pub fn queues(&self, record: RecordId) -> SmallVec<[(DefinitionId, Sequence); 1]> {
         let slot = &self.slots[record.0 as usize];
         match &slot.places {
-            Places::One(queue) => SmallVec::from_buf([(*queue, Sequence(slot.id))]),
-            Places::Many(many) => many.places.iter().copied().filter(|place| place.1 != Sequence(0)).collect(),
+            RecordHolders::One(queue) => SmallVec::from_buf([(*queue, Sequence(slot.id))]),
+            RecordHolders::QueuePositions(many) => {
+                many.places.iter().copied().filter(|place| place.1 != Sequence(0)).collect()
+            }
             _ => SmallVec::new(),
         }
     }
@@ -231,8 +233,8 @@ impl Slots {
     pub fn position(&self, record: RecordId, queue: DefinitionId) -> Option<Sequence> {
         let slot = self.slots.get(record.0 as usize)?;
         match &slot.places {
-            Places::One(only) if *only == queue => Some(Sequence(slot.id)),
-            Places::Many(many) => {
+            RecordHolders::One(only) if *only == queue => Some(Sequence(slot.id)),
+            RecordHolders::QueuePositions(many) => {
                 let place = many.places.binary_search_by_key(&queue, |place| place.0).ok()?;
                 Some(many.places[place].1).filter(|position| *position != Sequence(0))
             }
@@ -244,7 +246,7 @@ impl Slots {
     pub fn settle(&mut self, record: RecordId, queue: DefinitionId) -> Option<(Sequence, bool)> {
         let position = self.position(record, queue)?;
         match &mut self.slots[record.0 as usize].places {
-            Places::Many(many) => {
+            RecordHolders::QueuePositions(many) => {
                 let place = many.places.binary_search_by_key(&queue, |place| place.0).ok()?;
                 many.places[place].1 = Sequence(0);
                 many.live -= 1;
@@ -268,14 +270,14 @@ impl Slots {
         places.sort_by_key(|place| place.0);
         places.dedup_by_key(|place| place.0);
         if places.len() > known {
-            self.slots[record.0 as usize].places = Places::many(places.into_vec());
+            self.slots[record.0 as usize].places = RecordHolders::many(places.into_vec());
         }
     }
 
     /// One holder of a spilled message lets go; whether it was the last.
     pub fn release(&mut self, record: RecordId) -> bool {
         match &mut self.slots[record.0 as usize].places {
-            Places::Spilled(references) => {
+            RecordHolders::Spilled(references) => {
                 *references = references.saturating_sub(1);
                 *references == 0
             }
@@ -285,7 +287,7 @@ impl Slots {
 
     /// Every record that is alive.
     pub fn iter(&self) -> impl Iterator<Item = RecordId> {
-        let is_live = |(_, slot): &(u32, &Slot)| slot.places != Places::Free;
+        let is_live = |(_, slot): &(u32, &LiveRecord)| slot.places != RecordHolders::Free;
         (0..).zip(&self.slots).filter(is_live).map(|(index, _)| RecordId(index))
     }
 }

@@ -8,17 +8,17 @@ mod working;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Content, DefinitionId, Durable, DurableOptions, RecordId, Recovered, Saved};
+use super::{Content, DefinitionId, Durable, DurableOptions, RecordId, RecoveredJournal, Saved};
 use crate::journal::{Committer, Dice, Sequence, SimulatedDisk};
 
 /// A journal on a simulated disk, with whoever commits it.
-struct Bench {
+struct JournalHarness {
     committer: Committer,
     durable: Durable,
-    recovered: Recovered,
+    recovered: RecoveredJournal,
 }
 
-impl Bench {
+impl JournalHarness {
     fn open(disk: &SimulatedDisk, segment_bytes: u32) -> Self {
         Self::try_open(disk, segment_bytes).expect("a journal")
     }
@@ -36,7 +36,7 @@ impl Bench {
     }
 
     fn publish(&mut self, number: u64, size: usize, queues: &[DefinitionId]) -> Saved {
-        let message = Message::new(number, size);
+        let message = TestMessage::new(number, size);
         self.durable.message(message.content(), queues, number as i64).expect("recorded")
     }
 
@@ -61,13 +61,13 @@ impl Bench {
 }
 
 /// A message that can be told from its number.
-struct Message {
+struct TestMessage {
     route: [u8; 8],
     rest: Vec<u8>,
     properties: usize,
 }
 
-impl Message {
+impl TestMessage {
     fn new(number: u64, size: usize) -> Self {
         let mut dice = Dice::new(number);
         let rest: Vec<u8> = (0..size).map(|_| dice.roll() as u8).collect();
@@ -85,7 +85,7 @@ fn number_of(durable: &Durable, record: RecordId) -> u64 {
     let mut buffer = Vec::new();
     let content = durable.load(record, &mut buffer).expect("readable");
     let number = u64::from_le_bytes(content.route.try_into().expect("a number"));
-    let message = Message::new(number, content.properties.len() + content.body.len());
+    let message = TestMessage::new(number, content.properties.len() + content.body.len());
     assert_eq!(content, message.content(), "message {number}");
     number
 }

@@ -58,8 +58,8 @@ impl Model {
 }
 
 /// The work of one life, from one opening to the next crash.
-struct Life<'a> {
-    bench: Bench,
+struct QueueLife<'a> {
+    bench: JournalHarness,
     dice: &'a mut Dice,
     model: Model,
     /// What was done, with the number that has to be on disk for it to last.
@@ -73,7 +73,7 @@ struct Life<'a> {
     appended: u64,
 }
 
-impl Life<'_> {
+impl QueueLife<'_> {
     fn done(&mut self, sequence: Sequence, deed: Deed) {
         self.model.apply(sequence.0, &deed);
         self.deeds.push((sequence.0, deed));
@@ -207,19 +207,24 @@ impl Life<'_> {
 
 /// What a run of lives has shown.
 #[derive(Debug, Default)]
-struct Tally {
+struct SettledTally {
     crashes: usize,
     lost_or_back: usize,
 }
 
 /// Live, crash and compare, many times over.
-fn live(seed: u64, lives: usize, prepare: impl Fn(&SimulatedDisk), meddle: impl Fn(&mut Life<'_>)) -> Tally {
-    let (disk, mut dice, mut tally) = (SimulatedDisk::new(), Dice::new(seed), Tally::default());
+fn live(
+    seed: u64,
+    lives: usize,
+    prepare: impl Fn(&SimulatedDisk),
+    meddle: impl Fn(&mut QueueLife<'_>),
+) -> SettledTally {
+    let (disk, mut dice, mut tally) = (SimulatedDisk::new(), Dice::new(seed), SettledTally::default());
     prepare(&disk);
     let (mut model, mut deeds, mut synced, mut next_number) = (Model::default(), Vec::new(), 0, 1);
     let mut done_with = Vec::new();
     for _ in 0..lives {
-        let Some(bench) = Bench::try_open(&disk, SEGMENT_BYTES) else {
+        let Some(bench) = JournalHarness::try_open(&disk, SEGMENT_BYTES) else {
             tally.lost_or_back += 1;
             return tally;
         };
@@ -246,7 +251,7 @@ fn live(seed: u64, lives: usize, prepare: impl Fn(&SimulatedDisk), meddle: impl 
         }
         let records = bench.recovered.messages.iter();
         let records = records.map(|message| (number_of(&bench.durable, message.record), message.record)).collect();
-        let mut life = Life {
+        let mut life = QueueLife {
             bench,
             dice: &mut dice,
             model: model.clone(),
@@ -273,7 +278,7 @@ fn live(seed: u64, lives: usize, prepare: impl Fn(&SimulatedDisk), meddle: impl 
 }
 
 /// What was recovered, as the model has it; None when a message cannot be read.
-fn recovered(bench: &Bench) -> Option<Model> {
+fn recovered(bench: &JournalHarness) -> Option<Model> {
     let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.queues())).ok()?;
     let definitions = bench.recovered.definitions.iter().map(|found| {
         let key = String::from_utf8(found.key.clone()).expect("text");
@@ -309,7 +314,7 @@ fn control_without_syncs_it_is_not() {
 #[cfg_attr(miri, ignore = "a control of another test's answers")]
 fn control_when_segments_go_before_their_copies_are_synced_it_is_not() {
     let seed = seed("control_when_segments_go", 41);
-    let hasty = |life: &mut Life<'_>| {
+    let hasty = |life: &mut QueueLife<'_>| {
         if !life.bench.durable.moves.is_empty()
             && let Some((_, last)) = life.bench.durable.log.sealed_after(0)
         {

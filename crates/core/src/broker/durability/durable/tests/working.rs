@@ -8,7 +8,7 @@ use crate::testing::or_few;
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_message_is_read_back_wherever_compaction_put_it() {
     let disk = SimulatedDisk::new();
-    let mut bench = Bench::open(&disk, 8192);
+    let mut bench = JournalHarness::open(&disk, 8192);
     let queue = bench.define("q");
     let kept: Vec<Saved> = (0..20).map(|number| bench.publish(number, 100, &[queue])).collect();
     bench.commit();
@@ -23,7 +23,7 @@ fn a_message_is_read_back_wherever_compaction_put_it() {
             }
         }
     }
-    let again = Bench::open(&disk, 8192);
+    let again = JournalHarness::open(&disk, 8192);
     let numbers: Vec<u64> = again.queues().remove(0).1;
     assert_eq!(numbers[..20], (0..20).collect::<Vec<_>>());
     assert!(numbers.len() <= 30, "the last batch at the most was not settled on disk");
@@ -33,7 +33,7 @@ fn a_message_is_read_back_wherever_compaction_put_it() {
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn the_log_stays_in_proportion_to_what_is_alive() {
     let disk = SimulatedDisk::new();
-    let mut bench = Bench::open(&disk, 8192);
+    let mut bench = JournalHarness::open(&disk, 8192);
     let queue = bench.define("q");
     let mut dice = Dice::new(seed("the_log_stays_in_proportion", 3));
     let mut live: Vec<RecordId> = Vec::new();
@@ -70,7 +70,7 @@ fn the_log_stays_in_proportion_to_what_is_alive() {
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_definition_that_lives_long_does_not_hold_a_dead_journal() {
     let disk = SimulatedDisk::new();
-    let mut bench = Bench::open(&disk, 8192);
+    let mut bench = JournalHarness::open(&disk, 8192);
     let (queue, other) = (bench.define("q"), bench.define("other"));
     bench.durable.define(b"binding", &[1; 200], &[b"other"], 0).expect("defined");
     assert_ne!(queue, other);
@@ -88,7 +88,7 @@ fn a_definition_that_lives_long_does_not_hold_a_dead_journal() {
     bench.commit();
     let (alive, all) = bench.durable.size_bytes();
     assert!(alive < 100 && all < 3 * 8192, "{alive} of {all}");
-    let again = Bench::open(&disk, 8192);
+    let again = JournalHarness::open(&disk, 8192);
     let keys: Vec<&[u8]> = again.recovered.definitions.iter().map(|found| found.key.as_slice()).collect();
     assert_eq!(keys, [b"q"]);
     assert_eq!(again.recovered.definitions[0].id, queue);
@@ -97,9 +97,9 @@ fn a_definition_that_lives_long_does_not_hold_a_dead_journal() {
 #[test]
 fn a_spilled_message_can_be_read_until_it_is_released_and_is_gone_after_a_restart() {
     let disk = SimulatedDisk::new();
-    let mut bench = Bench::open(&disk, 8192);
+    let mut bench = JournalHarness::open(&disk, 8192);
     let queue = bench.define("q");
-    let message = Message::new(7, 500);
+    let message = TestMessage::new(7, 500);
     let spilled = bench.durable.spill(message.content(), 2, 7).expect("recorded");
     for number in 100..or_few(1000, 200) as u64 {
         let saved = bench.publish(number, 100, &[queue]);
@@ -116,7 +116,7 @@ fn a_spilled_message_can_be_read_until_it_is_released_and_is_gone_after_a_restar
     assert_eq!(bench.durable.message_count(), 0);
     bench.durable.spill(message.content(), 1, 7).expect("recorded");
     bench.commit();
-    assert!(Bench::open(&disk, 8192).recovered.messages.is_empty());
+    assert!(JournalHarness::open(&disk, 8192).recovered.messages.is_empty());
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn publishers_wait_before_anybody_else_does() {
     let queue = durable.define(b"q", b"", &[], 0).expect("defined").0;
     let mut records = Vec::new();
     let refused = loop {
-        let message = Message::new(1, 200);
+        let message = TestMessage::new(1, 200);
         match durable.message(message.content(), &[queue], 0) {
             Ok(saved) => records.push(saved.record),
             Err(refused) => break refused,
@@ -141,13 +141,13 @@ fn publishers_wait_before_anybody_else_does() {
     durable.define(b"another", b"", &[], 0).expect("and so are definitions");
     committer.commit_once();
     assert!(!durable.is_congested());
-    durable.message(Message::new(1, 200).content(), &[queue], 0).expect("room again");
+    durable.message(TestMessage::new(1, 200).content(), &[queue], 0).expect("room again");
 }
 
 #[test]
 fn a_message_that_rots_is_not_delivered_and_does_not_stop_compaction() {
     let disk = SimulatedDisk::new();
-    let mut bench = Bench::open(&disk, 8192);
+    let mut bench = JournalHarness::open(&disk, 8192);
     let queue = bench.define("q");
     let rotten = bench.publish(1, 300, &[queue]);
     bench.publish(2, 300, &[queue]);
@@ -168,6 +168,6 @@ fn a_message_that_rots_is_not_delivered_and_does_not_stop_compaction() {
     assert!(bench.durable.size_bytes().1 < 4 * 8192);
     bench.durable.settled(rotten.record, queue);
     bench.commit();
-    let again = Bench::open(&disk, 8192);
+    let again = JournalHarness::open(&disk, 8192);
     assert_eq!(again.queues()[0].1[0], 2);
 }
