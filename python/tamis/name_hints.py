@@ -24,7 +24,7 @@ _CLOSE = 0.7  # of 1: `pirce` and `price` are 0.8, `author` and `source` 0.33
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` for the nearest of `known`, or nothing when none is near."""
-    import difflib  # only on a mistake: it takes time to load, and the broker is to start quickly
+    import difflib  # only on a mistake: loading it takes time, and the broker should start quickly
 
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -109,7 +109,7 @@ class AdapterManager:
         self._managed: dict[str, _Managed] = {}
         for adapter in adapters:
             if adapter.name in self._managed:
-                raise AdapterError(f"two adapters are named '{adapter.name}'; expected names of their own")
+                raise AdapterError(f"two adapters are named '{adapter.name}'; expected different names")
             self._managed[adapter.name] = _Managed(adapter)
 
     def list(self) -> dict[str, str]:

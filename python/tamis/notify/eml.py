@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tamis.config.pipeline import EmlDelivery
+from tamis.config.deliveries import EmlDelivery
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.files import explain, sync_folder
 from tamis.notify.mail import render_mail
@@ -59,7 +59,7 @@ class EmlChannel:
         try:
             content = render_mail(record, config.sender, config.recipients, config.domain)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            failures[delivery.delivery_id] = f"cannot be made an e-mail: {error}"
+            failures[delivery.delivery_id] = f"cannot be rendered as an e-mail: {error}"
             return
         # The temporary name is always the same, so the next try overwrites what a crash left.
         temporary = self._folder / f".{record.id}.tmp"

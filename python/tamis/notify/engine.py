@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
-from tamis.config.pipeline import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
+from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
 from tamis.notify.channel import Channel, ChannelError, Sent
 from tamis.notify.store import StoreChannel
 from tamis.store import DueDelivery, Outcome, Store

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from tamis.config.pipeline import JsonlDelivery
+from tamis.config.deliveries import JsonlDelivery
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.content import why
 from tamis.notify.files import explain, sync_folder
@@ -98,7 +98,7 @@ def _line(delivery: DueDelivery, failures: dict[int, str]) -> bytes | None:
         line = json.dumps(as_json(delivery.notification), ensure_ascii=False)
         return line.encode(errors="backslashreplace") + b"\n"  # half a surrogate pair becomes JSON's own escape
     except Exception as error:  # noqa: BLE001 - one message must not stop the others
-        failures[delivery.delivery_id] = f"cannot be made a line of JSON: {error}"
+        failures[delivery.delivery_id] = f"cannot be written as JSON: {error}"
         return None
 
 

@@ -13,7 +13,7 @@ from email.utils import parseaddr
 
 import aiosmtplib
 
-from tamis.config.pipeline import SmtpDelivery
+from tamis.config.deliveries import SmtpDelivery
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.mail import render_mail
 from tamis.store import DueDelivery
@@ -102,7 +102,7 @@ class SmtpChannel:
         try:
             content = render_mail(delivery.notification, config.sender, config.recipients, config.domain)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            failures[number] = f"cannot be made an e-mail: {error}"
+            failures[number] = f"cannot be rendered as an e-mail: {error}"
             return
         client = await self._connect()
         try:

@@ -42,9 +42,7 @@ def load_queries(path: str | Path) -> list[QuerySpec]:
     lines: dict[str, int] = {}
     for spec in specs:
         if spec.key in lines:
-            raise ConfigError(
-                f"{path}, line {spec.line}: the key '{spec.key}' stands on line {lines[spec.key]} already"
-            )
+            raise ConfigError(f"{path}, line {spec.line}: the key '{spec.key}' is already on line {lines[spec.key]}")
         lines[spec.key] = spec.line
     return specs
 
@@ -94,20 +92,20 @@ def _from_toml(path: Path, text: str) -> Iterator[QuerySpec]:
         yield _from_table(table, f"{path}, line {line}" if line else f"{path}, query {index + 1}", line)
 
 
-def _from_table(table: dict[str, Any], place: str, line: int) -> QuerySpec:
+def _from_table(table: dict[str, Any], where: str, line: int) -> QuerySpec:
     for name in table:
         if name not in _KEYS:
-            raise ConfigError(f"{place}: unknown name '{name}'{did_you_mean(name, _KEYS)}")
+            raise ConfigError(f"{where}: unknown name '{name}'{did_you_mean(name, _KEYS)}")
     for name in ("key", "text", "language", "owner"):
         if name in table and not isinstance(table[name], str):
-            raise ConfigError(f"{place}: expected text for '{name}'")
+            raise ConfigError(f"{where}: expected text for '{name}'")
     for name in ("tags", "deliveries"):
         if not isinstance(table.get(name, []), list) or not all(isinstance(item, str) for item in table.get(name, [])):
-            raise ConfigError(f"{place}: expected a list of texts for '{name}'")
+            raise ConfigError(f"{where}: expected a list of texts for '{name}'")
     if not table.get("key") or "text" not in table:
-        raise ConfigError(f"{place}: expected 'key' and 'text'")
+        raise ConfigError(f"{where}: expected 'key' and 'text'")
     language = table.get("language", "selector")
     if language not in LANGUAGES:
-        raise ConfigError(f"{place}: unknown language '{language}'{did_you_mean(language, LANGUAGES)}")
+        raise ConfigError(f"{where}: unknown language '{language}'{did_you_mean(language, LANGUAGES)}")
     tags, deliveries = tuple(table.get("tags", ())), tuple(table.get("deliveries", ()))
     return QuerySpec(table["key"], table["text"], language, table.get("owner", ""), tags, deliveries, line)

@@ -40,7 +40,7 @@ def open_engine(path: str) -> Engine:
 @functools.lru_cache(maxsize=ENGINES_MAX)
 def _open(path: str, _inode: int, _mtime_ns: int) -> Engine:
     engine = Engine.open(path)
-    engine.match({})  # the first match checks the whole index: no message's time is to include that
+    engine.match({})  # the first match checks the whole index: the time of no message should include that
     return engine
 
 

@@ -103,7 +103,7 @@ def _split(raw: bytes) -> tuple[Message, bytes]:
         return Message(), raw.partition(b"\n")[2]
     end = _BLANK_LINE.search(raw, 0, HEADER_BYTES_MAX)
     block = raw[: end.start()] if end else raw[:HEADER_BYTES_MAX]
-    headers = _HEADERS.parsestr(block.decode("latin-1"))  # one character a byte, whatever the character set
+    headers = _HEADERS.parsestr(block.decode("latin-1"))  # one character per byte, in any character set
     if not end and len(raw) > HEADER_BYTES_MAX and not headers.get_payload():
         raise MailError(f"the header is longer than {HEADER_BYTES_MAX:,} bytes")
     content = raw[end.end() :] if end else raw[HEADER_BYTES_MAX:]

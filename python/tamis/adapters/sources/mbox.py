@@ -40,7 +40,9 @@ class MboxSource(RecordSource):
             return self._mail_row(unescape(content), path, piece.offset, source)
         if not piece.content.strip():
             return None
-        return self._dead(piece, path, "no 'From ' line before the text: it is no mbox, or goes on an earlier message")
+        return self._dead(
+            piece, path, "no 'From ' line before the text: it is not an mbox, or continues an earlier message"
+        )
 
     def _dead(self, piece: Piece, path: str, reason: str) -> Row:
         return Row(path_text(path), piece.offset, self.options.topic, error=reason, raw=piece.content)

@@ -253,7 +253,7 @@ def _mark(file: BinaryIO, position: int) -> str:
 
 def _check_mark(file: BinaryIO, path: str, position: int, mark: str) -> None:
     if position and _mark(file, position) != mark:
-        raise AdapterError(_changed(path, f"other bytes than those that were read stand before byte {position:,}"))
+        raise AdapterError(_changed(path, f"the bytes before byte {position:,} differ from those that were read"))
 
 
 def _changed(path: str, what: str) -> str:
