@@ -24,7 +24,7 @@ def test_it_says_how_often_when_and_what(tamis: Tamis) -> None:
     done = tamis("backtest", "price > 100", "trades.jsonl")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[:2] == ["price > 100", "would have matched 4 times in 96 messages, 1.0 a day"]
+    assert lines[:2] == ["price > 100", "would have matched 4 times in 96 messages, 1.0 per day"]
     assert sum("█" in line for line in lines) == 4
     assert 'line 13 (2026-11-01 12:00): {"price": 200, "date": "2026-11-01T12:00:00Z"}' in lines
     assert lines[-1].startswith("cost: ")

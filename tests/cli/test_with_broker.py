@@ -145,7 +145,7 @@ def test_a_message_without_a_queue_is_told(tamis: Tamis, exchange: str) -> None:
     done = tamis("publish", "x", "-e", exchange, "-k", "a.b")
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == (
-        f"warning: no queue took a message: exchange '{exchange}', key 'a.b' (312 NO_ROUTE)"
+        f"warning: no queue received a message: exchange '{exchange}', key 'a.b' (312 NO_ROUTE)"
     )
 
 
@@ -296,7 +296,7 @@ def test_tail_from_a_place_reads_a_stream_and_no_exchange(
 ) -> None:
     done = tamis("tail", exchange, "--from", "first")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: --from goes with a stream, and '{exchange}' is an exchange: it keeps nothing\n"
+    assert done.stderr == f"error: --from needs a stream, and '{exchange}' is an exchange, which keeps no messages\n"
     channel.queue_declare(exchange, durable=True, arguments={"x-queue-type": "stream"})
     channel.basic_publish("", exchange, b"kept")
     done = tamis("tail", exchange, "--from", "first", "--count", "1", "--timeout", str(WAIT_S))
@@ -353,7 +353,7 @@ def test_over_tls_the_certificate_is_checked_and_what_is_wrong_is_said(tamis: Ta
     assert "$SSL_CERT_FILE" in unknown.stderr
     assert [done.returncode for done in mixed] == [2, 2]
     assert mixed[0].stderr.startswith(f"error: no TLS with 127.0.0.1:{running.port}: ")
-    assert mixed[0].stderr.endswith("\n  amqp:// is without TLS\n")
+    assert mixed[0].stderr.endswith("\n  amqp:// connects without TLS\n")
     assert mixed[1].stderr.endswith("whatever is there does not\n  amqps:// is with TLS\n")
 
 

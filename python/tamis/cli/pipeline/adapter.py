@@ -119,4 +119,4 @@ def _adapter(config: PipelineConfig, name: str) -> AdapterConfig:
         if adapter.name == name:
             return adapter
     known = ", ".join(adapter.name for adapter in config.adapters) or "none"
-    raise ConfigError(f"{config.path}: no [[adapter]] is named '{name}'; known: {known}")
+    raise ConfigError(f"{config.path}: no [[adapter]] is named '{name}'; there are: {known}")

@@ -43,7 +43,7 @@ def add(
         record = opened.add_query(spec)
     if as_json:
         output.data_json(dataclasses.asdict(record))
-    output.success(f"added {record.key}, version {record.version}")
+    output.success(f"{record.key} is stored, version {record.version}")
 
 
 @app.command("list")
