@@ -206,6 +206,7 @@ def test_a_wrong_password_is_refused_and_logged(start_broker: StartBroker) -> No
     assert "wrong" not in event["user"]
 
 
+@pytest.mark.serial
 def test_wrong_logins_wait_and_right_ones_do_not(start_broker: StartBroker) -> None:
     broker = start_broker()
 

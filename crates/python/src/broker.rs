@@ -15,8 +15,8 @@ use tamis_core::amqp::{AmqpError, RawTable};
 use tamis_core::broker::durable::DurableOptions;
 use tamis_core::broker::topology::{StoredQuery, Target, Topology, VhostId};
 use tamis_core::broker::{
-    self, Access, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow, Found, JournalMetrics,
-    Login, Metrics, Options, QueueOverview, Storage, UserLimits, Verb,
+    self, Access, BrokerOptions, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow,
+    JournalMetrics, Login, Metrics, QueueOverview, RecoveryReport, Storage, UserLimits, Verb,
 };
 use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 
@@ -102,7 +102,7 @@ pub struct PyBroker {
     paused: HashSet<ConnectionId>,
     /// Readable when the journal's thread has news.
     wake: Option<UnixStream>,
-    recovered: Found,
+    recovered: RecoveryReport,
 }
 
 /// Open the journal's directory, and start the thread that writes it.
@@ -118,7 +118,7 @@ fn storage(dir: PathBuf, segment_bytes: u32, syncs: bool) -> PyResult<(Storage, 
 }
 
 impl PyBroker {
-    fn new(broker: broker::Broker, wake: Option<UnixStream>, recovered: Found) -> Self {
+    fn new(broker: broker::Broker, wake: Option<UnixStream>, recovered: RecoveryReport) -> Self {
         let (input, output, dirty, paused) = <(Vec<u8>, Vec<u8>, Vec<ConnectionId>, HashSet<ConnectionId>)>::default();
         Self { broker, input, output, dirty, paused, wake, recovered }
     }
@@ -151,19 +151,19 @@ impl PyBroker {
         syncs: bool,
         confirms_received: bool,
     ) -> PyResult<Self> {
-        let options = Options {
+        let options = BrokerOptions {
             frame_max,
             channel_max,
             message_bytes_max,
             memory_bytes_max,
             seed,
             confirms_received,
-            ..Options::default()
+            ..BrokerOptions::default()
         };
         let control = Box::new(PyControl(control));
         let Some(dir) = data else {
             let broker = broker::Broker::new(options, control, now_us, wall_us);
-            return Ok(Self::new(broker, None, Found::default()));
+            return Ok(Self::new(broker, None, RecoveryReport::default()));
         };
         let (storage, wake) = storage(dir, segment_bytes, syncs)?;
         let (broker, recovered) = broker::Broker::open(options, control, storage, now_us, wall_us)

@@ -21,7 +21,7 @@ from tamis.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from tamis.toml_places import Place
+    from tamis.config.toml_lines import Place
 
 FILE_NAME = "tamis.toml"
 
@@ -172,18 +172,18 @@ class BrokerConfig:
     def _read(cls, path: Path) -> Self:
         from pydantic import TypeAdapter, ValidationError
 
-        from tamis import config_mistakes
-        from tamis.toml_places import line_numbers
+        from tamis.config import errors as config_errors
+        from tamis.config.toml_lines import line_numbers
 
-        text = config_mistakes.read_text(path)
-        document = config_mistakes.parse(path, text)
+        text = config_errors.read_text(path)
+        document = config_errors.parse(path, text)
         try:
             # In JSON, strict mode refuses text for a number, but accepts text for a path and a list for a tuple.
             config = TypeAdapter(cls).validate_json(json.dumps(document, default=str), strict=True)
         except ValidationError as error:
             lines = line_numbers(text)
-            found = [details for details in error.errors(include_url=False) if not config_mistakes.is_echo(details)]
-            found.sort(key=lambda details: config_mistakes.line_of(lines, details["loc"]))
+            found = [details for details in error.errors(include_url=False) if not config_errors.is_echo(details)]
+            found.sort(key=lambda details: config_errors.line_of(lines, details["loc"]))
             problems = [_sentence(path, lines, details) for details in found]
             raise ConfigError("\n".join(dict.fromkeys(problems))) from error
         return config._relative_to(path.parent)
@@ -245,13 +245,15 @@ _SECTIONS: dict[str, type[Any]] = {"tls": TlsConfig, "journal": JournalConfig, "
 def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str:
     """Describe one mistake: file, line, what is wrong, what was expected, and the nearest name."""
     location: Place = details["loc"]
-    from tamis.config_mistakes import place_in_file
+    from tamis.config.errors import place_in_file
 
     return f"{place_in_file(path, lines, location)}: {_mistake(details, location)}"
 
 
 def _mistake(details: ErrorDetails, location: Place) -> str:
-    from tamis.config_mistakes import did_you_mean, expected, short
+    from tamis.config.errors import expected
+    from tamis.errors import short
+    from tamis.name_hints import did_you_mean
 
     kind, name = details["type"], str(location[-1]) if location else ""
     section = str(location[0]) if location and location[0] in _SECTIONS else ""

@@ -111,7 +111,7 @@ def _bindable(language: str, text: str) -> QueryText:
     """Return the query in a language that bindings have; one that cannot be parsed is left for the broker to refuse."""
     if language in BOUND_LANGUAGES:
         return language, text
-    from tamis.query_file import compile_query
+    from tamis.query import compile_query
 
     try:
         return "selector", str(compile_query(text, language))

@@ -50,7 +50,7 @@ def store_path(given: Path | None) -> Path:
     if named := os.environ.get(STORE_VARIABLE):
         return Path(named)
     if DEFAULT_CONFIG.is_file():
-        from tamis.pipeline_config import PipelineConfig
+        from tamis.config.pipeline import PipelineConfig
 
         return PipelineConfig.load(DEFAULT_CONFIG).store_path
     return DEFAULT_STORE

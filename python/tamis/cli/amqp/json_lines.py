@@ -18,8 +18,8 @@ from typing import Any
 import pika
 
 from tamis.cli.json_messages import JsonMessage
-from tamis.config_mistakes import did_you_mean
 from tamis.errors import ConfigError
+from tamis.name_hints import did_you_mean
 
 BODY_BASE64 = "body_base64"
 """The field with a body that is not text."""

@@ -113,7 +113,7 @@ def _filters(query: str | None, language: str) -> dict[str, Any]:
     """
     if query is None:
         return {}
-    from tamis.query_file import compile_query
+    from tamis.query import compile_query
 
     return {"x-query": str(compile_query(query, language)), "x-query-body": "json"}
 

@@ -151,7 +151,7 @@ def _file(data: Path | None) -> UsersFile:
 def _known(file: UsersFile, name: str) -> None:
     users = file.read()
     if name not in users:
-        from tamis.config_mistakes import did_you_mean
+        from tamis.name_hints import did_you_mean
 
         raise AccessError(f"there is no user '{name}'{did_you_mean(name, sorted(users))}")
 

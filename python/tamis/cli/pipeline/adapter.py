@@ -13,7 +13,7 @@ from tamis.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tamis.pipeline_config import AdapterConfig, PipelineConfig
+    from tamis.config.pipeline import AdapterConfig, PipelineConfig
     from tamis.store.records import AdapterDesire
 
 app = typer.Typer(help="List, start, stop, pause and test the adapters of a pipeline.", no_args_is_help=True)
@@ -94,7 +94,7 @@ def try_(
 
 
 def _load(config: object) -> PipelineConfig:
-    from tamis.pipeline_config import PipelineConfig
+    from tamis.config.pipeline import PipelineConfig
 
     return PipelineConfig.load(str(config))
 

@@ -26,7 +26,7 @@ def run(
     interrupted before its end.
     """
     from tamis.cli.pipeline.run_display import display
-    from tamis.pipeline_config import PipelineConfig
+    from tamis.config.pipeline import PipelineConfig
     from tamis.spark.pipeline import run_pipeline
 
     PipelineConfig.load(config)  # report mistakes before anything is started

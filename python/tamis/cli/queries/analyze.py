@@ -16,7 +16,7 @@ from tamis.name_hints import NameHints
 
 if TYPE_CHECKING:
     from tamis.engine import Engine
-    from tamis.engine_report import Report
+    from tamis.engine.report import Report
 
 SHOWN_MAX = 10
 """Maximum number of lines per table; `--json` has all."""

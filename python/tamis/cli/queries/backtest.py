@@ -135,7 +135,7 @@ def backtest(
 def _engine(query: str, queries: Path | None, language: str) -> tuple[Engine, Any, str]:
     """Return an engine with the query alone, the key of the query there, and its text."""
     from tamis.cli.queries.load import key_named, load_engine
-    from tamis.query_file import compile_query
+    from tamis.query import compile_query
 
     if queries is None:
         compiled = compile_query(query, language)

@@ -67,7 +67,7 @@ def _is_pipeline(path: Path) -> bool:
 def _check_queries(path: Path) -> tuple[list[dict[str, Any]], str]:
     """Return all problems of a file of queries, and what was checked."""
     from tamis.cli.queries.load import compile_all
-    from tamis.query_file import load_queries
+    from tamis.query import load_queries
 
     try:
         specs = load_queries(path)
@@ -79,7 +79,7 @@ def _check_queries(path: Path) -> tuple[list[dict[str, Any]], str]:
 
 def _check_text(text: str, language: str) -> tuple[list[dict[str, Any]], str, str | None]:
     """Return the problem of one query, if it has one, what was checked, and its canonical text."""
-    from tamis.query_file import compile_query
+    from tamis.query import compile_query
 
     try:
         return [], "1 query", str(compile_query(text, language))
@@ -99,8 +99,8 @@ def _count(number: int, one: str, many: str) -> str:
 
 def _check_pipeline(path: Path) -> tuple[list[dict[str, Any]], str]:
     """Return the problems of a pipeline, in configuration, queries, deliveries, adapters and ``[[test]]`` blocks."""
-    from tamis import pipeline_check
-    from tamis.pipeline_config import PipelineConfig
+    from tamis.config import pipeline_check
+    from tamis.config.pipeline import PipelineConfig
 
     try:
         config = PipelineConfig.load(path)

@@ -12,8 +12,7 @@ from tamis.name_hints import nearest
 
 if TYPE_CHECKING:
     from tamis.engine import Engine
-    from tamis.query import Query
-    from tamis.query_file import QuerySpec
+    from tamis.query import Query, QuerySpec
 
 
 SNAPSHOT_MAGIC = b"TAMIS\r\n\x1a"
@@ -102,7 +101,7 @@ def _begin(path: Path) -> bytes:
 
 
 def _specs(path: Path, begin: bytes) -> list[QuerySpec]:
-    from tamis.query_file import QuerySpec, load_queries
+    from tamis.query import QuerySpec, load_queries
 
     if begin != SQLITE_MAGIC:
         return load_queries(path)

@@ -34,7 +34,7 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add a query, or its next version if the key exists with other content."""
-    from tamis.query_file import QuerySpec
+    from tamis.query import QuerySpec
 
     if not key:
         raise TamisError("expected a key that is not empty")
@@ -110,7 +110,7 @@ def import_(
 
 
 def _canonical(record: QueryRecord) -> str:
-    from tamis.query_file import compile_query
+    from tamis.query import compile_query
 
     return str(compile_query(record.text, record.language))
 
