@@ -152,8 +152,8 @@ def test_a_message_without_a_queue_is_told(tamis: Tamis, exchange: str) -> None:
 def test_lines_that_cannot_be_read_are_told_and_the_others_published(tamis: Tamis, queue: str) -> None:
     done = tamis("publish", "-k", queue, stdin='{"a": 1}\nnonsense\n\n{"a": 99999999999999999999}\n{"a": 2}\n')
     assert done.returncode == 2
-    assert "error: stdin, line 2: no message: " in done.stderr
-    assert "error: stdin, line 4: no message: a: expected a whole number of 64 bits" in done.stderr
+    assert "error: stdin, line 2: not a message: " in done.stderr
+    assert "error: stdin, line 4: not a message: a: expected a whole number of 64 bits" in done.stderr
     assert "2 of 2 messages confirmed, 2 lines could not be read" in done.stderr
     assert [line["a"] for line in lines(tamis("consume", queue, "--timeout", "0"))] == [1, 2]
 
