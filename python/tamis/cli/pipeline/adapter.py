@@ -1,4 +1,6 @@
-"""``tamis adapter``: controls the sources of a pipeline, at once if it is running, else in its next run."""
+"""The command `tamis adapter`, which controls the sources of a pipeline.
+
+A running pipeline uses a change within seconds, any other in its next run."""
 
 from __future__ import annotations
 

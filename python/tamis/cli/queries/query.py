@@ -1,4 +1,6 @@
-"""``tamis query``: manages the standing queries of a store. A running pipeline uses a change from its next batch on."""
+"""The command `tamis query`, which manages the standing queries of a store.
+
+A running pipeline uses a change from its next batch on."""
 
 from __future__ import annotations
 
