@@ -20,7 +20,7 @@ use crate::query::expr::{Name, Predicate, Reference};
 use crate::query::implication::Meaning;
 
 use crate::index::codec::encode;
-use crate::index::compile::clauses::Normal;
+use crate::index::compile::clauses::Clauses;
 use crate::index::compile::interner::Interner;
 use crate::index::{Engine, SubscriptionId};
 use sharing::Shared;
@@ -97,7 +97,7 @@ impl Engine {
     /// A damaged snapshot.
     pub fn subscriptions(&self) -> Result<Vec<(SubscriptionId, Arc<Query>)>, EngineError> {
         let version = self.current();
-        version.subscriptions()?.into_iter().map(|(id, place)| Ok((id, version.decode(&place)?))).collect()
+        version.subscriptions()?.into_iter().map(|(id, position)| Ok((id, version.decode(&position)?))).collect()
     }
 
     /// The report on all subscriptions of this moment.
@@ -111,7 +111,7 @@ impl Engine {
     /// How many bytes the queries that no segment holds yet have as records.
     pub(super) fn tail_bytes(&self) -> usize {
         let (mut records, mut table) = (Vec::new(), OpaqueTable::default());
-        self.current().live_tail().for_each(|(_, _, query)| encode(query, &mut records, &mut table));
+        self.current().live_tail().for_each(|(_, tail)| encode(&tail.query, &mut records, &mut table));
         records.len()
     }
 }
@@ -203,8 +203,8 @@ pub fn names(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Vec<&str> {
 
 /// True when nothing that a message could be looked up by must hold for `query` to be true.
 fn is_unindexable(query: &Query, interner: &mut Interner) -> bool {
-    let normal = Normal::of(query.expr(), false, interner);
-    !normal.is_never && normal.access.is_none()
+    let clauses = Clauses::of(query.expr(), false, interner);
+    !clauses.is_never && clauses.access.is_none()
 }
 
 fn opaque_uses(shared: &Shared<'_>) -> Vec<OpaqueUse> {
