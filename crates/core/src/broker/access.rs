@@ -8,8 +8,9 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::slab::Slab;
-use super::topology::StoredQuery;
+use crate::broker::ids::PrincipalSlot;
+use crate::broker::slab::Slab;
+use crate::broker::topology::StoredQuery;
 
 /// What a user wants to do with a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +88,7 @@ type Verdicts = HashMap<Box<str>, bool, FixedState>;
 
 /// A user in a vhost.
 #[derive(Debug)]
-pub(super) struct Principal {
+pub(crate) struct Principal {
     pub user: Arc<str>,
     pub vhost: Arc<str>,
     /// Connections that are it.
@@ -109,8 +110,8 @@ struct Usage {
 
 /// All principals that have connections, with what is remembered of them.
 #[derive(Debug, Default)]
-pub(super) struct Principals {
-    slab: Slab<Principal>,
+pub(crate) struct Principals {
+    slab: Slab<PrincipalSlot, Principal>,
     users: HashMap<Arc<str>, Usage, FixedState>,
     /// Changes whenever verdicts are forgotten, so that whoever keeps one knows that it is old.
     pub version: u64,
@@ -118,7 +119,12 @@ pub(super) struct Principals {
 
 impl Principals {
     /// One connection more of this user in this vhost; whether the user may have it.
-    pub fn connect(&mut self, control: &mut dyn Control, user: &str, vhost: &Arc<str>) -> (u32, Result<(), String>) {
+    pub fn connect(
+        &mut self,
+        control: &mut dyn Control,
+        user: &str,
+        vhost: &Arc<str>,
+    ) -> (PrincipalSlot, Result<(), String>) {
         let known = self.slab.iter().find(|(_, known)| *known.user == *user && known.vhost == *vhost).map(|(it, _)| it);
         let number = known.unwrap_or_else(|| {
             let user = self.users.get_key_value(user).map_or_else(|| user.into(), |(user, _)| Arc::clone(user));
@@ -146,7 +152,7 @@ impl Principals {
     }
 
     /// One connection less. A principal without any is forgotten.
-    pub fn disconnect(&mut self, number: u32) {
+    pub fn disconnect(&mut self, number: PrincipalSlot) {
         let principal = &mut self.slab[number];
         principal.connections -= 1;
         let user = Arc::clone(&principal.user);
@@ -191,7 +197,7 @@ impl Principals {
     /// The control plane changed what `user` may do, or what anybody may.
     pub fn forget(&mut self, user: Option<&str>) {
         self.version += 1;
-        let numbers: Vec<u32> =
+        let numbers: Vec<PrincipalSlot> =
             self.slab.iter().filter(|(_, it)| user.is_none_or(|user| *it.user == *user)).map(|(it, _)| it).collect();
         for number in numbers {
             let principal = &mut self.slab[number];
@@ -205,7 +211,7 @@ impl Principals {
         }
     }
 
-    pub fn get(&self, number: u32) -> &Principal {
+    pub fn get(&self, number: PrincipalSlot) -> &Principal {
         &self.slab[number]
     }
 
@@ -213,7 +219,7 @@ impl Principals {
     pub fn allows(
         &mut self,
         control: &mut dyn Control,
-        number: u32,
+        number: PrincipalSlot,
         verb: Verb,
         resource: Resource,
         name: &str,
@@ -231,7 +237,7 @@ impl Principals {
     }
 
     /// Do keys matter to what it may do?
-    pub fn has_topic_rules(&mut self, control: &mut dyn Control, number: u32) -> bool {
+    pub fn has_topic_rules(&mut self, control: &mut dyn Control, number: PrincipalSlot) -> bool {
         let Principal { user, vhost, has_topic_rules, .. } = &mut self.slab[number];
         *has_topic_rules.get_or_insert_with(|| control.has_topic_rules(user, vhost))
     }
@@ -240,7 +246,7 @@ impl Principals {
     pub fn allows_topic(
         &mut self,
         control: &mut dyn Control,
-        number: u32,
+        number: PrincipalSlot,
         verb: Verb,
         exchange: &str,
         routing_key: &str,
@@ -277,13 +283,13 @@ mod tests {
 
     /// Allows names that begin with `mine`, and counts how often it was asked.
     #[derive(Default)]
-    struct Counting {
+    struct CountingControl {
         asked: usize,
         has_topic_rules: bool,
         most: Option<u32>,
     }
 
-    impl Control for Counting {
+    impl Control for CountingControl {
         fn allowed(&mut self, access: &Access<'_>) -> bool {
             self.asked += 1;
             access.routing_key.unwrap_or(access.name).starts_with("mine")
@@ -302,7 +308,7 @@ mod tests {
         }
     }
 
-    fn connected(control: &mut Counting) -> (Principals, u32) {
+    fn connected(control: &mut CountingControl) -> (Principals, PrincipalSlot) {
         let mut principals = Principals::default();
         let (number, result) = principals.connect(control, "ann", &"/".into());
         result.expect("within limits");
@@ -311,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_verdict_is_asked_once_until_it_is_forgotten() {
-        let control = &mut Counting::default();
+        let control = &mut CountingControl::default();
         let (mut principals, ann) = connected(control);
         for _ in 0..3 {
             assert!(principals.allows(control, ann, Verb::Read, Resource::Queue, "mine"));
@@ -328,7 +334,7 @@ mod tests {
 
     #[test]
     fn keys_are_asked_about_only_where_they_matter() {
-        let control = &mut Counting::default();
+        let control = &mut CountingControl::default();
         let (mut principals, ann) = connected(control);
         assert!(principals.allows_topic(control, ann, Verb::Write, "e", "other"));
         control.has_topic_rules = true;
@@ -341,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let control = &mut Counting::default();
+        let control = &mut CountingControl::default();
         let (mut principals, ann) = connected(control);
         for name in rounds(0..3 * VERDICTS_MAX) {
             principals.allows(control, ann, Verb::Write, Resource::Exchange, &name.to_string());
@@ -351,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_user_has_no_more_than_the_limits() {
-        let control = &mut Counting { most: Some(1), ..Counting::default() };
+        let control = &mut CountingControl { most: Some(1), ..CountingControl::default() };
         let (mut principals, ann) = connected(control);
         let user = Arc::clone(&principals.get(ann).user);
         let (again, result) = principals.connect(control, "ann", &"/".into());

@@ -13,52 +13,26 @@
 //! Who refers to whom: a connection knows its channels, a channel its consumers and unacknowledged deliveries, a queue
 //! its consumers; all by number (`slab.rs`), and all from the top down, so that removing something walks what is below.
 //!
-//! Bounds: [`Options`], and `topology`'s.
+//! Bounds: [`BrokerOptions`], and `topology`'s.
 
 mod access;
-mod arguments;
-mod blocking;
-mod channel;
-mod confirm;
-mod confirming;
-mod connection;
-mod consume;
-mod consumer;
-mod content;
-mod credit;
-mod dead_letter;
-mod declare;
-mod deliver;
-mod dispatch;
-pub mod durable;
-mod event;
-mod expiry;
-mod input;
-mod journaling;
-mod message;
-mod metrics;
-mod opening;
+mod connections;
+mod consumers;
+mod declaring;
+mod dense_map;
+mod durability;
+mod ids;
+mod management;
 mod options;
-mod overview;
-mod paging;
-mod places;
-mod publish;
-mod queue;
-mod settle;
+mod publishing;
+mod queues;
 #[cfg(test)]
 mod simulation;
 mod slab;
-mod stored;
-mod stream;
-pub mod stream_record;
-pub mod topology;
-mod transact;
-mod transaction;
-mod turns;
-mod unacknowledged;
-
+mod streams;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 
 use std::collections::VecDeque;
 
@@ -69,22 +43,29 @@ use crate::journal::Log;
 
 use access::Principals;
 pub use access::{Access, Control, Resource, UserLimits, Verb};
-pub use arguments::QueueKind;
-use channel::Channel;
-use connection::{About, Connection, Life};
-pub use connection::{ConnectionId, Login};
-use consumer::Consumer;
-pub use event::Event;
-use event::Events;
-pub use message::Micros;
-use message::Store;
-pub use metrics::{JournalMetrics, Metrics};
-pub use opening::{Found, Storage, StorageError};
-pub use options::Options;
-pub use overview::{ConnectionOverview, ConsumerOverview, QueueOverview};
-use places::Places;
-use queue::{Entry, Queue};
+use connections::channel::Channel;
+pub use connections::connection::Login;
+use connections::connection::{About, Connection, ConnectionState};
+use consumers::consumer::Consumer;
+use dense_map::DenseMap;
+pub use durability::durable;
+use durability::journaling;
+pub use durability::recovery::{RecoveryReport, Storage, StorageError};
+pub use ids::ConnectionId;
+use ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, LogId};
+pub use management::event::Event;
+use management::event::Events;
+pub use management::metrics::{JournalMetrics, Metrics};
+pub use management::overview::{ConnectionOverview, ConsumerOverview, QueueOverview};
+pub use options::BrokerOptions;
+use publishing::{backpressure as blocking, confirms as confirm};
+use queues::dead_letter;
+use queues::message_store::MessageStore;
+pub use queues::message_store::Micros;
+pub use queues::policy::QueueKind;
+use queues::queue::{Queue, QueueEntry};
 use slab::Slab;
+pub use streams::stream_record;
 use topology::{QueueId, RouteScratch, Topology};
 
 /// What [`Broker::output`] left of a connection.
@@ -98,28 +79,28 @@ pub enum Flow {
 
 /// The data plane. One for a process, used from one thread.
 pub struct Broker {
-    options: Options,
+    options: BrokerOptions,
     control: Box<dyn Control + Send>,
     topology: Topology,
     /// What is kept through a restart, unless all is kept in memory only.
     journal: Option<Box<journaling::Journal>>,
     /// The logs of streams, by their numbers among logs.
-    logs: HashMap<u32, Log>,
+    logs: HashMap<LogId, Log>,
     log_count: u32,
     /// Queues that are streams, and the logs of those that have more to write than the disk takes.
-    stream_queues: Vec<u32>,
-    pressed: Vec<u32>,
+    stream_queues: Vec<QueueId>,
+    pressed: Vec<LogId>,
     /// Readers of streams that can go on.
-    readers: Vec<unacknowledged::Reference>,
+    readers: Vec<Handle<ConsumerSlot>>,
     /// What is left of the turn that this call is, and connections whose turn was over before their input was.
     turn_left: u32,
-    resting: VecDeque<unacknowledged::Reference>,
+    resting: VecDeque<Handle<ConnectionSlot>>,
     /// Room to ask readers' queries of messages.
     view: topology::ViewScratch,
     /// Room for changes on their way to the journal.
     changes: Vec<topology::Change>,
     /// What the answer to what is done now must wait for.
-    promised: confirm::Marks,
+    promised: confirm::SyncMarks,
     /// Room for what is read back: the record, and the message that was delivered last from there.
     load_buffer: Vec<u8>,
     /// How far the walk over the messages has come that lets older ones leave memory.
@@ -133,22 +114,22 @@ pub struct Broker {
     /// Where the message goes that is published now.
     routed: Vec<QueueId>,
     principals: Principals,
-    connections: Slab<Connection>,
-    channels: Slab<Channel>,
-    consumers: Slab<Consumer>,
-    queues: Places<Queue>,
-    messages: Store,
+    connections: Slab<ConnectionSlot, Connection>,
+    channels: Slab<ChannelSlot, Channel>,
+    consumers: Slab<ConsumerSlot, Consumer>,
+    queues: DenseMap<QueueId, Queue>,
+    messages: MessageStore,
     /// What channels keep of messages that are not whole yet, and of open transactions.
     unfinished_bytes: u64,
     /// Connections with something to write, or an end to be told.
-    dirty: Vec<u32>,
+    dirty: Vec<ConnectionSlot>,
     /// Queues with something to deliver, perhaps.
-    runnable: Vec<u32>,
+    runnable: Vec<QueueId>,
     /// Channels that have published since their last confirm, and those whose confirms or answers wait for a disk.
-    confirming: Vec<u32>,
-    awaiting: Vec<unacknowledged::Reference>,
+    confirming: Vec<ChannelSlot>,
+    awaiting: Vec<Handle<ChannelSlot>>,
     /// Queues in which something may expire, and where the walk over them and over connections goes on.
-    timed: Vec<unacknowledged::Reference>,
+    timed: Vec<Handle<QueueId>>,
     timed_cursor: usize,
     connection_cursor: u32,
     /// Entries of purged and deleted queues, let go a few at a time: a million of them must not stop everybody.
@@ -158,7 +139,7 @@ pub struct Broker {
     /// Why publishers are blocked.
     blocked: Option<blocking::Shortage>,
     /// Connections that are not read because of that.
-    blocked_connections: Vec<unacknowledged::Reference>,
+    blocked_connections: Vec<Handle<ConnectionSlot>>,
     is_stopping: bool,
     serial: u32,
     random: u64,
@@ -175,7 +156,7 @@ pub struct Broker {
 /// Entries that nobody can reach any more.
 #[derive(Debug)]
 struct Rubbish {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueueEntry>,
     /// The queue's definition, when it is durable: what it had is settled there.
     durable_id: Option<durable::DefinitionId>,
 }
@@ -192,7 +173,7 @@ impl Broker {
     /// A broker with nothing in it but the vhost `/`. `now` is the caller's monotonic clock, `wall_us` microseconds
     /// since 1970.
     #[must_use]
-    pub fn new(options: Options, control: Box<dyn Control + Send>, now: Micros, wall_us: i64) -> Self {
+    pub fn new(options: BrokerOptions, control: Box<dyn Control + Send>, now: Micros, wall_us: i64) -> Self {
         let mut topology = Topology::new();
         topology.add_vhost("/");
         let (random, turn_left) = (options.seed, options.turn_units_max);
@@ -210,7 +191,7 @@ impl Broker {
             resting: VecDeque::new(),
             view: topology::ViewScratch::default(),
             changes: Vec::new(),
-            promised: confirm::Marks::new(),
+            promised: confirm::SyncMarks::new(),
             load_buffer: Vec::new(),
             paged_to: 0,
             loaded: Vec::new(),
@@ -222,8 +203,8 @@ impl Broker {
             connections: Slab::default(),
             channels: Slab::default(),
             consumers: Slab::default(),
-            queues: Places::default(),
-            messages: Store::default(),
+            queues: DenseMap::default(),
+            messages: MessageStore::default(),
             unfinished_bytes: 0,
             dirty: Vec::new(),
             runnable: Vec::new(),
@@ -271,7 +252,7 @@ impl Broker {
         let serial = self.next_serial();
         let number = self.connections.insert(Connection {
             serial,
-            life: Life::Open,
+            life: ConnectionState::Open,
             principal,
             vhost,
             frame_max: limit(login.frame_max, self.options.frame_max),
@@ -333,7 +314,7 @@ impl Broker {
         }
     }
 
-    /// Append what is to be written, at most [`Options::output_bytes_at_once`]: when there is more, the connection is
+    /// Append what is to be written, at most [`BrokerOptions::output_bytes_at_once`]: when there is more, the connection is
     /// dirty again. Call it when the socket takes bytes; what is not taken stops this connection's consumers.
     pub fn output(&mut self, id: ConnectionId, bytes: &mut Vec<u8>) -> Flow {
         let Some(number) = self.find(id) else { return Flow::Ended };
@@ -353,7 +334,7 @@ impl Broker {
         }
         if !connection.out.is_empty() {
             self.touch(number);
-        } else if connection.life == Life::Ended {
+        } else if connection.life == ConnectionState::Ended {
             self.remove_connection(number);
             self.finish();
             return Flow::Ended;
@@ -365,7 +346,7 @@ impl Broker {
     }
 
     /// There is room to write again: consumers go on, and so do frames that waited.
-    fn relieve(&mut self, number: u32) {
+    fn relieve(&mut self, number: ConnectionSlot) {
         let connection = &mut self.connections[number];
         if connection.out.len() * 2 > self.options.output_bytes_max {
             return;
@@ -412,7 +393,7 @@ impl Broker {
         self.advance(now);
         self.is_stopping = true;
         let error = AmqpError::new(ReplyCode::ConnectionForced, reason, MethodId::NONE);
-        let numbers: Vec<u32> = self.connections.iter().map(|(number, _)| number).collect();
+        let numbers: Vec<ConnectionSlot> = self.connections.iter().map(|(number, _)| number).collect();
         numbers.into_iter().for_each(|number| self.close_connection(number, &error));
         self.finish();
         self.stop_journal();
@@ -438,9 +419,9 @@ impl Broker {
         self.events.take()
     }
 
-    fn find(&self, id: ConnectionId) -> Option<u32> {
-        let connection = self.connections.get(id.number())?;
-        (connection.serial == id.serial()).then_some(id.number())
+    fn find(&self, id: ConnectionId) -> Option<ConnectionSlot> {
+        let connection = self.connections.get(id.slot())?;
+        (connection.serial == id.serial()).then_some(id.slot())
     }
 
     /// A number that no connection, channel, queue or consumer ever had (of the last four billion).
@@ -460,7 +441,7 @@ impl Broker {
 
     /// This connection has something to write, or to say.
     #[inline]
-    fn touch(&mut self, number: u32) {
+    fn touch(&mut self, number: ConnectionSlot) {
         let connection = &mut self.connections[number];
         if !connection.is_dirty {
             connection.is_dirty = true;

@@ -1,8 +1,8 @@
 //! What the broker's bounds are, and what happens at each.
 
-/// Bounds and settings of a [`super::Broker`].
+/// Bounds and settings of a [`crate::broker::Broker`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct BrokerOptions {
     /// The largest frame, when a client agreed to none; it bounds what is read before a frame is complete.
     pub frame_max: u32,
     /// Channels of a connection; one more is refused with 530.
@@ -12,7 +12,7 @@ pub struct Options {
     /// What a connection may have to write before its consumers wait and no more of its frames are answered. What one
     /// frame adds may go over it: at most one message, or one answer.
     pub output_bytes_max: usize,
-    /// What [`super::Broker::output`] hands over at most in one call.
+    /// What [`crate::broker::Broker::output`] hands over at most in one call.
     pub output_bytes_at_once: usize,
     /// What messages may take in memory before publishers are blocked.
     pub memory_bytes_max: u64,
@@ -27,7 +27,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for BrokerOptions {
     fn default() -> Self {
         Self {
             frame_max: 128 * 1024,

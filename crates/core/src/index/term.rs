@@ -2,7 +2,7 @@
 
 use crate::message::Value;
 use crate::text::needles::Anchor;
-use crate::topic::Dialect;
+use crate::topic::TopicDialect;
 
 use super::hash::hash_bytes;
 
@@ -23,7 +23,7 @@ pub enum SymbolTerm<'a> {
     /// A text that may stand in others.
     Needle(Anchor, &'a str),
     /// A topic pattern.
-    Pattern(Dialect, &'a str),
+    Pattern(TopicDialect, &'a str),
 }
 
 impl<'a> From<Scalar<'a>> for SymbolTerm<'a> {
@@ -43,7 +43,7 @@ const NEEDLE: u8 = 6;
 const ANCHORS: [Anchor; 4] = [Anchor::Anywhere, Anchor::Start, Anchor::End, Anchor::Whole];
 /// The first kind of a pattern: one kind per dialect.
 const PATTERN: u8 = 10;
-const DIALECTS: [Dialect; 3] = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+const DIALECTS: [TopicDialect; 3] = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];
 
 impl<'a> Scalar<'a> {
     /// The canonical form of a scalar; None for null, a field without a value, a list and a mapping, which equal nothing.

@@ -11,14 +11,14 @@ use crate::broker::ConnectionId;
 use crate::broker::tests::client::read;
 use crate::journal::Dice;
 
-use super::ledger::{Ledger, Name};
+use super::ledger::{Ledger, MessageName};
 
 pub const QUEUES: [&str; 4] = ["durable.a", "durable.b", "durable.c", "transient"];
 
 /// A settlement on its way: what it settles, and how.
 #[derive(Debug)]
 enum Sent {
-    Settled(Vec<Name>),
+    Settled(Vec<MessageName>),
     Requeued(Vec<u64>),
 }
 
@@ -34,10 +34,10 @@ pub struct Actor {
     publisher: u64,
     numbers: u64,
     /// By publisher's confirm number.
-    unconfirmed: BTreeMap<u64, Name>,
+    unconfirmed: BTreeMap<u64, MessageName>,
     published: u64,
     /// By delivery tag.
-    held: BTreeMap<u64, Name>,
+    held: BTreeMap<u64, MessageName>,
     /// Settlements by where in what was written they end.
     settling: Vec<(u64, Sent)>,
     consumes: bool,
@@ -81,7 +81,7 @@ impl Actor {
         let queue = dice.below(QUEUES.len() as u64) as usize;
         self.numbers += 1;
         self.published += 1;
-        let name = Name { queue, publisher: self.publisher, number: self.numbers };
+        let name = MessageName { queue, publisher: self.publisher, number: self.numbers };
         let is_persistent = dice.once_in(2);
         ledger.attempted(name, is_persistent && queue < 3);
         self.unconfirmed.insert(self.published, name);
@@ -179,7 +179,7 @@ impl Actor {
         for seen in &seen {
             match seen.method() {
                 Method::BasicDeliver(deliver) => {
-                    let name = Name::read(&seen.body).ok_or("a body that nobody sent")?;
+                    let name = MessageName::read(&seen.body).ok_or("a body that nobody sent")?;
                     self.delivered(deliver.delivery_tag, deliver.redelivered, name, ledger)?;
                 }
                 Method::BasicAck(ack) => {
@@ -206,7 +206,7 @@ impl Actor {
         Ok(())
     }
 
-    fn delivered(&mut self, tag: u64, redelivered: bool, name: Name, ledger: &mut Ledger) -> Result<(), String> {
+    fn delivered(&mut self, tag: u64, redelivered: bool, name: MessageName, ledger: &mut Ledger) -> Result<(), String> {
         ledger.delivered(name, redelivered)?;
         self.held.insert(tag, name);
         // What it holds, and what it gave back and the broker has certainly not heard of yet.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 /// A message of a queue: who sent it, and as which of its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
+pub struct MessageName {
     pub queue: usize,
     pub publisher: u64,
     pub number: u64,
 }
 
-impl Name {
+impl MessageName {
     pub fn body(&self, size: usize) -> Vec<u8> {
         let mut body = format!("{} {} {} ", self.queue, self.publisher, self.number).into_bytes();
         body.extend(b".".repeat(size.saturating_sub(body.len())));
@@ -38,23 +38,23 @@ struct Fate {
 
 #[derive(Debug, Default)]
 pub struct Ledger {
-    fates: BTreeMap<Name, Fate>,
+    fates: BTreeMap<MessageName, Fate>,
     pub delivered: u64,
 }
 
 impl Ledger {
-    pub fn attempted(&mut self, name: Name, is_durable: bool) {
+    pub fn attempted(&mut self, name: MessageName, is_durable: bool) {
         self.fates.insert(name, Fate { is_durable, ..Fate::default() });
     }
 
-    pub fn confirmed(&mut self, name: Name) {
+    pub fn confirmed(&mut self, name: MessageName) {
         if let Some(fate) = self.fates.get_mut(&name) {
             fate.is_confirmed = true;
         }
     }
 
     /// A message came.
-    pub fn delivered(&mut self, name: Name, redelivered: bool) -> Result<(), String> {
+    pub fn delivered(&mut self, name: MessageName, redelivered: bool) -> Result<(), String> {
         self.delivered += 1;
         let Some(fate) = self.fates.get_mut(&name) else { return Err(format!("{name:?} came and was never sent")) };
         if fate.is_settled {
@@ -68,14 +68,14 @@ impl Ledger {
     }
 
     /// A client acknowledged it, and the broker has taken that.
-    pub fn settled(&mut self, name: Name) {
+    pub fn settled(&mut self, name: MessageName) {
         if let Some(fate) = self.fates.get_mut(&name) {
             fate.is_settled = true;
         }
     }
 
     /// A client acknowledged it, and nobody knows whether the broker has taken that.
-    pub fn doubted(&mut self, name: Name) {
+    pub fn doubted(&mut self, name: MessageName) {
         if let Some(fate) = self.fates.get_mut(&name) {
             fate.may_be_gone = true;
         }
@@ -97,7 +97,7 @@ impl Ledger {
     }
 
     /// Everything was drained into `left`, which is sorted: what must be there and is not?
-    pub fn lost(&self, left: &[Name]) -> Option<String> {
+    pub fn lost(&self, left: &[MessageName]) -> Option<String> {
         let is_owed = |fate: &Fate| fate.is_confirmed && !fate.is_settled && !fate.may_be_gone;
         let lost = self.fates.iter().find(|(name, fate)| is_owed(fate) && left.binary_search(name).is_err());
         lost.map(|(name, fate)| format!("{name:?} is lost: {fate:?}"))

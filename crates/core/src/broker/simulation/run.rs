@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::amqp::Method;
 use crate::amqp::method::{BasicGet, QueueDeclare};
-use crate::broker::tests::client::World;
+use crate::broker::tests::client::TestBroker;
 use crate::broker::tests::invariants::violation;
-use crate::broker::{Flow, Options};
+use crate::broker::{BrokerOptions, Flow};
 use crate::journal::{Dice, SimulatedDisk};
 use crate::testing::or_few;
 
 use super::Faults;
 use super::actor::{Actor, QUEUES};
-use super::ledger::{Ledger, Name};
+use super::ledger::{Ledger, MessageName};
 
 const STEPS: usize = or_few(2500, 100);
 const ACTORS_MAX: usize = 6;
@@ -28,7 +28,7 @@ pub struct Outcome {
 struct Simulation {
     dice: Dice,
     disk: SimulatedDisk,
-    world: World,
+    world: TestBroker,
     faults: Faults,
     actors: Vec<Actor>,
     ledger: Ledger,
@@ -64,14 +64,14 @@ pub fn run(seed: u64, faults: Faults) -> Result<Outcome, String> {
     simulation.end()
 }
 
-fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults) -> Result<World, String> {
+fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults) -> Result<TestBroker, String> {
     // Sometimes little memory, so that messages have to leave it.
     let memory_bytes_max = if dice.once_in(2) { 60_000 } else { 1 << 30 };
     let output_bytes_max = 2_000 + dice.below(20_000) as usize;
     // Short turns, so that what a client sends is done in several.
     let turn_units_max = 20 + dice.below(200) as u32;
-    let options = Options { memory_bytes_max, output_bytes_max, turn_units_max, ..Options::default() };
-    let (mut world, found) = World::open(disk, options)?;
+    let options = BrokerOptions { memory_bytes_max, output_bytes_max, turn_units_max, ..BrokerOptions::default() };
+    let (mut world, found) = TestBroker::open(disk, options)?;
     world.broker.faults = faults;
     if found.damage.is_empty() && found.skipped.is_empty() { Ok(world) } else { Err(format!("damage: {found:?}")) }
 }
@@ -249,13 +249,13 @@ impl Simulation {
             actor.lost(&mut self.ledger);
         }
         let id = self.world.connect();
-        let mut left: Vec<Name> = Vec::new();
+        let mut left: Vec<MessageName> = Vec::new();
         for queue in QUEUES {
             loop {
                 self.world.send(id, 1, BasicGet { queue, no_ack: true, ..Default::default() });
                 let seen = self.world.seen(id);
                 let Some(Method::BasicGetOk(ok)) = seen.first().map(|seen| seen.method()) else { break };
-                let name = Name::read(&seen[0].body).ok_or("a body that nobody sent")?;
+                let name = MessageName::read(&seen[0].body).ok_or("a body that nobody sent")?;
                 self.ledger.delivered(name, ok.redelivered)?;
                 left.push(name);
             }

@@ -5,7 +5,9 @@ use crate::amqp::properties::put_content;
 use crate::amqp::{ContentHeader, FieldValue, FrameKind, Method, PropertyFields, RawTable, Table, next_frame};
 use crate::broker::durable::DurableOptions;
 use crate::broker::topology::StoredQuery;
-use crate::broker::{Access, Broker, ConnectionId, Control, Flow, Found, Login, Options, Storage, UserLimits};
+use crate::broker::{
+    Access, Broker, BrokerOptions, ConnectionId, Control, Flow, Login, RecoveryReport, Storage, UserLimits,
+};
 use crate::journal::{Committer, SimulatedDisk};
 use std::sync::{Arc, Mutex};
 
@@ -36,22 +38,22 @@ impl Control for Easy {
 
 /// A method that came, with its content when it has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReceivedMethod {
     pub channel: u16,
     pub payload: Vec<u8>,
     pub properties: Vec<u8>,
     pub body: Vec<u8>,
 }
 
-impl Seen {
+impl ReceivedMethod {
     pub fn method(&self) -> Method<'_> {
         Method::decode(&self.payload).expect("the broker writes methods")
     }
 }
 
 /// Cut bytes that the broker wrote into methods with their content. Panics where they are none.
-pub fn read(bytes: &[u8]) -> (Vec<Seen>, usize) {
-    let (mut seen, mut at, mut whole) = (Vec::<Seen>::new(), 0, 0);
+pub fn read(bytes: &[u8]) -> (Vec<ReceivedMethod>, usize) {
+    let (mut seen, mut at, mut whole) = (Vec::<ReceivedMethod>::new(), 0, 0);
     let mut missing = None;
     while let Some((frame, used)) = next_frame(&bytes[at..], 1 << 24).expect("frames") {
         at += used;
@@ -59,7 +61,7 @@ pub fn read(bytes: &[u8]) -> (Vec<Seen>, usize) {
             FrameKind::Method => {
                 assert_eq!(missing, None, "content comes whole");
                 let (channel, payload) = (frame.channel, frame.payload.to_vec());
-                seen.push(Seen { channel, payload, properties: Vec::new(), body: Vec::new() });
+                seen.push(ReceivedMethod { channel, payload, properties: Vec::new(), body: Vec::new() });
                 let has_content = matches!(
                     seen.last().expect("pushed").method(),
                     Method::BasicDeliver(_) | Method::BasicGetOk(_) | Method::BasicReturn(_)
@@ -94,7 +96,7 @@ pub fn read(bytes: &[u8]) -> (Vec<Seen>, usize) {
 }
 
 /// A broker and time.
-pub struct World {
+pub struct TestBroker {
     pub broker: Broker,
     pub now: u64,
 }
@@ -102,24 +104,24 @@ pub struct World {
 /// The wall clock when `now` is 0.
 pub const EPOCH_US: i64 = 1_700_000_000_000_000;
 
-impl Default for World {
+impl Default for TestBroker {
     fn default() -> Self {
-        Self::new(Options::default())
+        Self::new(BrokerOptions::default())
     }
 }
 
-impl World {
-    pub fn new(options: Options) -> Self {
+impl TestBroker {
+    pub fn new(options: BrokerOptions) -> Self {
         Self { broker: Broker::new(options, Box::new(Easy::default()), 0, EPOCH_US), now: 0 }
     }
 
     /// A broker with what is on `disk`.
-    pub fn on_disk(disk: &SimulatedDisk, options: Options) -> (Self, Found) {
+    pub fn on_disk(disk: &SimulatedDisk, options: BrokerOptions) -> (Self, RecoveryReport) {
         Self::open(disk, options).expect("opened")
     }
 
     /// The same, which may fail.
-    pub fn open(disk: &SimulatedDisk, options: Options) -> Result<(Self, Found), String> {
+    pub fn open(disk: &SimulatedDisk, options: BrokerOptions) -> Result<(Self, RecoveryReport), String> {
         let storage = Storage {
             disk: Arc::new(disk.clone()),
             dir: "/data".into(),
@@ -165,7 +167,7 @@ impl World {
     }
 
     /// Everything that the broker has written for a connection.
-    pub fn seen(&mut self, id: ConnectionId) -> Vec<Seen> {
+    pub fn seen(&mut self, id: ConnectionId) -> Vec<ReceivedMethod> {
         let mut bytes = Vec::new();
         loop {
             let before = bytes.len();
@@ -180,7 +182,7 @@ impl World {
         seen
     }
 
-    pub fn ask(&mut self, id: ConnectionId, channel: u16, method: impl Into<Method<'static>>) -> Vec<Seen> {
+    pub fn ask(&mut self, id: ConnectionId, channel: u16, method: impl Into<Method<'static>>) -> Vec<ReceivedMethod> {
         self.send(id, channel, method);
         self.seen(id)
     }
@@ -191,7 +193,13 @@ impl World {
     }
 
     /// Consume; returns what came with it.
-    pub fn consume(&mut self, id: ConnectionId, queue: &'static str, tag: &'static str, no_ack: bool) -> Vec<Seen> {
+    pub fn consume(
+        &mut self,
+        id: ConnectionId,
+        queue: &'static str,
+        tag: &'static str,
+        no_ack: bool,
+    ) -> Vec<ReceivedMethod> {
         let mut seen = self.ask(id, 1, BasicConsume { queue, consumer_tag: tag, no_ack, ..Default::default() });
         assert!(matches!(seen.remove(0).method(), Method::BasicConsumeOk(_)));
         seen
@@ -234,19 +242,19 @@ pub fn published(exchange: &str, routing_key: &str, properties: &PropertyFields<
 }
 
 /// The bodies of deliveries, as text.
-pub fn bodies(seen: &[Seen]) -> Vec<String> {
+pub fn bodies(seen: &[ReceivedMethod]) -> Vec<String> {
     let deliveries =
         seen.iter().filter(|seen| matches!(seen.method(), Method::BasicDeliver(_) | Method::BasicGetOk(_)));
     deliveries.map(|seen| String::from_utf8_lossy(&seen.body).into_owned()).collect()
 }
 
 /// The names of methods.
-pub fn names(seen: &[Seen]) -> Vec<&'static str> {
+pub fn names(seen: &[ReceivedMethod]) -> Vec<&'static str> {
     seen.iter().map(|seen| seen.method().name()).collect()
 }
 
 /// The code and text of the close that came, and on which channel.
-pub fn closed(seen: &[Seen]) -> Option<(u16, u16, String)> {
+pub fn closed(seen: &[ReceivedMethod]) -> Option<(u16, u16, String)> {
     seen.iter().find_map(|seen| match seen.method() {
         Method::ChannelClose(close) => Some((seen.channel, close.reply_code, close.reply_text.to_owned())),
         Method::ConnectionClose(close) => Some((0, close.reply_code, close.reply_text.to_owned())),

@@ -1,12 +1,12 @@
 //! From publish to consumer: order, credit, acknowledgement, requeue.
 
-use super::client::{World, bodies, names, published};
+use super::client::{TestBroker, bodies, names, published};
 use crate::amqp::method::{
     BasicAck, BasicCancel, BasicGet, BasicNack, BasicPublish, BasicQos, BasicRecover, BasicReject, ChannelOpen,
     QueueDeclare, QueueDelete, QueuePurge,
 };
 use crate::amqp::{Method, PropertyFields};
-use crate::broker::{Flow, Login, Options};
+use crate::broker::{BrokerOptions, Flow, Login};
 use crate::testing::{fewer, or_few};
 
 fn qos(prefetch_count: u16, global: bool) -> BasicQos {
@@ -15,7 +15,7 @@ fn qos(prefetch_count: u16, global: bool) -> BasicQos {
 
 #[test]
 fn what_is_published_is_delivered_once_in_order() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let (publisher, consumer) = (world.connect(), world.connect());
     world.declare(consumer, "work");
     world.publish(publisher, "", "work", b"1");
@@ -31,7 +31,7 @@ fn what_is_published_is_delivered_once_in_order() {
 #[test]
 fn qos_is_for_later_consumers_or_for_the_whole_channel_as_the_client_takes_it() {
     for (qos_is_for_channel, expected) in [(false, &["1"][..]), (true, &["1", "2", "3"][..])] {
-        let mut world = World::default();
+        let mut world = TestBroker::default();
         let publisher = world.connect();
         let id = world.connect_as(Login { qos_is_for_channel, ..Login::default() });
         world.ask(id, 1, ChannelOpen::default());
@@ -50,7 +50,7 @@ fn qos_is_for_later_consumers_or_for_the_whole_channel_as_the_client_takes_it() 
 #[test]
 fn the_stream_may_be_cut_anywhere() {
     const LONG: usize = or_few(9000, 100);
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let (publisher, consumer) = (world.connect(), world.connect());
     world.declare(consumer, "work");
     world.consume(consumer, "work", "c", true);
@@ -69,7 +69,7 @@ fn the_stream_may_be_cut_anywhere() {
 
 #[test]
 fn a_consumer_gets_no_more_than_its_credit() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let (publisher, consumer) = (world.connect(), world.connect());
     world.declare(consumer, "work");
     (0..5).for_each(|_| world.publish(publisher, "", "work", b"m"));
@@ -83,7 +83,7 @@ fn a_consumer_gets_no_more_than_its_credit() {
 
 #[test]
 fn consumers_of_a_channel_share_its_credit() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     world.declare(id, "a");
     world.declare(id, "b");
@@ -100,7 +100,7 @@ fn consumers_of_a_channel_share_its_credit() {
 
 #[test]
 fn rejected_messages_go_back_to_where_they_were() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     world.declare(id, "work");
     for body in ["1", "2", "3", "4"] {
@@ -124,7 +124,7 @@ fn rejected_messages_go_back_to_where_they_were() {
 
 #[test]
 fn what_a_lost_consumer_had_goes_to_the_next() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let (lost, next) = (world.connect(), world.connect());
     world.declare(next, "work");
     for body in ["1", "2", "3"] {
@@ -140,7 +140,7 @@ fn what_a_lost_consumer_had_goes_to_the_next() {
 
 #[test]
 fn recover_delivers_again_and_settles_nothing() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     world.declare(id, "work");
     world.publish(id, "", "work", b"1");
@@ -152,7 +152,7 @@ fn recover_delivers_again_and_settles_nothing() {
 
 #[test]
 fn consumers_take_turns() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let (publisher, a, b) = (world.connect(), world.connect(), world.connect());
     world.declare(a, "work");
     world.consume(a, "work", "c", true);
@@ -168,8 +168,8 @@ fn consumers_take_turns() {
 
 #[test]
 fn a_consumer_that_does_not_read_gets_no_more_than_fits_its_buffer_and_stops_nobody() {
-    let options = Options { output_bytes_max: 10_000, ..Options::default() };
-    let mut world = World::new(options);
+    let options = BrokerOptions { output_bytes_max: 10_000, ..BrokerOptions::default() };
+    let mut world = TestBroker::new(options);
     let (publisher, slow, fast) = (world.connect(), world.connect(), world.connect());
     world.declare(fast, "work");
     world.consume(slow, "work", "c", true);
@@ -190,8 +190,8 @@ fn a_consumer_that_does_not_read_gets_no_more_than_fits_its_buffer_and_stops_nob
 
 #[test]
 fn a_client_that_asks_for_more_than_it_reads_waits() {
-    let options = Options { output_bytes_max: 50_000, ..Options::default() };
-    let mut world = World::new(options);
+    let options = BrokerOptions { output_bytes_max: 50_000, ..BrokerOptions::default() };
+    let mut world = TestBroker::new(options);
     let id = world.connect();
     world.declare(id, "work");
     let count = or_few(100, 20);
@@ -207,7 +207,7 @@ fn a_client_that_asks_for_more_than_it_reads_waits() {
 
 #[test]
 fn a_purged_or_deleted_queue_leaves_nothing_behind() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     world.declare(id, "work");
     let count = fewer(5000);
@@ -226,7 +226,7 @@ fn a_purged_or_deleted_queue_leaves_nothing_behind() {
 
 #[test]
 fn queues_go_with_their_last_consumer_or_their_connection() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let (id, other) = (world.connect(), world.connect());
     world.ask(id, 1, QueueDeclare { queue: "auto", auto_delete: true, ..Default::default() });
     world.ask(id, 1, QueueDeclare { queue: "mine", exclusive: true, ..Default::default() });
@@ -242,7 +242,7 @@ fn queues_go_with_their_last_consumer_or_their_connection() {
 
 #[test]
 fn a_mandatory_message_without_a_queue_comes_back() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     world.confirm_select(id);
     let mut bytes = Vec::new();
@@ -256,7 +256,7 @@ fn a_mandatory_message_without_a_queue_comes_back() {
 
 #[test]
 fn confirms_of_one_read_are_one_ack() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     world.declare(id, "work");
     world.confirm_select(id);
@@ -270,7 +270,7 @@ fn confirms_of_one_read_are_one_ack() {
 
 #[test]
 fn an_ended_connection_is_told_once() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     world.send(id, 0, crate::amqp::method::ConnectionClose::default());
     let mut bytes = Vec::new();

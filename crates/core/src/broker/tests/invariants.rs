@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::broker::Broker;
-use crate::broker::message::MessageId;
+use crate::broker::ids::{ConsumerSlot, Handle};
+use crate::broker::queues::message_store::MessageId;
+use crate::broker::topology::QueueId;
 
 /// Check all of it. Returns what is wrong.
 pub fn violation(broker: &Broker) -> Option<String> {
@@ -15,18 +17,18 @@ pub fn violation(broker: &Broker) -> Option<String> {
 fn positions(broker: &Broker) -> Result<(), String> {
     for (number, queue) in broker.queues.iter() {
         if !queue.ready().iter().is_sorted_by(|a, b| a.position < b.position) {
-            return Err(format!("queue {number} is out of order"));
+            return Err(format!("queue {number:?} is out of order"));
         }
         let bytes: usize = queue.ready().iter().map(|entry| broker.messages.get(entry.message).size()).sum();
         if bytes as u64 != queue.ready_bytes() {
-            return Err(format!("queue {number} counts {} bytes and has {bytes}", queue.ready_bytes()));
+            return Err(format!("queue {number:?} counts {} bytes and has {bytes}", queue.ready_bytes()));
         }
         let expiring = queue.ready().iter().any(|entry| entry.expires != u64::MAX);
         if expiring != queue.has_expiring() {
-            return Err(format!("queue {number} is wrong about whether anything expires"));
+            return Err(format!("queue {number:?} is wrong about whether anything expires"));
         }
         if queue.is_over() {
-            return Err(format!("queue {number} is over its bound"));
+            return Err(format!("queue {number:?} is over its bound"));
         }
     }
     Ok(())
@@ -57,36 +59,36 @@ fn references(broker: &Broker) -> Result<(), String> {
 
 /// Credit is what is out, within its limit; queues count what is out of them.
 fn deliveries(broker: &Broker) -> Result<(), String> {
-    let mut of_queue: HashMap<(u32, u32), u32> = HashMap::new();
-    let mut of_consumer: HashMap<(u32, u32), u32> = HashMap::new();
+    let mut of_queue: HashMap<Handle<QueueId>, u32> = HashMap::new();
+    let mut of_consumer: HashMap<Handle<ConsumerSlot>, u32> = HashMap::new();
     for (number, channel) in broker.channels.iter() {
         let mut of_channel = 0;
         for delivery in channel.unacknowledged.iter() {
-            *of_queue.entry((delivery.queue.number, delivery.queue.serial)).or_default() += 1;
+            *of_queue.entry(delivery.queue).or_default() += 1;
             if let Some(consumer) = delivery.consumer {
                 of_channel += 1;
-                *of_consumer.entry((consumer.number, consumer.serial)).or_default() += 1;
+                *of_consumer.entry(consumer).or_default() += 1;
             }
         }
         if channel.credit.outstanding() != of_channel {
             let counted = channel.credit.outstanding();
-            return Err(format!("channel {number} counts {counted} deliveries out and has {of_channel}"));
+            return Err(format!("channel {number:?} counts {counted} deliveries out and has {of_channel}"));
         }
     }
     for (number, queue) in broker.queues.iter() {
-        let found = of_queue.get(&(number, queue.serial)).copied().unwrap_or_default();
+        let found = of_queue.get(&Handle { id: number, serial: queue.serial }).copied().unwrap_or_default();
         if found != queue.unacknowledged {
-            return Err(format!("queue {number} counts {} out and has {found}", queue.unacknowledged));
+            return Err(format!("queue {number:?} counts {} out and has {found}", queue.unacknowledged));
         }
     }
     for (number, consumer) in broker.consumers.iter() {
-        let found = of_consumer.get(&(number, consumer.serial)).copied().unwrap_or_default();
+        let found = of_consumer.get(&consumer.handle(number)).copied().unwrap_or_default();
         let (counted, limit) = (consumer.credit.outstanding(), consumer.credit.limit());
         if found != counted {
-            return Err(format!("consumer {number} counts {counted} out and has {found}"));
+            return Err(format!("consumer {number:?} counts {counted} out and has {found}"));
         }
         if limit != 0 && found > u32::from(limit) {
-            return Err(format!("consumer {number} has {found} out over its credit of {limit}"));
+            return Err(format!("consumer {number:?} has {found} out over its credit of {limit}"));
         }
     }
     Ok(())
@@ -96,24 +98,24 @@ fn deliveries(broker: &Broker) -> Result<(), String> {
 fn consumers(broker: &Broker) -> Result<(), String> {
     let mut known = HashSet::new();
     for (number, queue) in broker.queues.iter() {
-        let waiting: HashSet<u32> = queue.ring.iter().collect();
+        let waiting: HashSet<ConsumerSlot> = queue.ring.iter().collect();
         if waiting.len() != queue.ring.iter().count() {
-            return Err(format!("somebody stands twice in the ring of queue {number}"));
+            return Err(format!("somebody stands twice in the ring of queue {number:?}"));
         }
         for consumer in &queue.consumers {
             let Some(it) = broker.consumers.get(*consumer) else {
-                return Err(format!("queue {number} has a consumer that is gone"));
+                return Err(format!("queue {number:?} has a consumer that is gone"));
             };
             if it.queue != number || (queue.stream.is_none() && it.is_waiting != waiting.contains(consumer)) {
-                return Err(format!("consumer {consumer} and queue {number} disagree"));
+                return Err(format!("consumer {consumer:?} and queue {number:?} disagree"));
             }
             known.insert(*consumer);
         }
         if waiting.iter().any(|consumer| !queue.consumers.contains(consumer)) {
-            return Err(format!("somebody waits at queue {number} who does not consume from it"));
+            return Err(format!("somebody waits at queue {number:?} who does not consume from it"));
         }
     }
-    let of_channels: Vec<u32> =
+    let of_channels: Vec<ConsumerSlot> =
         broker.channels.iter().flat_map(|(_, channel)| channel.consumers.iter().copied()).collect();
     if of_channels.len() != known.len() || of_channels.iter().any(|consumer| !known.contains(consumer)) {
         return Err("channels and queues disagree on who consumes".to_owned());
@@ -131,15 +133,15 @@ fn channels(broker: &Broker) -> Result<(), String> {
                 .get(*channel)
                 .is_some_and(|channel| channel.connection == number && channel.number == *channel_number);
             if !is_right {
-                return Err(format!("connection {number} has a channel that is not its own"));
+                return Err(format!("connection {number:?} has a channel that is not its own"));
             }
         }
-        let rests = broker.resting.iter().any(|it| (it.number, it.serial) == (number, connection.serial));
+        let rests = broker.resting.iter().any(|it| (it.id, it.serial) == (number, connection.serial));
         if connection.is_resting != rests {
-            return Err(format!("connection {number} waits for a turn that does not come"));
+            return Err(format!("connection {number:?} waits for a turn that does not come"));
         }
         if connection.exclusive_queues.iter().any(|queue| broker.queues.get(*queue).is_none()) {
-            return Err(format!("connection {number} has an exclusive queue that is gone"));
+            return Err(format!("connection {number:?} has an exclusive queue that is gone"));
         }
     }
     let unfinished: u64 = broker.channels.iter().map(|(_, channel)| channel.unfinished()).sum();
@@ -156,7 +158,7 @@ fn work(broker: &Broker) -> Result<(), String> {
         if let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
             && queue.ready().iter().any(|entry| entry.expires > broker.now)
         {
-            return Err(format!("queue {number} has something that consumer {consumer} could take"));
+            return Err(format!("queue {number:?} has something that consumer {consumer:?} could take"));
         }
     }
     if broker.runnable.is_empty() { Ok(()) } else { Err("work is left undone".to_owned()) }

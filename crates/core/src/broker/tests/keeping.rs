@@ -1,12 +1,12 @@
 //! What survives a crash, and what is promised when.
 
-use super::client::{World, bodies, closed, names, published, table, text};
+use super::client::{TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicConsume, BasicGet, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueuePurge, TxCommit,
     TxSelect,
 };
 use crate::amqp::{FieldValue, Method, PropertyFields};
-use crate::broker::{ConnectionId, Event, Options};
+use crate::broker::{BrokerOptions, ConnectionId, Event};
 use crate::journal::{Dice, SimulatedDisk};
 
 const PERSISTENT: PropertyFields<'static> = PropertyFields {
@@ -26,24 +26,24 @@ const PERSISTENT: PropertyFields<'static> = PropertyFields {
     cluster_id: None,
 };
 
-fn declare(world: &mut World, id: ConnectionId, queue: &'static str) {
+fn declare(world: &mut TestBroker, id: ConnectionId, queue: &'static str) {
     world.send(id, 1, QueueDeclare { queue, durable: true, ..Default::default() });
     world.commit();
     assert_eq!(names(&world.seen(id)), ["queue.declare-ok"]);
 }
 
-fn publish(world: &mut World, id: ConnectionId, queue: &str, body: &str) {
+fn publish(world: &mut TestBroker, id: ConnectionId, queue: &str, body: &str) {
     let bytes = published("", queue, &PERSISTENT, body.as_bytes());
     world.broker.receive(id, &bytes, world.now);
 }
 
-fn crash(disk: &SimulatedDisk, world: World) -> World {
+fn crash(disk: &SimulatedDisk, world: TestBroker) -> TestBroker {
     drop(world); // it writes nothing on its way out: its committer has no thread
     disk.power_cut(&mut Dice::new(1));
-    World::on_disk(disk, Options::default()).0
+    TestBroker::on_disk(disk, BrokerOptions::default()).0
 }
 
-fn drain(world: &mut World, queue: &'static str) -> Vec<(String, bool)> {
+fn drain(world: &mut TestBroker, queue: &'static str) -> Vec<(String, bool)> {
     let id = world.connect();
     let mut drained = Vec::new();
     loop {
@@ -56,7 +56,7 @@ fn drain(world: &mut World, queue: &'static str) -> Vec<(String, bool)> {
 #[test]
 fn a_confirm_comes_when_the_message_is_on_disk_and_not_before() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, "work");
     world.confirm_select(id);
@@ -74,7 +74,7 @@ fn a_confirm_comes_when_the_message_is_on_disk_and_not_before() {
 #[test]
 fn a_message_that_no_segment_can_hold_is_refused_with_the_reason() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, "work");
     world.confirm_select(id);
@@ -91,7 +91,7 @@ fn a_message_that_no_segment_can_hold_is_refused_with_the_reason() {
 #[test]
 fn definitions_are_answered_when_they_are_on_disk_and_come_back() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     world.send(
         id,
@@ -116,7 +116,7 @@ fn definitions_are_answered_when_they_are_on_disk_and_come_back() {
 #[test]
 fn what_is_acknowledged_purged_or_deleted_does_not_come_back() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     for queue in ["acked", "purged", "deleted"] {
         declare(&mut world, id, queue);
@@ -140,7 +140,7 @@ fn what_is_acknowledged_purged_or_deleted_does_not_come_back() {
 #[test]
 fn after_a_clean_stop_only_what_was_delivered_is_flagged() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, "work");
     publish(&mut world, id, "work", "1");
@@ -149,7 +149,7 @@ fn after_a_clean_stop_only_what_was_delivered_is_flagged() {
     world.broker.stop("over", 0);
     world.commit();
     drop(world);
-    let (mut world, found) = World::on_disk(&disk, Options::default());
+    let (mut world, found) = TestBroker::on_disk(&disk, BrokerOptions::default());
     assert!(found.is_clean);
     assert_eq!(drain(&mut world, "work"), [("1".to_owned(), true), ("2".to_owned(), false)]);
 }
@@ -157,7 +157,7 @@ fn after_a_clean_stop_only_what_was_delivered_is_flagged() {
 #[test]
 fn a_commit_is_answered_when_it_is_on_disk() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, "work");
     world.ask(id, 1, TxSelect {});
@@ -173,7 +173,7 @@ fn a_commit_is_answered_when_it_is_on_disk() {
 #[test]
 fn after_a_failed_sync_nothing_is_confirmed_and_the_caller_is_told() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, "work");
     world.confirm_select(id);
@@ -191,7 +191,7 @@ fn after_a_failed_sync_nothing_is_confirmed_and_the_caller_is_told() {
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_full_disk_blocks_publishers_until_there_is_room() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, "work");
     world.confirm_select(id);
@@ -221,7 +221,7 @@ fn a_full_disk_blocks_publishers_until_there_is_room() {
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_disk_that_messages_filled_has_room_when_they_are_consumed() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let publisher = world.connect();
     declare(&mut world, publisher, "work");
     disk.limit(Some(8 << 20));
@@ -245,7 +245,7 @@ fn a_disk_that_messages_filled_has_room_when_they_are_consumed() {
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn on_a_full_disk_definitions_have_a_reserve_and_are_refused_when_that_is_full() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let publisher = world.connect();
     declare(&mut world, publisher, "work");
     disk.limit(Some(0));
@@ -256,7 +256,7 @@ fn on_a_full_disk_definitions_have_a_reserve_and_are_refused_when_that_is_full()
     }
     let id = world.connect();
     declare(&mut world, id, "more");
-    let is_stuck = |world: &World| world.broker.journal.as_ref().is_some_and(|journal| journal.durable.is_stuck());
+    let is_stuck = |world: &TestBroker| world.broker.journal.as_ref().is_some_and(|journal| journal.durable.is_stuck());
     let name = |number: usize| &*Box::leak(format!("{number:0>250}").into_boxed_str());
     let durable = |queue| QueueDeclare { queue, durable: true, ..Default::default() };
     let mut count = 0;
@@ -292,12 +292,12 @@ fn on_a_full_disk_definitions_have_a_reserve_and_are_refused_when_that_is_full()
 }
 
 /// A broker with a mebibyte for messages.
-fn cramped(disk: &SimulatedDisk) -> World {
-    World::on_disk(disk, Options { memory_bytes_max: 1 << 20, ..Options::default() }).0
+fn cramped(disk: &SimulatedDisk) -> TestBroker {
+    TestBroker::on_disk(disk, BrokerOptions { memory_bytes_max: 1 << 20, ..BrokerOptions::default() }).0
 }
 
 /// So many numbers of so many digits into a durable queue, persistent, and into a transient one; nobody is blocked.
-fn publish_saved_and_spilled(world: &mut World, count: u32, digits: usize, each_commit: u32) {
+fn publish_saved_and_spilled(world: &mut TestBroker, count: u32, digits: usize, each_commit: u32) {
     let id = world.connect();
     declare(world, id, "saved");
     world.declare(id, "spilled");
@@ -312,7 +312,7 @@ fn publish_saved_and_spilled(world: &mut World, count: u32, digits: usize, each_
     }
 }
 
-fn assert_saved_and_spilled(world: &mut World, count: u32, digits: usize) {
+fn assert_saved_and_spilled(world: &mut TestBroker, count: u32, digits: usize) {
     let expected: Vec<_> = (0..count).map(|number| (format!("{number:0digits$}"), false)).collect();
     for queue in ["saved", "spilled"] {
         assert_eq!(drain(world, queue), expected);
@@ -369,7 +369,7 @@ fn dead_letters_wait_on_disk_too() {
 #[test]
 fn time_to_live_goes_on_while_the_broker_is_away() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, "work");
     let properties = PropertyFields { expiration: Some("1000"), ..PERSISTENT };

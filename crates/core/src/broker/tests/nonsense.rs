@@ -1,12 +1,12 @@
 //! Random methods in random order, and bytes that are none: whatever comes, the broker stands, its books are right, and a
 //! bystander is served.
 
-use super::client::{World, bodies, published, read};
+use super::client::{TestBroker, bodies, published, read};
 use super::invariants::violation;
 use crate::amqp::method::*;
 use crate::amqp::properties::put_content;
 use crate::amqp::{Method, PropertyFields};
-use crate::broker::{Flow, Login, Metrics, Options};
+use crate::broker::{BrokerOptions, Flow, Login, Metrics};
 use crate::journal::{Dice, SimulatedDisk};
 use crate::testing::{or_few, rounds};
 
@@ -108,10 +108,10 @@ fn nonsense(dice: &mut Dice, tags: &[u64]) -> Vec<u8> {
 fn run(seed: u64, steps: usize) -> Metrics {
     let mut dice = Dice::new(seed);
     let disk = SimulatedDisk::new();
-    let options = Options { output_bytes_max: 4000, memory_bytes_max: 200_000, ..Options::default() };
+    let options = BrokerOptions { output_bytes_max: 4000, memory_bytes_max: 200_000, ..BrokerOptions::default() };
     let mut world = match dice.once_in(2) {
-        true => World::on_disk(&disk, options).0,
-        false => World::new(options),
+        true => TestBroker::on_disk(&disk, options).0,
+        false => TestBroker::new(options),
     };
     let bystander = world.connect();
     let arguments = Default::default();

@@ -1,6 +1,6 @@
 //! What clients do wrong: the right code and a text that helps, for them alone.
 
-use super::client::{World, bodies, closed, names, published, table, text};
+use super::client::{TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicConsume, BasicGet, BasicPublish, BasicQos, BasicRecover, ChannelClose, ChannelCloseOk, ChannelFlow,
     ChannelOpen, ConfirmSelect, ConnectionCloseOk, ConnectionUpdateSecret, ExchangeBind, ExchangeDeclare,
@@ -8,10 +8,10 @@ use crate::amqp::method::{
 };
 use crate::amqp::properties::put_content;
 use crate::amqp::{FieldValue, Method, PropertyFields};
-use crate::broker::{ConnectionId, Control, Event, Flow, Login, Options, UserLimits};
+use crate::broker::{BrokerOptions, ConnectionId, Control, Event, Flow, Login, UserLimits};
 
 /// What a connection of its own is told for sending this, while another goes on.
-fn refusal(world: &mut World, bytes: &[u8]) -> (u16, u16, String) {
+fn refusal(world: &mut TestBroker, bytes: &[u8]) -> (u16, u16, String) {
     let (id, bystander) = (world.connect(), world.connect());
     world.broker.receive(id, bytes, world.now);
     let close = closed(&world.seen(id)).unwrap_or_else(|| panic!("nothing was closed by {bytes:?}"));
@@ -29,7 +29,7 @@ fn encoded(methods: &[Method<'_>]) -> Vec<u8> {
 
 #[test]
 fn a_channel_is_closed_for_what_concerns_it_alone() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let owner = world.connect();
     world.ask(owner, 1, QueueDeclare { queue: "locked", exclusive: true, ..Default::default() });
     world.declare(owner, "plain");
@@ -117,7 +117,7 @@ fn a_channel_is_closed_for_what_concerns_it_alone() {
 
 #[test]
 fn a_connection_is_closed_for_what_no_channel_can_answer_for() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let other_channel = |method: Method<'_>| {
         let mut bytes = Vec::new();
         method.encode(9, &mut bytes);
@@ -161,7 +161,7 @@ fn a_connection_is_closed_for_what_no_channel_can_answer_for() {
 
 #[test]
 fn what_was_sent_before_a_close_was_heard_of_is_dropped() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     world.declare(id, "work");
     let mut bytes = encoded(&[BasicAck { delivery_tag: 7, multiple: false }.into()]);
@@ -179,7 +179,7 @@ fn what_was_sent_before_a_close_was_heard_of_is_dropped() {
 
 #[test]
 fn a_publisher_may_give_up_in_the_middle_of_a_message() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     // Three body frames, of which the last does not come.
     let mut bytes = published("", "work", &PropertyFields::default(), &[b'x'; 9000]);
@@ -192,8 +192,8 @@ fn a_publisher_may_give_up_in_the_middle_of_a_message() {
 
 #[test]
 fn messages_have_bounds_and_true_senders() {
-    let options = Options { message_bytes_max: 1000, ..Options::default() };
-    let mut world = World::new(options);
+    let options = BrokerOptions { message_bytes_max: 1000, ..BrokerOptions::default() };
+    let mut world = TestBroker::new(options);
     let large = published("", "q", &PropertyFields::default(), &[0; 1001]);
     assert_eq!(refusal(&mut world, &large).1, 406);
     let forged = PropertyFields { user_id: Some("somebody"), ..Default::default() };
@@ -210,7 +210,7 @@ fn messages_have_bounds_and_true_senders() {
 
 #[test]
 fn a_full_queue_drops_its_head_or_refuses_as_declared() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     let bounded = |overflow: &str| table(&[("x-max-length", FieldValue::I32(2)), ("x-overflow", text(overflow))]);
     world.ask(id, 1, QueueDeclare { queue: "drops", arguments: bounded("drop-head"), ..Default::default() });
@@ -230,7 +230,7 @@ fn a_full_queue_drops_its_head_or_refuses_as_declared() {
 
 #[test]
 fn messages_and_queues_end_when_their_time_is_up() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     let arguments = table(&[("x-message-ttl", FieldValue::I32(1000)), ("x-expires", FieldValue::I32(5000))]);
     world.ask(id, 1, QueueDeclare { queue: "short", arguments, ..Default::default() });
@@ -258,7 +258,7 @@ fn messages_and_queues_end_when_their_time_is_up() {
 
 #[test]
 fn a_transaction_happens_whole_or_not_at_all() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let (id, other) = (world.connect(), world.connect());
     world.declare(id, "work");
     world.publish(other, "", "work", b"0");
@@ -281,8 +281,8 @@ fn a_transaction_happens_whole_or_not_at_all() {
 
 #[test]
 fn publishers_wait_while_memory_is_short_and_consumers_end_that() {
-    let options = Options { memory_bytes_max: 100_000, ..Options::default() };
-    let mut world = World::new(options);
+    let options = BrokerOptions { memory_bytes_max: 100_000, ..BrokerOptions::default() };
+    let mut world = TestBroker::new(options);
     let (publisher, consumer) = (world.connect(), world.connect());
     world.declare(consumer, "work");
     let mut sent = 0;
@@ -304,7 +304,7 @@ fn publishers_wait_while_memory_is_short_and_consumers_end_that() {
 
 #[test]
 fn connections_are_heard_of_or_end() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let login = Login { heartbeat_s: 10, ..Login::default() };
     let (silent, alive) = (world.connect_as(login.clone()), world.connect_as(login));
     let (mut bytes, mut is_over) = (Vec::new(), false);
@@ -335,9 +335,9 @@ fn users_have_limits_and_unknown_vhosts_are_refused() {
             UserLimits { connections: Some(1), queues: Some(1) }
         }
     }
-    let broker = crate::broker::Broker::new(Options::default(), Box::new(Tight), 0, 0);
-    let mut world = World { broker, now: 0 };
-    let close = |world: &mut World, id: ConnectionId| closed(&world.seen(id)).map(|(_, code, _)| code);
+    let broker = crate::broker::Broker::new(BrokerOptions::default(), Box::new(Tight), 0, 0);
+    let mut world = TestBroker { broker, now: 0 };
+    let close = |world: &mut TestBroker, id: ConnectionId| closed(&world.seen(id)).map(|(_, code, _)| code);
     let lost = world.connect_as(Login { vhost: "none".to_owned(), user: "bob".to_owned(), ..Login::default() });
     assert_eq!(close(&mut world, lost), Some(530));
     let id = world.connect();
@@ -350,7 +350,7 @@ fn users_have_limits_and_unknown_vhosts_are_refused() {
 
 #[test]
 fn small_courtesies_are_answered() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     let secret = ConnectionUpdateSecret { new_secret: b"s", reason: "r" };
     assert_eq!(names(&world.ask(id, 0, secret)), ["connection.update-secret-ok"]);

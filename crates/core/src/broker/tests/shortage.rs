@@ -1,9 +1,9 @@
 //! Memory runs short: what counts, and who has to wait or go.
 
-use super::client::{World, closed, names, published};
+use super::client::{TestBroker, closed, names, published};
 use crate::amqp::PropertyFields;
 use crate::amqp::method::TxSelect;
-use crate::broker::Options;
+use crate::broker::BrokerOptions;
 
 /// A message of 60,000 bytes, and all of it but the end.
 fn message() -> (Vec<u8>, Vec<u8>) {
@@ -12,8 +12,8 @@ fn message() -> (Vec<u8>, Vec<u8>) {
     (whole, half)
 }
 
-fn world() -> World {
-    World::new(Options { memory_bytes_max: 100_000, ..Options::default() })
+fn world() -> TestBroker {
+    TestBroker::new(BrokerOptions { memory_bytes_max: 100_000, ..BrokerOptions::default() })
 }
 
 #[test]

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use super::client::{EPOCH_US, Seen, World, bodies, closed, names, published, table, text};
+use super::client::{EPOCH_US, ReceivedMethod, TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicQos, QueueBind, QueueDeclare, QueueDelete,
 };
-use crate::amqp::{FieldValue, Method, Properties, PropertyFields, RawTable, Table};
-use crate::broker::{ConnectionId, Options};
+use crate::amqp::{BasicProperties, FieldValue, Method, PropertyFields, RawTable, Table};
+use crate::broker::{BrokerOptions, ConnectionId};
 use crate::journal::{Dice, SimulatedDisk};
 use crate::testing::or_few;
 
-fn declare(world: &mut World, id: ConnectionId, more: &[(&str, FieldValue)]) {
+fn declare(world: &mut TestBroker, id: ConnectionId, more: &[(&str, FieldValue)]) {
     let arguments = table(&[&[("x-queue-type", text("stream"))], more].concat());
     world.send(id, 1, QueueDeclare { queue: "log", durable: true, arguments, ..Default::default() });
     world.commit();
     assert_eq!(names(&world.seen(id)), ["queue.declare-ok"]);
 }
 
-fn publish(world: &mut World, id: ConnectionId, numbers: std::ops::Range<u32>) {
+fn publish(world: &mut TestBroker, id: ConnectionId, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let headers: Table = [("price", FieldValue::I32(number as i32))].into_iter().collect();
         let headers = headers.to_bytes();
@@ -28,7 +28,12 @@ fn publish(world: &mut World, id: ConnectionId, numbers: std::ops::Range<u32>) {
     }
 }
 
-fn read(world: &mut World, id: ConnectionId, prefetch_count: u16, arguments: &[(&str, FieldValue)]) -> Vec<Seen> {
+fn read(
+    world: &mut TestBroker,
+    id: ConnectionId,
+    prefetch_count: u16,
+    arguments: &[(&str, FieldValue)],
+) -> Vec<ReceivedMethod> {
     world.ask(id, 1, BasicQos { prefetch_size: 0, prefetch_count, global: false });
     let consume = BasicConsume { queue: "log", consumer_tag: "c", arguments: table(arguments), ..Default::default() };
     let mut seen = world.ask(id, 1, consume);
@@ -37,15 +42,17 @@ fn read(world: &mut World, id: ConnectionId, prefetch_count: u16, arguments: &[(
     seen
 }
 
-fn offsets(seen: &[Seen]) -> Vec<i64> {
-    let offset = |seen: &Seen| Properties::from_checked(&seen.properties).headers()?.get("x-stream-offset")?.as_i64();
+fn offsets(seen: &[ReceivedMethod]) -> Vec<i64> {
+    let offset = |seen: &ReceivedMethod| {
+        BasicProperties::from_checked(&seen.properties).headers()?.get("x-stream-offset")?.as_i64()
+    };
     seen.iter().filter_map(offset).collect()
 }
 
 #[test]
 fn a_reader_begins_where_it_likes_and_sees_only_what_is_on_disk() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let (id, first) = (world.connect(), world.connect());
     declare(&mut world, id, &[]);
     world.confirm_select(id);
@@ -75,7 +82,7 @@ fn a_reader_begins_where_it_likes_and_sees_only_what_is_on_disk() {
 #[test]
 fn what_was_read_can_be_read_again_after_a_crash_under_the_same_number() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, &[]);
     let count = or_few(100, 10);
@@ -84,7 +91,7 @@ fn what_was_read_can_be_read_again_after_a_crash_under_the_same_number() {
     publish(&mut world, id, count as u32..2 * count as u32);
     drop(world); // it writes nothing on its way out: its committer has no thread
     disk.power_cut(&mut Dice::new(3));
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     let seen = read(&mut world, id, 1000, &[("x-stream-offset", text("first"))]);
     assert!(seen.len() >= count - 1, "{}", seen.len());
@@ -95,7 +102,7 @@ fn what_was_read_can_be_read_again_after_a_crash_under_the_same_number() {
 #[test]
 fn a_reader_has_credit_and_what_it_acknowledges_stays() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, &[]);
     publish(&mut world, id, 0..10);
@@ -112,7 +119,7 @@ fn a_reader_has_credit_and_what_it_acknowledges_stays() {
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_reader_gets_what_its_query_asks_for_and_nobody_waits_for_it() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, &[]);
     publish(&mut world, id, 0..20_000);
@@ -138,7 +145,7 @@ fn a_reader_gets_what_its_query_asks_for_and_nobody_waits_for_it() {
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn retention_removes_the_oldest_and_readers_are_told_how_much_they_missed() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let (id, slow) = (world.connect(), world.connect());
     let bounds = [
         ("x-max-length-bytes", FieldValue::I32(200_000)),
@@ -153,7 +160,7 @@ fn retention_removes_the_oldest_and_readers_are_told_how_much_they_missed() {
         world.commit();
     }
     let seen = world.ask(slow, 1, BasicAck { delivery_tag: 1, multiple: false });
-    let headers = Properties::from_checked(&seen[0].properties).headers().expect("headers");
+    let headers = BasicProperties::from_checked(&seen[0].properties).headers().expect("headers");
     let missed = headers.get("x-stream-missed").and_then(|value| value.as_i64());
     assert_eq!(missed, Some(offsets(&seen)[0] - 2));
     assert!(missed > Some(1000));
@@ -162,7 +169,7 @@ fn retention_removes_the_oldest_and_readers_are_told_how_much_they_missed() {
 #[test]
 fn streams_take_messages_from_exchanges_and_refuse_what_they_cannot_do() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, &[]);
     world.send(id, 1, QueueBind { queue: "log", exchange: "amq.topic", routing_key: "a.#", ..Default::default() });
@@ -192,7 +199,7 @@ fn streams_take_messages_from_exchanges_and_refuse_what_they_cannot_do() {
 #[test]
 fn what_a_crash_leaves_of_a_deleted_stream_is_removed_at_the_next_start() {
     let disk = SimulatedDisk::new();
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     let id = world.connect();
     declare(&mut world, id, &[]);
     publish(&mut world, id, 0..10);
@@ -211,7 +218,7 @@ fn what_a_crash_leaves_of_a_deleted_stream_is_removed_at_the_next_start() {
     // Its definition is gone, its files are not: the broker has not come to that.
     drop(world); // it writes nothing on its way out: its committer has no thread
     disk.power_cut(&mut Dice::new(1));
-    let mut world = World::on_disk(&disk, Options::default()).0;
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
     for _ in 0..20 {
         world.broker.tick(0, 0);
     }

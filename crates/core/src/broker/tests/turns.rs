@@ -1,9 +1,9 @@
 //! A connection that asks for much at once: others have their turn in between.
 
-use super::client::{World, names, published};
+use super::client::{TestBroker, names, published};
 use crate::amqp::PropertyFields;
 use crate::amqp::method::{ExchangeDeclare, QueueBind, QueueDeclare};
-use crate::broker::{ConnectionId, Options};
+use crate::broker::{BrokerOptions, ConnectionId};
 use crate::testing::or_few;
 
 fn binds(queue: &str, count: usize) -> Vec<u8> {
@@ -18,13 +18,13 @@ fn binds(queue: &str, count: usize) -> Vec<u8> {
 }
 
 /// How many bindings lead to the queue `name`.
-fn bound(world: &World, name: &str) -> usize {
+fn bound(world: &TestBroker, name: &str) -> usize {
     let topology = world.broker.topology();
     let vhost = topology.vhost("/").expect("the vhost of tests");
     topology.bindings(vhost).filter(|binding| binding.target == crate::broker::topology::Target::Queue(name)).count()
 }
 
-fn has_more(world: &World, id: ConnectionId) -> bool {
+fn has_more(world: &TestBroker, id: ConnectionId) -> bool {
     assert_eq!(world.broker.has_work(), !world.broker.wants_input(id), "it is read when it is done, not before");
     world.broker.has_work()
 }
@@ -32,7 +32,7 @@ fn has_more(world: &World, id: ConnectionId) -> bool {
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn a_read_with_thousands_of_bindings_is_done_a_little_at_a_time() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     world.declare(id, "bound");
     world.broker.receive(id, &binds("bound", 5_000), 0);
@@ -55,7 +55,7 @@ fn a_read_with_thousands_of_bindings_is_done_a_little_at_a_time() {
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn messages_to_many_queues_are_put_there_a_little_at_a_time() {
-    let mut world = World::default();
+    let mut world = TestBroker::default();
     let id = world.connect();
     for number in 0..1_000 {
         let queue = &*Box::leak(format!("q{number}").into_boxed_str());
@@ -79,7 +79,7 @@ fn messages_to_many_queues_are_put_there_a_little_at_a_time() {
 
 #[test]
 fn who_asks_for_much_takes_turns_with_others_who_do() {
-    let mut world = World::new(Options { turn_units_max: 100, ..Options::default() });
+    let mut world = TestBroker::new(BrokerOptions { turn_units_max: 100, ..BrokerOptions::default() });
     let count = or_few(100, 60);
     let ids = [world.connect(), world.connect()];
     let queues = ["first", "second"];

@@ -12,7 +12,7 @@ use crate::amqp::{AmqpError, MethodId, RawTable, Table};
 
 use super::filter::{self, FindStored};
 use super::sweep::STEP;
-use super::{BINDINGS_MAX, Destination, ExchangeId, Owner, Topology, VhostId, errors};
+use super::{BINDINGS_MAX, BindingId, ConditionId, Destination, ExchangeId, Owner, Topology, VhostId, errors};
 
 /// Where a binding leads, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,16 +39,16 @@ pub struct Bind<'a> {
 #[derive(Debug)]
 pub(super) struct Binding {
     pub source: ExchangeId,
-    pub condition: u32,
+    pub condition: ConditionId,
     pub destination: Destination,
-    /// Among the destinations of the condition.
-    place: u32,
-    /// Among the bindings that lead to the destination.
-    incoming_place: u32,
+    /// Its index among the destinations of the condition.
+    index: u32,
+    /// Its index among the bindings that lead to the destination.
+    incoming_index: u32,
 }
 
 /// Both ends of a binding are small numbers that clients do not choose.
-fn hash(source: ExchangeId, condition: u32, destination: Destination) -> u64 {
+fn hash(source: ExchangeId, condition: ConditionId, destination: Destination) -> u64 {
     FixedState::default().hash_one((source, condition, destination))
 }
 
@@ -72,7 +72,7 @@ impl Topology {
         let source = self.source(vhost, bind)?;
         let destination = self.destination(vhost, bind.target, connection)?;
         let arguments = sorted(bind.arguments)?;
-        let condition = match self.exchanges[source.0].find(bind.key, &arguments) {
+        let condition = match self.exchanges[source].find(bind.key, &arguments) {
             Some(condition) if self.find_binding(source, condition, destination).is_some() => return Ok(false),
             _ if self.bindings.len() >= BINDINGS_MAX => return Err(errors::too_many("bindings", BINDINGS_MAX)),
             Some(condition) => condition,
@@ -99,7 +99,7 @@ impl Topology {
             return Ok(false);
         }
         let arguments = sorted(bind.arguments)?;
-        let condition = self.exchanges[source.0].find(bind.key, &arguments);
+        let condition = self.exchanges[source].find(bind.key, &arguments);
         Ok(condition.and_then(|condition| self.find_binding(source, condition, destination)).is_none())
     }
 
@@ -109,8 +109,8 @@ impl Topology {
         key: &str,
         arguments: &[u8],
         stored: Option<super::StoredQuery>,
-    ) -> Result<u32, AmqpError> {
-        let exchange = &mut self.exchanges[source.0];
+    ) -> Result<ConditionId, AmqpError> {
+        let exchange = &mut self.exchanges[source];
         let had_queries = exchange.queries.is_some();
         let condition = exchange.add(key, arguments, stored, self.engine_count)?;
         self.engine_count += usize::from(!had_queries && exchange.queries.is_some());
@@ -132,7 +132,7 @@ impl Topology {
         };
         let Some(source) = self.get_vhost(vhost)?.exchanges.get(bind.source).copied() else { return Ok(false) };
         let arguments = sorted(bind.arguments)?;
-        let condition = self.exchanges[source.0].find(bind.key, &arguments);
+        let condition = self.exchanges[source].find(bind.key, &arguments);
         let Some(number) = condition.and_then(|condition| self.find_binding(source, condition, destination)) else {
             return Ok(false);
         };
@@ -163,8 +163,13 @@ impl Topology {
         })
     }
 
-    pub(super) fn find_binding(&self, source: ExchangeId, condition: u32, destination: Destination) -> Option<u32> {
-        let is_it = |number: &u32| {
+    pub(super) fn find_binding(
+        &self,
+        source: ExchangeId,
+        condition: ConditionId,
+        destination: Destination,
+    ) -> Option<BindingId> {
+        let is_it = |number: &BindingId| {
             let binding = &self.bindings[*number];
             (binding.source, binding.condition, binding.destination) == (source, condition, destination)
         };
@@ -172,16 +177,16 @@ impl Topology {
     }
 
     /// The number of a new binding between what is there.
-    pub(super) fn link(&mut self, source: ExchangeId, condition: u32, destination: Destination) -> u32 {
+    pub(super) fn link(&mut self, source: ExchangeId, condition: ConditionId, destination: Destination) -> BindingId {
         self.version += 1;
         self.binding_count += 1;
-        let exchange = &mut self.exchanges[source.0];
+        let exchange = &mut self.exchanges[source];
         exchange.binding_count += 1;
         let destinations = &mut exchange.conditions[condition].destinations;
         destinations.push(destination);
-        let place = (destinations.len() - 1) as u32;
-        let incoming_place = self.incoming(destination).len() as u32;
-        let number = self.bindings.insert(Binding { source, condition, destination, place, incoming_place });
+        let index = (destinations.len() - 1) as u32;
+        let incoming_index = self.incoming(destination).len() as u32;
+        let number = self.bindings.insert(Binding { source, condition, destination, index, incoming_index });
         self.incoming(destination).push(number);
         let bindings = &self.bindings;
         self.by_ends.insert_unique(hash(source, condition, destination), number, |other| {
@@ -192,15 +197,15 @@ impl Topology {
     }
 
     /// The bindings that lead to `destination`.
-    fn incoming(&mut self, destination: Destination) -> &mut Vec<u32> {
+    fn incoming(&mut self, destination: Destination) -> &mut Vec<BindingId> {
         match destination {
-            Destination::Queue(id) => &mut self.queues[id.0].incoming,
-            Destination::Exchange(id) => &mut self.exchanges[id.0].incoming,
+            Destination::Queue(id) => &mut self.queues[id].incoming,
+            Destination::Exchange(id) => &mut self.exchanges[id].incoming,
         }
     }
 
     /// Take away one binding.
-    fn unlink(&mut self, number: u32) {
+    fn unlink(&mut self, number: BindingId) {
         self.unlink_destination(number);
         let mut doomed = Vec::new();
         self.discount(&[number], &mut doomed);
@@ -210,11 +215,11 @@ impl Topology {
 
     /// Count bindings out that are no more; those of their sources that go by themselves when they have lost their last
     /// are added to `doomed`. Bindings of an exchange that is gone have been counted out with it.
-    pub(super) fn discount(&mut self, numbers: &[u32], doomed: &mut Vec<ExchangeId>) {
+    pub(super) fn discount(&mut self, numbers: &[BindingId], doomed: &mut Vec<ExchangeId>) {
         self.version += 1;
         for number in numbers {
             let source = self.bindings[*number].source;
-            let exchange = &mut self.exchanges[source.0];
+            let exchange = &mut self.exchanges[source];
             if exchange.is_gone {
                 continue;
             }
@@ -227,34 +232,34 @@ impl Topology {
     }
 
     /// Take a binding, which its destination does not know any more, from its source.
-    pub(super) fn unlink_source(&mut self, number: u32) {
+    pub(super) fn unlink_source(&mut self, number: BindingId) {
         let binding = self.forget(number);
-        let exchange = &mut self.exchanges[binding.source.0];
-        let place = binding.place as usize;
+        let exchange = &mut self.exchanges[binding.source];
+        let index = binding.index as usize;
         let destinations = &mut exchange.conditions[binding.condition].destinations;
-        destinations.swap_remove(place);
-        let moved = destinations.get(place).copied();
+        destinations.swap_remove(index);
+        let moved = destinations.get(index).copied();
         if destinations.is_empty() {
             exchange.remove(binding.condition);
         }
         let moved = moved.and_then(|moved| self.find_binding(binding.source, binding.condition, moved));
         if let Some(moved) = moved.and_then(|number| self.bindings.get_mut(number)) {
-            moved.place = binding.place;
+            moved.index = binding.index;
         }
     }
 
     /// Take a binding from what leads to its destination.
-    pub(super) fn unlink_destination(&mut self, number: u32) {
-        let Binding { destination, incoming_place: place, .. } = self.bindings[number];
+    pub(super) fn unlink_destination(&mut self, number: BindingId) {
+        let Binding { destination, incoming_index: index, .. } = self.bindings[number];
         let incoming = self.incoming(destination);
-        incoming.swap_remove(place as usize);
-        if let Some(moved) = incoming.get(place as usize).copied() {
-            self.bindings[moved].incoming_place = place;
+        incoming.swap_remove(index as usize);
+        if let Some(moved) = incoming.get(index as usize).copied() {
+            self.bindings[moved].incoming_index = index;
         }
     }
 
     /// Take a binding out of all that finds it by number or ends.
-    pub(super) fn forget(&mut self, number: u32) -> Binding {
+    pub(super) fn forget(&mut self, number: BindingId) -> Binding {
         let binding = self.bindings.remove(number);
         let hash = hash(binding.source, binding.condition, binding.destination);
         if let Ok(entry) = self.by_ends.find_entry(hash, |other| *other == number) {
@@ -264,27 +269,27 @@ impl Topology {
     }
 
     /// True when both ends of a binding are there.
-    pub(super) fn is_live(&self, number: u32) -> bool {
+    pub(super) fn is_live(&self, number: BindingId) -> bool {
         let binding = &self.bindings[number];
         let destination_is_gone = match binding.destination {
-            Destination::Queue(id) => self.queues[id.0].is_gone,
-            Destination::Exchange(id) => self.exchanges[id.0].is_gone,
+            Destination::Queue(id) => self.queues[id].is_gone,
+            Destination::Exchange(id) => self.exchanges[id].is_gone,
         };
-        !destination_is_gone && !self.exchanges[binding.source.0].is_gone
+        !destination_is_gone && !self.exchanges[binding.source].is_gone
     }
 
     /// True when a binding survives a restart: what it leads from and to does.
-    pub(super) fn survives(&self, number: u32) -> bool {
+    pub(super) fn survives(&self, number: BindingId) -> bool {
         let binding = &self.bindings[number];
         self.ends_survive(binding.source, binding.destination) && self.is_live(number)
     }
 
     fn ends_survive(&self, source: ExchangeId, destination: Destination) -> bool {
         let destination = match destination {
-            Destination::Queue(id) => self.queues[id.0].survives(),
-            Destination::Exchange(id) => self.exchanges[id.0].durable,
+            Destination::Queue(id) => self.queues[id].survives(),
+            Destination::Exchange(id) => self.exchanges[id].durable,
         };
-        destination && self.exchanges[source.0].durable
+        destination && self.exchanges[source].durable
     }
 }
 

@@ -13,7 +13,7 @@ use super::errors;
 use super::filter::StoredQuery;
 use super::list::BindingInfo;
 use super::settings::{ExchangeKind, ExchangeSettings, QueueSettings};
-use super::{ExchangeId, QueueId, Topology, VhostId};
+use super::{BindingId, ExchangeId, QueueId, Topology, VhostId};
 
 /// The first byte of what is written.
 const VERSION: u8 = 1;
@@ -177,7 +177,7 @@ impl Definition {
     /// Bytes of a later version, or none that it writes. They are not checked further: [`Topology::recover`] does that.
     pub fn decode(bytes: &[u8]) -> Result<Self, DefinitionError> {
         let mut reader = match bytes {
-            [VERSION, rest @ ..] => Fields(rest),
+            [VERSION, rest @ ..] => DefinitionFields(rest),
             [] => return Err(DefinitionError("an empty definition")),
             _ => return Err(DefinitionError("a definition of a later version")),
         };
@@ -245,10 +245,10 @@ fn put(out: &mut Vec<u8>, field: &[u8]) {
     out.extend_from_slice(field);
 }
 
-/// Fields behind their lengths.
-struct Fields<'a>(&'a [u8]);
+/// DefinitionFields behind their lengths.
+struct DefinitionFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> DefinitionFields<'a> {
     const SHORT: DefinitionError = DefinitionError("a definition that ends too soon");
 
     fn kind(&mut self) -> Result<u8, DefinitionError> {
@@ -312,16 +312,16 @@ impl Topology {
         let is_own =
             |exchange: &super::Exchange| exchange.durable && !exchange.is_gone && !exchange.name.starts_with("amq.");
         let exchanges = self.exchanges.iter().filter(move |(_, exchange)| is_own(exchange));
-        let exchanges = exchanges.map(|(id, _)| self.exchange_definition(ExchangeId(id)));
+        let exchanges = exchanges.map(|(id, _)| self.exchange_definition(id));
         let queues = self.queues.iter().filter(|(_, queue)| queue.survives());
-        let queues = queues.map(|(id, _)| self.queue_definition(QueueId(id)));
+        let queues = queues.map(|(id, _)| self.queue_definition(id));
         let bindings = self.bindings.iter().map(|(number, _)| number).filter(|number| self.survives(*number));
         let bindings = bindings.map(|number| self.binding_definition(number));
         vhosts.chain(exchanges).chain(queues).chain(bindings)
     }
 
     pub(super) fn exchange_definition(&self, id: ExchangeId) -> Definition {
-        let exchange = &self.exchanges[id.0];
+        let exchange = &self.exchanges[id];
         Definition::Exchange {
             vhost: self.vhost_name(exchange.vhost).to_owned(),
             name: exchange.name.to_string(),
@@ -333,7 +333,7 @@ impl Topology {
     }
 
     pub(super) fn queue_definition(&self, id: QueueId) -> Definition {
-        let queue = &self.queues[id.0];
+        let queue = &self.queues[id];
         Definition::Queue {
             vhost: self.vhost_name(queue.vhost).to_owned(),
             name: queue.name.to_string(),
@@ -342,10 +342,10 @@ impl Topology {
         }
     }
 
-    pub(super) fn binding_definition(&self, number: u32) -> Definition {
+    pub(super) fn binding_definition(&self, number: BindingId) -> Definition {
         let BindingInfo { source, target, key, arguments } = self.binding_info(number);
         let binding = &self.bindings[number];
-        let exchange = &self.exchanges[binding.source.0];
+        let exchange = &self.exchanges[binding.source];
         let (target, to_exchange) = match target {
             Target::Queue(name) => (name, false),
             Target::Exchange(name) => (name, true),
@@ -415,7 +415,7 @@ impl Topology {
     }
 
     fn remove_again(&mut self, key: &DefinitionKey) -> Result<Option<QueueId>, DefinitionError> {
-        let mut fields = Fields(&key.0);
+        let mut fields = DefinitionFields(&key.0);
         let kind = fields.kind()?;
         let Some(vhost) = self.vhost(&fields.text()?) else { return Ok(None) };
         match kind {

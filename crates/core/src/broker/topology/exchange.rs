@@ -15,13 +15,13 @@ use crate::index::{Engine, SubscriptionId};
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
-use crate::topic::{Dialect, TopicPattern};
+use crate::topic::{TopicDialect, TopicPattern};
 
-use super::super::slab::Slab;
 use super::filter::StoredQuery;
 use super::names::Needs;
 use super::settings::{ALTERNATE, ExchangeKind, ExchangeSettings};
-use super::{Destination, VhostId, errors, filter, headers};
+use super::{BindingId, ConditionId, Destination, VhostId, errors, filter, headers};
+use crate::broker::slab::Slab;
 
 /// An exchange of a vhost.
 #[derive(Debug)]
@@ -35,21 +35,21 @@ pub(super) struct Exchange {
     pub arguments: Box<[u8]>,
     pub alternate: Option<Box<str>>,
     /// Bindings of other exchanges that lead here, by their numbers.
-    pub incoming: Vec<u32>,
+    pub incoming: Vec<BindingId>,
     /// How many bindings it has, those to queues that are gone apart.
     pub binding_count: usize,
     /// Nobody finds it any more, and its bindings are being taken away.
     pub is_gone: bool,
-    pub conditions: Slab<Condition>,
+    pub conditions: Slab<ConditionId, Condition>,
     /// By routing key and arguments.
-    by_identity: HashTable<u32>,
+    by_identity: HashTable<ConditionId>,
     hasher: DefaultHashBuilder,
     /// Those that every message meets.
-    pub always: Vec<u32>,
+    pub always: Vec<ConditionId>,
     /// True while some of them are met by their key alone.
     pub by_key: usize,
     /// Those that are queries.
-    pub queries: Option<Box<Queries>>,
+    pub queries: Option<Box<ConditionQueries>>,
 }
 
 /// What bindings ask for, and where they lead.
@@ -60,13 +60,13 @@ pub(super) struct Condition {
     pub arguments: Box<[u8]>,
     pub stored: Option<Box<StoredQuery>>,
     pub destinations: SmallVec<[Destination; 2]>,
-    filed: Filed,
+    matched_by: MatchedBy,
 }
 
 /// Where a condition is found when a message comes.
 #[derive(Clone, Copy, Debug)]
-enum Filed {
-    /// At this place of `always`.
+enum MatchedBy {
+    /// By every message: its index in `always`.
     Always(u32),
     /// Nowhere: no message meets it.
     Never,
@@ -77,7 +77,7 @@ enum Filed {
 }
 
 /// What a condition is to be filed as.
-enum Compiled {
+enum CompiledCondition {
     Always,
     Never,
     Key,
@@ -86,9 +86,9 @@ enum Compiled {
 
 /// The conditions of an exchange that are queries: one engine, one match a message.
 #[derive(Debug)]
-pub(super) struct Queries {
+pub(super) struct ConditionQueries {
     pub engine: Engine,
-    pub conditions: HashMap<SubscriptionId, u32, FixedState>,
+    pub conditions: HashMap<SubscriptionId, ConditionId, FixedState>,
     /// How many need properties, text and JSON.
     counts: [usize; 3],
     /// Which of several rooms for matching it uses: topics that come again are remembered there, and two engines that
@@ -96,7 +96,7 @@ pub(super) struct Queries {
     pub room: usize,
 }
 
-impl Queries {
+impl ConditionQueries {
     fn new(room: usize) -> Self {
         Self { engine: Engine::new(), conditions: HashMap::default(), counts: [0; 3], room }
     }
@@ -160,8 +160,8 @@ impl Exchange {
     }
 
     /// The condition of this key and these (sorted) arguments.
-    pub fn find(&self, key: &str, arguments: &[u8]) -> Option<u32> {
-        let is_it = |number: &u32| {
+    pub fn find(&self, key: &str, arguments: &[u8]) -> Option<ConditionId> {
+        let is_it = |number: &ConditionId| {
             let condition = &self.conditions[*number];
             *condition.key == *key && *condition.arguments == *arguments
         };
@@ -175,7 +175,7 @@ impl Exchange {
             return None;
         }
         let condition = &self.conditions[self.find(key, &[])?];
-        matches!(condition.filed, Filed::Key).then_some(condition)
+        matches!(condition.matched_by, MatchedBy::Key).then_some(condition)
     }
 
     /// Make a condition, without destinations yet; `room` is for an engine, if this is its first query.
@@ -185,16 +185,16 @@ impl Exchange {
         arguments: &[u8],
         stored: Option<StoredQuery>,
         room: usize,
-    ) -> Result<u32, AmqpError> {
+    ) -> Result<ConditionId, AmqpError> {
         let compiled = compile(self.kind, key, RawTable::new(arguments), stored.as_ref())?;
         let number = self.conditions.insert(Condition {
             key: key.into(),
             arguments: arguments.into(),
             stored: stored.map(Box::new),
             destinations: SmallVec::new(),
-            filed: Filed::Never,
+            matched_by: MatchedBy::Never,
         });
-        self.conditions[number].filed = self.file(number, compiled, room);
+        self.conditions[number].matched_by = self.file(number, compiled, room);
         let hash = self.hash(key, arguments);
         let (conditions, hasher) = (&self.conditions, &self.hasher);
         self.by_identity.insert_unique(hash, number, |other| {
@@ -204,29 +204,29 @@ impl Exchange {
         Ok(number)
     }
 
-    fn file(&mut self, number: u32, compiled: Compiled, room: usize) -> Filed {
+    fn file(&mut self, number: ConditionId, compiled: CompiledCondition, room: usize) -> MatchedBy {
         match compiled {
-            Compiled::Never => Filed::Never,
-            Compiled::Always => {
+            CompiledCondition::Never => MatchedBy::Never,
+            CompiledCondition::Always => {
                 self.always.push(number);
-                Filed::Always((self.always.len() - 1) as u32)
+                MatchedBy::Always((self.always.len() - 1) as u32)
             }
-            Compiled::Key => {
+            CompiledCondition::Key => {
                 self.by_key += 1;
-                Filed::Key
+                MatchedBy::Key
             }
-            Compiled::Query(query, needs) => {
-                let queries = self.queries.get_or_insert_with(|| Box::new(Queries::new(room)));
+            CompiledCondition::Query(query, needs) => {
+                let queries = self.queries.get_or_insert_with(|| Box::new(ConditionQueries::new(room)));
                 let id = queries.engine.add(query);
                 queries.conditions.insert(id, number);
                 queries.count(needs, |count| *count += 1);
-                Filed::Query(id, needs)
+                MatchedBy::Query(id, needs)
             }
         }
     }
 
     /// Take a condition out, which has lost its last destination.
-    pub fn remove(&mut self, number: u32) {
+    pub fn remove(&mut self, number: ConditionId) {
         let condition = self.conditions.remove(number);
         if self.is_gone {
             return; // nobody looks for it, and the rest goes with the exchange
@@ -235,38 +235,38 @@ impl Exchange {
         if let Ok(entry) = self.by_identity.find_entry(hash, |other| *other == number) {
             entry.remove();
         }
-        self.unfile(condition.filed);
+        self.unfile(condition.matched_by);
     }
 
     /// Let a condition ask another query of the store; `room` is for an engine, if this is its first query.
     ///
     /// # Errors
     /// 406: the query cannot be read; then nothing has changed.
-    pub fn replace_stored(&mut self, number: u32, stored: &StoredQuery, room: usize) -> Result<(), AmqpError> {
+    pub fn replace_stored(&mut self, number: ConditionId, stored: &StoredQuery, room: usize) -> Result<(), AmqpError> {
         let condition = &self.conditions[number];
         let compiled = compile(self.kind, &condition.key, RawTable::new(&condition.arguments), Some(stored))?;
-        let before = condition.filed;
+        let before = condition.matched_by;
         // The new one first: the engine stays when there is no other query.
         let filed = self.file(number, compiled, room);
         let condition = &mut self.conditions[number];
-        condition.filed = filed;
+        condition.matched_by = filed;
         condition.stored = Some(Box::new(stored.clone()));
         self.unfile(before);
         Ok(())
     }
 
     /// Take a condition from where it was found.
-    fn unfile(&mut self, filed: Filed) {
-        match filed {
-            Filed::Never => {}
-            Filed::Key => self.by_key -= 1,
-            Filed::Always(place) => {
-                self.always.swap_remove(place as usize);
-                if let Some(moved) = self.always.get(place as usize) {
-                    self.conditions[*moved].filed = Filed::Always(place);
+    fn unfile(&mut self, matched_by: MatchedBy) {
+        match matched_by {
+            MatchedBy::Never => {}
+            MatchedBy::Key => self.by_key -= 1,
+            MatchedBy::Always(index) => {
+                self.always.swap_remove(index as usize);
+                if let Some(moved) = self.always.get(index as usize) {
+                    self.conditions[*moved].matched_by = MatchedBy::Always(index);
                 }
             }
-            Filed::Query(id, needs) => self.remove_query(id, needs),
+            MatchedBy::Query(id, needs) => self.remove_query(id, needs),
         }
     }
 
@@ -288,7 +288,7 @@ fn compile(
     key: &str,
     arguments: RawTable<'_>,
     stored: Option<&StoredQuery>,
-) -> Result<Compiled, AmqpError> {
+) -> Result<CompiledCondition, AmqpError> {
     let (query, mut needs) = match filter::parse(arguments, stored)? {
         None | Some((Expr::Predicate(Predicate::Constant(true)), _)) => (None, Needs::default()),
         Some((expr, needs)) => (Some(expr), needs),
@@ -297,11 +297,11 @@ fn compile(
     let is_plain = query.is_none() && arguments.is_empty();
     let condition = match kind {
         ExchangeKind::Fanout | ExchangeKind::Query => None,
-        ExchangeKind::Direct if is_plain => return Ok(Compiled::Key),
+        ExchangeKind::Direct if is_plain => return Ok(CompiledCondition::Key),
         ExchangeKind::Direct => Some(key_is(key)),
-        ExchangeKind::Topic => match TopicPattern::new(key, Dialect::Amqp) {
+        ExchangeKind::Topic => match TopicPattern::new(key, TopicDialect::Amqp) {
             pattern if pattern.text() == "#" => None,
-            pattern if pattern.is_literal() && is_plain => return Ok(Compiled::Key),
+            pattern if pattern.is_literal() && is_plain => return Ok(CompiledCondition::Key),
             pattern => Some(Predicate::Topic(pattern).into()),
         },
         ExchangeKind::Headers => {
@@ -311,13 +311,13 @@ fn compile(
         }
     };
     let expr = match (condition, query) {
-        (None, None) => return Ok(Compiled::Always),
-        (Some(Expr::Predicate(Predicate::Constant(false))), _) => return Ok(Compiled::Never),
+        (None, None) => return Ok(CompiledCondition::Always),
+        (Some(Expr::Predicate(Predicate::Constant(false))), _) => return Ok(CompiledCondition::Never),
         (Some(expr), None) | (None, Some(expr)) => expr,
         (Some(condition), Some(query)) => Expr::and(vec![condition, query]),
     };
     let query = Query::again(expr).map_err(|error| errors::precondition(&format!("{error} in a binding")))?;
-    Ok(Compiled::Query(Arc::new(query), needs))
+    Ok(CompiledCondition::Query(Arc::new(query), needs))
 }
 
 /// A direct exchange's key stands for itself: `*` has no meaning.

@@ -5,7 +5,7 @@ use crate::amqp::{AmqpError, RawTable};
 use super::bindings::Target;
 use super::exchange::Exchange;
 use super::settings::{ExchangeSettings, QueueSettings};
-use super::{Destination, ExchangeId, Owner, Queue, QueueId, Topology, VhostId};
+use super::{BindingId, Destination, ExchangeId, Owner, QueueId, Topology, VhostId};
 
 /// An exchange.
 #[derive(Clone, Copy, Debug)]
@@ -54,18 +54,18 @@ impl Topology {
     /// The exchange called `name`; None also of the default exchange.
     #[must_use]
     pub fn exchange_info(&self, vhost: VhostId, name: &str) -> Option<ExchangeInfo<'_>> {
-        self.exchange(vhost, name).ok().map(|id| info(&self.exchanges[id.0]))
+        self.exchange(vhost, name).ok().map(|id| info(&self.exchanges[id]))
     }
 
     /// The exchanges of a vhost but for the default one. Cost: linear in those of all vhosts.
     pub fn exchanges(&self, vhost: VhostId) -> impl Iterator<Item = ExchangeInfo<'_>> {
-        self.exchange_ids(vhost).map(|id| info(&self.exchanges[id.0]))
+        self.exchange_ids(vhost).map(|id| info(&self.exchanges[id]))
     }
 
     /// A queue.
     #[must_use]
     pub fn queue_info(&self, id: QueueId) -> Option<QueueInfo<'_>> {
-        let queue: &Queue = self.queues.get(id.0).filter(|queue| !queue.is_gone)?;
+        let queue = self.queues.get(id).filter(|queue| !queue.is_gone)?;
         Some(QueueInfo {
             id,
             vhost: queue.vhost,
@@ -84,8 +84,8 @@ impl Topology {
     /// The bindings of a vhost, those of the default exchange apart: it has one for each queue, under its name. Cost:
     /// linear in those of all vhosts.
     pub fn bindings(&self, vhost: VhostId) -> impl Iterator<Item = BindingInfo<'_>> {
-        let is_in = move |number: u32| self.exchanges[self.bindings[number].source.0].vhost == vhost;
-        let is_here = move |number: &u32| is_in(*number) && self.is_live(*number);
+        let is_in = move |number: BindingId| self.exchanges[self.bindings[number].source].vhost == vhost;
+        let is_here = move |number: &BindingId| is_in(*number) && self.is_live(*number);
         self.bindings.iter().map(|(number, _)| number).filter(is_here).map(|number| self.binding_info(number))
     }
 
@@ -100,7 +100,7 @@ impl Topology {
         connection: Owner,
     ) -> Result<impl Iterator<Item = BindingInfo<'_>>, AmqpError> {
         let id = self.queue(vhost, queue, connection)?;
-        let live = self.queues[id.0].incoming.iter().filter(|number| self.is_live(**number));
+        let live = self.queues[id].incoming.iter().filter(|number| self.is_live(**number));
         Ok(live.map(|number| self.binding_info(*number)))
     }
 
@@ -111,13 +111,13 @@ impl Topology {
         (self.exchanges.len() - exchanges, self.queues.len() - queues, self.binding_count)
     }
 
-    pub(super) fn binding_info(&self, number: u32) -> BindingInfo<'_> {
+    pub(super) fn binding_info(&self, number: BindingId) -> BindingInfo<'_> {
         let binding = &self.bindings[number];
-        let exchange = &self.exchanges[binding.source.0];
+        let exchange = &self.exchanges[binding.source];
         let condition = &exchange.conditions[binding.condition];
         let target = match binding.destination {
-            Destination::Queue(id) => Target::Queue(&self.queues[id.0].name),
-            Destination::Exchange(id) => Target::Exchange(&self.exchanges[id.0].name),
+            Destination::Queue(id) => Target::Queue(&self.queues[id].name),
+            Destination::Exchange(id) => Target::Exchange(&self.exchanges[id].name),
         };
         let arguments = RawTable::new(&condition.arguments);
         BindingInfo { source: &exchange.name, target, key: &condition.key, arguments }
@@ -125,12 +125,12 @@ impl Topology {
 
     pub(super) fn exchange_ids(&self, vhost: VhostId) -> impl Iterator<Item = ExchangeId> {
         let here = self.exchanges.iter().filter(move |(_, exchange)| exchange.vhost == vhost && !exchange.is_gone);
-        here.map(|(id, _)| ExchangeId(id))
+        here.map(|(id, _)| id)
     }
 
     pub(super) fn queue_ids(&self, vhost: VhostId) -> impl Iterator<Item = QueueId> {
         let here = self.queues.iter().filter(move |(_, queue)| queue.vhost == vhost && !queue.is_gone);
-        here.map(|(id, _)| QueueId(id))
+        here.map(|(id, _)| id)
     }
 }
 

@@ -18,6 +18,7 @@ mod errors;
 mod exchange;
 mod filter;
 mod headers;
+mod ids;
 mod list;
 mod names;
 mod route;
@@ -34,11 +35,13 @@ use hashbrown::{HashMap, HashTable};
 
 use crate::amqp::{AmqpError, RawTable};
 
-use super::slab::Slab;
+use super::slab::{Slab, SlotId};
 pub use bindings::{Bind, Target};
 pub use definition::{Change, Definition, DefinitionError, DefinitionKey};
 use exchange::Exchange;
-pub use filter::{Filter, FindStored, StoredQuery, check_query_arguments, stored_key};
+pub use filter::{ConsumerFilter, FindStored, StoredQuery, check_query_arguments, stored_key};
+use ids::{BindingId, ConditionId, Destination, ExchangeId};
+pub use ids::{Owner, QueueId, VhostId};
 pub use list::{BindingInfo, ExchangeInfo, QueueInfo};
 pub use names::{BodyMode, Needs};
 pub use route::{Published, RouteScratch};
@@ -53,35 +56,6 @@ pub const QUEUES_MAX: usize = 1 << 22;
 /// So many bindings there may be.
 pub const BINDINGS_MAX: usize = 1 << 24;
 
-/// A vhost: dense, and never used for another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VhostId(u32);
-
-/// A queue, in whichever vhost: dense, so that what is in queues can be an array. 32 bits: half the memory of a list of
-/// queues. Used again some time after the queue is gone: whoever removes one drops what refers to it before declaring
-/// the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueId(u32);
-
-impl QueueId {
-    /// Its place in an array.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// An exchange, in whichever vhost: dense, used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ExchangeId(u32);
-
-/// Where a binding leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Destination {
-    Queue(QueueId),
-    Exchange(ExchangeId),
-}
-
 /// Whether a declaration made something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declared {
@@ -91,9 +65,6 @@ pub enum Declared {
     Existed,
 }
 
-/// The connection that declares or uses an exclusive queue: any number that the caller gives it.
-pub type Owner = u64;
-
 #[derive(Debug)]
 struct Vhost {
     name: Arc<str>,
@@ -102,7 +73,7 @@ struct Vhost {
 }
 
 #[derive(Debug)]
-struct Queue {
+struct DeclaredQueue {
     vhost: VhostId,
     name: Arc<str>,
     durable: bool,
@@ -110,12 +81,12 @@ struct Queue {
     auto_delete: bool,
     arguments: Box<[u8]>,
     /// The bindings that lead here, by their numbers.
-    incoming: Vec<u32>,
+    incoming: Vec<BindingId>,
     /// Nobody finds it any more, and its bindings are being taken away.
     is_gone: bool,
 }
 
-impl Queue {
+impl DeclaredQueue {
     fn settings(&self) -> QueueSettings<'_> {
         QueueSettings {
             durable: self.durable,
@@ -135,14 +106,14 @@ impl Queue {
 #[derive(Debug, Default)]
 pub struct Topology {
     vhosts: Vec<Option<Vhost>>,
-    exchanges: Slab<Exchange>,
-    queues: Slab<Queue>,
-    bindings: Slab<bindings::Binding>,
+    exchanges: Slab<ExchangeId, Exchange>,
+    queues: Slab<QueueId, DeclaredQueue>,
+    bindings: Slab<BindingId, bindings::Binding>,
     /// Bindings by both their ends.
-    by_ends: HashTable<u32>,
+    by_ends: HashTable<BindingId>,
     /// How many bindings there are, without those that are being taken away.
     binding_count: usize,
-    gone: sweep::Gone,
+    gone: sweep::RemovedParts,
     changes: Vec<Change>,
     /// True while what was written is read back: nothing is written again, and no exchange goes by itself.
     is_recovering: bool,
@@ -178,13 +149,13 @@ impl Topology {
         if let Some(id) = self.vhost(name) {
             return id;
         }
-        let id = VhostId(self.vhosts.len() as u32);
+        let id = VhostId::from_index(self.vhosts.len() as u32);
         let mut vhost = Vhost { name: name.into(), exchanges: HashMap::new(), queues: HashMap::new() };
         for (name, kind) in PREDECLARED {
             let arguments = RawTable::default();
             let settings = ExchangeSettings { kind, durable: true, auto_delete: false, internal: false, arguments };
             let exchange = Exchange::new(id, name.into(), &settings).expect("settings without arguments");
-            vhost.exchanges.insert(name.into(), ExchangeId(self.exchanges.insert(exchange)));
+            vhost.exchanges.insert(name.into(), self.exchanges.insert(exchange));
         }
         self.vhosts.push(Some(vhost));
         self.version += 1;
@@ -196,12 +167,12 @@ impl Topology {
     #[must_use]
     pub fn vhost(&self, name: &str) -> Option<VhostId> {
         let is_it = |vhost: &Option<Vhost>| vhost.as_ref().is_some_and(|vhost| *vhost.name == *name);
-        self.vhosts.iter().position(is_it).map(|place| VhostId(place as u32))
+        self.vhosts.iter().position(is_it).map(|index| VhostId::from_index(index as u32))
     }
 
     /// Every vhost with its name, in the order in which they were added.
     pub fn vhosts(&self) -> impl Iterator<Item = (VhostId, &str)> {
-        (0..).map(VhostId).zip(&self.vhosts).filter_map(|(id, vhost)| Some((id, &*vhost.as_ref()?.name)))
+        (0..).map(VhostId::from_index).zip(&self.vhosts).filter_map(|(id, vhost)| Some((id, &*vhost.as_ref()?.name)))
     }
 
     /// Remove a vhost and all that is in it. Returns its queues, ascending, for whoever keeps what is in them. Nothing
@@ -214,7 +185,7 @@ impl Topology {
         let changes = std::mem::take(&mut self.changes);
         queues.iter().for_each(|queue| self.remove_queue(*queue));
         self.remove_exchanges(exchanges);
-        self.vhosts[id.0 as usize] = None;
+        self.vhosts[id.index()] = None;
         self.version += 1;
         self.changes = changes; // the one below says it all
         self.record_removed(|_| Definition::Vhost { vhost: name }.key());
@@ -222,11 +193,11 @@ impl Topology {
     }
 
     fn get_vhost(&self, id: VhostId) -> Result<&Vhost, AmqpError> {
-        self.vhosts.get(id.0 as usize).and_then(Option::as_ref).ok_or_else(errors::no_vhost)
+        self.vhosts.get(id.index()).and_then(Option::as_ref).ok_or_else(errors::no_vhost)
     }
 
     fn get_vhost_mut(&mut self, id: VhostId) -> &mut Vhost {
-        self.vhosts[id.0 as usize].as_mut().expect("the vhost of an exchange or queue that is there")
+        self.vhosts[id.index()].as_mut().expect("the vhost of an exchange or queue that is there")
     }
 
     fn vhost_name(&self, id: VhostId) -> &str {
@@ -251,7 +222,7 @@ impl Topology {
         let there = self.get_vhost(vhost)?;
         if let Some(id) = there.exchanges.get(name) {
             let resource = format!("exchange '{name}' in vhost '{}'", there.name);
-            settings::same_exchange(&self.exchanges[id.0].settings(), settings, &resource)?;
+            settings::same_exchange(&self.exchanges[*id].settings(), settings, &resource)?;
             return Ok(Declared::Existed);
         }
         if name.starts_with("amq.") {
@@ -262,7 +233,7 @@ impl Topology {
         }
         self.sweep(sweep::STEP);
         let name: Arc<str> = name.into();
-        let id = ExchangeId(self.exchanges.insert(Exchange::new(vhost, Arc::clone(&name), settings)?));
+        let id = self.exchanges.insert(Exchange::new(vhost, Arc::clone(&name), settings)?);
         self.get_vhost_mut(vhost).exchanges.insert(name, id);
         self.version += 1;
         if settings.durable {
@@ -297,7 +268,7 @@ impl Topology {
             return Err(errors::system_exchange(name, &there.name));
         }
         let Some(id) = there.exchanges.get(name).copied() else { return Ok(()) };
-        if if_unused && self.exchanges[id.0].binding_count > 0 {
+        if if_unused && self.exchanges[id].binding_count > 0 {
             return Err(errors::in_use("exchange", name, &there.name));
         }
         self.remove_exchanges(vec![id]);
@@ -322,7 +293,7 @@ impl Topology {
         let there = self.get_vhost(vhost)?;
         let owner = settings.exclusive.then_some(connection);
         if let Some(id) = there.queues.get(name).copied() {
-            let queue = &self.queues[id.0];
+            let queue = &self.queues[id];
             if queue.owner != owner {
                 return Err(errors::locked(name, &there.name));
             }
@@ -338,7 +309,7 @@ impl Topology {
         }
         self.sweep(sweep::STEP);
         let name: Arc<str> = name.into();
-        let id = QueueId(self.queues.insert(Queue {
+        let id = self.queues.insert(DeclaredQueue {
             vhost,
             name: Arc::clone(&name),
             durable: settings.durable,
@@ -347,10 +318,10 @@ impl Topology {
             arguments: settings.arguments.as_bytes().into(),
             incoming: Vec::new(),
             is_gone: false,
-        }));
+        });
         self.get_vhost_mut(vhost).queues.insert(name, id);
         self.version += 1;
-        if self.queues[id.0].survives() {
+        if self.queues[id].survives() {
             self.record(|topology| topology.queue_definition(id));
         }
         Ok((id, Declared::Created))
@@ -363,7 +334,7 @@ impl Topology {
     pub fn queue(&self, vhost: VhostId, name: &str, connection: Owner) -> Result<QueueId, AmqpError> {
         let there = self.get_vhost(vhost)?;
         let id = *there.queues.get(name).ok_or_else(|| errors::no_queue(name, &there.name))?;
-        match self.queues[id.0].owner {
+        match self.queues[id].owner {
             Some(owner) if owner != connection => Err(errors::locked(name, &there.name)),
             _ => Ok(id),
         }

@@ -1,12 +1,12 @@
 //! The way of a message: from an exchange over its bindings to queues, each once.
 
-use crate::amqp::{AmqpError, MethodId, Properties, ReplyCode};
+use crate::amqp::{AmqpError, BasicProperties, MethodId, ReplyCode};
 use crate::index::{Scratch, SubscriptionId};
 
-use super::super::slab::Slab;
 use super::exchange::Exchange;
 use super::view::{View, ViewScratch};
-use super::{Destination, ExchangeId, Queue, QueueId, Topology, VhostId, errors};
+use super::{DeclaredQueue, Destination, ExchangeId, QueueId, Topology, VhostId, errors};
+use crate::broker::slab::{Slab, SlotId};
 
 /// Engines take turns in so many rooms. Each remembers at most 16 MiB of topics that come again.
 const ROOMS: usize = 4;
@@ -19,7 +19,7 @@ pub struct Published<'a> {
     /// Its routing key.
     pub routing_key: &'a str,
     /// Its properties, with the headers.
-    pub properties: Properties<'a>,
+    pub properties: BasicProperties<'a>,
     /// All of its body.
     pub body: &'a [u8],
 }
@@ -29,8 +29,8 @@ pub struct Published<'a> {
 pub struct RouteScratch {
     rooms: [Scratch; ROOMS],
     matched: Vec<SubscriptionId>,
-    queues: Seen,
-    exchanges: Seen,
+    queues: VisitedSet,
+    exchanges: VisitedSet,
     pending: Vec<ExchangeId>,
     view: ViewScratch,
     saw_content: bool,
@@ -47,12 +47,12 @@ impl RouteScratch {
 
 /// Which of many small numbers have been seen: a stamp each, so that forgetting all costs nothing.
 #[derive(Debug, Default)]
-struct Seen {
+struct VisitedSet {
     stamps: Vec<u32>,
     now: u32,
 }
 
-impl Seen {
+impl VisitedSet {
     /// Nothing among `0..end` has been seen.
     fn begin(&mut self, end: u32) {
         if self.stamps.len() < end as usize {
@@ -67,8 +67,8 @@ impl Seen {
 
     /// True the first time.
     #[inline]
-    fn is_new(&mut self, number: u32) -> bool {
-        let stamp = &mut self.stamps[number as usize];
+    fn is_new(&mut self, id: impl SlotId) -> bool {
+        let stamp = &mut self.stamps[id.index()];
         let is_new = *stamp != self.now;
         *stamp = self.now;
         is_new
@@ -103,21 +103,30 @@ impl Topology {
         }
         let first =
             *there.exchanges.get(message.exchange).ok_or_else(|| errors::no_exchange(message.exchange, &there.name))?;
-        if self.exchanges[first.0].internal {
+        if self.exchanges[first].internal {
             return Err(errors::internal_exchange(message.exchange, &there.name));
         }
         let RouteScratch { rooms, matched, queues: seen, exchanges, pending, view, saw_content } = scratch;
         seen.begin(self.queues.end());
         exchanges.begin(self.exchanges.end());
-        exchanges.is_new(first.0);
+        exchanges.is_new(first);
         pending.clear();
         pending.push(first);
         let view = View::new(view, message.properties, message.body);
         let all_queues = (!self.gone.is_empty()).then_some(&self.queues);
-        let mut way =
-            Way { all_queues, rooms, matched, queues: seen, exchanges, pending, view, saw_content, found: queues };
+        let mut way = RouteWalk {
+            all_queues,
+            rooms,
+            matched,
+            queues: seen,
+            exchanges,
+            pending,
+            view,
+            saw_content,
+            found: queues,
+        };
         while let Some(id) = way.pending.pop() {
-            let exchange = &self.exchanges[id.0];
+            let exchange = &self.exchanges[id];
             if way.pass(exchange, message.routing_key)? {
                 continue;
             }
@@ -140,20 +149,20 @@ impl Topology {
 }
 
 /// Where a message has been, and where it has still to go.
-struct Way<'a, 'm> {
+struct RouteWalk<'a, 'm> {
     /// Only while some of them are gone, and bindings still lead to them.
-    all_queues: Option<&'a Slab<Queue>>,
+    all_queues: Option<&'a Slab<QueueId, DeclaredQueue>>,
     rooms: &'a mut [Scratch; ROOMS],
     matched: &'a mut Vec<SubscriptionId>,
-    queues: &'a mut Seen,
-    exchanges: &'a mut Seen,
+    queues: &'a mut VisitedSet,
+    exchanges: &'a mut VisitedSet,
     pending: &'a mut Vec<ExchangeId>,
     view: View<'m>,
     saw_content: &'a mut bool,
     found: &'a mut Vec<QueueId>,
 }
 
-impl Way<'_, '_> {
+impl RouteWalk<'_, '_> {
     /// Go to all destinations of one exchange. False when there are none.
     fn pass(&mut self, exchange: &Exchange, routing_key: &str) -> Result<bool, AmqpError> {
         let mut any = false;
@@ -185,9 +194,9 @@ impl Way<'_, '_> {
         let mut any = self.all_queues.is_none();
         for destination in destinations {
             match *destination {
-                Destination::Queue(id) if self.all_queues.is_some_and(|queues| queues[id.0].is_gone) => continue,
-                Destination::Queue(id) if self.queues.is_new(id.0) => self.found.push(id),
-                Destination::Exchange(id) if self.exchanges.is_new(id.0) => self.pending.push(id),
+                Destination::Queue(id) if self.all_queues.is_some_and(|queues| queues[id].is_gone) => continue,
+                Destination::Queue(id) if self.queues.is_new(id) => self.found.push(id),
+                Destination::Exchange(id) if self.exchanges.is_new(id) => self.pending.push(id),
                 _ => {}
             }
             any = true;

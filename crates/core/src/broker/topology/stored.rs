@@ -1,11 +1,11 @@
-//! Queries of the store that bindings name by their key, when they change there.
+//! ConditionQueries of the store that bindings name by their key, when they change there.
 
 use hashbrown::{HashMap, HashSet};
 
 use crate::amqp::{AmqpError, RawTable};
 
 use super::filter::{self, StoredQuery};
-use super::{ExchangeId, Topology};
+use super::{ConditionId, ExchangeId, Topology};
 
 /// What became of bindings whose query has changed in the store.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Topology {
         let mut replaced = Replaced::default();
         for (exchange, number, key) in self.conditions_of(queries) {
             let stored = &queries[&key];
-            let there = &mut self.exchanges[exchange.0];
+            let there = &mut self.exchanges[exchange];
             let had_queries = there.queries.is_some();
             let done = there.replace_stored(number, stored, self.engine_count);
             self.engine_count += usize::from(!had_queries && there.queries.is_some());
@@ -51,14 +51,14 @@ impl Topology {
     }
 
     /// The conditions that ask something else than `queries` say, with the key that each names.
-    fn conditions_of(&self, queries: &HashMap<String, StoredQuery>) -> Vec<(ExchangeId, u32, String)> {
+    fn conditions_of(&self, queries: &HashMap<String, StoredQuery>) -> Vec<(ExchangeId, ConditionId, String)> {
         let mut found = Vec::new();
         for (exchange, entry) in self.exchanges.iter().filter(|(_, exchange)| !exchange.is_gone) {
             for (number, condition) in entry.conditions.iter() {
                 let Some(stored) = condition.stored.as_deref() else { continue };
                 let Ok(Some(key)) = filter::stored_key(RawTable::new(&condition.arguments)) else { continue };
                 if queries.get(key).is_some_and(|now| now != stored) {
-                    found.push((ExchangeId(exchange), number, key.to_owned()));
+                    found.push((exchange, number, key.to_owned()));
                 }
             }
         }
@@ -66,9 +66,9 @@ impl Topology {
     }
 
     /// Record the bindings of a condition anew, where they survive a restart. Returns how many it has.
-    fn record_stored(&mut self, exchange: ExchangeId, condition: u32) -> usize {
+    fn record_stored(&mut self, exchange: ExchangeId, condition: ConditionId) -> usize {
         self.version += 1;
-        let destinations = self.exchanges[exchange.0].conditions[condition].destinations.clone();
+        let destinations = self.exchanges[exchange].conditions[condition].destinations.clone();
         for destination in &destinations {
             let Some(number) = self.find_binding(exchange, condition, *destination) else { continue };
             if self.survives(number) {
@@ -83,7 +83,7 @@ impl Topology {
 mod tests {
     use super::super::*;
     use super::*;
-    use crate::amqp::{FieldValue, Properties, PropertyFields, Table};
+    use crate::amqp::{BasicProperties, FieldValue, PropertyFields, Table};
 
     const ME: Owner = 1;
 
@@ -100,13 +100,13 @@ mod tests {
         pairs.iter().map(|(key, text)| ((*key).to_owned(), selector(text))).collect()
     }
 
-    struct World {
+    struct StoredWorld {
         topology: Topology,
         vhost: VhostId,
         queues: Vec<QueueId>,
     }
 
-    impl World {
+    impl StoredWorld {
         /// Queues q0, q1 ... each bound to `exchange` by the stored query of one key.
         fn new(exchange: &str, keys: &[&str], now: &HashMap<String, StoredQuery>) -> Self {
             let mut topology = Topology::new();
@@ -136,7 +136,7 @@ mod tests {
             let mut bytes = Vec::new();
             PropertyFields { headers: Some(RawTable::new(&headers)), ..PropertyFields::default() }.encode(&mut bytes);
             let published =
-                Published { exchange, routing_key: "", properties: Properties::from_checked(&bytes), body: b"" };
+                Published { exchange, routing_key: "", properties: BasicProperties::from_checked(&bytes), body: b"" };
             let mut found = Vec::new();
             let mut scratch = RouteScratch::default();
             self.topology.route(self.vhost, &published, &mut scratch, &mut found).expect("routed");
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn bindings_ask_what_the_store_says_now_and_no_other_changes() {
         for exchange in ["amq.fanout", "amq.headers", "amq.topic"] {
-            let mut world = World::new(exchange, &["a", "a", "b"], &queries(&[("a", "n = 1"), ("b", "n = 1")]));
+            let mut world = StoredWorld::new(exchange, &["a", "a", "b"], &queries(&[("a", "n = 1"), ("b", "n = 1")]));
             assert_eq!(world.route(exchange, 1), [0, 1, 2], "{exchange}");
             // To all messages, to none, and to some.
             for (text, at_one, at_two) in
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_query_that_cannot_be_bound_is_told_and_changes_nothing() {
-        let mut world = World::new("amq.fanout", &["a", "a", "b"], &queries(&[("a", "n = 1"), ("b", "n = 2")]));
+        let mut world = StoredWorld::new("amq.fanout", &["a", "a", "b"], &queries(&[("a", "n = 1"), ("b", "n = 2")]));
         let replaced = world.topology.replace_stored(&queries(&[("a", "n >> 1"), ("b", "n = 3")]));
         assert_eq!((replaced.bindings, replaced.refused.len()), (1, 1));
         assert_eq!(replaced.refused[0].0, "a");
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_changed_is_recorded_under_the_same_key() {
-        let mut world = World::new("amq.fanout", &["a"], &queries(&[("a", "n = 1")]));
+        let mut world = StoredWorld::new("amq.fanout", &["a"], &queries(&[("a", "n = 1")]));
         assert_eq!(world.topology.stored_keys(), ["a"]);
         let before: Vec<_> = world.topology.definitions().map(|definition| definition.key()).collect();
         world.topology.replace_stored(&queries(&[("a", "n = 2")]));
@@ -184,7 +184,7 @@ mod tests {
         world.topology.take_changes(&mut changes);
         let [Change::Added(definition)] = &changes[..] else { panic!("{changes:?}") };
         assert!(before.contains(&definition.key()));
-        let mut again = World { topology: Topology::new(), ..world };
+        let mut again = StoredWorld { topology: Topology::new(), ..world };
         for definition in world.topology.definitions() {
             again.topology.recover(&definition).expect("recovered");
         }
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn bindings_can_be_taken_away_after_their_query_has_changed() {
-        let mut world = World::new("amq.fanout", &["a", "b"], &queries(&[("a", "TRUE"), ("b", "TRUE")]));
+        let mut world = StoredWorld::new("amq.fanout", &["a", "b"], &queries(&[("a", "TRUE"), ("b", "TRUE")]));
         world.topology.replace_stored(&queries(&[("a", "n = 1")]));
         let arguments = table(&[("x-query-key", "a")]);
         let arguments = RawTable::new(&arguments);

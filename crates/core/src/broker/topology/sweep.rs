@@ -5,20 +5,22 @@
 //! tenth of a second, which nobody should have to wait for. Until then they stay linked, so that numbers are not used
 //! again too early.
 
-use super::{DefinitionKey, ExchangeId, QueueId, Topology};
+use crate::broker::slab::SlotId;
+
+use super::{ConditionId, DefinitionKey, ExchangeId, QueueId, Topology};
 
 /// So many bindings are taken away with each change: more than a change can make, so that they do not pile up.
 pub(super) const STEP: usize = 16;
 
 /// What nobody finds any more, and still has bindings.
 #[derive(Debug, Default)]
-pub(super) struct Gone {
+pub(super) struct RemovedParts {
     queues: Vec<QueueId>,
     /// With the number of the condition at which to go on, downwards.
     exchanges: Vec<(ExchangeId, u32)>,
 }
 
-impl Gone {
+impl RemovedParts {
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.exchanges.is_empty()
     }
@@ -38,18 +40,18 @@ impl Topology {
     /// # Panics
     /// When there is no such queue.
     pub fn remove_queue(&mut self, id: QueueId) {
-        let queue = self.queues.get(id.0).filter(|queue| !queue.is_gone).expect("a queue that is there");
+        let queue = self.queues.get(id).filter(|queue| !queue.is_gone).expect("a queue that is there");
         let (vhost, name) = (queue.vhost, queue.name.clone());
         if queue.survives() {
             self.record_removed(|topology| DefinitionKey::queue(topology.vhost_name(vhost), &name));
         }
         self.get_vhost_mut(vhost).queues.remove(&name);
-        let queue = &mut self.queues[id.0];
+        let queue = &mut self.queues[id];
         queue.is_gone = true;
         let incoming = std::mem::take(&mut queue.incoming);
         let mut doomed = Vec::new();
         self.discount(&incoming, &mut doomed);
-        self.queues[id.0].incoming = incoming;
+        self.queues[id].incoming = incoming;
         self.gone.queues.push(id);
         self.remove_exchanges(doomed);
         self.sweep(STEP);
@@ -58,7 +60,7 @@ impl Topology {
     /// Remove exchanges with all their bindings, and those that go by themselves when they lose their last.
     pub(super) fn remove_exchanges(&mut self, mut doomed: Vec<ExchangeId>) {
         while let Some(id) = doomed.pop() {
-            let exchange = &mut self.exchanges[id.0];
+            let exchange = &mut self.exchanges[id];
             if exchange.is_gone {
                 continue;
             }
@@ -95,29 +97,30 @@ impl Topology {
 
     /// One step: the last binding of the condition before `end`, or that condition's number, or the exchange itself.
     fn sweep_exchange(&mut self, id: ExchangeId, end: u32) {
-        let Some(number) = end.checked_sub(1) else {
+        let Some(last) = end.checked_sub(1) else {
             self.gone.exchanges.pop();
-            self.exchanges.remove(id.0);
+            self.exchanges.remove(id);
             return;
         };
-        let condition = self.exchanges[id.0].conditions.get(number);
+        let number = ConditionId::from_index(last);
+        let condition = self.exchanges[id].conditions.get(number);
         match condition.and_then(|condition| condition.destinations.last().copied()) {
             Some(destination) => {
                 let binding = self.find_binding(id, number, destination).expect("a destination has a binding");
                 self.unlink_destination(binding);
                 self.unlink_source(binding);
             }
-            None => self.gone.exchanges.last_mut().expect("the one that is swept").1 = number,
+            None => self.gone.exchanges.last_mut().expect("the one that is swept").1 = last,
         }
     }
 
     /// One step: the last binding that leads to it, or the queue itself.
     fn sweep_queue(&mut self, id: QueueId) {
-        match self.queues[id.0].incoming.pop() {
+        match self.queues[id].incoming.pop() {
             Some(number) => self.unlink_source(number),
             None => {
                 self.gone.queues.pop();
-                self.queues.remove(id.0);
+                self.queues.remove(id);
             }
         }
     }

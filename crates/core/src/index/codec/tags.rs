@@ -1,7 +1,7 @@
 //! The tags of records, which are part of the snapshot's format.
 
 use crate::query::expr::{Arithmetic, Comparison};
-use crate::topic::Dialect;
+use crate::topic::TopicDialect;
 
 // An expression starts with one of these.
 pub const NOT: u8 = 1;
@@ -57,4 +57,4 @@ pub const COMPARISONS: [Comparison; 6] = [
 ];
 pub const ARITHMETICS: [Arithmetic; 4] =
     [Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Multiply, Arithmetic::Divide];
-pub const DIALECTS: [Dialect; 3] = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+pub const DIALECTS: [TopicDialect; 3] = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];

@@ -134,7 +134,7 @@ fn best_criterion(queries: &[QueryDemands], used: &[SplitCriterion]) -> Option<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::selector::{Dialect, parse};
+    use crate::query::selector::{SelectorDialect, parse};
 
     #[test]
     #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
@@ -145,7 +145,7 @@ mod tests {
         let clauses = (0..1_500).map(|number| {
             let (a, b) = pairs[number % pairs.len()];
             let text = format!("group IN ('{a}', '{b}') AND price > {number}");
-            Clauses::of(parse(&text, Dialect::Jms).expect("a selector").expr(), false, &mut interner)
+            Clauses::of(parse(&text, SelectorDialect::Jms).expect("a selector").expr(), false, &mut interner)
         });
         let clauses: Vec<_> = clauses.collect();
         let (order, ends) = cluster(&(0..1_500).map(QueryId).collect::<Vec<_>>(), &clauses, &interner);

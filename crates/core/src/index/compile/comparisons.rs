@@ -7,7 +7,7 @@ use crate::index::ids::AttributeId;
 use crate::index::origin::AttributeOrigin;
 use crate::index::term::Scalar;
 use crate::message::Value;
-use crate::query::expr::{Comparison, Name, Reference};
+use crate::query::expr::{Comparison, PropertyName, Reference};
 
 use super::clauses::{Clauses, present};
 use super::interner::Interner;
@@ -90,7 +90,7 @@ impl Clauses {
 pub fn known_reference(reference: &Reference, interner: &mut Interner) -> Option<AttributeId> {
     match reference {
         Reference::Topic => Some(interner.attribute(AttributeOrigin::Topic, "")),
-        Reference::Property(Name { text, any_case }) => {
+        Reference::Property(PropertyName { text, any_case }) => {
             let origin = if *any_case { AttributeOrigin::AnyCase } else { AttributeOrigin::Property };
             Some(interner.attribute(origin, text))
         }

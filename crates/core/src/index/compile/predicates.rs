@@ -8,7 +8,7 @@ use crate::index::origin::AttributeOrigin;
 use crate::index::term::{Scalar, SymbolTerm};
 use crate::index::value_class::{ClassSet, ValueClass};
 use crate::message::Value;
-use crate::query::expr::{Comparison, Name, Operand, Predicate, Reference};
+use crate::query::expr::{Comparison, Operand, Predicate, PropertyName, Reference};
 use crate::text::needles::Anchor;
 
 use super::clauses::{Clauses, present};
@@ -63,7 +63,9 @@ impl Clauses {
                 let symbol = interner.symbol(attribute, SymbolTerm::Pattern(pattern.dialect(), pattern.text()));
                 Self::one_of(attribute, Symbols::from_slice(&[symbol]), true, interner)
             }
-            Predicate::Under(Reference::Property(Name { text: name, any_case: false }), ancestor) if !is_negated => {
+            Predicate::Under(Reference::Property(PropertyName { text: name, any_case: false }), ancestor)
+                if !is_negated =>
+            {
                 let attribute = interner.attribute(AttributeOrigin::Ancestors, name);
                 let symbol = interner.symbol(attribute, Scalar::Text(ancestor));
                 Self::one_of(attribute, Symbols::from_slice(&[symbol]), true, interner)

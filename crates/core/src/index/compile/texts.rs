@@ -4,7 +4,7 @@ use crate::index::clause::Symbols;
 use crate::index::origin::AttributeOrigin;
 use crate::index::term::{Scalar, SymbolTerm};
 use crate::message::Value;
-use crate::query::expr::{Comparison, Name, Pattern, Reference};
+use crate::query::expr::{Comparison, Pattern, PropertyName, Reference};
 use crate::query::like::{LikePattern, NecessaryNeedle};
 use crate::text::needles::Anchor;
 
@@ -41,8 +41,8 @@ impl Clauses {
             _ if needles.is_empty() || !interner.has_room_for_needles() => return Self::known(reference, interner),
             Reference::Topic => (AttributeOrigin::TopicNeedles, ""),
             Reference::Body => (AttributeOrigin::BodyNeedles, ""),
-            Reference::Property(Name { text, any_case: true }) => (AttributeOrigin::AnyCaseNeedles, &**text),
-            Reference::Property(Name { text, any_case: false }) => (AttributeOrigin::Needles, &**text),
+            Reference::Property(PropertyName { text, any_case: true }) => (AttributeOrigin::AnyCaseNeedles, &**text),
+            Reference::Property(PropertyName { text, any_case: false }) => (AttributeOrigin::Needles, &**text),
         };
         let attribute = interner.attribute(origin, name);
         let symbol = |(needle, anchor): &(&str, Anchor)| {
@@ -60,8 +60,8 @@ impl Clauses {
         let (origin, name) = match reference {
             Reference::Topic => (AttributeOrigin::TopicWords, ""),
             Reference::Body => (AttributeOrigin::BodyWords, ""),
-            Reference::Property(Name { text, any_case: true }) => (AttributeOrigin::AnyCaseWords, &**text),
-            Reference::Property(Name { text, any_case: false }) => (AttributeOrigin::Words, &**text),
+            Reference::Property(PropertyName { text, any_case: true }) => (AttributeOrigin::AnyCaseWords, &**text),
+            Reference::Property(PropertyName { text, any_case: false }) => (AttributeOrigin::Words, &**text),
         };
         let attribute = interner.attribute(origin, name);
         let longest = words.iter().max_by_key(|word| word.len()).expect("a phrase has a word");

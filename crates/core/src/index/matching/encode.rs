@@ -10,7 +10,7 @@ use crate::index::segment::attributes::{NamedAttributes, TextAttributes};
 use crate::index::segment::text_search::words_of;
 use crate::index::term::Scalar;
 use crate::index::value_class::ValueClass;
-use crate::message::{Body, Found, Message, Value, lookup_any_case};
+use crate::message::{Body, Message, Resolved, Value, lookup_any_case};
 
 use super::hashed_message::{HashedMessage, HashedProperty, HashedScalar, HashedValue};
 use super::scratch::SegmentScratch;
@@ -117,8 +117,8 @@ impl Segment {
         let Some(ancestors) = named.ancestors else { return Ok(()) };
         let Some(hierarchy) = hierarchies.get(&*self.attributes.info(ancestors).name) else { return Ok(()) };
         match &value.values {
-            Found::One(value) => self.encode_ancestors(ancestors, value, hierarchy, scratch),
-            Found::Many(values) => {
+            Resolved::One(value) => self.encode_ancestors(ancestors, value, hierarchy, scratch),
+            Resolved::Many(values) => {
                 values.iter().try_for_each(|value| self.encode_ancestors(ancestors, value, hierarchy, scratch))
             }
         }
@@ -136,9 +136,9 @@ impl Segment {
             scratch.groups.push(info.group);
         }
         match &value.values {
-            Found::One(Value::Null) => scratch.codes.set_class(attribute, ValueClass::Null),
-            Found::One(Value::Present) => scratch.codes.set_class(attribute, ValueClass::Valueless),
-            Found::One(number) => {
+            Resolved::One(Value::Null) => scratch.codes.set_class(attribute, ValueClass::Null),
+            Resolved::One(Value::Present) => scratch.codes.set_class(attribute, ValueClass::Valueless),
+            Resolved::One(number) => {
                 match &value.scalar {
                     Some(scalar) => self.encode_scalar(attribute, scalar, scratch)?,
                     None => scratch.codes.set_class(attribute, ValueClass::Other),
@@ -147,7 +147,7 @@ impl Segment {
                     encode_number(attribute, number, scratch);
                 }
             }
-            Found::Many(values) => {
+            Resolved::Many(values) => {
                 for scalar in values.iter().filter_map(|value| Scalar::of(value)) {
                     let symbol = find(&self.store, attribute, scalar)?;
                     scratch.groups.extend(symbol.map(|symbol| symbol.group).filter(|group| group.is_some()));
@@ -181,12 +181,12 @@ impl Segment {
     fn encode_texts(
         &self,
         TextAttributes { needles, words }: TextAttributes,
-        values: &Found<'_>,
+        values: &Resolved<'_>,
         scratch: &mut SegmentScratch,
     ) -> Result<(), EngineError> {
         let values = match values {
-            Found::One(value) => std::slice::from_ref(value),
-            Found::Many(values) => values.as_slice(),
+            Resolved::One(value) => std::slice::from_ref(value),
+            Resolved::Many(values) => values.as_slice(),
         };
         let texts = || {
             values.iter().filter_map(|value| match value {

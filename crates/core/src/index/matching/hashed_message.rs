@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::index::hash::hash_name;
 use crate::index::term::Scalar;
-use crate::message::{Found, Message, lookup};
+use crate::message::{Message, Resolved, lookup};
 
 /// A scalar, and its hash once a segment has needed it.
 #[derive(Debug)]
@@ -38,17 +38,17 @@ impl<'m> HashedScalar<'m> {
 #[derive(Debug)]
 pub struct HashedValue<'m> {
     /// One value or several.
-    pub values: Found<'m>,
+    pub values: Resolved<'m>,
     /// The value, if it is one that can be equal to something.
     pub scalar: Option<HashedScalar<'m>>,
 }
 
-impl<'m> From<Found<'m>> for HashedValue<'m> {
+impl<'m> From<Resolved<'m>> for HashedValue<'m> {
     #[inline]
-    fn from(values: Found<'m>) -> Self {
+    fn from(values: Resolved<'m>) -> Self {
         let scalar = match values {
-            Found::One(value) => Scalar::of(value).map(HashedScalar::new),
-            Found::Many(_) => None,
+            Resolved::One(value) => Scalar::of(value).map(HashedScalar::new),
+            Resolved::Many(_) => None,
         };
         Self { values, scalar }
     }
@@ -91,7 +91,7 @@ impl<'m, 'p> HashedMessage<'m, 'p> {
         if !self.are_properties_hashed {
             self.are_properties_hashed = true;
             self.properties.extend(self.message.properties.iter().filter_map(|(name, value)| {
-                let value = Found::of(value)?.into();
+                let value = Resolved::of(value)?.into();
                 Some(HashedProperty { name, name_hash: hash_name(name), value })
             }));
         }

@@ -16,7 +16,7 @@ use hashbrown::HashSet;
 use crate::error::EngineError;
 use crate::expensive::{Opaque, OpaqueCounts, OpaqueTable};
 use crate::query::Query;
-use crate::query::expr::{Name, Predicate, Reference};
+use crate::query::expr::{Predicate, PropertyName, Reference};
 use crate::query::implication::Meaning;
 
 use crate::index::codec::encode;
@@ -190,7 +190,7 @@ pub fn names(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Vec<&str> {
     for (_, query) in subscriptions {
         for predicate in query.expr().predicates() {
             for reference in predicate.references() {
-                if let Reference::Property(Name { text, any_case: false }) = reference {
+                if let Reference::Property(PropertyName { text, any_case: false }) = reference {
                     names.insert(&**text);
                 }
             }

@@ -4,9 +4,9 @@ use hashbrown::HashMap;
 
 use crate::index::ids::QueryId;
 use crate::index::term::Scalar;
-use crate::message::{Found, Message, lookup};
+use crate::message::{Message, Resolved, lookup};
 use crate::query::Query;
-use crate::query::expr::{Comparison, Expr, Name, Operand, Predicate, Reference};
+use crate::query::expr::{Comparison, Expr, Operand, Predicate, PropertyName, Reference};
 
 /// A [`Scalar`] that owns its text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -97,7 +97,7 @@ impl FieldIndex {
             }
         } else {
             for (name, value) in message.properties {
-                if let Some((field, values)) = self.fields.get(name).zip(Found::of(value)) {
+                if let Some((field, values)) = self.fields.get(name).zip(Resolved::of(value)) {
                     field.collect(&values, &mut met);
                 }
             }
@@ -107,7 +107,7 @@ impl FieldIndex {
 }
 
 impl FieldCriteria {
-    fn collect(&self, values: &Found<'_>, met: &mut Vec<u32>) {
+    fn collect(&self, values: &Resolved<'_>, met: &mut Vec<u32>) {
         met.extend_from_slice(&self.present);
         let mut collect = |scalar| {
             if let Some(asking) = self.values.get(&BorrowedScalar(scalar)) {
@@ -115,8 +115,8 @@ impl FieldCriteria {
             }
         };
         match values {
-            Found::One(value) => Scalar::of(value).into_iter().for_each(collect),
-            Found::Many(values) => {
+            Resolved::One(value) => Scalar::of(value).into_iter().for_each(collect),
+            Resolved::Many(values) => {
                 // Any of the elements meets a criterion, and only once.
                 let scalars = values.iter().filter_map(|value| Scalar::of(value));
                 let distinct: hashbrown::HashSet<_> = scalars.collect();
@@ -137,7 +137,7 @@ fn criterion(expr: &Expr) -> Option<(&str, Option<OwnedScalar>)> {
         _ => return None,
     };
     match reference {
-        Reference::Property(Name { text, any_case: false }) => Some((text, wanted)),
+        Reference::Property(PropertyName { text, any_case: false }) => Some((text, wanted)),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use crate::index::layout::symbol_entry::SymbolInfo;
 use crate::index::layout::symbol_table::symbol_at;
 use crate::index::term::SymbolTerm;
 use crate::topic::TopicPattern;
-use crate::topic::trie::Trie;
+use crate::topic::trie::TopicTrie;
 
 use super::Segment;
 use super::attributes::TextAttributes;
@@ -45,8 +45,8 @@ impl Segment {
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn trie(&self) -> Result<Trie<'_>, EngineError> {
-        Trie::new(self.store.whole(SectionName::Topics)?).map_err(|reason| self.store.damaged(&reason))
+    pub fn trie(&self) -> Result<TopicTrie<'_>, EngineError> {
+        TopicTrie::new(self.store.whole(SectionName::Topics)?).map_err(|reason| self.store.damaged(&reason))
     }
 
     /// Its topic patterns, and what each of them stands for.
@@ -87,7 +87,7 @@ impl Segment {
 pub struct SegmentPatterns<'a> {
     segment: &'a Segment,
     /// All of them.
-    pub trie: Trie<'a>,
+    pub trie: TopicTrie<'a>,
     index: IndexView<'a>,
     /// Positions in the table of symbols.
     parts: &'a [NumberBytes],

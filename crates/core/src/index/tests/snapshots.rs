@@ -208,7 +208,7 @@ fn random_records_are_refused_or_read_and_never_crash() {
 fn the_deepest_queries_that_the_languages_allow_are_kept() {
     let deep = |begin: &str, middle: &str, end: &str, depth: usize| {
         let text = [&begin.repeat(depth), middle, &end.repeat(depth)].concat();
-        crate::query::selector::parse(&text, crate::query::selector::Dialect::Jms).expect(&text)
+        crate::query::selector::parse(&text, crate::query::selector::SelectorDialect::Jms).expect(&text)
     };
     for query in [
         deep("NOT ", "a", "", 100),
@@ -271,7 +271,9 @@ fn kept_file(version: u32) -> PathBuf {
 }
 
 fn every_kind() -> Vec<Query> {
-    EVERY_KIND.map(|text| crate::query::selector::parse(text, crate::query::selector::Dialect::Jms).expect(text)).into()
+    EVERY_KIND
+        .map(|text| crate::query::selector::parse(text, crate::query::selector::SelectorDialect::Jms).expect(text))
+        .into()
 }
 
 fn metals() -> Hierarchy {

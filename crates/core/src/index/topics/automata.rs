@@ -4,7 +4,7 @@
 //! computed again for the first topic that leads there after a change.
 
 use crate::index::ids::TrieId;
-use crate::topic::trie::{LazyDfa, Trie, TrieScratch};
+use crate::topic::trie::{LazyDfa, TopicTrie, TrieScratch};
 
 use super::matches::TopicMatches;
 
@@ -41,7 +41,13 @@ impl Automata {
     ///
     /// # Errors
     /// The trie is damaged.
-    pub fn walk(&mut self, id: TrieId, trie: &Trie<'_>, topic: &str, patterns: &mut Vec<u32>) -> Result<(), String> {
+    pub fn walk(
+        &mut self,
+        id: TrieId,
+        trie: &TopicTrie<'_>,
+        topic: &str,
+        patterns: &mut Vec<u32>,
+    ) -> Result<(), String> {
         match self.index_of(id) {
             Some(index) => self.all[index].dfa.match_into(trie, topic, &mut self.scratch, patterns),
             None => trie.match_into(topic, &mut self.scratch, patterns),
@@ -56,7 +62,7 @@ impl Automata {
     pub fn state(
         &mut self,
         id: TrieId,
-        trie: &Trie<'_>,
+        trie: &TopicTrie<'_>,
         topic: &str,
     ) -> Result<Option<(&mut TrieAutomaton, usize)>, String> {
         let Some(index) = self.index_of(id) else { return Ok(None) };
@@ -105,7 +111,7 @@ impl TrieAutomaton {
     ///
     /// # Errors
     /// The trie is damaged.
-    pub fn patterns_into(&self, trie: &Trie<'_>, state: usize, patterns: &mut Vec<u32>) -> Result<(), String> {
+    pub fn patterns_into(&self, trie: &TopicTrie<'_>, state: usize, patterns: &mut Vec<u32>) -> Result<(), String> {
         self.dfa.patterns_into(trie, state as u32, patterns)
     }
 

@@ -12,7 +12,7 @@ use crate::index::SubscriptionId;
 use crate::index::ids::{AttributeId, TrieId};
 use crate::index::layout::symbol_entry::SymbolInfo;
 use crate::index::segment::patterns::TopicSymbols;
-use crate::topic::trie::{self, Trie};
+use crate::topic::trie::{self, TopicTrie};
 
 use super::matches::TopicMatches;
 use super::plan::TopicSources;
@@ -116,8 +116,8 @@ impl CombinedTrie {
     /// # Errors
     /// Never: the trie was built in memory.
     #[inline]
-    pub fn trie(&self) -> Result<Trie<'_>, EngineError> {
-        Trie::new(&self.trie).map_err(EngineError::Snapshot)
+    pub fn trie(&self) -> Result<TopicTrie<'_>, EngineError> {
+        TopicTrie::new(&self.trie).map_err(EngineError::Snapshot)
     }
 
     /// Add what a pattern stands for to `matches`.

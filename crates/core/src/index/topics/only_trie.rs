@@ -4,7 +4,7 @@ use crate::error::EngineError;
 use crate::index::ids::TrieId;
 use crate::index::segment::Segment;
 use crate::index::segment::patterns::TopicSymbols;
-use crate::topic::trie::Trie;
+use crate::topic::trie::TopicTrie;
 
 use super::combined_trie::CombinedTrie;
 use super::matches::TopicMatches;
@@ -45,7 +45,7 @@ impl<'a> OnlyTrie<'a> {
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn trie(&self) -> Result<Trie<'a>, EngineError> {
+    pub fn trie(&self) -> Result<TopicTrie<'a>, EngineError> {
         match self {
             Self::Segment(_, segment) => segment.trie(),
             Self::Combined(combined) => combined.trie(),

@@ -4,7 +4,7 @@ use crate::index::ids::TrieId;
 use crate::index::matching::id_set::IdSet;
 use crate::index::segment::text_search::NeedleWork;
 use crate::topic::cache::TopicCache;
-use crate::topic::trie::Trie;
+use crate::topic::trie::TopicTrie;
 
 use super::automata::Automata;
 use super::matches::TopicMatches;
@@ -50,7 +50,7 @@ impl TopicScratch {
     ///
     /// # Errors
     /// The trie is damaged.
-    pub fn walk(&mut self, id: TrieId, trie: &Trie<'_>, topic: &str) -> Result<(), String> {
+    pub fn walk(&mut self, id: TrieId, trie: &TopicTrie<'_>, topic: &str) -> Result<(), String> {
         self.patterns.clear();
         self.automata.walk(id, trie, topic, &mut self.patterns)
     }

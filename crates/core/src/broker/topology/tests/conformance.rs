@@ -30,7 +30,7 @@ fn fields(value: &Json) -> Table {
 }
 
 /// The queues that the case expects, after binding them as it says.
-fn bound(world: &mut World, exchange: &str, case: &Json) -> Vec<String> {
+fn bound(world: &mut TestTopology, exchange: &str, case: &Json) -> Vec<String> {
     for binding in case["bindings"].as_array().expect("bindings") {
         let queue = text(&binding["dest"]);
         world.queue(queue);
@@ -52,7 +52,7 @@ fn topic_exchanges_route_as_those_of_rabbitmq_and_lavinmq() {
         "rabbitmq_routing_suite.jsonl",
     ] {
         for case in rounds(cases(file)) {
-            let mut world = World::new();
+            let mut world = TestTopology::new();
             let expected = bound(&mut world, "amq.topic", &case);
             assert_eq!(world.route("amq.topic", text(&case["routing_key"]), &none(), ""), expected, "{case}");
         }
@@ -62,7 +62,7 @@ fn topic_exchanges_route_as_those_of_rabbitmq_and_lavinmq() {
 #[test]
 fn headers_exchanges_route_as_those_of_rabbitmq() {
     for case in cases("headers_exchange_javaclient.jsonl") {
-        let mut world = World::new();
+        let mut world = TestTopology::new();
         let expected = bound(&mut world, "amq.headers", &case);
         assert_eq!(world.route("amq.headers", "", &fields(&case["headers"]), ""), expected, "{case}");
     }

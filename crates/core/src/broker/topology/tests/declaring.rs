@@ -15,7 +15,7 @@ fn text<T: std::fmt::Debug>(result: Result<T, AmqpError>) -> String {
 
 #[test]
 fn every_type_routes_by_its_own_rule() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     for name in ["a", "b", "c"] {
         world.queue(name);
     }
@@ -46,7 +46,7 @@ fn every_type_routes_by_its_own_rule() {
 
 #[test]
 fn what_is_missing_reserved_or_locked_is_refused() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     world.queue("q");
     let vhost = world.vhost;
     assert_eq!(text(world.topology.check_exchange(vhost, "x")), "NOT_FOUND - no exchange 'x' in vhost '/'");
@@ -93,10 +93,10 @@ fn what_is_missing_reserved_or_locked_is_refused() {
 
 #[test]
 fn what_is_declared_again_must_be_the_same() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     let vhost = world.vhost;
     world.exchange("x", ExchangeKind::Topic, &table([("alternate-exchange", "y".into())]));
-    let refused = |world: &mut World, settings: &ExchangeSettings<'_>| {
+    let refused = |world: &mut TestTopology, settings: &ExchangeSettings<'_>| {
         text(world.topology.declare_exchange(vhost, "x", settings))
     };
     assert_eq!(
@@ -139,7 +139,7 @@ fn what_is_declared_again_must_be_the_same() {
 
 #[test]
 fn what_is_in_use_or_not_empty_stays_when_asked_to() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     let vhost = world.vhost;
     let id = world.queue("q");
     world.exchange("x", ExchangeKind::Fanout, &none());
@@ -148,7 +148,8 @@ fn what_is_in_use_or_not_empty_stays_when_asked_to() {
         text(world.topology.delete_exchange(vhost, "x", true)),
         "PRECONDITION_FAILED - exchange 'x' in vhost '/' in use"
     );
-    let delete = |world: &mut World, flags, contents| world.topology.delete_queue(vhost, "q", ME, flags, |_| contents);
+    let delete =
+        |world: &mut TestTopology, flags, contents| world.topology.delete_queue(vhost, "q", ME, flags, |_| contents);
     assert_eq!(text(delete(&mut world, (true, false), (1, 0))), "PRECONDITION_FAILED - queue 'q' in vhost '/' in use");
     assert_eq!(
         text(delete(&mut world, (true, true), (0, 1))),
@@ -163,7 +164,7 @@ fn what_is_in_use_or_not_empty_stays_when_asked_to() {
 
 #[test]
 fn the_same_binding_twice_is_one_whatever_the_order_of_its_arguments() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     world.queue("q");
     let q = Target::Queue("q");
     let ab = table([("a", 1.into()), ("b", 2.into())]);
@@ -183,7 +184,7 @@ fn the_same_binding_twice_is_one_whatever_the_order_of_its_arguments() {
 
 #[test]
 fn exchanges_that_go_by_themselves_go_with_their_last_binding() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     let vhost = world.vhost;
     world.queue("q");
     for name in ["a", "b"] {
@@ -204,7 +205,7 @@ fn exchanges_that_go_by_themselves_go_with_their_last_binding() {
 
 #[test]
 fn messages_that_no_binding_takes_go_to_the_alternate_exchange() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     let alternate = |name: &str| table([("alternate-exchange", name.into())]);
     world.exchange("a", ExchangeKind::Topic, &alternate("b"));
     world.exchange("b", ExchangeKind::Direct, &alternate("a"));
@@ -223,7 +224,7 @@ fn messages_that_no_binding_takes_go_to_the_alternate_exchange() {
 
 #[test]
 fn internal_exchanges_are_reached_by_bindings_alone() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     let vhost = world.vhost;
     let settings = ExchangeSettings { internal: true, ..settings(ExchangeKind::Fanout) };
     world.topology.declare_exchange(vhost, "x", &settings).expect("an exchange");
@@ -231,14 +232,14 @@ fn internal_exchanges_are_reached_by_bindings_alone() {
     world.bind("x", Target::Queue("q"), "", &none()).expect("bound");
     world.bind("amq.fanout", Target::Exchange("x"), "", &none()).expect("bound");
     assert_eq!(world.route("amq.fanout", "", &none(), ""), ["q"]);
-    let message = Published { exchange: "x", routing_key: "", properties: Properties::default(), body: b"" };
+    let message = Published { exchange: "x", routing_key: "", properties: BasicProperties::default(), body: b"" };
     let refused = world.topology.route(vhost, &message, &mut world.scratch, &mut Vec::new());
     assert_eq!(text(refused), "ACCESS_REFUSED - cannot publish to internal exchange 'x' in vhost '/'");
 }
 
 #[test]
 fn what_had_many_bindings_is_gone_at_once_and_swept_later() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     let vhost = world.vhost;
     world.queue("other");
     world.bind("amq.topic", Target::Queue("other"), "7.*", &none()).expect("bound");
@@ -268,7 +269,7 @@ fn what_had_many_bindings_is_gone_at_once_and_swept_later() {
 
 #[test]
 fn a_message_that_only_removed_queues_would_take_goes_to_the_alternate_exchange() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     world.exchange("x", ExchangeKind::Fanout, &table([("alternate-exchange", "amq.fanout".into())]));
     let id = world.queue("q");
     world.queue("other");

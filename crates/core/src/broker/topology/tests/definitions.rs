@@ -17,7 +17,7 @@ fn encoded(topology: &Topology) -> Vec<Vec<u8>> {
 }
 
 /// Everything at random, with what is transient, exclusive and goes by itself.
-fn change(random: &mut Random, world: &mut World) {
+fn change(random: &mut Random, world: &mut TestTopology) {
     const KINDS: [ExchangeKind; 3] = [ExchangeKind::Topic, ExchangeKind::Fanout, ExchangeKind::Query];
     let exchanges = ["e0", "e1", "e2", "e3", "amq.topic"];
     let queues = ["q0", "q1", "q2", "q3"];
@@ -73,7 +73,7 @@ fn change(random: &mut Random, world: &mut World) {
 fn changes_read_back_in_their_order_make_what_survives() {
     for seed in rounds(0..200) {
         let mut random = Random(seed);
-        let mut world = World::new();
+        let mut world = TestTopology::new();
         let (mut live, mut changes) = (Topology::new(), Vec::new());
         for _ in rounds(0..20) {
             for _ in 0..10 {
@@ -108,7 +108,7 @@ fn changes_read_back_in_their_order_make_what_survives() {
 
 #[test]
 fn a_recovered_binding_asks_what_the_stored_query_was_when_it_was_bound() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     world.queue("q");
     let bytes = table([("x-query-key", "mine".into())]).to_bytes();
     let bind = Bind { source: "amq.fanout", target: Target::Queue("q"), key: "", arguments: RawTable::new(&bytes) };
@@ -116,7 +116,7 @@ fn a_recovered_binding_asks_what_the_stored_query_was_when_it_was_bound() {
     assert_eq!(refused.expect_err("unknown").text, "PRECONDITION_FAILED - x-query-key 'mine': there is none");
     let stored = StoredQuery { language: "boolean".into(), text: "n == 2".into() };
     world.topology.bind(world.vhost, &bind, ME, &mut |_| Ok(stored.clone())).expect("bound");
-    let mut again = World::new();
+    let mut again = TestTopology::new();
     for definition in world.topology.definitions() {
         again.topology.recover(&definition).expect("recovered");
     }
@@ -126,7 +126,7 @@ fn a_recovered_binding_asks_what_the_stored_query_was_when_it_was_bound() {
 
 #[test]
 fn bytes_that_are_no_definition_are_refused() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     world.queue("q");
     world.exchange("x", ExchangeKind::Query, &none());
     world.bind("x", Target::Queue("q"), "k", &table([("x-query", "n = 1".into())])).expect("bound");
@@ -143,12 +143,12 @@ fn bytes_that_are_no_definition_are_refused() {
             damaged[place] = random.below(256) as u8;
             // Whatever it is taken for is checked when it is used.
             if let Ok(definition) = Definition::decode(&damaged) {
-                _ = World::new().topology.recover(&definition);
+                _ = TestTopology::new().topology.recover(&definition);
             }
             let mut key = definition.key().as_bytes().to_vec();
             let place = random.below(key.len());
             key[place] = random.below(256) as u8;
-            _ = World::new().topology.recover_removed(&DefinitionKey::from_bytes(&key));
+            _ = TestTopology::new().topology.recover_removed(&DefinitionKey::from_bytes(&key));
         }
     }
 }

@@ -9,14 +9,14 @@ use super::random::Random;
 use super::*;
 use crate::amqp::{FieldValue, RawValue};
 use crate::message::{Body, Message, Properties as Values, Value};
-use crate::query::selector::{self, Dialect};
+use crate::query::selector::{self, SelectorDialect};
 use crate::query::{Query, boolean};
 use crate::testing::{or_few, rounds};
 use crate::topic::{self, TopicPattern};
 
 /// What a test remembers of a binding.
 #[derive(Clone, Debug, PartialEq)]
-struct Bound {
+struct BoundCondition {
     source: &'static str,
     target: Target<'static>,
     key: String,
@@ -39,7 +39,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
     let (mut routed, mut unrouted) = (0, 0);
     for seed in rounds(rounds(0..150)) {
         let mut random = Random(seed);
-        let mut world = World::new();
+        let mut world = TestTopology::new();
         for (name, kind, alternate) in &EXCHANGES[4..] {
             let alternate = alternate.expect("one of ours");
             world.exchange(name, *kind, &table([("alternate-exchange", alternate.into())]));
@@ -47,7 +47,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
         for name in QUEUES {
             world.queue(name);
         }
-        let mut bound: Vec<Bound> = Vec::new();
+        let mut bound: Vec<BoundCondition> = Vec::new();
         for _ in 0..or_few(60, 8) {
             for _ in 0..1 + random.below(6) {
                 change(&mut random, &mut world, &mut bound);
@@ -56,7 +56,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
             let exchange = EXCHANGES[random.below(EXCHANGES.len())].0;
             let key = random.key(false);
             let (bytes, body) = random.message();
-            let properties = Properties::parse(&bytes).expect("properties");
+            let properties = BasicProperties::parse(&bytes).expect("properties");
             let found = world.route_with(exchange, &key, properties, body);
             let expected = by_definition(&bound, exchange, &key, properties, body);
             *(if found.is_empty() { &mut unrouted } else { &mut routed }) += 1;
@@ -70,7 +70,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
 }
 
 /// Everything is removed in some order: then there is nothing.
-fn leaves_no_trace(world: &mut World, random: &mut Random) {
+fn leaves_no_trace(world: &mut TestTopology, random: &mut Random) {
     let queues: Vec<QueueId> = world.topology.queues(world.vhost).map(|queue| queue.id).collect();
     let (first, second) = queues.split_at(random.below(queues.len()));
     first.iter().for_each(|queue| world.topology.remove_queue(*queue));
@@ -81,7 +81,7 @@ fn leaves_no_trace(world: &mut World, random: &mut Random) {
     assert_eq!(world.topology.counts().1, 0);
     while world.topology.sweep(10) {}
     let Topology { queues, exchanges, by_ends, bindings, .. } = &world.topology;
-    let to_exchanges = |number: &u32| matches!(bindings[*number].destination, Destination::Exchange(_));
+    let to_exchanges = |number: &BindingId| matches!(bindings[*number].destination, Destination::Exchange(_));
     assert!(queues.len() == 0 && exchanges.len() == 5 && by_ends.len() == bindings.len());
     assert!(by_ends.iter().all(to_exchanges), "only bindings between predeclared exchanges are left");
     let asked: usize = exchanges.iter().map(|(_, exchange)| exchange.conditions.len()).sum();
@@ -91,7 +91,7 @@ fn leaves_no_trace(world: &mut World, random: &mut Random) {
     }
 }
 
-fn change(random: &mut Random, world: &mut World, bound: &mut Vec<Bound>) {
+fn change(random: &mut Random, world: &mut TestTopology, bound: &mut Vec<BoundCondition>) {
     match random.below(12) {
         0 if !bound.is_empty() => {
             let gone = bound.swap_remove(random.below(bound.len()));
@@ -120,7 +120,7 @@ fn change(random: &mut Random, world: &mut World, bound: &mut Vec<Bound>) {
                 false => Target::Queue(QUEUES[random.below(QUEUES.len())]),
             };
             let arguments = random.arguments(kind == ExchangeKind::Headers);
-            let binding = Bound { source, target, key: random.key(true), arguments };
+            let binding = BoundCondition { source, target, key: random.key(true), arguments };
             let is_new = world.bind(source, target, &binding.key, &binding.arguments).expect("bound");
             let is_known = bound.iter().any(|other| same(other, &binding));
             assert_eq!(is_new, !is_known, "{binding:?}");
@@ -131,8 +131,8 @@ fn change(random: &mut Random, world: &mut World, bound: &mut Vec<Bound>) {
     }
 }
 
-fn same(a: &Bound, b: &Bound) -> bool {
-    let fields = |binding: &Bound| {
+fn same(a: &BoundCondition, b: &BoundCondition) -> bool {
+    let fields = |binding: &BoundCondition| {
         let mut fields: Vec<_> = binding.arguments.iter().map(|(name, value)| format!("{name} {value:?}")).collect();
         fields.sort();
         fields
@@ -142,10 +142,10 @@ fn same(a: &Bound, b: &Bound) -> bool {
 
 /// The definition: names of queues, sorted.
 fn by_definition(
-    bound: &[Bound],
+    bound: &[BoundCondition],
     exchange: &'static str,
     key: &str,
-    properties: Properties<'_>,
+    properties: BasicProperties<'_>,
     body: &[u8],
 ) -> Vec<String> {
     let (mut queues, mut passed) = (BTreeSet::new(), BTreeSet::new());
@@ -172,17 +172,23 @@ fn by_definition(
     queues.into_iter().collect()
 }
 
-fn takes(binding: &Bound, kind: ExchangeKind, key: &str, properties: Properties<'_>, body: &[u8]) -> bool {
+fn takes(
+    binding: &BoundCondition,
+    kind: ExchangeKind,
+    key: &str,
+    properties: BasicProperties<'_>,
+    body: &[u8],
+) -> bool {
     let by_kind = match kind {
         ExchangeKind::Direct => binding.key == key,
         ExchangeKind::Fanout | ExchangeKind::Query => true,
-        ExchangeKind::Topic => TopicPattern::new(&binding.key, topic::Dialect::Amqp).is_match(key),
+        ExchangeKind::Topic => TopicPattern::new(&binding.key, topic::TopicDialect::Amqp).is_match(key),
         ExchangeKind::Headers => headers_match(&binding.arguments, properties),
     };
     by_kind && query_is_true(&binding.arguments, key, properties, body)
 }
 
-fn headers_match(arguments: &Table, properties: Properties<'_>) -> bool {
+fn headers_match(arguments: &Table, properties: BasicProperties<'_>) -> bool {
     let mode = arguments.get("x-match").and_then(FieldValue::as_str).unwrap_or("all");
     let headers = properties.headers().map(|table| table.parse().expect("a table")).unwrap_or_default();
     let mut tests = arguments
@@ -228,12 +234,12 @@ fn equal(a: &FieldValue, b: &FieldValue) -> bool {
     }
 }
 
-fn query_is_true(arguments: &Table, key: &str, properties: Properties<'_>, body: &[u8]) -> bool {
+fn query_is_true(arguments: &Table, key: &str, properties: BasicProperties<'_>, body: &[u8]) -> bool {
     let text = |name: &str| arguments.get(name).and_then(FieldValue::as_str);
     let Some(query) = text("x-query") else { return true };
     let query: Query = match text("x-query-language") {
         Some("boolean") => boolean::parse(query),
-        _ => selector::parse(query, Dialect::Jms),
+        _ => selector::parse(query, SelectorDialect::Jms),
     }
     .expect("a query");
     let mode = text("x-query-body").unwrap_or("none");
@@ -243,7 +249,7 @@ fn query_is_true(arguments: &Table, key: &str, properties: Properties<'_>, body:
 }
 
 /// Headers under their names, properties above them, and a JSON body under `body`.
-fn values(properties: Properties<'_>, body: &[u8], is_json: bool) -> Values {
+fn values(properties: BasicProperties<'_>, body: &[u8], is_json: bool) -> Values {
     let mut values = Values::new();
     let of = |value: RawValue<'_>| super::super::view::value(value);
     for field in properties.headers().iter().flat_map(RawTable::iter) {

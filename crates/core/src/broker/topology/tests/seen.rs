@@ -9,7 +9,7 @@ fn query(text: &str, body: &str) -> Table {
 
 #[test]
 fn bindings_with_different_bodies_see_one_message_each_in_its_way() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     for (name, mode) in [("none", "none"), ("text", "text"), ("json", "json")] {
         world.queue(name);
         world.bind("amq.fanout", Target::Queue(name), "", &query("body.price > 10", mode)).expect("bound");
@@ -30,7 +30,7 @@ fn bindings_with_different_bodies_see_one_message_each_in_its_way() {
 
 #[test]
 fn a_header_is_seen_where_a_property_is_not_set_but_for_the_user() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     for (name, text) in [("priority", "priority = 5"), ("user", "user_id = 'me'"), ("type", "type = 'order'")] {
         world.queue(name);
         world.bind("amq.fanout", Target::Queue(name), "", &query(text, "none")).expect("bound");
@@ -49,13 +49,13 @@ fn a_header_is_seen_where_a_property_is_not_set_but_for_the_user() {
     };
     let mut bytes = Vec::new();
     fields.encode(&mut bytes);
-    let properties = Properties::parse(&bytes).expect("properties");
+    let properties = BasicProperties::parse(&bytes).expect("properties");
     assert_eq!(world.route_with("amq.fanout", "", properties, b""), ["type", "user"]);
 }
 
 #[test]
 fn arrays_and_tables_of_a_headers_exchange_must_be_equal() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     world.queue("q");
     let array = |values: &[i32]| FieldValue::Array(values.iter().map(|value| FieldValue::I32(*value)).collect());
     let inner = |value: i32| table([("k", value.into())]);
@@ -71,7 +71,7 @@ fn arrays_and_tables_of_a_headers_exchange_must_be_equal() {
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn bindings_that_make_no_sense_are_refused_and_leave_nothing() {
-    let mut world = World::new();
+    let mut world = TestTopology::new();
     world.queue("q");
     let refused = [
         ("amq.fanout", query("price >> 3", "none"), "position 7: expected a number near 'price >> 3'"),
@@ -96,15 +96,15 @@ fn bindings_that_make_no_sense_are_refused_and_leave_nothing() {
 #[test]
 fn a_filter_of_a_consumer_asks_as_a_binding_does() {
     let bytes = query("n = 1 AND body.x = 2 AND TOPIC('a.*')", "json").to_bytes();
-    let filter = Filter::parse(RawTable::new(&bytes), &mut |_| unreachable!()).expect("a query").expect("one");
-    assert!(Filter::parse(RawTable::default(), &mut |_| unreachable!()).expect("nothing").is_none());
+    let filter = ConsumerFilter::parse(RawTable::new(&bytes), &mut |_| unreachable!()).expect("a query").expect("one");
+    assert!(ConsumerFilter::parse(RawTable::default(), &mut |_| unreachable!()).expect("nothing").is_none());
     let headers = table([("n", 1.into())]).to_bytes();
     let fields = PropertyFields { headers: Some(RawTable::new(&headers)), ..PropertyFields::default() };
     let mut bytes = Vec::new();
     fields.encode(&mut bytes);
     let mut room = ViewScratch::default();
     let mut asked = |body: &[u8], key: &str| {
-        filter.is_match(key, &mut View::new(&mut room, Properties::from_checked(&bytes), body))
+        filter.is_match(key, &mut View::new(&mut room, BasicProperties::from_checked(&bytes), body))
     };
     assert!(asked(br#"{"x": 2}"#, "a.b"));
     assert!(!asked(br#"{"x": 2}"#, "b.a"));
@@ -115,7 +115,7 @@ fn a_filter_of_a_consumer_asks_as_a_binding_does() {
 #[test]
 fn a_key_is_met_whatever_arguments_stand_beside_it() {
     for (exchange, kind) in [("d", ExchangeKind::Direct), ("t", ExchangeKind::Topic)] {
-        let mut world = World::new();
+        let mut world = TestTopology::new();
         world.exchange(exchange, kind, &none());
         for (queue, arguments) in [
             ("plain", none()),

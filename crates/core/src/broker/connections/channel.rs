@@ -1,0 +1,177 @@
+//! A channel: what may come next on it, and what it has outstanding.
+
+use crate::amqp::FrameKind;
+
+use crate::broker::connections::content::Incoming;
+use crate::broker::consumers::credit::Credit;
+use crate::broker::consumers::unacknowledged::Unacknowledged;
+use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
+use crate::broker::publishing::confirms::{Confirms, SyncMarks};
+use crate::broker::publishing::publish::Memo;
+use crate::broker::publishing::transaction::Transaction;
+
+/// What a channel waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChannelState {
+    /// Any method.
+    Open,
+    /// The content header of a basic.publish.
+    Header,
+    /// More of its body.
+    Body,
+    /// We closed it with an error, and wait for the client to have understood. What it sent before that is dropped.
+    Closing,
+}
+
+/// What comes, as far as a channel's state has a say in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    Method,
+    Publish,
+    Close,
+    CloseOk,
+    Header,
+    Body,
+}
+
+/// What is done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Take it.
+    Take,
+    /// It was on its way when we closed the channel.
+    Drop,
+    /// The channel is closed, by whichever side.
+    Close,
+    /// 505: it may not come now.
+    Unexpected,
+    /// 503: a close-ok to no close.
+    Invalid,
+}
+
+/// The table of a channel's states. What a method does, and whether a header asks for a body, is not its affair.
+pub(crate) const fn step(state: ChannelState, input: Input) -> Step {
+    match (state, input) {
+        (ChannelState::Open, Input::Method | Input::Publish) => Step::Take,
+        (ChannelState::Header, Input::Header) | (ChannelState::Body, Input::Body) => Step::Take,
+        // A peer may give up in the middle of a message.
+        (_, Input::Close) => Step::Close,
+        (ChannelState::Closing, Input::CloseOk) => Step::Close,
+        (ChannelState::Closing, _) => Step::Drop,
+        (_, Input::CloseOk) => Step::Invalid,
+        (ChannelState::Open, Input::Header | Input::Body) => Step::Unexpected,
+        (ChannelState::Header | ChannelState::Body, _) => Step::Unexpected,
+    }
+}
+
+/// The words of a 505, for a channel in `state`.
+pub(crate) fn unexpected(state: ChannelState, kind: FrameKind) -> &'static str {
+    match (state, kind) {
+        (ChannelState::Header, FrameKind::Method) => {
+            "expected content header for class 60, got non content header frame instead"
+        }
+        (ChannelState::Header, _) => "expected content header for class 60, got content body frame instead",
+        (ChannelState::Body, _) => "expected content body, got non content body frame instead",
+        _ => "expected method frame, got non method frame instead",
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub connection: ConnectionSlot,
+    pub number: u16,
+    pub serial: u32,
+    pub state: ChannelState,
+    /// channel.flow: the client takes deliveries.
+    pub is_flowing: bool,
+    /// It is in the broker's list of channels that wait for a disk.
+    pub is_awaiting: bool,
+    /// It published since its last confirm.
+    pub has_published: bool,
+    /// The last delivery tag given.
+    pub delivery_tag: u64,
+    /// basic.qos without `global`: what consumers get that come after it.
+    pub prefetch: u16,
+    /// basic.qos with `global`: shared by all consumers of the channel.
+    pub credit: Credit,
+    pub unacknowledged: Unacknowledged,
+    /// Numbers of its consumers, oldest first.
+    pub consumers: Vec<ConsumerSlot>,
+    /// The name of the queue declared last: what an empty name means.
+    pub last_queue: Box<str>,
+    /// The message that is coming in, while it is.
+    pub incoming: Option<Box<Incoming>>,
+    pub confirms: Option<Box<Confirms>>,
+    pub transaction: Option<Box<Transaction>>,
+    /// What `incoming` and `transaction` took in memory when that was last counted.
+    pub unfinished_bytes: u64,
+    /// Answers that may be given only when something is on disk, oldest first.
+    pub held: std::collections::VecDeque<(SyncMarks, Vec<u8>)>,
+    /// The route that the last message took.
+    pub memo: Option<Box<Memo>>,
+}
+
+impl Channel {
+    pub fn new(connection: ConnectionSlot, number: u16, serial: u32) -> Self {
+        Self {
+            connection,
+            number,
+            serial,
+            state: ChannelState::Open,
+            is_flowing: true,
+            is_awaiting: false,
+            has_published: false,
+            delivery_tag: 0,
+            prefetch: 0,
+            credit: Credit::default(),
+            unacknowledged: Unacknowledged::default(),
+            consumers: Vec::new(),
+            last_queue: Box::default(),
+            incoming: None,
+            confirms: None,
+            transaction: None,
+            unfinished_bytes: 0,
+            held: std::collections::VecDeque::new(),
+            memo: None,
+        }
+    }
+
+    /// What it keeps of a message that is not whole yet, and of a transaction.
+    pub fn unfinished(&self) -> u64 {
+        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.bytes.len());
+        let transaction = self.transaction.as_ref().map_or(0, |transaction| transaction.size_bytes());
+        (incoming + transaction) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATES: [ChannelState; 4] =
+        [ChannelState::Open, ChannelState::Header, ChannelState::Body, ChannelState::Closing];
+
+    #[test]
+    fn content_comes_only_behind_its_method_and_nothing_comes_between() {
+        for input in [Input::Method, Input::Publish, Input::Header, Input::Body] {
+            let takers: Vec<ChannelState> =
+                STATES.into_iter().filter(|state| step(*state, input) == Step::Take).collect();
+            let expected = match input {
+                Input::Header => ChannelState::Header,
+                Input::Body => ChannelState::Body,
+                _ => ChannelState::Open,
+            };
+            assert_eq!(takers, [expected], "{input:?}");
+        }
+    }
+
+    #[test]
+    fn a_closing_channel_drops_everything_until_it_is_closed() {
+        for input in [Input::Method, Input::Publish, Input::Header, Input::Body] {
+            assert_eq!(step(ChannelState::Closing, input), Step::Drop);
+        }
+        assert_eq!(step(ChannelState::Closing, Input::CloseOk), Step::Close);
+        assert!(STATES.into_iter().all(|state| step(state, Input::Close) == Step::Close));
+        assert_eq!(step(ChannelState::Open, Input::CloseOk), Step::Invalid);
+    }
+}

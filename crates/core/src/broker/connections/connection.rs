@@ -1,0 +1,130 @@
+//! A connection: its buffers, its limits, and whether bytes may go either way.
+
+use std::sync::Arc;
+
+use crate::broker::ids::{ChannelSlot, PrincipalSlot};
+use crate::broker::queues::message_store::Micros;
+use crate::broker::topology::{QueueId, VhostId};
+
+/// Who connected, and what was agreed with them, when the control plane hands a connection over.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Login {
+    /// The user.
+    pub user: String,
+    /// The vhost, which exists.
+    pub vhost: String,
+    /// The largest frame, as in connection.tune-ok; 0 is the broker's own limit.
+    pub frame_max: u32,
+    /// The highest channel; 0 is the broker's own limit.
+    pub channel_max: u16,
+    /// Seconds of silence after which a heartbeat is due twice over; 0 is none.
+    pub heartbeat_s: u16,
+    /// Where from, for people.
+    pub peer: String,
+    /// The name that the client gave itself, for people.
+    pub client_name: String,
+    /// Capability `connection.blocked`: it wants to be told.
+    pub knows_blocked: bool,
+    /// Capability `consumer_cancel_notify`: it wants to be told when a queue goes from under a consumer.
+    pub knows_cancel: bool,
+    /// Its basic.qos without `global` is for all consumers of the channel, as the specification has it, and not for each
+    /// consumer that comes after it, as RabbitMQ has it.
+    pub qos_is_for_channel: bool,
+}
+
+/// How far a connection's life has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionState {
+    Open,
+    /// We sent connection.close at that time, and drop what comes until close-ok.
+    Closing(Micros),
+    /// Nothing more is read; what is left in `out` is written, then the socket is closed.
+    Ended,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub serial: u32,
+    pub life: ConnectionState,
+    pub principal: PrincipalSlot,
+    pub vhost: VhostId,
+    pub frame_max: u32,
+    pub channel_max: u16,
+    /// Half of the agreed heartbeat interval; 0 is none.
+    pub heartbeat_us: Micros,
+    /// The caller can write.
+    pub is_writable: bool,
+    /// Its consumers wait until `out` has been taken.
+    pub is_congested: bool,
+    /// It publishes while memory or disk is short: nothing more is read from it.
+    pub is_blocked: bool,
+    /// ... and was told so.
+    pub was_told_blocked: bool,
+    /// It has published.
+    pub publishes: bool,
+    /// It is in the broker's list of connections that have something to write or to say.
+    pub is_dirty: bool,
+    /// Frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
+    pub is_suspended: bool,
+    /// ... for its next turn, and nothing else lets them go on.
+    pub is_resting: bool,
+    pub knows_blocked: bool,
+    pub knows_cancel: bool,
+    pub qos_is_for_channel: bool,
+    /// The last times that bytes came and went.
+    pub heard: Micros,
+    pub said: Micros,
+    /// Open channels by number, ascending: how it is on the wire and where it is in the broker.
+    pub channels: Vec<(u16, ChannelSlot)>,
+    /// Bytes that are no whole frame yet.
+    pub input: Vec<u8>,
+    pub out: Vec<u8>,
+    /// Queues that go with it.
+    pub exclusive_queues: Vec<QueueId>,
+    pub about: Arc<About>,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+/// What people see of a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    pub peer: Box<str>,
+    pub client_name: Box<str>,
+    pub since: Micros,
+}
+
+impl Connection {
+    /// The broker's number of a channel.
+    #[inline]
+    pub fn channel(&self, number: u16) -> Option<ChannelSlot> {
+        match self.channels.as_slice() {
+            [(only, channel)] => (*only == number).then_some(*channel),
+            channels => {
+                let index = channels.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+                Some(channels[index].1)
+            }
+        }
+    }
+
+    /// Deliveries may be added to what it has to write.
+    #[inline]
+    pub fn takes_deliveries(&self) -> bool {
+        self.is_writable && !self.is_congested && self.life == ConnectionState::Open
+    }
+
+    /// Bytes from the client are worth reading now.
+    pub fn wants_input(&self) -> bool {
+        !self.is_blocked && !self.is_suspended && self.life != ConnectionState::Ended
+    }
+
+    /// Give back what a burst left behind.
+    pub fn trim(&mut self) {
+        if self.out.is_empty() {
+            self.out = Vec::new();
+        }
+        if self.input.is_empty() {
+            self.input = Vec::new();
+        }
+    }
+}

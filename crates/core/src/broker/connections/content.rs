@@ -1,0 +1,216 @@
+//! The content of a basic.publish: its header, and its body in however many frames and reads.
+//!
+//! When header and body lie behind the method in one read, as they nearly always do, the message is used where it lies;
+//! otherwise it is put together here.
+
+use crate::amqp::method::BasicPublish;
+use crate::amqp::{AmqpError, ContentHeader, DecodeError, Frame, FrameKind, MethodId, ReplyCode, next_frame};
+
+use crate::broker::queues::message_store::Parts;
+
+/// How much of a body that is announced is made room for at once: who announces much has to send it first.
+const ROOM_AT_ONCE: usize = 128 * 1024;
+
+/// The flags of basic.publish, in its last octet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PublishFlags(u8);
+
+impl PublishFlags {
+    pub fn mandatory(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    pub fn immediate(self) -> bool {
+        self.0 & 2 != 0
+    }
+}
+
+/// A basic.publish: exchange and routing key in one piece, as they are kept, and the flags.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Publish<'a> {
+    pub route: &'a [u8],
+    pub flags: PublishFlags,
+}
+
+impl<'a> Publish<'a> {
+    /// Read the payload of the method frame: class, method, a reserved number, two short strings, flags.
+    #[inline]
+    pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        const TRUNCATED: DecodeError = DecodeError::syntax("the fields of basic.publish do not fit its frame");
+        let exchange = usize::from(*payload.get(6).ok_or(TRUNCATED)?);
+        let routing_key = usize::from(*payload.get(7 + exchange).ok_or(TRUNCATED)?);
+        let end = 8 + exchange + routing_key;
+        if payload.len() != end + 1 {
+            return Err(TRUNCATED);
+        }
+        Ok(Self { route: &payload[6..end], flags: PublishFlags(payload[end]) })
+    }
+}
+
+/// Whether the payload of a method frame is a basic.publish.
+#[inline]
+pub(crate) fn is_publish(payload: &[u8]) -> bool {
+    payload.starts_with(&[0, 60, 0, 40])
+}
+
+/// A message that lies whole in what was read, with the bytes that it takes.
+pub(crate) struct Whole<'a> {
+    pub properties: &'a [u8],
+    pub body: &'a [u8],
+    pub used: usize,
+}
+
+/// The content at the start of `bytes`, when it is all there, in at most one body frame of the same channel. Anything
+/// else, also anything wrong, is left to be looked at frame by frame.
+#[inline]
+pub(crate) fn whole_content(bytes: &[u8], channel: u16, frame_max: usize) -> Option<Whole<'_>> {
+    let (header, header_used) = next_frame(bytes, frame_max).ok()??;
+    if header.kind != FrameKind::Header || header.channel != channel {
+        return None;
+    }
+    let ([0, 60, 0, 0, size @ ..], properties) = header.payload.split_first_chunk::<12>()? else { return None };
+    let size = u64::from_be_bytes(*size);
+    if size == 0 {
+        return Some(Whole { properties, body: &[], used: header_used });
+    }
+    let (body, body_used) = next_frame(&bytes[header_used..], frame_max).ok()??;
+    let is_all = body.kind == FrameKind::Body && body.channel == channel && body.payload.len() as u64 == size;
+    is_all.then_some(Whole { properties, body: body.payload, used: header_used + body_used })
+}
+
+/// A message that is put together from several frames.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// Route, properties and body, as they are kept.
+    pub bytes: Vec<u8>,
+    route: usize,
+    properties: usize,
+    missing: usize,
+    pub flags: PublishFlags,
+}
+
+impl Incoming {
+    /// Begin with the method.
+    pub fn new(publish: &Publish<'_>) -> Self {
+        let route = publish.route.len();
+        Self { bytes: publish.route.to_vec(), route, properties: 0, missing: 0, flags: publish.flags }
+    }
+
+    /// Go on with the content header. Returns whether the message is complete, because it has no body.
+    ///
+    /// # Errors
+    /// A header that cannot be read, or (406, the channel's alone) a body that is larger than `body_max`.
+    pub fn header(&mut self, frame: &Frame<'_>, body_max: usize) -> Result<bool, AmqpError> {
+        let header = ContentHeader::decode(frame.payload).map_err(|error| error.at(BasicPublish::ID))?;
+        self.missing = usize::try_from(header.body_size).unwrap_or(usize::MAX);
+        check_size(self.missing, body_max)?;
+        let properties = header.properties.as_bytes();
+        self.properties = properties.len();
+        self.bytes.reserve_exact(properties.len() + self.missing.min(ROOM_AT_ONCE));
+        self.bytes.extend_from_slice(properties);
+        Ok(self.missing == 0)
+    }
+
+    /// Go on with a body frame. Returns whether the message is complete.
+    ///
+    /// # Errors
+    /// 501: more bytes than the header announced.
+    pub fn body(&mut self, frame: &Frame<'_>) -> Result<bool, AmqpError> {
+        let Some(missing) = self.missing.checked_sub(frame.payload.len()) else {
+            let reason = format!("content overflow: {} bytes were left to come", self.missing);
+            return Err(AmqpError::new(ReplyCode::FrameError, &reason, MethodId::NONE));
+        };
+        self.missing = missing;
+        self.bytes.extend_from_slice(frame.payload);
+        Ok(missing == 0)
+    }
+
+    pub fn parts(&self) -> Parts<'_> {
+        let (route, rest) = self.bytes.split_at(self.route);
+        let (properties, body) = rest.split_at(self.properties);
+        Parts { route, properties, body }
+    }
+}
+
+/// Refuse a body that is too large, as soon as it is announced.
+#[inline]
+pub(crate) fn check_size(size: usize, body_max: usize) -> Result<(), AmqpError> {
+    if size <= body_max {
+        return Ok(());
+    }
+    let reason = format!("message size {size} is larger than configured max size {body_max}");
+    Err(AmqpError::new(ReplyCode::PreconditionFailed, &reason, BasicPublish::ID))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amqp::properties::put_content;
+
+    fn published(body: &[u8], frame_max: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let publish = BasicPublish { exchange: "logs", routing_key: "a.b", mandatory: true, ..Default::default() };
+        publish.encode(3, &mut bytes);
+        put_content(&mut bytes, 3, &[0x10, 0, 2], body, frame_max);
+        bytes
+    }
+
+    fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
+        let (mut frames, mut at) = (Vec::new(), 0);
+        while let Ok(Some((frame, used))) = next_frame(&bytes[at..], 1 << 20) {
+            frames.push(frame);
+            at += used;
+        }
+        frames
+    }
+
+    #[test]
+    fn a_message_is_the_same_whole_or_in_pieces() {
+        for (body, frame_max) in [(&b""[..], 4096), (b"hello", 4096), (&[7; 10_000], 4096)] {
+            let bytes = published(body, frame_max);
+            let frames = frames(&bytes);
+            let publish = Publish::decode(frames[0].payload).expect("a publish");
+            assert!(is_publish(frames[0].payload) && publish.flags.mandatory() && !publish.flags.immediate());
+            let mut incoming = Incoming::new(&publish);
+            let mut is_complete = incoming.header(&frames[1], 1 << 20).expect("a header");
+            for frame in &frames[2..] {
+                assert!(!is_complete);
+                is_complete = incoming.body(frame).expect("a body");
+            }
+            assert!(is_complete);
+            let parts = incoming.parts();
+            assert_eq!((parts.exchange(), parts.routing_key(), parts.body), (&b"logs"[..], &b"a.b"[..], body));
+            let rest = &bytes[8 + frames[0].payload.len()..];
+            match whole_content(rest, 3, 1 << 20) {
+                Some(whole) => {
+                    assert_eq!((whole.properties, whole.body, whole.used), (parts.properties, body, rest.len()));
+                }
+                None => assert!(frames.len() > 3),
+            }
+            assert!(whole_content(rest, 4, 1 << 20).is_none(), "another channel's");
+            assert!(whole_content(&rest[..rest.len() - 1], 3, 1 << 20).is_none(), "not all there");
+        }
+    }
+
+    #[test]
+    fn a_body_is_as_long_as_announced_and_no_longer_than_allowed() {
+        let bytes = published(&[7; 5_000], 4096);
+        let frames = frames(&bytes);
+        let publish = Publish::decode(frames[0].payload).expect("a publish");
+        let refused = Incoming::new(&publish).header(&frames[1], 4_999).expect_err("too large");
+        assert_eq!(refused.code, ReplyCode::PreconditionFailed);
+        let mut incoming = Incoming::new(&publish);
+        assert_eq!(incoming.header(&frames[1], 5_000), Ok(false));
+        assert_eq!(incoming.body(&frames[2]), Ok(false));
+        let overflow = incoming.body(&frames[2]).expect_err("more than announced");
+        assert_eq!(overflow.text, "FRAME_ERROR - content overflow: 912 bytes were left to come");
+    }
+
+    #[test]
+    fn a_publish_that_does_not_fit_its_frame_is_refused() {
+        for payload in [&[0, 60, 0, 40, 0, 0][..], &[0, 60, 0, 40, 0, 0, 9, 1, 0], &[0, 60, 0, 40, 0, 0, 0, 0]] {
+            assert!(Publish::decode(payload).is_err());
+        }
+        assert!(Publish::decode(&[0, 60, 0, 40, 0, 0, 0, 0, 0]).is_ok());
+    }
+}

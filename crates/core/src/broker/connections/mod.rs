@@ -1,0 +1,8 @@
+//! Connections and channels: bytes in and out, frames, methods, and the life of both.
+
+pub(crate) mod channel;
+pub(crate) mod connection;
+pub(crate) mod content;
+pub(crate) mod dispatch;
+pub(crate) mod fairness;
+pub(crate) mod input;

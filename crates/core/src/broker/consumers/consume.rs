@@ -1,0 +1,181 @@
+//! Taking messages: consumers come and go, basic.get, and basic.qos.
+
+use crate::amqp::method::{
+    BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicQos,
+};
+use crate::amqp::{AmqpError, RawTable, ReplyCode};
+
+use crate::broker::Broker;
+use crate::broker::access::{Resource, Verb};
+use crate::broker::connections::dispatch::error;
+use crate::broker::consumers::consumer::Consumer;
+use crate::broker::consumers::credit::Credit;
+use crate::broker::ids::{ChannelSlot, ConsumerSlot};
+use crate::broker::topology::QueueId;
+
+impl Broker {
+    pub(crate) fn qos(&mut self, channel: ChannelSlot, qos: &BasicQos) -> Result<(), AmqpError> {
+        if qos.prefetch_size != 0 {
+            return Err(error(ReplyCode::NotImplemented, &format!("prefetch_size!=0 ({})", qos.prefetch_size)));
+        }
+        let it = &mut self.channels[channel];
+        if !qos.global && !self.connections[it.connection].qos_is_for_channel {
+            it.prefetch = qos.prefetch_count;
+        } else if it.credit.set_limit(qos.prefetch_count) {
+            self.wake_channel(channel);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn consume(&mut self, channel: ChannelSlot, consume: &BasicConsume<'_>) -> Result<(), AmqpError> {
+        consume.arguments.check().map_err(|error| error.at(BasicConsume::ID))?;
+        let (queue, name) = self.named_queue(channel, consume.queue, Verb::Read)?;
+        let it = &self.channels[channel];
+        let has_tag = |consumer: &ConsumerSlot| self.consumers[*consumer].name() == consume.consumer_tag.as_bytes();
+        if it.consumers.iter().any(has_tag) {
+            let reason = format!("attempt to reuse consumer tag '{}'", consume.consumer_tag);
+            return Err(error(ReplyCode::NotAllowed, &reason));
+        }
+        if it.consumers.len() >= self.options.consumers_max {
+            return Err(error(
+                ReplyCode::NotAllowed,
+                &format!("a channel has at most {} consumers", it.consumers.len()),
+            ));
+        }
+        let of = &self.queues[queue];
+        if of.has_exclusive_consumer || (consume.exclusive && !of.consumers.is_empty()) {
+            let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.vhost_name(channel));
+            return Err(error(ReplyCode::AccessRefused, &reason));
+        }
+        let reader = self.read_stream(channel, queue, consume)?;
+        let priority = priority(consume.arguments, reader.is_some())?;
+        let tag = match consume.consumer_tag {
+            "" => format!("amq.ctag-{:016x}{:016x}", self.next_random(), self.next_random()),
+            tag => tag.to_owned(),
+        };
+        let serial = self.next_serial();
+        let it = &mut self.channels[channel];
+        let number = self.consumers.insert(Consumer {
+            connection: it.connection,
+            channel,
+            queue,
+            serial,
+            tag: [&[tag.len() as u8], tag.as_bytes()].concat().into(),
+            no_ack: consume.no_ack,
+            is_exclusive: consume.exclusive,
+            credit: Credit::new(it.prefetch),
+            priority,
+            reader,
+            is_waiting: false,
+        });
+        it.consumers.push(number);
+        let of = &mut self.queues[queue];
+        of.consumers.push(number);
+        of.has_exclusive_consumer = consume.exclusive;
+        of.used = self.now;
+        if !consume.no_wait {
+            self.reply(channel, BasicConsumeOk { consumer_tag: &tag }.into())?;
+        }
+        self.wake(number);
+        Ok(())
+    }
+
+    /// A consumer that there is not is cancelled already.
+    pub(crate) fn cancel(&mut self, channel: ChannelSlot, cancel: &BasicCancel<'_>) -> Result<(), AmqpError> {
+        let it = &mut self.channels[channel];
+        let has_tag = |consumer: &ConsumerSlot| self.consumers[*consumer].name() == cancel.consumer_tag.as_bytes();
+        if let Some(index) = it.consumers.iter().position(has_tag) {
+            let consumer = it.consumers.remove(index);
+            self.remove_consumer(consumer);
+        }
+        if cancel.no_wait {
+            return Ok(());
+        }
+        self.reply(channel, BasicCancelOk { consumer_tag: cancel.consumer_tag }.into())
+    }
+
+    /// Take a consumer, which its channel has forgotten, from its queue. What it has not acknowledged stays with the
+    /// channel. A queue that goes with its last consumer goes.
+    pub(crate) fn remove_consumer(&mut self, number: ConsumerSlot) {
+        let consumer = self.consumers.remove(number);
+        let queue = consumer.queue;
+        let it = &mut self.queues[queue];
+        if consumer.is_waiting && it.stream.is_none() {
+            it.ring.remove(number);
+        }
+        it.consumers.retain(|other| *other != number);
+        it.has_exclusive_consumer &= !consumer.is_exclusive;
+        it.used = self.now;
+        if it.auto_delete && it.consumers.is_empty() {
+            self.remove_queue(queue);
+        }
+    }
+
+    /// Tell the consumers of a queue that goes that there is nothing more to come.
+    pub(crate) fn cancel_consumers(&mut self, queue: QueueId) {
+        for number in std::mem::take(&mut self.queues[queue].consumers) {
+            let consumer = self.consumers.remove(number);
+            let channel = &mut self.channels[consumer.channel];
+            channel.consumers.retain(|other| *other != number);
+            if self.connections[consumer.connection].knows_cancel
+                && let Ok(consumer_tag) = std::str::from_utf8(consumer.name())
+            {
+                let number = channel.number;
+                self.answer(consumer.connection, number, BasicCancel { consumer_tag, no_wait: true }.into());
+            }
+        }
+    }
+
+    pub(crate) fn get(&mut self, channel: ChannelSlot, get: &BasicGet<'_>) -> Result<(), AmqpError> {
+        let (queue, _) = self.named_queue(channel, get.queue, Verb::Read)?;
+        if self.queues[queue].stream.is_some() {
+            return Err(error(ReplyCode::NotImplemented, "basic.get from a stream"));
+        }
+        self.queues[queue].used = self.now;
+        self.expire_head(queue);
+        while let Some(entry) = self.pop(queue) {
+            if self.deliver_got(channel, queue, entry, get.no_ack) {
+                return Ok(());
+            }
+        }
+        self.reply(channel, BasicGetEmpty { cluster_id: "" }.into())
+    }
+
+    /// The queue of that name, or the one that the channel declared last, if this may be done with it.
+    pub(crate) fn named_queue(
+        &mut self,
+        channel: ChannelSlot,
+        name: &str,
+        verb: Verb,
+    ) -> Result<(QueueId, Box<str>), AmqpError> {
+        let name: Box<str> = self.queue_name(channel, name)?.into();
+        self.check_access(channel, verb, Resource::Queue, &name)?;
+        let (vhost, owner) = self.place(channel);
+        let id = self.topology.queue(vhost, &name, owner)?;
+        Ok((id, name))
+    }
+}
+
+/// `x-priority` of a consumer. Whatever else begins with `x-` and is not offered is refused by its name.
+fn priority(arguments: RawTable<'_>, is_reader: bool) -> Result<i32, AmqpError> {
+    let mut priority = 0;
+    for (name, value) in arguments.iter().map_while(Result::ok) {
+        let reason = match name {
+            "x-priority" => match value.as_i64().and_then(|value| i32::try_from(value).ok()) {
+                Some(value) => {
+                    priority = value;
+                    continue;
+                }
+                None => "expected an integer of 32 bits",
+            },
+            "x-cancel-on-ha-failover" => continue,
+            "x-stream-offset" | "x-query" | "x-query-language" | "x-query-body" | "x-query-key" if is_reader => {
+                continue;
+            }
+            name if name.starts_with("x-") => "not offered by this broker for such a queue",
+            _ => continue,
+        };
+        return Err(error(ReplyCode::PreconditionFailed, &format!("invalid arg '{name}' of a consumer: {reason}")));
+    }
+    Ok(priority)
+}

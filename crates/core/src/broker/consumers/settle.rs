@@ -1,0 +1,214 @@
+//! Deliveries that come back: acknowledged, put back where they were, or dropped.
+
+use crate::amqp::method::BasicRecoverOk;
+use crate::amqp::{AmqpError, ReplyCode};
+
+use crate::broker::Broker;
+use crate::broker::connections::dispatch::error;
+use crate::broker::consumers::unacknowledged::Delivery;
+use crate::broker::ids::{ChannelSlot, Handle};
+use crate::broker::publishing::transaction::{Settle, Settlement};
+use crate::broker::queues::dead_letter::Reason;
+use crate::broker::queues::message_store::MessageId;
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::topology::QueueId;
+
+impl Broker {
+    /// An ack, nack or reject: now, or with the transaction.
+    pub(crate) fn settle_or_keep(&mut self, channel: ChannelSlot, settle: Settle) -> Result<(), AmqpError> {
+        let it = &mut self.channels[channel];
+        let Some(transaction) = &mut it.transaction else { return self.settle_deliveries(channel, settle) };
+        check_tag(settle, it.delivery_tag)?;
+        if !settle.multiple && !it.unacknowledged.contains(settle.tag) {
+            return Err(unknown(settle.tag));
+        }
+        if transaction.settle(settle) {
+            self.count_unfinished(channel);
+            return Ok(());
+        }
+        Err(error(ReplyCode::ResourceError, "too many acknowledgements in one transaction"))
+    }
+
+    /// An ack, nack or reject, now.
+    ///
+    /// # Errors
+    /// 406: no such delivery waits.
+    pub(crate) fn settle_deliveries(&mut self, channel: ChannelSlot, settle: Settle) -> Result<(), AmqpError> {
+        check_tag(settle, self.channels[channel].delivery_tag)?;
+        if !settle.multiple {
+            let delivery =
+                self.channels[channel].unacknowledged.settle(settle.tag).ok_or_else(|| unknown(settle.tag))?;
+            let had_credit = self.channels[channel].credit.is_left();
+            self.settle_delivery(channel, &delivery, settle.settlement);
+            self.wake_if_credit_came(channel, had_credit);
+            return Ok(());
+        }
+        let through = if settle.tag == 0 { u64::MAX } else { settle.tag };
+        let had_credit = self.channels[channel].credit.is_left();
+        if settle.settlement == Settlement::Requeue {
+            let mut deliveries = Vec::new();
+            while let Some(delivery) = self.channels[channel].unacknowledged.settle_oldest(through) {
+                deliveries.push(delivery);
+            }
+            self.requeue(channel, deliveries);
+        } else {
+            while let Some(delivery) = self.channels[channel].unacknowledged.settle_oldest(through) {
+                self.settle_delivery(channel, &delivery, settle.settlement);
+            }
+        }
+        self.wake_if_credit_came(channel, had_credit);
+        Ok(())
+    }
+
+    #[inline]
+    fn settle_delivery(&mut self, channel: ChannelSlot, delivery: &Delivery, settlement: Settlement) {
+        self.give_credit(channel, delivery);
+        let queue = delivery.queue;
+        if delivery.entry.message == MessageId::NONE {
+            self.metrics.acknowledged += 1;
+            return self.read_by_one(queue);
+        }
+        if self.queues.get(queue.id).is_none_or(|it| it.serial != queue.serial) {
+            // The queue went before; only the message is left.
+            self.settle_gone(queue, delivery.entry);
+            return;
+        }
+        self.queues[queue.id].unacknowledged -= 1;
+        match settlement {
+            Settlement::Acknowledge => {
+                self.metrics.acknowledged += 1;
+                self.settle(queue.id, delivery.entry);
+            }
+            Settlement::Discard => {
+                self.metrics.dropped += 1;
+                self.discard(queue.id, delivery.entry, Reason::Rejected);
+            }
+            Settlement::Requeue => {
+                self.metrics.requeued += 1;
+                let size = self.messages.get(delivery.entry.message).size();
+                #[cfg(test)]
+                if self.faults.requeues_last {
+                    self.requeue_last(queue.id, delivery.entry, size);
+                    return self.requeued(queue.id);
+                }
+                self.queues[queue.id].requeue(delivery.entry, size);
+                self.requeued(queue.id);
+            }
+        }
+    }
+
+    /// What requeueing must not do.
+    #[cfg(test)]
+    fn requeue_last(&mut self, queue: QueueId, entry: QueueEntry, size: usize) {
+        let it = &mut self.queues[queue];
+        let last = it.place(entry.message, entry.expires);
+        it.push(QueueEntry { redelivered: true, ..last }, size);
+    }
+
+    /// A reader is done with a message of a stream, however: the log keeps it for others.
+    fn read_by_one(&mut self, queue: Handle<QueueId>) {
+        if let Some(it) = self.queues.get_mut(queue.id).filter(|it| it.serial == queue.serial) {
+            it.unacknowledged -= 1;
+        }
+    }
+
+    /// A queue is done with an entry.
+    #[inline]
+    pub(crate) fn settle(&mut self, queue: QueueId, entry: QueueEntry) {
+        if let Some(durable_id) = self.queues[queue].durable_id {
+            self.settle_record(durable_id, entry.message);
+        }
+        self.release(entry.message);
+    }
+
+    /// Give back what a delivery took of its consumer's and its channel's credit.
+    #[inline]
+    fn give_credit(&mut self, channel: ChannelSlot, delivery: &Delivery) {
+        let Some(consumer) = delivery.consumer else { return };
+        self.channels[channel].credit.give(1);
+        if let Some(it) = self.consumers.get_mut(consumer.id)
+            && it.serial == consumer.serial
+            && it.credit.give(1)
+        {
+            self.wake(consumer.id);
+        }
+    }
+
+    fn wake_if_credit_came(&mut self, channel: ChannelSlot, had_credit: bool) {
+        if !had_credit && self.channels[channel].credit.is_left() {
+            self.wake_channel(channel);
+        }
+    }
+
+    /// Put deliveries back into their queues, many of a queue in one pass.
+    fn requeue(&mut self, channel: ChannelSlot, mut deliveries: Vec<Delivery>) {
+        deliveries.iter().for_each(|delivery| self.give_credit(channel, delivery));
+        deliveries.sort_by_key(|delivery| delivery.queue.id);
+        for group in deliveries.chunk_by(|a, b| a.queue == b.queue) {
+            let queue = group[0].queue;
+            if group[0].entry.message == MessageId::NONE {
+                group.iter().for_each(|_| self.read_by_one(queue));
+                continue;
+            }
+            if self.queues.get(queue.id).is_none_or(|it| it.serial != queue.serial) {
+                group.iter().for_each(|delivery| self.settle_gone(queue, delivery.entry));
+                continue;
+            }
+            let sized = |delivery: &Delivery| (delivery.entry, self.messages.get(delivery.entry.message).size());
+            let entries: Vec<_> = group.iter().map(sized).collect();
+            let it = &mut self.queues[queue.id];
+            it.unacknowledged -= entries.len() as u32;
+            self.metrics.requeued += entries.len() as u64;
+            it.requeue_many(entries);
+            self.requeued(queue.id);
+        }
+    }
+
+    /// Something came back to a queue: somebody may take it, and it may be one too many, or out of time.
+    fn requeued(&mut self, queue: QueueId) {
+        let it = &self.queues[queue];
+        let expires = it.front().is_some_and(|front| front.expires != crate::broker::queues::message_store::NEVER);
+        if it.policy.is_bounded() {
+            self.drop_head(queue);
+        }
+        if expires {
+            self.watch(queue);
+        }
+        self.schedule(queue);
+    }
+
+    /// Everything that the channel has not acknowledged goes back.
+    pub(crate) fn requeue_all(&mut self, channel: ChannelSlot) {
+        let it = &mut self.channels[channel];
+        let deliveries: Vec<Delivery> = std::mem::take(&mut it.unacknowledged).iter().copied().collect();
+        #[cfg(test)]
+        if self.faults.forgets_requeue {
+            return deliveries.iter().for_each(|delivery| self.settle_delivery(channel, delivery, Settlement::Discard));
+        }
+        self.requeue(channel, deliveries);
+    }
+
+    /// basic.recover: deliver again what is not acknowledged.
+    pub(crate) fn recover(&mut self, channel: ChannelSlot, requeue: bool, wants_reply: bool) -> Result<(), AmqpError> {
+        if !requeue {
+            return Err(error(ReplyCode::NotImplemented, "requeue=false"));
+        }
+        let had_credit = self.channels[channel].credit.is_left();
+        self.requeue_all(channel);
+        if wants_reply {
+            self.reply(channel, BasicRecoverOk {}.into())?;
+        }
+        self.wake_if_credit_came(channel, had_credit);
+        Ok(())
+    }
+}
+
+/// A tag that was never given is refused; with `multiple`, 0 stands for all there are.
+fn check_tag(settle: Settle, last: u64) -> Result<(), AmqpError> {
+    let is_known = if settle.multiple { settle.tag <= last } else { settle.tag != 0 && settle.tag <= last };
+    if is_known { Ok(()) } else { Err(unknown(settle.tag)) }
+}
+
+fn unknown(tag: u64) -> AmqpError {
+    error(ReplyCode::PreconditionFailed, &format!("unknown delivery tag {tag}"))
+}

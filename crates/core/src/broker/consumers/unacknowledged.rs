@@ -1,0 +1,149 @@
+//! What a channel has delivered and not yet heard of: delivery tags and what they stand for.
+
+use std::collections::VecDeque;
+
+use crate::broker::ids::{ConsumerSlot, Handle};
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::topology::QueueId;
+
+/// A message that waits for its acknowledgement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delivery {
+    pub tag: u64,
+    pub entry: QueueEntry,
+    pub queue: Handle<QueueId>,
+    /// `None` when it was fetched by basic.get.
+    pub consumer: Option<Handle<ConsumerSlot>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum DeliveryState {
+    Waiting(Delivery),
+    /// Acknowledged out of order; goes when everything before it has gone, or in [`Unacknowledged::compact`].
+    Settled,
+}
+
+/// Deliveries by ascending tag. Settling the oldest and settling all through a tag cost nothing to look for; another
+/// one is found by halving. Holes are never more than the deliveries that wait (and 64), so memory is bounded by what
+/// is outstanding, also when one message is kept forever.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Unacknowledged {
+    deliveries: VecDeque<(u64, DeliveryState)>,
+    waiting: usize,
+}
+
+impl Unacknowledged {
+    /// Remember a delivery; its tag is greater than every earlier one.
+    #[inline]
+    pub fn push(&mut self, delivery: Delivery) {
+        debug_assert!(self.deliveries.back().is_none_or(|(tag, _)| *tag < delivery.tag));
+        self.waiting += 1;
+        self.deliveries.push_back((delivery.tag, DeliveryState::Waiting(delivery)));
+    }
+
+    /// Forget the delivery with this tag, if it waits.
+    #[inline]
+    pub fn settle(&mut self, tag: u64) -> Option<Delivery> {
+        let index = match self.deliveries.front() {
+            Some((front, _)) if *front == tag => 0,
+            _ => self.deliveries.binary_search_by_key(&tag, |(tag, _)| *tag).ok()?,
+        };
+        let (_, state) = self.deliveries.get_mut(index)?;
+        let DeliveryState::Waiting(delivery) = std::mem::replace(state, DeliveryState::Settled) else { return None };
+        self.waiting -= 1;
+        self.drop_settled();
+        Some(delivery)
+    }
+
+    /// Forget the oldest delivery, when its tag is at most `tag`.
+    #[inline]
+    pub fn settle_oldest(&mut self, tag: u64) -> Option<Delivery> {
+        match self.deliveries.front() {
+            Some((front, DeliveryState::Waiting(delivery))) if *front <= tag => {
+                let delivery = *delivery;
+                self.deliveries.pop_front();
+                self.waiting -= 1;
+                self.drop_settled();
+                Some(delivery)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a delivery with exactly this tag waits.
+    pub fn contains(&self, tag: u64) -> bool {
+        let found = self.deliveries.binary_search_by_key(&tag, |(tag, _)| *tag);
+        found.is_ok_and(|index| matches!(self.deliveries[index].1, DeliveryState::Waiting(_)))
+    }
+
+    pub fn len(&self) -> usize {
+        self.waiting
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Delivery> {
+        self.deliveries.iter().filter_map(|(_, state)| match state {
+            DeliveryState::Waiting(delivery) => Some(delivery),
+            DeliveryState::Settled => None,
+        })
+    }
+
+    fn drop_settled(&mut self) {
+        while let Some((_, DeliveryState::Settled)) = self.deliveries.front() {
+            self.deliveries.pop_front();
+        }
+        if self.deliveries.len() > 2 * self.waiting + 64 {
+            self.deliveries.retain(|(_, state)| matches!(state, DeliveryState::Waiting(_)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::queues::message_store::{MessageId, NEVER};
+    use crate::broker::slab::SlotId;
+    use crate::testing::fewer;
+
+    fn delivery(tag: u64) -> Delivery {
+        let entry = QueueEntry::new(tag, MessageId::default(), NEVER);
+        Delivery { tag, entry, queue: Handle { id: QueueId::from_index(0), serial: 0 }, consumer: None }
+    }
+
+    fn tags(unacknowledged: &Unacknowledged) -> Vec<u64> {
+        unacknowledged.iter().map(|delivery| delivery.tag).collect()
+    }
+
+    #[test]
+    fn a_tag_is_settled_once() {
+        let mut unacknowledged = Unacknowledged::default();
+        (1..=5).for_each(|tag| unacknowledged.push(delivery(tag)));
+        assert_eq!(unacknowledged.settle(3).map(|delivery| delivery.tag), Some(3));
+        assert!(unacknowledged.settle(3).is_none() && unacknowledged.settle(6).is_none());
+        assert!(unacknowledged.contains(2) && !unacknowledged.contains(3));
+        assert_eq!((tags(&unacknowledged), unacknowledged.len()), (vec![1, 2, 4, 5], 4));
+    }
+
+    #[test]
+    fn all_through_a_tag_are_settled_oldest_first() {
+        let mut unacknowledged = Unacknowledged::default();
+        (1..=5).for_each(|tag| unacknowledged.push(delivery(tag)));
+        unacknowledged.settle(2);
+        let mut settled = Vec::new();
+        while let Some(delivery) = unacknowledged.settle_oldest(4) {
+            settled.push(delivery.tag);
+        }
+        assert_eq!((settled, tags(&unacknowledged)), (vec![1, 3, 4], vec![5]));
+    }
+
+    #[test]
+    fn one_message_that_is_kept_forever_keeps_no_others() {
+        let mut unacknowledged = Unacknowledged::default();
+        unacknowledged.push(delivery(1));
+        for tag in 2..fewer(10_000) as u64 {
+            unacknowledged.push(delivery(tag));
+            unacknowledged.settle(tag);
+        }
+        assert!(unacknowledged.deliveries.len() < 100, "{} deliveries", unacknowledged.deliveries.len());
+        assert_eq!(tags(&unacknowledged), [1]);
+    }
+}

@@ -1,0 +1,4 @@
+//! Declarations: exchanges, queues, bindings and stored queries are made, checked and removed.
+
+pub(crate) mod queues;
+pub(crate) mod stored_queries;

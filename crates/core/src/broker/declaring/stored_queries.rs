@@ -1,0 +1,38 @@
+//! Queries of the store that change while bindings name them by their keys.
+
+use hashbrown::HashMap;
+
+use crate::amqp::AmqpError;
+
+use crate::broker::Broker;
+use crate::broker::queues::message_store::Micros;
+use crate::broker::topology::{Replaced, StoredQuery};
+
+impl Broker {
+    /// The keys of the store that bindings name, each once.
+    #[must_use]
+    pub fn stored_keys(&self) -> Vec<String> {
+        self.topology.stored_keys()
+    }
+
+    /// Let bindings that name one of `queries` by its key ask what it says now; the next message sees it.
+    ///
+    /// Cost: as [`Topology::replace_stored`](crate::broker::topology::Topology::replace_stored). Consumers keep the query that
+    /// they began with.
+    ///
+    /// # Errors
+    /// The journal has no room for further definitions now; then nothing has changed.
+    pub fn replace_stored(
+        &mut self,
+        queries: &HashMap<String, StoredQuery>,
+        now: Micros,
+    ) -> Result<Replaced, AmqpError> {
+        self.advance(now);
+        self.check_room()?;
+        let replaced = self.topology.replace_stored(queries);
+        if replaced.bindings > 0 {
+            self.changed();
+        }
+        Ok(replaced)
+    }
+}

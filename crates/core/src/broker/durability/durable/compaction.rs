@@ -1,0 +1,189 @@
+//! Copying what is alive out of the oldest segment, so that it can go.
+//!
+//! A copy keeps the number, the queues and the positions of what it copies, so the order of queues does not change. Until
+//! the copy is synced the original is what counts; a crash in between finds both, and takes them for one.
+
+use crate::journal::{AppendError, Appended, Location, ReadError, Record, Sequence};
+
+use super::records::{self, DefinitionRecord, MessageHead, RECORD_BYTES, kind};
+use super::slots::RecordHolders;
+use super::{DefinitionId, Durable, RecordId};
+
+/// A copy that is on its way to the disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingMove {
+    record: RecordId,
+    id: u64,
+    from: Location,
+    to: Location,
+    size_bytes: u32,
+    /// When this is synced, so is all of the copy.
+    sequence: Sequence,
+}
+
+impl Durable {
+    /// Do a part of the work of keeping the log small: take over copies that are synced, remove segments without live
+    /// records, and, where the log is larger than twice what is alive and two segments, copy up to `bytes_max` out of
+    /// the oldest segment, and one record at the least. Returns whether there is more to do now.
+    ///
+    /// To keep up, call it with twice as much as was appended since the last call.
+    pub fn compact(&mut self, bytes_max: u64) -> bool {
+        self.take_over();
+        self.remove_empty();
+        if !self.is_too_large() || self.log.is_stuck() || self.log.failed().is_some() {
+            return false;
+        }
+        let bytes_max = bytes_max.min(self.room_for_copies());
+        if bytes_max == 0 {
+            return false;
+        }
+        let Some((oldest, _)) = self.log.sealed_after(self.removed) else { return false };
+        let mut copied = 0;
+        while copied < bytes_max {
+            let Some(record) = self.slots.next_in(oldest) else {
+                if self.skipped && self.moves.is_empty() {
+                    self.skipped = false;
+                    self.slots.start_again(oldest);
+                }
+                return false;
+            };
+            let size_bytes = u64::from(self.slots.size_bytes(record));
+            copied += size_bytes;
+            self.copied_while_full += size_bytes;
+            if !self.copy(record) {
+                self.skipped = true;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How much may be copied before the disk has room again. When it is full, half of the reserve: a segment that has
+    /// no more than that alive, as the oldest most often does where the log is too large, makes room as it goes.
+    fn room_for_copies(&mut self) -> u64 {
+        if !self.log.is_full() {
+            self.copied_while_full = 0;
+            return u64::MAX;
+        }
+        u64::from(self.options.segment_bytes / 2).saturating_sub(self.copied_while_full)
+    }
+
+    fn is_too_large(&self) -> bool {
+        let allowed = 2 * self.slots.live_bytes() + 2 * u64::from(self.options.segment_bytes);
+        self.log.size_bytes() > allowed
+    }
+
+    /// Copies that are synced are what counts from now on.
+    fn take_over(&mut self) {
+        let synced = self.log.synced();
+        while let Some(next) = self.moves.front().copied().filter(|next| next.sequence <= synced) {
+            self.moves.pop_front();
+            if self.slots.is_at(next.record, next.id, next.from) {
+                self.slots.relocate(next.record, next.to, next.size_bytes, self.last);
+            }
+        }
+    }
+
+    /// Have segments removed that hold nothing alive, from the oldest on, once all that made it needless is synced.
+    fn remove_empty(&mut self) {
+        while let Some((ordinal, last)) = self.log.sealed_after(self.removed) {
+            let is_free = self.slots.empty_after(ordinal).is_some_and(|after| after <= self.log.synced());
+            if !is_free {
+                return;
+            }
+            self.slots.forget_through(ordinal);
+            self.removed = ordinal;
+            self.log.remove_through(last);
+        }
+    }
+
+    /// Copy a record, or let go of it. False when it has to be tried again.
+    fn copy(&mut self, record: RecordId) -> bool {
+        let from = self.slots.location(record);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let copied = match self.log.read_at(from, &mut buffer) {
+            Ok(found) => match self.slots.places(record) {
+                RecordHolders::DefinitionRecord => self.copy_definition(record, &found),
+                RecordHolders::Spilled(_) => self.append_copy(record, kind::SPILLED, found.head, &found),
+                _ => self.copy_message(record, &found),
+            },
+            Err(ReadError::Io(error)) => Err(AppendError::Failed(error.to_string())),
+            Err(_) => {
+                // Nobody can read it any more. It is counted, and does not hold the segment.
+                self.lost_count += 1;
+                self.slots.leave(record, self.last);
+                Ok(())
+            }
+        };
+        self.buffer = buffer;
+        // A record of larger segments than these cannot be copied: it stays, and so does its segment.
+        matches!(copied, Ok(()) | Err(AppendError::TooLarge { .. }))
+    }
+
+    fn copy_definition(&mut self, record: RecordId, found: &Record<'_>) -> Result<(), AppendError> {
+        let id = DefinitionId(self.slots.id(record));
+        let Some(definition) = DefinitionRecord::decode(found.head, found.body) else { return Ok(()) };
+        if !self.is_alive(id) {
+            // What it depended on is gone.
+            if self.keys.get(definition.key) == Some(&id) {
+                self.keys.remove(definition.key);
+            }
+            self.drop_definition(id);
+            return Ok(());
+        }
+        let mut head = Vec::new();
+        let body = DefinitionRecord { id, ..definition }.encode(&mut head);
+        let appended = self.append_to(kind::DEFINE, found.time_us, &head, &body)?;
+        self.moved(record, appended, head.len() + body.iter().map(|part| part.len()).sum::<usize>());
+        Ok(())
+    }
+
+    fn copy_message(&mut self, record: RecordId, found: &Record<'_>) -> Result<(), AppendError> {
+        let mut places = self.slots.queues(record);
+        places.retain(|place| self.is_alive(place.0));
+        if places.is_empty() {
+            // Its queues were deleted, and whoever held it has not let go yet.
+            self.slots.leave(record, self.last);
+            return Ok(());
+        }
+        let mut old = found.head;
+        if found.kind == kind::MOVED {
+            records::take_varint(&mut old);
+        }
+        let Some(sizes) = MessageHead::take(&mut old) else { return Ok(()) };
+        let id = self.slots.id(record);
+        let mut head = Vec::new();
+        // Those that do not fit come first, so that where there is a copy, all of its places are there.
+        let mut done = 0;
+        loop {
+            head.clear();
+            records::put_varint(&mut head, id);
+            sizes.put(&mut head);
+            let count = records::put_places(&mut head, &places[done..]);
+            if done + count == places.len() {
+                return self.append_copy(record, kind::MOVED, &head, found);
+            }
+            head.clear();
+            records::put_varint(&mut head, id);
+            done += records::put_places(&mut head, &places[done..]);
+            self.append(kind::PLACES, found.time_us, &head)?;
+        }
+    }
+
+    fn append_copy(&mut self, record: RecordId, kind: u8, head: &[u8], found: &Record<'_>) -> Result<(), AppendError> {
+        let appended = self.append_to(kind, found.time_us, head, &[found.body])?;
+        self.moved(record, appended, head.len() + found.body.len());
+        Ok(())
+    }
+
+    fn moved(&mut self, record: RecordId, appended: Appended, size: usize) {
+        self.moves.push_back(PendingMove {
+            record,
+            id: self.slots.id(record),
+            from: self.slots.location(record),
+            to: appended.location,
+            size_bytes: (RECORD_BYTES + size) as u32,
+            sequence: appended.sequence,
+        });
+    }
+}

@@ -1,0 +1,473 @@
+//! What a broker has to find again after a crash, on one [`Log`]: definitions, and messages with the queues that still
+//! hold them.
+//!
+//! A message is recorded once, however many queues it goes to. Each queue that has done with it says so, and these words
+//! are gathered and recorded together ([`Durable::flush`]). Definitions are bytes under a key. A queue is known by the
+//! number of its definition ([`DefinitionId`]), which is never given twice, so that messages of a queue that was deleted
+//! cannot come back in another of the same name; and what depends on a definition (a binding on its queue) goes with it.
+//!
+//! **Compaction** keeps the log in proportion to what is alive in it: beyond `2 × live + 2` segments the oldest segment's
+//! live records are copied to its end, a few at a time, and when the copies are synced the segment is removed. Nothing is
+//! ever removed before whatever replaces it is synced. `records.rs` has the records, `recovery.rs` reads them back,
+//! `slots.rs` knows what is alive and where.
+
+mod compaction;
+mod records;
+mod recovery;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::journal::{
+    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, Sequence, Statistics,
+};
+
+use compaction::PendingMove;
+pub use records::kind_name;
+use records::{DefinitionRecord, MessageHead, RECORD_BYTES, kind};
+pub use recovery::{RecoveredDefinition, RecoveredEntry, RecoveredJournal, RecoveredMessage, RecoveredQueue};
+use slots::{LiveRecords, RecordHolders};
+
+/// A definition's number: that of its first record, so it is never given twice and keeps the order of definitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DefinitionId(pub u64);
+
+/// A binding depends on a queue, and that on a vhost. Deeper than this there is nothing.
+const PARENTS_DEPTH_MAX: usize = 8;
+
+/// A message that is recorded, as long as some queue has not [`Durable::settled`] it; then the number is given again.
+/// 32 bits: four billion at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId(pub u32);
+
+/// What [`Durable::message`] gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Its name from now on.
+    pub record: RecordId,
+    /// The message may be confirmed when [`Durable::synced`] has reached this.
+    pub sequence: Sequence,
+}
+
+/// A message's parts, as they are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Content<'a> {
+    /// Exchange and routing key.
+    pub route: &'a [u8],
+    /// Properties.
+    pub properties: &'a [u8],
+    /// Body.
+    pub body: &'a [u8],
+}
+
+/// How a [`Durable`] is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct DurableOptions {
+    /// How large a segment of the journal is. A message may be nearly half as large.
+    pub segment_bytes: u32,
+    /// How much may wait to be written. Messages are refused beyond half of it, everything else beyond all of it.
+    pub pending_bytes_max: usize,
+}
+
+impl Default for DurableOptions {
+    fn default() -> Self {
+        let LogOptions { segment_bytes, pending_bytes_max, .. } = LogOptions::default();
+        Self { segment_bytes, pending_bytes_max }
+    }
+}
+
+/// The broker's journal. One for a process, used from one thread; it never waits for the disk but in
+/// [`Durable::open`], [`Durable::load`] and [`Durable::compact`], which read.
+#[derive(Debug)]
+pub struct Durable {
+    log: Log,
+    options: DurableOptions,
+    slots: LiveRecords,
+    /// By key.
+    keys: HashMap<Box<[u8]>, DefinitionId>,
+    definitions: HashMap<DefinitionId, Defined>,
+    /// Settled and not recorded yet: queue and position.
+    settled: Vec<(DefinitionId, Sequence)>,
+    /// Copies that are not synced yet.
+    moves: VecDeque<PendingMove>,
+    /// The number of the last record.
+    last: Sequence,
+    /// Whether compaction has passed over records that it could not copy then.
+    skipped: bool,
+    /// What was copied since the disk is full.
+    copied_while_full: u64,
+    /// The last segment that was given up.
+    removed: u32,
+    /// How many live records were found damaged when they were to be copied.
+    lost_count: u64,
+    buffer: Vec<u8>,
+    head: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Defined {
+    slot: RecordId,
+    parents: Box<[DefinitionId]>,
+}
+
+impl Durable {
+    /// Open the journal in `dir`, or begin one, and read back what is in it, as far as it is alive. Bodies are not read,
+    /// so this takes time in proportion to the number of records, not to their size.
+    ///
+    /// # Errors
+    /// [`OpenError`]; damaged records are none, and listed in [`RecoveredJournal::damage`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: DurableOptions,
+        committer: &Committer,
+    ) -> Result<(Self, RecoveredJournal), OpenError> {
+        let DurableOptions { segment_bytes, pending_bytes_max } = options;
+        let log_options = LogOptions {
+            segment_bytes,
+            pending_bytes_max,
+            index_heads: true,
+            has_reserve: true,
+            ..LogOptions::default()
+        };
+        let (log, found) = Log::open(disk, dir, log_options, committer)?;
+        let mut durable = Self {
+            last: log.synced(),
+            log,
+            options,
+            slots: LiveRecords::default(),
+            keys: HashMap::new(),
+            definitions: HashMap::new(),
+            settled: Vec::new(),
+            moves: VecDeque::new(),
+            skipped: false,
+            copied_while_full: 0,
+            removed: 0,
+            lost_count: 0,
+            buffer: Vec::new(),
+            head: Vec::new(),
+        };
+        let recovered = durable.recover(found.damage)?;
+        if recovered.is_clean {
+            // From now on the list of what was delivered is old. Should the next crash come before this is synced,
+            // nothing has been delivered yet either.
+            durable.append(kind::STARTED, 0, &[]).map_err(|error| OpenError::NoLog(error.to_string()))?;
+            committer.commit_once();
+        }
+        Ok((durable, recovered))
+    }
+
+    /// Record a definition under `key`, in place of what was there, whose number it keeps. It goes with each of the
+    /// definitions under `parents`, among those that there are.
+    ///
+    /// # Errors
+    /// [`AppendError`]; then nothing has changed.
+    pub fn define(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        parents: &[&[u8]],
+        time_us: i64,
+    ) -> Result<(DefinitionId, Sequence), AppendError> {
+        let parents: Box<[DefinitionId]> = parents.iter().filter_map(|parent| self.definition(parent)).collect();
+        let known = self.definition(key);
+        let record = DefinitionRecord { id: known.unwrap_or_default(), parents: parents.to_vec(), key, value };
+        let mut head = std::mem::take(&mut self.head);
+        let body = record.encode(&mut head);
+        let appended = self.append_to(kind::DEFINE, time_us, &head, &body);
+        let size = RECORD_BYTES + head.len() + body.iter().map(|part| part.len()).sum::<usize>();
+        self.head = head;
+        let appended = appended?;
+        let id = known.unwrap_or(DefinitionId(appended.sequence.0));
+        // Under the same key there may be one whose parents are gone.
+        if let Some(old) = self.keys.insert(key.into(), id) {
+            self.drop_definition(old);
+        }
+        let slot = self.slots.insert(id.0, appended.location, size as u32, RecordHolders::DefinitionRecord);
+        self.definitions.insert(id, Defined { slot, parents });
+        Ok((id, appended.sequence))
+    }
+
+    /// Record that the definition under `key` is gone, with everything that depends on it. A queue's messages are gone
+    /// too; what [`Durable::settled`] says of them afterwards is not recorded. None when there is none.
+    ///
+    /// # Errors
+    /// [`AppendError`]; then nothing has changed.
+    pub fn forget(&mut self, key: &[u8], time_us: i64) -> Result<Option<Sequence>, AppendError> {
+        let Some(id) = self.definition(key) else { return Ok(None) };
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        records::put_varint(&mut head, id.0);
+        let appended = self.append(kind::FORGET, time_us, &head);
+        self.head = head;
+        let appended = appended?;
+        self.keys.remove(key);
+        self.drop_definition(id);
+        Ok(Some(appended.sequence))
+    }
+
+    /// The number of the definition under `key`.
+    #[must_use]
+    pub fn definition(&self, key: &[u8]) -> Option<DefinitionId> {
+        self.keys.get(key).copied().filter(|id| self.is_alive(*id))
+    }
+
+    /// Record a message that goes to `queues`, which are defined, each named once.
+    ///
+    /// # Errors
+    /// [`AppendError`]; then nothing has changed. Busy means that its publisher has to wait: nothing was lost, but not
+    /// taken either.
+    pub fn message(
+        &mut self,
+        content: Content<'_>,
+        queues: &[DefinitionId],
+        time_us: i64,
+    ) -> Result<Saved, AppendError> {
+        self.admit(&content)?;
+        let mut head = std::mem::take(&mut self.head);
+        let done = MessageHead::begin(&mut head, &content).queues(&mut head, queues);
+        let saved = self.save(kind::MESSAGE, time_us, &head, &content, |appended| {
+            RecordHolders::of(&queues[..done], appended.sequence)
+        });
+        self.head = head;
+        let mut saved = saved?;
+        // More queues than one head can name.
+        if done < queues.len() {
+            saved.sequence = self.enqueued(saved.record, &queues[done..], time_us)?;
+        }
+        Ok(saved)
+    }
+
+    /// Record that a message goes to further `queues`, none of which has it.
+    ///
+    /// # Errors
+    /// [`AppendError`]; then, where not all of the queues fit into one record, the first of them may have it.
+    pub fn enqueued(
+        &mut self,
+        record: RecordId,
+        queues: &[DefinitionId],
+        time_us: i64,
+    ) -> Result<Sequence, AppendError> {
+        let mut head = std::mem::take(&mut self.head);
+        let mut done = 0;
+        let mut result = Ok(self.last);
+        while done < queues.len() && result.is_ok() {
+            head.clear();
+            records::put_varint(&mut head, self.slots.id(record));
+            let count = records::put_queues(&mut head, &queues[done..]);
+            result = self.append(kind::ENQUEUED, time_us, &head).map(|appended| {
+                self.slots.add_places(record, &queues[done..done + count], appended.sequence);
+                appended.sequence
+            });
+            done += count;
+        }
+        self.head = head;
+        result
+    }
+
+    /// Put a message that need not survive a restart into the journal, so that it need not stay in memory.
+    /// `references` is how many times it will be [`Durable::release`]d.
+    ///
+    /// # Errors
+    /// [`AppendError`]; then nothing has changed.
+    pub fn spill(&mut self, content: Content<'_>, references: u32, time_us: i64) -> Result<Saved, AppendError> {
+        self.admit(&content)?;
+        let mut head = std::mem::take(&mut self.head);
+        MessageHead::begin(&mut head, &content);
+        let saved = self.save(kind::SPILLED, time_us, &head, &content, |_| RecordHolders::Spilled(references));
+        self.head = head;
+        saved
+    }
+
+    /// One reference to a spilled message is gone.
+    pub fn release(&mut self, record: RecordId) {
+        if self.slots.release(record) {
+            self.slots.free(record, self.last);
+        }
+    }
+
+    /// A queue has done with a message: it was acknowledged, has expired, was dropped or purged. This is recorded with
+    /// the next [`Durable::flush`]. When it was the last queue, `record` means nothing any more.
+    pub fn settled(&mut self, record: RecordId, queue: DefinitionId) {
+        let Some((position, is_last)) = self.slots.settle(record, queue) else { return };
+        if is_last {
+            self.slots.free(record, self.last);
+        }
+        if self.is_alive(queue) {
+            self.settled.push((queue, position));
+        }
+    }
+
+    /// Record what was settled. To be called after each round of work, and cheap when there is nothing. Returns the
+    /// number that has to be synced for it to last.
+    ///
+    /// # Errors
+    /// [`AppendError`]; what was not recorded is kept, for the next time.
+    pub fn flush(&mut self, time_us: i64) -> Result<Sequence, AppendError> {
+        if self.settled.is_empty() {
+            return Ok(self.last);
+        }
+        let mut head = std::mem::take(&mut self.head);
+        self.settled.sort_unstable();
+        let mut done = 0;
+        let mut result = Ok(self.last);
+        while done < self.settled.len() && result.is_ok() {
+            head.clear();
+            let count = records::put_settled(&mut head, &self.settled[done..]);
+            result = self.append(kind::SETTLED, time_us, &head).map(|appended| appended.sequence);
+            if result.is_ok() {
+                done += count;
+            }
+        }
+        self.settled.drain(..done);
+        self.head = head;
+        result
+    }
+
+    /// Read a message back. It has to be synced ([`Saved::sequence`]).
+    ///
+    /// # Errors
+    /// It is damaged, or the system says no.
+    pub fn load<'a>(&self, record: RecordId, buffer: &'a mut Vec<u8>) -> Result<Content<'a>, ReadError> {
+        let location = self.slots.location(record);
+        let found = self.log.read_at(location, buffer)?;
+        records::content_of(found.kind, found.head, found.body).ok_or(ReadError::Damaged(location))
+    }
+
+    /// The end of a clean stop: records what was settled, and which messages were delivered and not settled, so that
+    /// only these are flagged as redelivered next time. Returns the number that has to be synced.
+    ///
+    /// # Errors
+    /// [`AppendError`].
+    pub fn stop(&mut self, delivered: &[(RecordId, DefinitionId)], time_us: i64) -> Result<Sequence, AppendError> {
+        self.flush(time_us)?;
+        let place = |&(record, queue): &(RecordId, DefinitionId)| Some((queue, self.slots.position(record, queue)?));
+        let mut places: Vec<_> = delivered.iter().filter_map(place).collect();
+        places.sort_unstable();
+        // More than one record holds: then all of them are flagged, as after a crash.
+        let bytes = records::settled_bytes(&places);
+        if RECORD_BYTES + bytes.len() > self.log.record_bytes_max() {
+            return Ok(self.last);
+        }
+        Ok(self.append_to(kind::STOPPED, time_us, &[], &[&bytes])?.sequence)
+    }
+
+    /// The highest number that a crash cannot take any more.
+    #[must_use]
+    pub fn synced(&self) -> Sequence {
+        self.log.synced()
+    }
+
+    /// Whether publishers have to be stopped: half of what may wait to be written does.
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
+        self.log.pending_bytes() > self.options.pending_bytes_max / 4
+    }
+
+    /// Whether the disk has no room but what is kept in reserve, for definitions and for what is settled. Nothing is
+    /// lost, and messages have to wait.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.log.is_full()
+    }
+
+    /// Whether there is no room at all: nothing is lost, and nothing becomes durable until there is.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.log.is_stuck()
+    }
+
+    /// Why nothing is written any more.
+    #[must_use]
+    pub fn failed(&self) -> Option<&str> {
+        self.log.failed()
+    }
+
+    /// How much the live records take, and how much all of them.
+    #[must_use]
+    pub fn size_bytes(&self) -> (u64, u64) {
+        (self.slots.live_bytes(), self.log.size_bytes())
+    }
+
+    /// What it takes on disk, in how many segments, and how much waits to be written.
+    #[must_use]
+    pub fn extent(&self) -> (u64, usize, usize) {
+        (self.log.file_bytes(), self.log.segment_count(), self.log.pending_bytes())
+    }
+
+    /// What was written since it was opened.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.log.statistics()
+    }
+
+    /// How many messages are recorded and not settled, those without a queue included that are not released yet.
+    #[must_use]
+    pub fn message_count(&self) -> usize {
+        self.slots.len() - self.definitions.len()
+    }
+
+    /// How many live records compaction found damaged: they are lost.
+    #[must_use]
+    pub fn lost_count(&self) -> u64 {
+        self.lost_count
+    }
+
+    /// Whether there is a definition, and those that it depends on.
+    fn is_alive(&self, id: DefinitionId) -> bool {
+        self.is_alive_within(id, PARENTS_DEPTH_MAX)
+    }
+
+    fn is_alive_within(&self, id: DefinitionId, depth: usize) -> bool {
+        let Some(defined) = self.definitions.get(&id) else { return false };
+        depth > 0 && defined.parents.iter().all(|parent| self.is_alive_within(*parent, depth - 1))
+    }
+
+    fn drop_definition(&mut self, id: DefinitionId) {
+        if let Some(defined) = self.definitions.remove(&id) {
+            self.slots.free(defined.slot, self.last);
+        }
+    }
+
+    /// Refuse a message when so much waits that the rest is for what must not be refused.
+    fn admit(&self, content: &Content<'_>) -> Result<(), AppendError> {
+        let size = content.route.len() + content.properties.len() + content.body.len();
+        let waiting = self.log.pending_bytes();
+        if waiting > 0 && waiting + size > self.options.pending_bytes_max / 2 {
+            return Err(AppendError::Busy);
+        }
+        Ok(())
+    }
+
+    fn save(
+        &mut self,
+        kind: u8,
+        time_us: i64,
+        head: &[u8],
+        content: &Content<'_>,
+        places: impl FnOnce(Appended) -> RecordHolders,
+    ) -> Result<Saved, AppendError> {
+        let body = [content.route, content.properties, content.body];
+        let appended = self.append_to(kind, time_us, head, &body)?;
+        let size = RECORD_BYTES + head.len() + body.iter().map(|part| part.len()).sum::<usize>();
+        let record = self.slots.insert(appended.sequence.0, appended.location, size as u32, places(appended));
+        Ok(Saved { record, sequence: appended.sequence })
+    }
+
+    fn append(&mut self, kind: u8, time_us: i64, head: &[u8]) -> Result<Appended, AppendError> {
+        self.append_to(kind, time_us, head, &[])
+    }
+
+    fn append_to(&mut self, kind: u8, time_us: i64, head: &[u8], body: &[&[u8]]) -> Result<Appended, AppendError> {
+        debug_assert!(head.len() <= HEAD_BYTES_MAX);
+        let appended = self.log.append(kind, time_us, head, body)?;
+        self.last = appended.sequence;
+        Ok(appended)
+    }
+}

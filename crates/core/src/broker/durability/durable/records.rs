@@ -1,0 +1,245 @@
+//! The records of the broker's journal: what stands in their heads, which recovery reads, and in their bodies.
+//!
+//! Numbers are LEB128. A *position* is the number of the record that put a message into a queue: it orders the queue.
+//!
+//! | kind | head | body |
+//! |---|---|---|
+//! | MESSAGE | length of route, of properties; queues ... | route, properties, body |
+//! | MOVED | number of the message; length of route, of properties; (queue, position) ... | the same |
+//! | PLACES | number of the message; (queue, position) ... | |
+//! | SPILLED | length of route, of properties | the same; not recovered |
+//! | ENQUEUED | number of the message; queues ... | |
+//! | SETTLED | (queue, count, first position, differences ...) ... | |
+//! | DEFINE | number or 0; count of parents, parents; length of key; key, value | what did not fit into the head: key and value |
+//! | FORGET | number of the definition | |
+//! | STOPPED | | what was delivered, as in SETTLED |
+//! | STARTED | | |
+
+use super::{Content, DefinitionId};
+use crate::journal::{HEAD_BYTES_MAX, Sequence};
+
+/// The kinds of records.
+pub(super) mod kind {
+    pub const MESSAGE: u8 = 1;
+    pub const MOVED: u8 = 2;
+    pub const PLACES: u8 = 3;
+    pub const SPILLED: u8 = 4;
+    pub const ENQUEUED: u8 = 5;
+    pub const SETTLED: u8 = 6;
+    pub const DEFINE: u8 = 7;
+    pub const FORGET: u8 = 8;
+    pub const STOPPED: u8 = 9;
+    pub const STARTED: u8 = 10;
+}
+
+/// The kinds by number, in words for people.
+const KIND_NAMES: [(u8, &str); 10] = [
+    (kind::MESSAGE, "message"),
+    (kind::MOVED, "moved"),
+    (kind::PLACES, "places"),
+    (kind::SPILLED, "spilled"),
+    (kind::ENQUEUED, "enqueued"),
+    (kind::SETTLED, "settled"),
+    (kind::DEFINE, "define"),
+    (kind::FORGET, "forget"),
+    (kind::STOPPED, "stopped"),
+    (kind::STARTED, "started"),
+];
+
+/// What a record of the broker's journal is called, by its kind; none of a kind that this version does not write.
+#[must_use]
+pub fn kind_name(kind: u8) -> Option<&'static str> {
+    KIND_NAMES.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
+}
+
+/// What a record takes beside its head and its body.
+pub(super) const RECORD_BYTES: usize = 28;
+
+/// No more is put into a head once it has this: two numbers fit in what is left.
+const FULL_BYTES: usize = HEAD_BYTES_MAX - 40;
+
+pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub(super) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The rest of a head as numbers.
+fn varints(mut bytes: &[u8]) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || take_varint(&mut bytes))
+}
+
+/// Put as many queues as fit; how many did.
+pub(super) fn put_queues(head: &mut Vec<u8>, queues: &[DefinitionId]) -> usize {
+    let mut count = 0;
+    for queue in queues {
+        if head.len() >= FULL_BYTES {
+            break;
+        }
+        put_varint(head, queue.0);
+        count += 1;
+    }
+    count
+}
+
+pub(super) fn queues_of(bytes: &[u8]) -> impl Iterator<Item = DefinitionId> {
+    varints(bytes).map(DefinitionId)
+}
+
+/// Put as many queues with positions as fit; how many did.
+pub(super) fn put_places(head: &mut Vec<u8>, places: &[(DefinitionId, Sequence)]) -> usize {
+    let mut count = 0;
+    for (queue, position) in places {
+        if head.len() >= FULL_BYTES {
+            break;
+        }
+        put_varint(head, queue.0);
+        put_varint(head, position.0);
+        count += 1;
+    }
+    count
+}
+
+pub(super) fn places_of(mut bytes: &[u8]) -> impl Iterator<Item = (DefinitionId, Sequence)> {
+    std::iter::from_fn(move || Some((DefinitionId(take_varint(&mut bytes)?), Sequence(take_varint(&mut bytes)?))))
+}
+
+/// The sizes of a message's parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MessageHead {
+    pub route: u32,
+    pub properties: u32,
+}
+
+impl MessageHead {
+    pub fn begin(head: &mut Vec<u8>, content: &Content<'_>) -> Self {
+        head.clear();
+        let sizes = Self { route: content.route.len() as u32, properties: content.properties.len() as u32 };
+        sizes.put(head);
+        sizes
+    }
+
+    pub fn put(self, head: &mut Vec<u8>) {
+        put_varint(head, u64::from(self.route));
+        put_varint(head, u64::from(self.properties));
+    }
+
+    pub fn queues(self, head: &mut Vec<u8>, queues: &[DefinitionId]) -> usize {
+        put_queues(head, queues)
+    }
+
+    pub fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let route = u32::try_from(take_varint(bytes)?).ok()?;
+        Some(Self { route, properties: u32::try_from(take_varint(bytes)?).ok()? })
+    }
+}
+
+/// The parts of a message's record.
+pub(super) fn content_of<'a>(kind: u8, mut head: &[u8], body: &'a [u8]) -> Option<Content<'a>> {
+    match kind {
+        kind::MESSAGE | kind::SPILLED => {}
+        kind::MOVED => drop(take_varint(&mut head)?),
+        _ => return None,
+    }
+    let sizes = MessageHead::take(&mut head)?;
+    let (route, rest) = body.split_at_checked(sizes.route as usize)?;
+    let (properties, body) = rest.split_at_checked(sizes.properties as usize)?;
+    Some(Content { route, properties, body })
+}
+
+/// Put as many settled places, which are sorted, as fit; how many did.
+pub(super) fn put_settled(head: &mut Vec<u8>, settled: &[(DefinitionId, Sequence)]) -> usize {
+    let mut done = 0;
+    while done < settled.len() && head.len() < FULL_BYTES {
+        done += put_group(head, &settled[done..], (HEAD_BYTES_MAX - head.len()) / 10 - 3);
+    }
+    done
+}
+
+/// All of them, for a body.
+pub(super) fn settled_bytes(settled: &[(DefinitionId, Sequence)]) -> Vec<u8> {
+    let (mut bytes, mut done) = (Vec::new(), 0);
+    while done < settled.len() {
+        done += put_group(&mut bytes, &settled[done..], usize::MAX);
+    }
+    bytes
+}
+
+/// Put those of the first queue, `count_max` of them at the most, and one at the least.
+fn put_group(out: &mut Vec<u8>, settled: &[(DefinitionId, Sequence)], count_max: usize) -> usize {
+    let (queue, first) = settled[0];
+    let count = settled.iter().take_while(|place| place.0 == queue).take(count_max.max(1)).count();
+    put_varint(out, queue.0);
+    put_varint(out, count as u64);
+    put_varint(out, first.0);
+    for pair in settled[..count].windows(2) {
+        put_varint(out, pair[1].1.0 - pair[0].1.0);
+    }
+    count
+}
+
+/// Call `visit` with every settled place.
+pub(super) fn for_each_settled(mut bytes: &[u8], mut visit: impl FnMut(DefinitionId, Sequence)) {
+    while let Some(queue) = take_varint(&mut bytes) {
+        let count = take_varint(&mut bytes).unwrap_or(0);
+        let mut position = 0;
+        for _ in 0..count {
+            let Some(difference) = take_varint(&mut bytes) else { return };
+            position += difference;
+            visit(DefinitionId(queue), Sequence(position));
+        }
+    }
+}
+
+/// A definition's record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DefinitionRecord<'a> {
+    /// 0 for the number of the record itself.
+    pub id: DefinitionId,
+    pub parents: Vec<DefinitionId>,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
+impl<'a> DefinitionRecord<'a> {
+    /// Put it into `head`; what does not fit comes back, for the body.
+    pub fn encode(&self, head: &mut Vec<u8>) -> Vec<&'a [u8]> {
+        head.clear();
+        put_varint(head, self.id.0);
+        put_varint(head, self.parents.len() as u64);
+        self.parents.iter().for_each(|parent| put_varint(head, parent.0));
+        put_varint(head, self.key.len() as u64);
+        if head.len() + self.key.len() + self.value.len() > FULL_BYTES {
+            return vec![self.key, self.value];
+        }
+        head.extend_from_slice(self.key);
+        head.extend_from_slice(self.value);
+        Vec::new()
+    }
+
+    /// A definition from its record, or from the head alone when all of it is there.
+    pub fn decode(mut head: &'a [u8], body: &'a [u8]) -> Option<Self> {
+        let id = DefinitionId(take_varint(&mut head)?);
+        let count = take_varint(&mut head)?;
+        let parents = (0..count).map_while(|_| take_varint(&mut head).map(DefinitionId)).collect();
+        let key_length = usize::try_from(take_varint(&mut head)?).ok()?;
+        let rest = if body.is_empty() { head } else { body };
+        let (key, value) = rest.split_at_checked(key_length)?;
+        Some(Self { id, parents, key, value })
+    }
+}

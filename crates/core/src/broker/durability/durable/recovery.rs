@@ -1,0 +1,406 @@
+//! What the journal holds, from the heads of its records, in their order.
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::journal::{Damage, Location, OpenError, ReadError, RecordHead, Sequence};
+
+use super::records::{self, DefinitionRecord, MessageHead, RECORD_BYTES, kind};
+use super::slots::{LiveRecords, RecordHolders};
+use super::{Defined, DefinitionId, Durable, RecordId};
+
+/// No record of a message has this position.
+const NONE: u32 = u32::MAX;
+/// A larger hole in the numbers begins a new run instead of being filled.
+const HOLE_MAX: u64 = 1024;
+
+/// What was alive when the broker ended.
+#[derive(Clone, Debug, Default)]
+pub struct RecoveredJournal {
+    /// In the order in which they were first made, so what one depends on comes before it.
+    pub definitions: Vec<RecoveredDefinition>,
+    /// In no order.
+    pub messages: Vec<RecoveredMessage>,
+    /// Those that have messages.
+    pub queues: Vec<RecoveredQueue>,
+    /// What is lost: of a damaged index nothing, of records what they held.
+    pub damage: Vec<Damage>,
+    /// Whether the broker was stopped, and did not crash.
+    pub is_clean: bool,
+}
+
+/// A definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredDefinition {
+    /// Its number.
+    pub id: DefinitionId,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// What was put under it last.
+    pub value: Vec<u8>,
+}
+
+/// A message, without its bytes: [`Durable::load`] has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveredMessage {
+    /// Its name.
+    pub record: RecordId,
+    /// When it was recorded.
+    pub time_us: i64,
+    /// How long exchange and routing key are together.
+    pub route_bytes: u32,
+    /// How long its properties are.
+    pub properties_bytes: u32,
+    /// How long its body is.
+    pub body_bytes: u32,
+}
+
+/// A queue's messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredQueue {
+    /// The number of the queue's definition.
+    pub queue: DefinitionId,
+    /// In the order of the queue.
+    pub entries: Vec<RecoveredEntry>,
+}
+
+/// A message's place in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveredEntry {
+    /// Where in [`RecoveredJournal::messages`] it is.
+    pub message: u32,
+    /// Whether it may have been delivered before: after a crash that is so of all.
+    pub redelivered: bool,
+}
+
+/// Time and sizes of the message in a slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct MessageDetail {
+    time_us: i64,
+    sizes: [u32; 3],
+}
+
+/// A definition as it was found.
+#[derive(Debug)]
+struct DefinitionHead {
+    slot: RecordId,
+    parents: Vec<DefinitionId>,
+    /// Key and value; None when they are in the body.
+    bytes: Option<(Vec<u8>, Vec<u8>)>,
+    location: Location,
+}
+
+/// What is known halfway.
+#[derive(Debug, Default)]
+struct JournalReading {
+    slots: LiveRecords,
+    details: Vec<MessageDetail>,
+    positions: RecordPositions,
+    definitions: HashMap<DefinitionId, DefinitionHead>,
+    /// RecordHolders of messages whose record has not come yet.
+    stashed: HashMap<u64, Vec<(DefinitionId, Sequence)>>,
+    stopped: Option<(Sequence, Location)>,
+    last: Sequence,
+}
+
+/// Which message was put into queues by the record with a number.
+#[derive(Debug, Default)]
+struct RecordPositions {
+    /// First number and slots, ascending.
+    runs: Vec<(u64, Vec<u32>)>,
+    /// Of records whose segment is gone.
+    moved: HashMap<u64, u32>,
+}
+
+impl RecordPositions {
+    /// Numbers come ascending.
+    fn push(&mut self, sequence: Sequence, slot: RecordId) {
+        if let Some((first, slots)) = self.runs.last_mut() {
+            let hole = sequence.0 - *first - slots.len() as u64;
+            if hole <= HOLE_MAX {
+                slots.extend(std::iter::repeat_n(NONE, hole as usize));
+                slots.push(slot.0);
+                return;
+            }
+        }
+        self.runs.push((sequence.0, vec![slot.0]));
+    }
+
+    fn find(&self, position: u64) -> Option<RecordId> {
+        if let Some(slot) = self.moved.get(&position) {
+            return Some(RecordId(*slot));
+        }
+        let run = self.runs.partition_point(|(first, _)| *first <= position).checked_sub(1)?;
+        let (first, slots) = &self.runs[run];
+        slots.get((position - first) as usize).copied().filter(|slot| *slot != NONE).map(RecordId)
+    }
+}
+
+impl JournalReading {
+    fn visit(&mut self, found: &RecordHead<'_>) {
+        self.last = found.sequence;
+        let mut head = found.head;
+        // A head that cannot be read is none that this version wrote; its checksum fits, so nothing is made of it.
+        _ = match found.kind {
+            kind::MESSAGE => self.message(found),
+            kind::MOVED => self.moved(found),
+            kind::PLACES => records::take_varint(&mut head).map(|id| self.places(id, head)),
+            kind::ENQUEUED => records::take_varint(&mut head).map(|id| self.enqueued(id, head, found.sequence)),
+            kind::SETTLED => {
+                records::for_each_settled(head, |queue, position| self.settled(queue, position));
+                Some(())
+            }
+            kind::DEFINE => self.define(found),
+            kind::FORGET => records::take_varint(&mut head).map(|id| self.forget(DefinitionId(id))),
+            kind::STOPPED => {
+                self.stopped = Some((found.sequence, found.location));
+                Some(())
+            }
+            _ => None, // SPILLED, STARTED
+        };
+    }
+
+    fn message(&mut self, found: &RecordHead<'_>) -> Option<()> {
+        let mut head = found.head;
+        let sizes = MessageHead::take(&mut head)?;
+        let mut queues = records::queues_of(head);
+        let first = queues.next()?;
+        let rest: Vec<DefinitionId> = queues.collect();
+        let places = match rest.is_empty() {
+            true => RecordHolders::One(first),
+            false => RecordHolders::of(&[&[first], &*rest].concat(), found.sequence),
+        };
+        let record = self.insert(found.sequence.0, found, sizes, places);
+        self.positions.push(found.sequence, record);
+        Some(())
+    }
+
+    fn moved(&mut self, found: &RecordHead<'_>) -> Option<()> {
+        let mut head = found.head;
+        let id = records::take_varint(&mut head)?;
+        let sizes = MessageHead::take(&mut head)?;
+        if let Some(record) = self.record(id) {
+            self.slots.relocate(record, found.location, found.size_bytes, self.last);
+            return Some(());
+        }
+        let mut places = self.stashed.remove(&id).unwrap_or_default();
+        places.extend(records::places_of(head));
+        let positions: Vec<u64> = places.iter().map(|place| place.1.0).collect();
+        let places = match places[..] {
+            [(queue, position)] if position.0 == id => RecordHolders::One(queue),
+            _ => RecordHolders::many(places),
+        };
+        let record = self.insert(id, found, sizes, places);
+        for position in positions.into_iter().chain([id]) {
+            self.positions.moved.insert(position, record.0);
+        }
+        Some(())
+    }
+
+    fn insert(&mut self, id: u64, found: &RecordHead<'_>, sizes: MessageHead, places: RecordHolders) -> RecordId {
+        let record = self.slots.insert(id, found.location, found.size_bytes, places);
+        let index = record.0 as usize;
+        if self.details.len() <= index {
+            self.details.resize(index + 1, MessageDetail::default());
+        }
+        let rest = RECORD_BYTES as u32 + found.head.len() as u32 + sizes.route + sizes.properties;
+        let sizes = [sizes.route, sizes.properties, found.size_bytes.saturating_sub(rest)];
+        self.details[index] = MessageDetail { time_us: found.time_us, sizes };
+        record
+    }
+
+    /// The message with this number, when it is alive.
+    fn record(&self, id: u64) -> Option<RecordId> {
+        let record = self.positions.find(id)?;
+        let is_alive = *self.slots.places(record) != RecordHolders::Free && self.slots.id(record) == id;
+        is_alive.then_some(record)
+    }
+
+    fn places(&mut self, id: u64, head: &[u8]) {
+        if self.record(id).is_none() {
+            self.stashed.entry(id).or_default().extend(records::places_of(head));
+        }
+    }
+
+    fn enqueued(&mut self, id: u64, head: &[u8], sequence: Sequence) {
+        if let Some(record) = self.record(id) {
+            let queues: Vec<DefinitionId> = records::queues_of(head).collect();
+            self.slots.add_places(record, &queues, sequence);
+            self.positions.push(sequence, record);
+        }
+    }
+
+    fn settled(&mut self, queue: DefinitionId, position: Sequence) {
+        let Some(record) = self.positions.find(position.0) else { return };
+        // The slot may have been given to another message since, which has another position.
+        if self.slots.position(record, queue) == Some(position)
+            && self.slots.settle(record, queue).is_some_and(|(_, is_last)| is_last)
+        {
+            self.slots.free(record, self.last);
+        }
+    }
+
+    fn define(&mut self, found: &RecordHead<'_>) -> Option<()> {
+        let is_inline = found.size_bytes as usize == RECORD_BYTES + found.head.len();
+        let mut head = found.head;
+        let (id, parents, bytes) = match is_inline {
+            true => {
+                let DefinitionRecord { id, parents, key, value } = DefinitionRecord::decode(head, &[])?;
+                (id, parents, Some((key.to_vec(), value.to_vec())))
+            }
+            false => {
+                let id = records::take_varint(&mut head)?;
+                let count = records::take_varint(&mut head)?;
+                let parents = (0..count).map_while(|_| records::take_varint(&mut head).map(DefinitionId));
+                (DefinitionId(id), parents.collect(), None)
+            }
+        };
+        let id = if id == DefinitionId(0) { DefinitionId(found.sequence.0) } else { id };
+        self.forget(id);
+        let slot = self.slots.insert(id.0, found.location, found.size_bytes, RecordHolders::DefinitionRecord);
+        self.definitions.insert(id, DefinitionHead { slot, parents, bytes, location: found.location });
+        Some(())
+    }
+
+    fn forget(&mut self, id: DefinitionId) {
+        if let Some(raw) = self.definitions.remove(&id) {
+            self.slots.free(raw.slot, self.last);
+        }
+    }
+}
+
+impl Durable {
+    /// Read all heads. `damage` is what opening the log has found.
+    pub(super) fn recover(&mut self, mut damage: Vec<Damage>) -> Result<RecoveredJournal, OpenError> {
+        let mut reading = JournalReading::default();
+        let found = self.log.for_each_head(&mut |head| reading.visit(&head))?;
+        damage.extend(found.into_iter().filter(|found| !damage.contains(found)).collect::<Vec<_>>());
+        let JournalReading { slots, details, definitions, stopped, last, .. } = reading;
+        self.slots = slots;
+        let definitions = self.recover_definitions(definitions)?;
+        let delivered = self.delivered(stopped.filter(|stopped| stopped.0 == last).map(|stopped| stopped.1))?;
+        let (messages, queues) = self.recover_messages(&details, delivered.as_ref());
+        Ok(RecoveredJournal { definitions, messages, queues, damage, is_clean: delivered.is_some() })
+    }
+
+    fn recover_definitions(
+        &mut self,
+        definitions: HashMap<DefinitionId, DefinitionHead>,
+    ) -> Result<Vec<RecoveredDefinition>, OpenError> {
+        let mut found = Vec::new();
+        let mut buffer = Vec::new();
+        for (id, DefinitionHead { slot, parents, bytes, location }) in definitions {
+            let (key, value) = match bytes {
+                Some(bytes) => bytes,
+                None => match self.log.read_at(location, &mut buffer) {
+                    Ok(record) => match DefinitionRecord::decode(record.head, record.body) {
+                        Some(definition) => (definition.key.to_vec(), definition.value.to_vec()),
+                        None => continue,
+                    },
+                    Err(ReadError::Io(error)) => return Err(error.into()),
+                    Err(_) => {
+                        self.lost_count += 1;
+                        self.slots.free(slot, self.last);
+                        continue;
+                    }
+                },
+            };
+            self.definitions.insert(id, Defined { slot, parents: parents.into() });
+            found.push(RecoveredDefinition { id, key, value });
+        }
+        found.sort_unstable_by_key(|definition| definition.id);
+        let dead: HashSet<DefinitionId> =
+            found.iter().map(|definition| definition.id).filter(|id| !self.is_alive(*id)).collect();
+        dead.iter().for_each(|id| self.drop_definition(*id));
+        found.retain(|definition| !dead.contains(&definition.id));
+        self.keys = found.iter().map(|definition| (definition.key.as_slice().into(), definition.id)).collect();
+        Ok(found)
+    }
+
+    /// What had been delivered when the broker was stopped; None when it was not.
+    fn delivered(&self, stopped: Option<Location>) -> Result<Option<HashSet<(DefinitionId, Sequence)>>, OpenError> {
+        let Some(location) = stopped else { return Ok(None) };
+        let mut buffer = Vec::new();
+        let mut delivered = HashSet::new();
+        match self.log.read_at(location, &mut buffer) {
+            Ok(record) => records::for_each_settled(record.body, |queue, position| {
+                delivered.insert((queue, position));
+            }),
+            Err(ReadError::Io(error)) => return Err(error.into()),
+            Err(_) => return Ok(None),
+        }
+        Ok(Some(delivered))
+    }
+
+    /// The messages that queues still have, and the queues in their order.
+    fn recover_messages(
+        &mut self,
+        details: &[MessageDetail],
+        delivered: Option<&HashSet<(DefinitionId, Sequence)>>,
+    ) -> (Vec<RecoveredMessage>, Vec<RecoveredQueue>) {
+        let live: Vec<RecordId> = self.slots.iter().collect();
+        let mut messages = Vec::with_capacity(live.len());
+        let mut queues = RecoveringQueues::default();
+        for record in live {
+            if *self.slots.places(record) == RecordHolders::DefinitionRecord {
+                continue;
+            }
+            let mut is_wanted = false;
+            for (queue, position) in self.slots.queues(record) {
+                let Some(entries) = queues.of(queue, |queue| self.is_alive(queue)) else {
+                    self.slots.settle(record, queue);
+                    continue;
+                };
+                is_wanted = true;
+                let redelivered = delivered.is_none_or(|delivered| delivered.contains(&(queue, position)));
+                entries.push((position, RecoveredEntry { message: messages.len() as u32, redelivered }));
+            }
+            if !is_wanted {
+                self.slots.free(record, self.last);
+                continue;
+            }
+            let MessageDetail { time_us, sizes: [route_bytes, properties_bytes, body_bytes] } =
+                details[record.0 as usize];
+            messages.push(RecoveredMessage { record, time_us, route_bytes, properties_bytes, body_bytes });
+        }
+        (messages, queues.in_order())
+    }
+}
+
+/// RecoveringQueues while they are filled. Most messages go where the last one went.
+#[derive(Default)]
+struct RecoveringQueues {
+    /// Where each is in `filled`; None for one that is not there any more.
+    places: HashMap<DefinitionId, Option<usize>>,
+    last: (DefinitionId, Option<usize>),
+    filled: Vec<(DefinitionId, Vec<(Sequence, RecoveredEntry)>)>,
+}
+
+impl RecoveringQueues {
+    fn of(
+        &mut self,
+        queue: DefinitionId,
+        is_alive: impl FnOnce(DefinitionId) -> bool,
+    ) -> Option<&mut Vec<(Sequence, RecoveredEntry)>> {
+        if self.last.0 != queue {
+            let filled = &mut self.filled;
+            let place = *self.places.entry(queue).or_insert_with(|| {
+                is_alive(queue).then(|| {
+                    filled.push((queue, Vec::new()));
+                    filled.len() - 1
+                })
+            });
+            self.last = (queue, place);
+        }
+        Some(&mut self.filled[self.last.1?].1)
+    }
+
+    fn in_order(self) -> Vec<RecoveredQueue> {
+        let sorted = |(queue, mut entries): (DefinitionId, Vec<(Sequence, RecoveredEntry)>)| {
+            entries.sort_unstable_by_key(|entry| entry.0);
+            RecoveredQueue { queue, entries: entries.into_iter().map(|entry| entry.1).collect() }
+        };
+        let mut queues: Vec<RecoveredQueue> = self.filled.into_iter().map(sorted).collect();
+        queues.sort_unstable_by_key(|queue| queue.queue);
+        queues
+    }
+}

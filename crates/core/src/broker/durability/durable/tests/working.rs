@@ -1,0 +1,173 @@
+//! The journal while it is in use: reading back, compaction, what is refused.
+
+use super::*;
+use crate::journal::{AppendError, ReadError};
+use crate::testing::or_few;
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_message_is_read_back_wherever_compaction_put_it() {
+    let disk = SimulatedDisk::new();
+    let mut bench = JournalHarness::open(&disk, 8192);
+    let queue = bench.define("q");
+    let kept: Vec<Saved> = (0..20).map(|number| bench.publish(number, 100, &[queue])).collect();
+    bench.commit();
+    for number in 100..2000 {
+        let saved = bench.publish(number, 100, &[queue]);
+        bench.durable.settled(saved.record, queue);
+        if number % 10 == 0 {
+            bench.commit();
+            bench.durable.compact(3000);
+            for (saved, number) in kept.iter().zip(0..) {
+                assert_eq!(number_of(&bench.durable, saved.record), number);
+            }
+        }
+    }
+    let again = JournalHarness::open(&disk, 8192);
+    let numbers: Vec<u64> = again.queues().remove(0).1;
+    assert_eq!(numbers[..20], (0..20).collect::<Vec<_>>());
+    assert!(numbers.len() <= 30, "the last batch at the most was not settled on disk");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn the_log_stays_in_proportion_to_what_is_alive() {
+    let disk = SimulatedDisk::new();
+    let mut bench = JournalHarness::open(&disk, 8192);
+    let queue = bench.define("q");
+    let mut dice = Dice::new(seed("the_log_stays_in_proportion", 3));
+    let mut live: Vec<RecordId> = Vec::new();
+    let mut largest = 0.0_f64;
+    for number in 0..20_000_u64 {
+        live.push(bench.publish(number, dice.below(200) as usize, &[queue]).record);
+        // Now and then nearly all of them go, and the oldest never.
+        let target = if number % 2000 < 1000 { 400 } else { 20 };
+        while live.len() > target {
+            let place = 5 + dice.below(live.len() as u64 - 5) as usize;
+            bench.durable.settled(live.remove(place), queue);
+        }
+        if number % 20 == 0 {
+            bench.commit();
+            bench.durable.compact(2 * 20 * 150);
+            bench.commit();
+        }
+        // When much was settled at once it takes some steps.
+        if number % 500 == 0 {
+            for _ in 0..30 {
+                bench.durable.compact(2 * 20 * 150);
+                bench.commit();
+            }
+            let (alive, all) = bench.durable.size_bytes();
+            largest = largest.max(all as f64 / (2 * alive + 2 * 8192) as f64);
+        }
+    }
+    println!("largest: {largest:.2} of 2 x live + 2 segments");
+    assert!(largest <= 1.0, "{largest}");
+    assert_eq!(bench.durable.message_count(), live.len());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_definition_that_lives_long_does_not_hold_a_dead_journal() {
+    let disk = SimulatedDisk::new();
+    let mut bench = JournalHarness::open(&disk, 8192);
+    let (queue, other) = (bench.define("q"), bench.define("other"));
+    bench.durable.define(b"binding", &[1; 200], &[b"other"], 0).expect("defined");
+    assert_ne!(queue, other);
+    for number in 0..3000 {
+        let saved = bench.publish(number, 100, &[queue]);
+        bench.durable.settled(saved.record, queue);
+        if number == 1500 {
+            bench.durable.forget(b"other", 0).expect("recorded");
+        }
+        if number % 10 == 0 {
+            bench.commit();
+            bench.durable.compact(3000);
+        }
+    }
+    bench.commit();
+    let (alive, all) = bench.durable.size_bytes();
+    assert!(alive < 100 && all < 3 * 8192, "{alive} of {all}");
+    let again = JournalHarness::open(&disk, 8192);
+    let keys: Vec<&[u8]> = again.recovered.definitions.iter().map(|found| found.key.as_slice()).collect();
+    assert_eq!(keys, [b"q"]);
+    assert_eq!(again.recovered.definitions[0].id, queue);
+}
+
+#[test]
+fn a_spilled_message_can_be_read_until_it_is_released_and_is_gone_after_a_restart() {
+    let disk = SimulatedDisk::new();
+    let mut bench = JournalHarness::open(&disk, 8192);
+    let queue = bench.define("q");
+    let message = TestMessage::new(7, 500);
+    let spilled = bench.durable.spill(message.content(), 2, 7).expect("recorded");
+    for number in 100..or_few(1000, 200) as u64 {
+        let saved = bench.publish(number, 100, &[queue]);
+        bench.durable.settled(saved.record, queue);
+        if number % 10 == 0 {
+            bench.commit();
+            bench.durable.compact(3000);
+            assert_eq!(number_of(&bench.durable, spilled.record), 7);
+        }
+    }
+    bench.durable.release(spilled.record);
+    assert_eq!((number_of(&bench.durable, spilled.record), bench.durable.message_count()), (7, 1));
+    bench.durable.release(spilled.record);
+    assert_eq!(bench.durable.message_count(), 0);
+    bench.durable.spill(message.content(), 1, 7).expect("recorded");
+    bench.commit();
+    assert!(JournalHarness::open(&disk, 8192).recovered.messages.is_empty());
+}
+
+#[test]
+fn publishers_wait_before_anybody_else_does() {
+    let disk = SimulatedDisk::new();
+    let committer = Committer::manual(|| {});
+    let options = DurableOptions { segment_bytes: 65_536, pending_bytes_max: 40_000 };
+    let (mut durable, _) = Durable::open(Arc::new(disk), Path::new("/j"), options, &committer).expect("a journal");
+    let queue = durable.define(b"q", b"", &[], 0).expect("defined").0;
+    let mut records = Vec::new();
+    let refused = loop {
+        let message = TestMessage::new(1, 200);
+        match durable.message(message.content(), &[queue], 0) {
+            Ok(saved) => records.push(saved.record),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused, AppendError::Busy);
+    assert!(durable.is_congested() && records.len() > 50);
+    records.iter().for_each(|&record| durable.settled(record, queue));
+    durable.flush(0).expect("what was settled is recorded all the same");
+    durable.define(b"another", b"", &[], 0).expect("and so are definitions");
+    committer.commit_once();
+    assert!(!durable.is_congested());
+    durable.message(TestMessage::new(1, 200).content(), &[queue], 0).expect("room again");
+}
+
+#[test]
+fn a_message_that_rots_is_not_delivered_and_does_not_stop_compaction() {
+    let disk = SimulatedDisk::new();
+    let mut bench = JournalHarness::open(&disk, 8192);
+    let queue = bench.define("q");
+    let rotten = bench.publish(1, 300, &[queue]);
+    bench.publish(2, 300, &[queue]);
+    bench.commit();
+    let path = disk.paths().into_iter().find(|path| path.ends_with("00000001-00000000000000000001.segment"));
+    let location = bench.durable.slots.location(rotten.record);
+    disk.flip(&path.expect("a segment"), location.offset as usize + 100, 1);
+    assert!(matches!(bench.durable.load(rotten.record, &mut Vec::new()), Err(ReadError::Damaged(_))));
+    for number in 100..or_few(500, 300) as u64 {
+        let saved = bench.publish(number, 100, &[queue]);
+        bench.durable.settled(saved.record, queue);
+        if number % 10 == 0 {
+            bench.commit();
+            bench.durable.compact(3000);
+        }
+    }
+    assert_eq!(bench.durable.lost_count(), 1);
+    assert!(bench.durable.size_bytes().1 < 4 * 8192);
+    bench.durable.settled(rotten.record, queue);
+    bench.commit();
+    let again = JournalHarness::open(&disk, 8192);
+    assert_eq!(again.queues()[0].1[0], 2);
+}

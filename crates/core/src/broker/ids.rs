@@ -1,0 +1,85 @@
+//! The numbers by which parts of the broker refer to each other, one type for each kind.
+
+use crate::broker::slab::SlotId;
+
+/// Declares the ids of a slab.
+macro_rules! slot_id {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) struct $name(u32);
+
+        impl SlotId for $name {
+            #[inline]
+            fn from_index(index: u32) -> Self {
+                Self(index)
+            }
+
+            #[inline]
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+slot_id! {
+    /// A connection. [`ConnectionId`] is the same with a serial, for callers.
+    ConnectionSlot
+}
+slot_id! {
+    /// An open channel. Its number on the wire is a `u16`, and its connection's own.
+    ChannelSlot
+}
+slot_id! {
+    /// A consumer.
+    ConsumerSlot
+}
+slot_id! {
+    /// A user in a vhost.
+    PrincipalSlot
+}
+
+/// An id with a serial that nothing else of its kind ever had: when the id is somebody else's by now, the serial differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Handle<Id> {
+    pub id: Id,
+    pub serial: u32,
+}
+
+/// A connection, for the caller. It is never given to another connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(u64);
+
+impl ConnectionId {
+    pub(crate) fn new(slot: ConnectionSlot, serial: u32) -> Self {
+        Self(u64::from(serial) << 32 | u64::from(slot.0))
+    }
+
+    pub(crate) fn slot(self) -> ConnectionSlot {
+        ConnectionSlot(self.0 as u32)
+    }
+
+    pub(crate) fn serial(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The id as a number, for interfaces without Rust types.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The id that [`ConnectionId::to_bits`] gave.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// The log of a stream, or the journal. No two logs ever have the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct LogId(pub u32);
+
+/// The journal's id among logs.
+pub(crate) const JOURNAL: LogId = LogId(0);

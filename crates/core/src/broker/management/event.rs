@@ -1,0 +1,75 @@
+//! What happened that an operator may want to read: for the log, never for the broker's own work.
+
+use std::collections::VecDeque;
+
+use crate::amqp::AmqpError;
+
+use crate::broker::ids::ConnectionId;
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A connection was closed because of what its client did.
+    ConnectionRefused {
+        /// Which.
+        connection: ConnectionId,
+        /// What the client was told.
+        error: AmqpError,
+    },
+    /// A channel was closed because of what its client did.
+    ChannelRefused {
+        /// Whose.
+        connection: ConnectionId,
+        /// Which of its channels.
+        channel: u16,
+        /// What the client was told.
+        error: AmqpError,
+    },
+    /// A connection was silent for two heartbeat intervals.
+    HeartbeatMissed {
+        /// Which.
+        connection: ConnectionId,
+    },
+    /// Publishers are blocked from here on, for this reason.
+    Blocked {
+        /// The reason, in words.
+        reason: String,
+    },
+    /// Publishers may go on.
+    Unblocked,
+    /// Nothing can be made durable any more: the process must end.
+    Fatal {
+        /// What went wrong.
+        reason: String,
+    },
+    /// A message could not be read back from the journal and is lost.
+    MessageLost {
+        /// From which queue it was to be delivered.
+        queue: String,
+        /// What is wrong with its record.
+        reason: String,
+    },
+}
+
+/// Events that nobody has read yet, the oldest dropped (and counted) when there are too many.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    waiting: VecDeque<Event>,
+    pub dropped: u64,
+}
+
+const EVENTS_MAX: usize = 1024;
+
+impl Events {
+    pub fn push(&mut self, event: Event) {
+        if self.waiting.len() == EVENTS_MAX {
+            self.waiting.pop_front();
+            self.dropped += 1;
+        }
+        self.waiting.push_back(event);
+    }
+
+    pub fn take(&mut self) -> Vec<Event> {
+        self.waiting.drain(..).collect()
+    }
+}

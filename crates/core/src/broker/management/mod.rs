@@ -1,0 +1,5 @@
+//! Management: counters, events and overviews for operators.
+
+pub(crate) mod event;
+pub(crate) mod metrics;
+pub(crate) mod overview;

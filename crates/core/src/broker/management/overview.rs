@@ -1,0 +1,204 @@
+//! What there is, for management and metrics: copies, made when asked for.
+
+use crate::broker::Broker;
+use crate::broker::connections::connection::ConnectionState;
+use crate::broker::ids::{ChannelSlot, ConnectionId};
+use crate::broker::management::metrics::{JournalMetrics, Metrics};
+use crate::broker::queues::message_store::Micros;
+use crate::broker::queues::policy::QueueKind;
+use crate::broker::topology::{QueueInfo, Topology};
+
+/// A connection, as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionOverview {
+    /// Which.
+    pub id: ConnectionId,
+    /// Whose.
+    pub user: String,
+    /// In which vhost.
+    pub vhost: String,
+    /// Where from.
+    pub peer: String,
+    /// What the client calls itself.
+    pub client_name: String,
+    /// When it came, on the monotonic clock.
+    pub since: Micros,
+    /// `running`, `blocked` or `closing`.
+    pub state: &'static str,
+    /// Open channels.
+    pub channels: usize,
+    /// Deliveries that it has not acknowledged.
+    pub unacknowledged: usize,
+    /// Bytes that came.
+    pub bytes_in: u64,
+    /// Bytes that went.
+    pub bytes_out: u64,
+    /// Bytes that wait to be written.
+    pub bytes_waiting: usize,
+}
+
+/// A queue, as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueOverview {
+    /// In which vhost.
+    pub vhost: String,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: QueueKind,
+    /// It survives a restart.
+    pub durable: bool,
+    /// It goes with its last consumer.
+    pub auto_delete: bool,
+    /// It belongs to this connection alone.
+    pub owner: Option<ConnectionId>,
+    /// The fields of its arguments, as an AMQP table without its length.
+    pub arguments: Vec<u8>,
+    /// Entries that wait for a consumer; of a stream, the messages that it keeps.
+    pub ready: usize,
+    /// Where its log is, when it is a stream.
+    pub log: Option<std::path::PathBuf>,
+    /// Bytes of the messages of those that wait.
+    pub ready_bytes: u64,
+    /// Entries that were delivered and not acknowledged.
+    pub unacknowledged: u32,
+    /// Its consumers.
+    pub consumers: usize,
+    /// Entries that were ever put into it.
+    pub published: u64,
+}
+
+/// A consumer, as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerOverview {
+    /// Whose.
+    pub connection: ConnectionId,
+    /// On which of its channels.
+    pub channel: u16,
+    /// Its tag.
+    pub tag: String,
+    /// In which vhost.
+    pub vhost: String,
+    /// Of which queue.
+    pub queue: String,
+    /// It acknowledges nothing.
+    pub no_ack: bool,
+    /// It has the queue to itself.
+    pub exclusive: bool,
+    /// Its prefetch; 0 is no limit.
+    pub prefetch_count: u16,
+    /// Its deliveries that are not acknowledged.
+    pub unacknowledged: u32,
+}
+
+impl Broker {
+    /// Counters and gauges. Cost: some nanoseconds a queue.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics {
+            connections: self.connections.len() as u64,
+            channels: self.channels.len() as u64,
+            consumers: self.consumers.len() as u64,
+            queues: self.queues.len() as u64,
+            messages: self.messages.len() as u64,
+            messages_ready: self.queues.iter().map(|(_, queue)| queue.ready().len() as u64).sum(),
+            messages_unacknowledged: self.queues.iter().map(|(_, queue)| u64::from(queue.unacknowledged)).sum(),
+            message_bytes: self.memory_bytes(),
+            blocked: self.blocked.is_some().into(),
+            events_dropped: self.events.dropped,
+            ..self.metrics
+        }
+    }
+
+    /// Numbers of the journal; None where nothing is kept.
+    #[must_use]
+    pub fn journal_metrics(&self) -> Option<JournalMetrics> {
+        let durable = &self.journal.as_ref()?.durable;
+        let (file_bytes, segments, waiting_bytes) = durable.extent();
+        Some(JournalMetrics {
+            file_bytes,
+            live_bytes: durable.size_bytes().0,
+            segments: segments as u64,
+            waiting_bytes: waiting_bytes as u64,
+            statistics: durable.statistics(),
+            stream_bytes: self.logs.values().map(crate::journal::Log::file_bytes).sum(),
+        })
+    }
+
+    /// Exchanges, queues' names and bindings.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// All connections, in no particular order.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionOverview> {
+        self.connections.iter().map(|(number, connection)| {
+            let principal = self.principals.get(connection.principal);
+            let unacknowledged = |(_, channel): &(u16, ChannelSlot)| self.channels[*channel].unacknowledged.len();
+            ConnectionOverview {
+                id: ConnectionId::new(number, connection.serial),
+                user: principal.user.to_string(),
+                vhost: principal.vhost.to_string(),
+                peer: connection.about.peer.to_string(),
+                client_name: connection.about.client_name.to_string(),
+                since: connection.about.since,
+                state: match connection.life {
+                    ConnectionState::Open if connection.is_blocked => "blocked",
+                    ConnectionState::Open => "running",
+                    ConnectionState::Closing(_) | ConnectionState::Ended => "closing",
+                },
+                channels: connection.channels.len(),
+                unacknowledged: connection.channels.iter().map(unacknowledged).sum(),
+                bytes_in: connection.bytes_in,
+                bytes_out: connection.bytes_out,
+                bytes_waiting: connection.out.len(),
+            }
+        })
+    }
+
+    /// All queues, in no particular order.
+    pub fn queues(&self) -> impl Iterator<Item = QueueOverview> {
+        self.queues.iter().filter_map(|(_, queue)| {
+            let QueueInfo { vhost, name, settings, owner, .. } = self.topology.queue_info(queue.id)?;
+            Some(QueueOverview {
+                vhost: self.name_of(vhost),
+                name: name.to_owned(),
+                kind: queue.policy.kind,
+                durable: settings.durable,
+                auto_delete: settings.auto_delete,
+                owner: owner.map(ConnectionId::from_bits),
+                arguments: settings.arguments.as_bytes().to_vec(),
+                ready: queue.stream.as_ref().map_or(queue.ready().len(), |stream| self.stream_length(stream) as usize),
+                log: queue.stream.as_ref().map(|stream| stream.dir.clone()),
+                ready_bytes: queue.ready_bytes(),
+                unacknowledged: queue.unacknowledged,
+                consumers: queue.consumers.len(),
+                published: queue.published,
+            })
+        })
+    }
+
+    /// All consumers, in no particular order.
+    pub fn consumers(&self) -> impl Iterator<Item = ConsumerOverview> {
+        self.consumers.iter().filter_map(|(_, consumer)| {
+            let info = self.topology.queue_info(self.queues[consumer.queue].id)?;
+            let serial = self.connections[consumer.connection].serial;
+            Some(ConsumerOverview {
+                connection: ConnectionId::new(consumer.connection, serial),
+                channel: self.channels[consumer.channel].number,
+                tag: String::from_utf8_lossy(consumer.name()).into_owned(),
+                vhost: self.name_of(info.vhost),
+                queue: info.name.to_owned(),
+                no_ack: consumer.no_ack,
+                exclusive: consumer.is_exclusive,
+                prefetch_count: consumer.credit.limit(),
+                unacknowledged: consumer.credit.outstanding(),
+            })
+        })
+    }
+
+    fn name_of(&self, vhost: crate::broker::topology::VhostId) -> String {
+        self.topology.vhosts().find(|(id, _)| *id == vhost).map_or_else(String::new, |(_, name)| name.to_owned())
+    }
+}

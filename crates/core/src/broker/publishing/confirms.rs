@@ -1,0 +1,142 @@
+//! Publisher confirms: numbers given in the order of publishing, told in as few acks as that order allows.
+//!
+//! A message is confirmed when every log that keeps it has synced it, and at once when none does. Acks go out in order,
+//! so that one with `multiple` covers a whole run; what is refused is told by itself, at once.
+
+use std::collections::VecDeque;
+
+use crate::broker::ids::LogId;
+
+/// How far a log must be synced. Logs have numbers that are never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SyncMark {
+    pub log: LogId,
+    pub sequence: u64,
+}
+
+/// Everything that must be on disk first. Nearly always one log or none.
+pub(crate) type SyncMarks = smallvec::SmallVec<[SyncMark; 1]>;
+
+/// What to tell the publisher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Acknowledged {
+    pub tag: u64,
+    pub multiple: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Confirms {
+    published: u64,
+    /// All up to here have been told, one way or the other.
+    told: u64,
+    /// What waits for a disk, by number.
+    waiting: VecDeque<(u64, SyncMarks)>,
+}
+
+impl Confirms {
+    /// The number of the message that is published now; confirmed as soon as all before it are.
+    #[inline]
+    pub fn publish(&mut self) -> u64 {
+        self.published += 1;
+        self.published
+    }
+
+    /// The message with this number, the last one, is confirmed only when these marks are reached.
+    pub fn wait(&mut self, number: u64, marks: SyncMarks) {
+        debug_assert_eq!(number, self.published);
+        if !marks.is_empty() {
+            self.waiting.push_back((number, marks));
+        }
+    }
+
+    /// The next ack to send, if any: all that is done and not yet told.
+    pub fn acknowledge(&mut self, is_reached: impl Fn(SyncMark) -> bool) -> Option<Acknowledged> {
+        while let Some((_, marks)) = self.waiting.front() {
+            if !marks.iter().all(|mark| is_reached(*mark)) {
+                break;
+            }
+            self.waiting.pop_front();
+        }
+        let done = self.waiting.front().map_or(self.published, |(number, _)| number - 1);
+        if done == self.told {
+            return None;
+        }
+        let multiple = done - self.told > 1;
+        self.told = done;
+        Some(Acknowledged { tag: done, multiple })
+    }
+
+    /// The last message is refused: it has been told with a nack. Whoever calls acknowledges all before it first,
+    /// or leaves them to a later ack, which then covers this number too and means nothing by it.
+    pub fn refuse(&mut self, number: u64) {
+        if self.told + 1 == number {
+            self.told = number;
+        }
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(sequence: u64) -> SyncMarks {
+        smallvec::smallvec![SyncMark { log: LogId(0), sequence }]
+    }
+
+    fn told(confirms: &mut Confirms, synced: u64) -> Option<(u64, bool)> {
+        confirms.acknowledge(|mark| mark.sequence <= synced).map(|ack| (ack.tag, ack.multiple))
+    }
+
+    #[test]
+    fn a_run_is_told_in_one_ack() {
+        let mut confirms = Confirms::default();
+        assert_eq!(told(&mut confirms, 0), None);
+        confirms.publish();
+        assert_eq!(told(&mut confirms, 0), Some((1, false)));
+        for _ in 0..3 {
+            confirms.publish();
+        }
+        assert_eq!((told(&mut confirms, 0), told(&mut confirms, 0)), (Some((4, true)), None));
+    }
+
+    #[test]
+    fn nothing_is_told_before_it_is_on_disk() {
+        let mut confirms = Confirms::default();
+        for sequence in [10, 20, 30] {
+            let number = confirms.publish();
+            confirms.wait(number, mark(sequence));
+        }
+        confirms.publish();
+        assert_eq!(told(&mut confirms, 9), None);
+        assert_eq!(told(&mut confirms, 20), Some((2, true)));
+        assert!(confirms.is_waiting());
+        assert_eq!(told(&mut confirms, 30), Some((4, true)), "the transient one went behind the third");
+        assert!(!confirms.is_waiting());
+    }
+
+    #[test]
+    fn a_message_in_two_logs_waits_for_both() {
+        let mut confirms = Confirms::default();
+        let number = confirms.publish();
+        confirms.wait(
+            number,
+            smallvec::smallvec![SyncMark { log: LogId(0), sequence: 5 }, SyncMark { log: LogId(1), sequence: 7 }],
+        );
+        assert_eq!(confirms.acknowledge(|mark| mark.log == LogId(0)), None);
+        assert!(confirms.acknowledge(|_| true).is_some());
+    }
+
+    #[test]
+    fn a_refused_message_is_not_acknowledged_as_well() {
+        let mut confirms = Confirms::default();
+        let number = confirms.publish();
+        confirms.refuse(number);
+        assert_eq!(told(&mut confirms, 0), None);
+        confirms.publish();
+        assert_eq!(told(&mut confirms, 0), Some((2, false)));
+    }
+}

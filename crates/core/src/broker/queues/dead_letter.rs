@@ -1,0 +1,205 @@
+//! Dead letters: what a queue drops goes to the exchange that the queue names for that, with the story of its death.
+//!
+//! A letter is made when an entry is dropped and sent at the end of the same call, before what was settled is recorded: a
+//! crash in between doubles it and never loses it. Sending may drop entries of other queues, which makes further letters;
+//! they wait in line, so that a chain of full queues needs no stack.
+//!
+//! Source: RabbitMQ's dead letter exchanges; the header `x-death` is theirs.
+
+use crate::amqp::table::{FieldValue, Table};
+use crate::amqp::{BasicProperties, PropertyFields, RawTable};
+
+use crate::broker::Broker;
+use crate::broker::publishing::confirms::SyncMarks;
+use crate::broker::queues::message_store::{Kept, NEVER, Parts};
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::topology::{Published, QueueId, VhostId};
+
+/// Where a queue sends what it drops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeadLetters {
+    /// `x-dead-letter-exchange`.
+    pub exchange: Box<str>,
+    /// `x-dead-letter-routing-key`; none keeps the message's own.
+    pub routing_key: Option<Box<str>>,
+}
+
+/// Why a queue dropped a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// A consumer did not want it, and not again.
+    Rejected,
+    Expired,
+    /// The queue was full.
+    MaxLength,
+}
+
+impl Reason {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+            Self::MaxLength => "maxlen",
+        }
+    }
+}
+
+/// A message on its way to an exchange.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    vhost: VhostId,
+    exchange: Box<str>,
+    routing_key: Box<str>,
+    properties: Vec<u8>,
+    body: Vec<u8>,
+}
+
+/// What happened to a message, as `x-death` tells it.
+struct Death<'a> {
+    queue: &'a str,
+    reason: Reason,
+    exchange: &'a str,
+    routing_key: &'a str,
+    time_s: u64,
+}
+
+impl Broker {
+    /// A queue drops an entry: its letter, if the queue sends any, and then the entry is done with.
+    pub(crate) fn discard(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) {
+        if self.queues[queue].policy.dead_letters.is_some()
+            && let Some(letter) = self.letter(queue, entry, reason)
+        {
+            self.letters.push_back(letter);
+        }
+        self.settle(queue, entry);
+    }
+
+    fn letter(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) -> Option<Letter> {
+        let is_resident = self.prepare(queue, entry.message).ok()?;
+        let time_s = u64::try_from(self.wall_us() / 1_000_000).unwrap_or_default();
+        let message = self.messages.get(entry.message);
+        let parts = if is_resident { message.parts()? } else { message.parts_of(&self.loaded) };
+        let it = &self.queues[queue];
+        let info = self.topology.queue_info(it.id)?;
+        let to = it.policy.dead_letters.as_ref()?;
+        let exchange = std::str::from_utf8(parts.exchange()).ok()?;
+        let routing_key = std::str::from_utf8(parts.routing_key()).ok()?;
+        let death = Death { queue: info.name, reason, exchange, routing_key, time_s };
+        Some(Letter {
+            vhost: info.vhost,
+            exchange: to.exchange.clone(),
+            routing_key: to.routing_key.clone().unwrap_or_else(|| routing_key.into()),
+            properties: with_death(BasicProperties::from_checked(parts.properties), &death),
+            body: parts.body.to_vec(),
+        })
+    }
+
+    /// Send all letters, and those that come of it.
+    pub(crate) fn send_letters(&mut self) {
+        while let Some(letter) = self.letters.pop_front() {
+            self.send_letter(&letter);
+        }
+    }
+
+    /// Put one into the queues that it is routed to. An exchange that there is not takes nothing.
+    fn send_letter(&mut self, letter: &Letter) {
+        let properties = BasicProperties::from_checked(&letter.properties);
+        let message =
+            Published { exchange: &letter.exchange, routing_key: &letter.routing_key, properties, body: &letter.body };
+        let mut routed: Vec<QueueId> = Vec::new();
+        if self.topology.route(letter.vhost, &message, &mut self.route_scratch, &mut routed).is_err() {
+            return;
+        }
+        let deaths = deaths_of(properties.headers());
+        routed.retain(|queue| !self.is_cycle(*queue, &deaths));
+        if routed.is_empty() {
+            return;
+        }
+        let mut route = Vec::with_capacity(letter.exchange.len() + letter.routing_key.len() + 2);
+        for name in [&letter.exchange, &letter.routing_key] {
+            route.push(name.len() as u8);
+            route.extend_from_slice(name.as_bytes());
+        }
+        let parts = Parts { route: &route, properties: &letter.properties, body: &letter.body };
+        self.put_letter(&parts, properties.is_persistent(), &routed);
+    }
+
+    fn put_letter(&mut self, parts: &Parts<'_>, is_persistent: bool, routed: &[QueueId]) {
+        if !self.stream_queues.is_empty() {
+            let queues = routed.iter().copied();
+            // A stream whose disk has no room lets it go: nobody is there who could be told to wait.
+            _ = self.append_to_streams(parts, queues, &mut SyncMarks::new());
+        }
+        let mut kept = Kept::Nowhere;
+        let mut sequence = 0;
+        if self.journal.is_some()
+            && is_persistent
+            && let Ok(Some((saved, queues))) = self.save_for(parts, routed)
+        {
+            kept = Kept::Saved { record: saved.record, queues };
+            sequence = saved.sequence.0;
+        }
+        // A queue that refuses it lets it go, too.
+        self.put_into_queues(parts, kept, sequence, routed, NEVER);
+    }
+
+    /// The message has been in this queue before, and nobody ever rejected it: it would go round for ever.
+    fn is_cycle(&self, queue: QueueId, deaths: &[Table]) -> bool {
+        let Some(name) = self.topology.queue_info(queue).map(|info| info.name) else { return true };
+        let is = |death: &Table, field, value| death.get(field).and_then(FieldValue::as_str) == Some(value);
+        deaths.iter().any(|death| is(death, "queue", name))
+            && !deaths.iter().any(|death| is(death, "reason", Reason::Rejected.name()))
+    }
+}
+
+/// The entries of `x-death`, the latest first.
+fn deaths_of(headers: Option<RawTable<'_>>) -> Vec<Table> {
+    let parsed = headers.and_then(|headers| headers.parse().ok()).unwrap_or_default();
+    match parsed.get("x-death") {
+        Some(FieldValue::Array(deaths)) => deaths
+            .iter()
+            .filter_map(|death| match death {
+                FieldValue::Table(death) => Some(death.clone()),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A message's properties with one death more. Its own time to live has ended, or would end it again: it goes.
+fn with_death(properties: BasicProperties<'_>, death: &Death<'_>) -> Vec<u8> {
+    let mut headers = properties.headers().and_then(|headers| headers.parse().ok()).unwrap_or_default();
+    let mut deaths = deaths_of(properties.headers());
+    let same = |other: &Table| {
+        other.get("queue").and_then(FieldValue::as_str) == Some(death.queue)
+            && other.get("reason").and_then(FieldValue::as_str) == Some(death.reason.name())
+    };
+    let before = deaths.iter().position(same).map(|index| deaths.remove(index));
+    let count = before.as_ref().and_then(|death| death.get("count")?.as_i64()).unwrap_or(0) + 1;
+    let mut latest = before.unwrap_or_default();
+    latest.insert("count", count);
+    latest.insert("reason", death.reason.name());
+    latest.insert("queue", death.queue);
+    latest.insert("time", FieldValue::Timestamp(death.time_s));
+    latest.insert("exchange", death.exchange);
+    latest.insert("routing-keys", FieldValue::Array(vec![death.routing_key.into()]));
+    if let Some(expiration) = properties.expiration() {
+        latest.insert("original-expiration", expiration);
+    }
+    deaths.insert(0, latest);
+    headers.insert("x-death", FieldValue::Array(deaths.into_iter().map(FieldValue::Table).collect()));
+    for (name, value) in [
+        ("x-first-death-reason", death.reason.name()),
+        ("x-first-death-queue", death.queue),
+        ("x-first-death-exchange", death.exchange),
+    ] {
+        if headers.get(name).is_none() {
+            headers.insert(name, value);
+        }
+    }
+    let bytes = headers.to_bytes();
+    let mut out = Vec::new();
+    PropertyFields { headers: Some(RawTable::new(&bytes)), expiration: None, ..properties.fields() }.encode(&mut out);
+    out
+}

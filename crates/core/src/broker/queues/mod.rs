@@ -1,0 +1,8 @@
+//! Queues: entries in order, the messages that they refer to, and what removes them.
+
+pub(crate) mod dead_letter;
+pub(crate) mod expiry;
+pub(crate) mod message_store;
+pub(crate) mod policy;
+pub(crate) mod queue;
+pub(crate) mod spill;

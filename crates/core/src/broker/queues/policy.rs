@@ -1,0 +1,248 @@
+//! A queue's arguments: what the names beginning with `x-` ask of it, and what is wrong with them.
+//!
+//! An argument that this broker does not offer is refused by its name, never ignored: whoever asks for dead letters and
+//! gets none would lose messages without a word. Hints where a queue should live (`x-queue-mode`, ...) mean nothing here
+//! and are taken. Arguments of other names are the client's own; they are kept.
+
+use crate::amqp::{RawTable, RawValue};
+
+use crate::broker::queues::dead_letter::DeadLetters;
+
+/// `x-queue-type`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum QueueKind {
+    /// One copy, entries go when they are acknowledged.
+    #[default]
+    Classic,
+    /// Asked for as replicated; a durable queue here.
+    Quorum,
+    /// A log: entries stay until retention takes them, and readers start where they like.
+    Stream,
+}
+
+impl QueueKind {
+    /// Its value on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Quorum => "quorum",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+/// What a queue does with what comes to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub kind: QueueKind,
+    pub length_max: Option<u64>,
+    pub bytes_max: Option<u64>,
+    /// When it is full: refuse the new message instead of dropping the oldest.
+    pub rejects_publish: bool,
+    pub message_ttl_ms: Option<u64>,
+    /// Unused for so long, the queue goes.
+    pub expires_ms: Option<u64>,
+    /// Where what is dropped goes.
+    pub dead_letters: Option<DeadLetters>,
+    /// A stream's retention by age.
+    pub age_max_s: Option<u64>,
+    pub segment_bytes: Option<u64>,
+}
+
+/// Names that other brokers know and this one does not offer (yet).
+const REFUSED: &[&str] = &[
+    "x-dead-letter-strategy",
+    "x-max-priority",
+    "x-single-active-consumer",
+    "x-delivery-limit",
+    "x-consumer-timeout",
+    "x-stream-filter-size-bytes",
+];
+
+/// The longest time that an argument may give, in milliseconds: 2^32 - 1, about 49 days.
+const TIME_MS_MAX: i64 = u32::MAX as i64;
+
+/// Why an argument is refused: its name, and the reason in words.
+pub(crate) type Refusal<'a> = (&'a str, String);
+
+impl Policy {
+    /// Read a queue's arguments.
+    ///
+    /// # Errors
+    /// The first argument that is not offered or has no meaning.
+    pub fn parse(arguments: RawTable<'_>) -> Result<Self, Refusal<'_>> {
+        let mut policy = Self::default();
+        for field in arguments.iter() {
+            let Ok((name, value)) = field else { return Err(("arguments", "not a table".to_owned())) };
+            policy.set(name, value).map_err(|reason| (name, reason))?;
+        }
+        policy.dead_letters = dead_letters(arguments)?;
+        if policy.kind == QueueKind::Stream {
+            policy.refuse_for_streams()?;
+        } else if policy.age_max_s.is_some() {
+            return Err(("x-max-age", "only a stream has it".to_owned()));
+        } else if policy.segment_bytes.is_some() {
+            return Err(("x-stream-max-segment-size-bytes", "only a stream has it".to_owned()));
+        }
+        Ok(policy)
+    }
+
+    fn set(&mut self, name: &str, value: RawValue<'_>) -> Result<(), String> {
+        match name {
+            "x-queue-type" => self.kind = kind(value)?,
+            "x-max-length" => self.length_max = Some(count(value)?),
+            "x-max-length-bytes" => self.bytes_max = Some(count(value)?),
+            "x-overflow" => self.rejects_publish = rejects(value)?,
+            "x-message-ttl" => self.message_ttl_ms = Some(milliseconds(value, 0)?),
+            "x-expires" => self.expires_ms = Some(milliseconds(value, 1)?),
+            "x-max-age" => self.age_max_s = Some(age_s(value)?),
+            "x-stream-max-segment-size-bytes" => self.segment_bytes = Some(count(value)?.max(1)),
+            _ if REFUSED.contains(&name) => return Err("not offered by this broker".to_owned()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn refuse_for_streams(&self) -> Result<(), Refusal<'static>> {
+        let refused = [
+            ("x-max-length", self.length_max.is_some()),
+            ("x-overflow", self.rejects_publish),
+            ("x-message-ttl", self.message_ttl_ms.is_some()),
+            ("x-expires", self.expires_ms.is_some()),
+            ("x-dead-letter-exchange", self.dead_letters.is_some()),
+        ];
+        match refused.into_iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err((name, "a stream has no such argument".to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// `length` entries of `bytes` are more than the queue may hold.
+    pub fn is_over(&self, length: u64, bytes: u64) -> bool {
+        self.length_max.is_some_and(|max| length > max) || self.bytes_max.is_some_and(|max| bytes > max)
+    }
+
+    /// Entries are dropped from its head, or refused at its tail.
+    pub fn is_bounded(&self) -> bool {
+        self.length_max.is_some() || self.bytes_max.is_some()
+    }
+}
+
+/// A routing key for dead letters means something only beside their exchange.
+fn dead_letters(arguments: RawTable<'_>) -> Result<Option<DeadLetters>, Refusal<'static>> {
+    let text = |name: &'static str| match arguments.get(name) {
+        None => Ok(None),
+        Some(value) => match value.as_str() {
+            Some(text) if text.len() <= 255 => Ok(Some(Box::from(text))),
+            _ => Err((name, "expected a string of at most 255 bytes".to_owned())),
+        },
+    };
+    match (text("x-dead-letter-exchange")?, text("x-dead-letter-routing-key")?) {
+        (Some(exchange), routing_key) => Ok(Some(DeadLetters { exchange, routing_key })),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(("x-dead-letter-routing-key", "needs x-dead-letter-exchange".to_owned())),
+    }
+}
+
+fn kind(value: RawValue<'_>) -> Result<QueueKind, String> {
+    match value.as_str() {
+        Some("classic") => Ok(QueueKind::Classic),
+        Some("quorum") => Ok(QueueKind::Quorum),
+        Some("stream") => Ok(QueueKind::Stream),
+        Some(other) => Err(format!("'{other}' is none of classic, quorum, stream")),
+        None => Err("expected a string".to_owned()),
+    }
+}
+
+fn rejects(value: RawValue<'_>) -> Result<bool, String> {
+    match value.as_str() {
+        Some("drop-head") => Ok(false),
+        Some("reject-publish") => Ok(true),
+        Some(other) => Err(format!("'{other}' is none of drop-head, reject-publish")),
+        None => Err("expected a string".to_owned()),
+    }
+}
+
+fn count(value: RawValue<'_>) -> Result<u64, String> {
+    let number = value.as_i64().ok_or("expected an integer")?;
+    u64::try_from(number).map_err(|_| format!("{number} is negative"))
+}
+
+fn milliseconds(value: RawValue<'_>, least: i64) -> Result<u64, String> {
+    let number = value.as_i64().ok_or("expected an integer of milliseconds")?;
+    if (least..=TIME_MS_MAX).contains(&number) {
+        Ok(number as u64)
+    } else {
+        Err(format!("{number} is not between {least} and {TIME_MS_MAX} milliseconds"))
+    }
+}
+
+/// `7D`, `12h`: a number and one of `Y M D h m s`.
+pub(crate) fn age_s(value: RawValue<'_>) -> Result<u64, String> {
+    const EXPECTED: &str = "expected a number and one of Y M D h m s, as in '7D'";
+    let text = value.as_str().ok_or(EXPECTED)?;
+    let unit = match text.as_bytes().last() {
+        Some(b'Y') => 365 * 86_400,
+        Some(b'M') => 30 * 86_400,
+        Some(b'D') => 86_400,
+        Some(b'h') => 3_600,
+        Some(b'm') => 60,
+        Some(b's') => 1,
+        _ => return Err(EXPECTED.to_owned()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| EXPECTED)?;
+    number.checked_mul(unit).ok_or_else(|| EXPECTED.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amqp::{FieldValue, Table};
+
+    fn parse(arguments: &[(&str, FieldValue)]) -> Result<Policy, (String, String)> {
+        let mut table = Table::new();
+        arguments.iter().for_each(|(name, value)| table.insert(name, value.clone()));
+        let mut bytes = Vec::new();
+        table.encode_fields(&mut bytes);
+        Policy::parse(RawTable::new(&bytes)).map_err(|(name, reason)| (name.to_owned(), reason))
+    }
+
+    fn text(value: &str) -> FieldValue {
+        FieldValue::from(value)
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let policy = parse(&[
+            ("x-max-length", FieldValue::I32(5)),
+            ("x-message-ttl", FieldValue::I64(60_000)),
+            ("x-overflow", text("reject-publish")),
+            ("x-queue-mode", text("lazy")),
+            ("mine", text("kept")),
+        ])
+        .expect("all are offered");
+        assert_eq!((policy.length_max, policy.message_ttl_ms, policy.rejects_publish), (Some(5), Some(60_000), true));
+        assert!(policy.is_over(6, 0) && !policy.is_over(5, u64::MAX));
+        let stream = parse(&[("x-queue-type", text("stream")), ("x-max-age", text("7D"))]).expect("a stream");
+        assert_eq!((stream.kind, stream.age_max_s), (QueueKind::Stream, Some(7 * 86_400)));
+    }
+
+    #[test]
+    fn what_is_not_offered_or_means_nothing_is_refused_by_name() {
+        let refused = |arguments: &[(&str, FieldValue)]| parse(arguments).expect_err("refused");
+        assert_eq!(refused(&[("x-dead-letter-routing-key", text("k"))]).1, "needs x-dead-letter-exchange");
+        assert_eq!(
+            refused(&[("x-message-ttl", FieldValue::I32(-1))]).1,
+            "-1 is not between 0 and 4294967295 milliseconds"
+        );
+        assert_eq!(refused(&[("x-expires", FieldValue::I32(0))]).0, "x-expires");
+        assert_eq!(refused(&[("x-max-length", text("5"))]).1, "expected an integer");
+        assert_eq!(refused(&[("x-queue-type", text("lazy"))]).0, "x-queue-type");
+        assert_eq!(refused(&[("x-max-age", text("7D"))]).1, "only a stream has it");
+        assert_eq!(
+            refused(&[("x-queue-type", text("stream")), ("x-max-length", FieldValue::I32(1))]).0,
+            "x-max-length"
+        );
+    }
+}

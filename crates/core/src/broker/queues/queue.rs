@@ -1,0 +1,276 @@
+//! A queue: entries in order, who waits for them, and what becomes of those that do not fit.
+//!
+//! An entry is delivered to the consumer that has waited longest, or waits. Taking it back puts it where it was: every
+//! entry has a position, given once, and `ready` ascends by it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::broker::consumers::consumer::Ring;
+use crate::broker::durable::DefinitionId;
+use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
+use crate::broker::queues::message_store::{MessageId, Micros, NEVER};
+use crate::broker::queues::policy::Policy;
+use crate::broker::streams::stream::Stream;
+use crate::broker::topology::QueueId;
+
+/// A message in a queue: 24 bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueEntry {
+    /// Given once and never to another of this queue, ascending; its offset when the queue is a stream.
+    pub position: u64,
+    pub expires: Micros,
+    pub message: MessageId,
+    /// It was delivered before, or may have been before the broker stopped.
+    pub redelivered: bool,
+}
+
+impl QueueEntry {
+    pub fn new(position: u64, message: MessageId, expires: Micros) -> Self {
+        Self { position, expires, message, redelivered: false }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub id: QueueId,
+    pub serial: u32,
+    /// The connection that it goes with, when it is exclusive.
+    pub owner: Option<ConnectionSlot>,
+    /// Whoever declared it: it counts among what that user has.
+    pub creator: Option<Arc<str>>,
+    pub policy: Policy,
+    /// It goes when its last consumer goes.
+    pub auto_delete: bool,
+    /// What the journal knows it by, when it survives a restart, and the persistent messages in it with it.
+    pub durable_id: Option<DefinitionId>,
+    pub ring: Ring,
+    /// Every consumer, waiting or not.
+    pub consumers: Vec<ConsumerSlot>,
+    pub has_exclusive_consumer: bool,
+    /// The last time that it was declared, fetched from or lost a consumer: `x-expires` counts from there.
+    pub used: Micros,
+    /// It is in the broker's list of queues that have something to deliver.
+    pub is_runnable: bool,
+    /// It is in the broker's list of queues in which something may expire.
+    pub is_timed: bool,
+    /// The log, when it is a stream: then nothing is ever ready.
+    pub stream: Option<Box<Stream>>,
+    pub unacknowledged: u32,
+    /// Entries that were ever put here: metrics, and nothing else.
+    pub published: u64,
+    ready: VecDeque<QueueEntry>,
+    ready_bytes: u64,
+    /// How many of `ready` have an end to their time.
+    expiring: usize,
+    position: u64,
+}
+
+impl Queue {
+    pub fn new(id: QueueId, policy: Policy, serial: u32, now: Micros) -> Self {
+        Self {
+            id,
+            owner: None,
+            creator: None,
+            serial,
+            policy,
+            auto_delete: false,
+            durable_id: None,
+            ring: Ring::default(),
+            consumers: Vec::new(),
+            has_exclusive_consumer: false,
+            used: now,
+            is_runnable: false,
+            is_timed: false,
+            stream: None,
+            unacknowledged: 0,
+            published: 0,
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            expiring: 0,
+            position: 0,
+        }
+    }
+
+    /// A place at the end for a message: pushed, or delivered at once.
+    #[inline]
+    pub fn place(&mut self, message: MessageId, expires: Micros) -> QueueEntry {
+        self.position += 1;
+        self.published += 1;
+        QueueEntry::new(self.position, message, expires)
+    }
+
+    /// Nothing is ready and somebody waits, so that a new message may pass without being kept in line.
+    #[inline]
+    pub fn may_pass(&self) -> bool {
+        self.ready.is_empty() && !self.ring.is_empty()
+    }
+
+    #[inline]
+    pub fn push(&mut self, entry: QueueEntry, size: usize) {
+        self.ready_bytes += size as u64;
+        self.expiring += usize::from(entry.expires != NEVER);
+        self.ready.push_back(entry);
+    }
+
+    #[inline]
+    pub fn front(&self) -> Option<&QueueEntry> {
+        self.ready.front()
+    }
+
+    /// Take the first entry; `size` is its message's, as it was when it was pushed.
+    #[inline]
+    pub fn pop(&mut self, size: usize) -> Option<QueueEntry> {
+        let entry = self.ready.pop_front()?;
+        self.ready_bytes -= size as u64;
+        self.expiring -= usize::from(entry.expires != NEVER);
+        Some(entry)
+    }
+
+    /// Put an entry back where it was. Those that come back are nearly always older than all that are ready.
+    pub fn requeue(&mut self, mut entry: QueueEntry, size: usize) {
+        entry.redelivered = true;
+        self.ready_bytes += size as u64;
+        self.expiring += usize::from(entry.expires != NEVER);
+        if self.ready.front().is_none_or(|front| entry.position < front.position) {
+            self.ready.push_front(entry);
+        } else {
+            let index = self.ready.partition_point(|ready| ready.position < entry.position);
+            self.ready.insert(index, entry);
+        }
+    }
+
+    /// Put many back: one pass over both, also when they lie between those that are ready.
+    pub fn requeue_many(&mut self, mut entries: Vec<(QueueEntry, usize)>) {
+        entries.sort_unstable_by_key(|(entry, _)| entry.position);
+        let first_ready = self.ready.front().map_or(u64::MAX, |entry| entry.position);
+        if entries.last().is_none_or(|(entry, _)| entry.position < first_ready) {
+            entries.into_iter().rev().for_each(|(entry, size)| self.requeue(entry, size));
+            return;
+        }
+        let mut merged = VecDeque::with_capacity(self.ready.len() + entries.len());
+        let mut ready = std::mem::take(&mut self.ready).into_iter().peekable();
+        for (mut entry, size) in entries {
+            while let Some(before) = ready.next_if(|ready| ready.position < entry.position) {
+                merged.push_back(before);
+            }
+            entry.redelivered = true;
+            self.ready_bytes += size as u64;
+            self.expiring += usize::from(entry.expires != NEVER);
+            merged.push_back(entry);
+        }
+        merged.extend(ready);
+        self.ready = merged;
+    }
+
+    /// Everything that is ready, for purge and deletion.
+    pub fn drain(&mut self) -> VecDeque<QueueEntry> {
+        self.ready_bytes = 0;
+        self.expiring = 0;
+        std::mem::take(&mut self.ready)
+    }
+
+    pub fn ready(&self) -> &VecDeque<QueueEntry> {
+        &self.ready
+    }
+
+    pub fn ready_bytes(&self) -> u64 {
+        self.ready_bytes
+    }
+
+    /// Something that is ready has an end to its time.
+    pub fn has_expiring(&self) -> bool {
+        self.expiring > 0
+    }
+
+    /// Over its length or size by now, so that the oldest must go.
+    pub fn is_over(&self) -> bool {
+        self.policy.is_over(self.ready.len() as u64, self.ready_bytes)
+    }
+
+    /// One more of this size would not fit and may not push out the oldest.
+    pub fn refuses(&self, size: usize) -> bool {
+        self.policy.rejects_publish && self.policy.is_over(self.ready.len() as u64 + 1, self.ready_bytes + size as u64)
+    }
+
+    /// Give back memory that a burst left behind.
+    pub fn trim(&mut self) {
+        if self.ready.is_empty() && self.ready.capacity() > 1024 {
+            self.ready = VecDeque::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amqp::RawTable;
+    use crate::broker::slab::SlotId;
+    use crate::broker::topology::{QueueSettings, Topology};
+    use crate::testing::rounds;
+
+    fn queue() -> Queue {
+        let mut topology = Topology::new();
+        let vhost = topology.add_vhost("/");
+        let settings =
+            QueueSettings { durable: false, exclusive: false, auto_delete: false, arguments: RawTable::default() };
+        let (id, _) = topology.declare_queue(vhost, "q", &settings, 0, false).expect("declared");
+        Queue::new(id, Policy::default(), 0, 0)
+    }
+
+    fn filled(count: u64) -> Queue {
+        let mut queue = queue();
+        for _ in 0..count {
+            let entry = queue.place(MessageId::default(), NEVER);
+            queue.push(entry, 10);
+        }
+        queue
+    }
+
+    fn positions(queue: &Queue) -> Vec<u64> {
+        queue.ready().iter().map(|entry| entry.position).collect()
+    }
+
+    #[test]
+    fn what_comes_back_stands_where_it_stood() {
+        let mut queue = filled(5);
+        let taken: Vec<QueueEntry> = (0..4).filter_map(|_| queue.pop(10)).collect();
+        assert_eq!((queue.ready_bytes(), positions(&queue)), (10, vec![5]));
+        for index in [1, 3, 0, 2] {
+            queue.requeue(taken[index], 10);
+        }
+        assert_eq!((queue.ready_bytes(), positions(&queue)), (50, vec![1, 2, 3, 4, 5]));
+        assert_eq!(queue.ready().iter().filter(|entry| entry.redelivered).count(), 4);
+    }
+
+    #[test]
+    fn many_come_back_in_order_between_those_that_are_ready() {
+        for pattern in rounds(0u32..256) {
+            let mut queue = filled(8);
+            let mut out = Vec::new();
+            let mut back = Vec::new();
+            while let Some(entry) = queue.pop(10) {
+                out.push(entry);
+            }
+            for entry in out {
+                if pattern >> (entry.position - 1) & 1 == 1 {
+                    back.push((entry, 10));
+                } else {
+                    queue.push(entry, 10);
+                }
+            }
+            back.reverse();
+            queue.requeue_many(back);
+            assert_eq!((positions(&queue), queue.ready_bytes()), ((1..=8).collect(), 80), "pattern {pattern:08b}");
+        }
+    }
+
+    #[test]
+    fn a_message_passes_only_an_empty_queue_with_somebody_waiting() {
+        let mut queue = filled(1);
+        queue.ring.wait(ConsumerSlot::from_index(0), 0);
+        assert!(!queue.may_pass());
+        queue.drain();
+        assert!(queue.may_pass());
+    }
+}

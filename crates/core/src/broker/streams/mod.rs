@@ -1,0 +1,4 @@
+//! Streams: queues that are logs, and the consumers that read them.
+
+pub(crate) mod stream;
+pub mod stream_record;
