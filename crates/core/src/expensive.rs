@@ -15,7 +15,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use crate::message::Message;
-use crate::query::evaluate::Truth;
+use crate::query::truth::Truth;
 
 /// One call in so many is timed: reading the clock twice costs as much as a small predicate.
 const TIMED_EVERY: u64 = 16;

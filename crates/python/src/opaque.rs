@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use tamis_core::expensive::{ExpensivePredicate, Failure, Opaque};
 use tamis_core::message::Message;
-use tamis_core::query::evaluate::Truth;
 use tamis_core::query::expr::Predicate;
+use tamis_core::query::truth::Truth;
 
 use crate::convert;
 use crate::query::PyQuery;

@@ -8,7 +8,7 @@ use crate::journal::damage::{Damage, DamageKind};
 use crate::journal::disk::{Disk, DiskFile};
 use crate::journal::errors::{OpenError, ReadError};
 use crate::journal::format::footer::SparsePoint;
-use crate::journal::format::mark::SyncMark;
+use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::{Record, Sequence};
 use crate::journal::format::segment::SegmentName;
 use crate::journal::recovery::directory::{Directory, SegmentFile, read_mark};
@@ -327,7 +327,7 @@ impl LogSource {
     fn synced(&self) -> Result<Sequence, ReadError> {
         match self {
             Self::Live(log) => Ok(log.synced()),
-            Self::Files(_, file) => match SyncMark::read(file.as_ref())? {
+            Self::Files(_, file) => match LogMark::read(file.as_ref())? {
                 Ok(Some(mark)) => Ok(mark.synced),
                 _ => Err(ReadError::NoMark),
             },

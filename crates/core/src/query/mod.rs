@@ -8,6 +8,7 @@ mod language;
 mod patterns;
 pub mod render;
 pub mod structure;
+pub mod truth;
 
 pub use evaluation::{distance, evaluate, explain, highlight};
 pub use language::{boolean, selector};

@@ -17,12 +17,12 @@ const ATTEMPTS_MAX: usize = 100;
 
 /// What the mark says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SyncMark {
+pub(crate) struct LogMark {
     pub log_id: u64,
     pub synced: Sequence,
 }
 
-impl SyncMark {
+impl LogMark {
     pub const FILE_BYTES: u64 = 4096;
 
     fn encode(self) -> [u8; MARK_BYTES] {

@@ -8,7 +8,7 @@ use crate::journal::disk::{Disk, DiskFile};
 use crate::journal::errors::OpenError;
 use crate::journal::format::footer::Trailer;
 use crate::journal::format::mark;
-use crate::journal::format::mark::SyncMark;
+use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::Seed;
 use crate::journal::format::segment::{DATA_START, SegmentHeader, SegmentName, VERSION, seed};
 
@@ -35,7 +35,7 @@ pub(crate) struct Listing {
 pub(crate) struct ExistingLog {
     pub directory: Directory,
     /// None when it is missing or damaged.
-    pub mark: Option<SyncMark>,
+    pub mark: Option<LogMark>,
 }
 
 /// A segment's file, open.
@@ -123,9 +123,9 @@ impl SegmentFile {
 }
 
 /// The mark of a log, None when it is damaged; and its file.
-pub(crate) fn read_mark(disk: &dyn Disk, path: &Path) -> Result<(Option<SyncMark>, Arc<dyn DiskFile>), OpenError> {
+pub(crate) fn read_mark(disk: &dyn Disk, path: &Path) -> Result<(Option<LogMark>, Arc<dyn DiskFile>), OpenError> {
     let file = disk.open_to_write(&path.join(mark::FILE_NAME)).or_else(|_| disk.open(&path.join(mark::FILE_NAME)))?;
-    let mark = SyncMark::read(file.as_ref())?.map_err(|version| later(&path.join(mark::FILE_NAME), version))?;
+    let mark = LogMark::read(file.as_ref())?.map_err(|version| later(&path.join(mark::FILE_NAME), version))?;
     Ok((mark, file))
 }
 

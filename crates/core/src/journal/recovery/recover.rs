@@ -13,7 +13,7 @@ use crate::journal::disk::{Disk, DiskFile};
 use crate::journal::errors::OpenError;
 use crate::journal::format::footer::SegmentContents;
 use crate::journal::format::mark;
-use crate::journal::format::mark::SyncMark;
+use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::{HEADER_BYTES, Sequence};
 use crate::journal::format::segment::{SEGMENT_BYTES_MIN, SegmentHeader, SegmentName};
 use crate::journal::recovery::directory::{Directory, Listing, SegmentFile, read_mark};
@@ -88,13 +88,13 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> R
         recovered.add(name, listing.segments.get(index + 1), synced, index_heads)?;
     }
     recovered.end(synced);
-    SyncMark { log_id: recovered.directory.log_id, synced: recovered.next.previous() }
+    LogMark { log_id: recovered.directory.log_id, synced: recovered.next.previous() }
         .write(recovered.mark_file.as_ref())?;
     Ok(recovered)
 }
 
 /// The file of the mark, made and synced when it is missing or says nothing.
-fn open_mark(directory: &Directory, listing: &Listing, mark: Option<SyncMark>) -> Result<Arc<dyn DiskFile>, OpenError> {
+fn open_mark(directory: &Directory, listing: &Listing, mark: Option<LogMark>) -> Result<Arc<dyn DiskFile>, OpenError> {
     let path = directory.path.join(mark::FILE_NAME);
     let disk = directory.disk.as_ref();
     if mark.is_some() {
@@ -103,8 +103,8 @@ fn open_mark(directory: &Directory, listing: &Listing, mark: Option<SyncMark>) -
     if listing.has_mark {
         disk.remove(&path)?;
     }
-    let file = disk.create(&path, SyncMark::FILE_BYTES)?;
-    SyncMark { log_id: directory.log_id, synced: Sequence(0) }.write(file.as_ref())?;
+    let file = disk.create(&path, LogMark::FILE_BYTES)?;
+    LogMark { log_id: directory.log_id, synced: Sequence(0) }.write(file.as_ref())?;
     file.sync()?;
     disk.sync_dir(&directory.path)?;
     if let Some(parent) = directory.path.parent() {

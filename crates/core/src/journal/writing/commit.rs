@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::journal::disk::{DiskFile, is_full};
 use crate::journal::format::footer::SegmentContents;
-use crate::journal::format::mark::SyncMark;
+use crate::journal::format::mark::LogMark;
 use crate::journal::format::segment::{SegmentHeader, SegmentName, TERMINATOR, spare_name};
 use crate::journal::recovery::recover::{ActiveSegment, SegmentMeta};
 use crate::journal::writing::appending::{PendingBatch, PendingRun};
@@ -101,7 +101,7 @@ impl SharedLog {
             if let Some(active) = &writing.active {
                 self.update_catalog(active);
             }
-            let mark = SyncMark { log_id: self.directory.log_id, synced: writing.written };
+            let mark = LogMark { log_id: self.directory.log_id, synced: writing.written };
             mark.write(writing.mark_file.as_ref()).map_err(|error| self.failure("write the mark of", &error))?;
             self.publish_synced(writing.written);
         }

@@ -3,10 +3,8 @@
 use crate::hierarchy::{self, Hierarchies};
 use crate::message::{Body, Message, Resolved, Value, lookup, lookup_any_case};
 use crate::query::expr::{Arithmetic, Comparison, Operand, Predicate, Reference};
+use crate::query::truth::Truth;
 use crate::text::{Phrase, Signature};
-
-/// True, false or unknown.
-pub type Truth = Option<bool>;
 
 /// Kleene OR when `deciding` is true, AND when it is false: the deciding value wins, then unknown.
 fn fold(truths: impl Iterator<Item = Truth>, deciding: bool) -> Truth {

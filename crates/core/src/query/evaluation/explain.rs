@@ -3,8 +3,9 @@
 use crate::hierarchy::Hierarchies;
 use crate::message::{Message, Value};
 use crate::query::Query;
-use crate::query::evaluate::{Referent, Truth};
+use crate::query::evaluate::Referent;
 use crate::query::expr::{Operand, Predicate, Reference};
+use crate::query::truth::Truth;
 
 /// One predicate's part in the answer.
 #[derive(Clone, Debug)]

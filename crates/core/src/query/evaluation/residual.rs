@@ -6,8 +6,8 @@
 use crate::expensive::Opaque;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
-use crate::query::evaluate::Truth;
 use crate::query::expr::{Expr, Predicate};
+use crate::query::truth::Truth;
 
 /// What is known of a tree without asking an expensive predicate that the message does not remember.
 enum Partial<'q> {
