@@ -1,4 +1,4 @@
-//! `tamis.opaque`: functions of Python as expensive predicates.
+//! The function `tamis.opaque`: Python functions as expensive predicates.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Reading everything there is in a log, to say what is wrong with it.
+//! Reads and checks everything in a log, to report what is wrong with it.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,6 @@
-//! A log: appending records, reading one, and what is kept. Writing them to files is in `writing`.
+//! The public face of a log: appending records, reading one, and setting what is kept.
+//!
+//! The folder `writing` has the state behind it.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;

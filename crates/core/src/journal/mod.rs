@@ -1,4 +1,4 @@
-//! An append-only log on disk, in segments: what was reported synced is there after a crash, whatever kind it was.
+//! An append-only log on disk, in segments: records that were reported synced survive every kind of crash.
 //!
 //! A [`Log`] is one directory. [`Log::append`] puts a record into memory and gives it its number; the thread of a
 //! [`Committer`] writes whatever has gathered, syncs it once, and publishes how far ([`Log::synced`]). There is no timer:

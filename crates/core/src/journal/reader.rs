@@ -1,4 +1,4 @@
-//! Reading a log from any place on, while it grows, and while retention removes its beginning.
+//! Reads a log from any position, while it grows and while retention removes its oldest segments.
 
 use std::path::Path;
 use std::sync::Arc;

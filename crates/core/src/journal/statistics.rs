@@ -1,4 +1,4 @@
-//! What a log has written since it was opened, counted by the committer and read by anybody.
+//! Counts what a log has written since it was opened.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

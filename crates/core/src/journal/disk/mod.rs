@@ -1,4 +1,4 @@
-//! What the journal asks of a file system, so that a simulated one can take its place.
+//! The file system that the journal needs, as a trait, so that a simulated one can take its place.
 
 #[cfg(unix)]
 pub mod real;

@@ -1,4 +1,4 @@
-//! A file system in memory that forgets what was not synced, fails when told, and holds no more than told.
+//! A file system in memory that forgets unsynced data, fails when told to, and has a limited size.
 //!
 //! It is harsher than the real ones: of what was not synced any sectors may be kept and others lost, one of them torn at
 //! any byte, and any of the changes of names.

@@ -1,4 +1,4 @@
-//! A file system whose files are never synced: for what may be lost in a power cut, and for tests that must notice.
+//! A file system that never syncs its files, for data that a power cut may take and for tests that must notice.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a sealed segment says of itself, so that nobody has to read its records to know what is there.
+//! The footer of a sealed segment: a summary that spares readers its records.
 //!
 //! - The **heads**: number, time, kind, place and head of every record (only where `LogOptions::index_heads`): all that
 //!   recovery has to know.

@@ -1,4 +1,4 @@
-//! One record: how it lies in a segment, and how bytes prove to be one.
+//! One record: its layout in a segment, and how bytes are recognised as one.
 //!
 //! ```text
 //! length u32 | crc32c u32 | sequence u64 | time_us i64 | kind u8 | flags u8 | head length u16 | head | body

@@ -1,4 +1,4 @@
-//! A segment: its name, its header, its identity, and how much it holds.
+//! The start of a segment: its file name, its header, its identity, and its capacity.
 //!
 //! ```text
 //! header 64 B | records ... 0 0 0 0 | (unused) | heads | sparse index | trailer      <- the end of the file

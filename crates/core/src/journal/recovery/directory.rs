@@ -1,4 +1,4 @@
-//! The directory of a log: which files it has, and whose they are.
+//! The directory of a log: its files, and the log that they belong to.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a log is after whatever happened to it: segments that are sealed, the one that was written, and what is lost.
+//! Recovers a log after any crash: its sealed segments, the one that was being written, and the records lost.
 //!
 //! Records are read in the last segment only. There a bad record is a torn tail, and ends the log, unless a record behind
 //! it, or the mark, proves that it had been synced: then it is rot. Everything else that is bad is rot.

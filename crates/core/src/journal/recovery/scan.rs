@@ -1,4 +1,4 @@
-//! Walking through the records of one segment, and over what is no record.
+//! Walks through the records of one segment, and past bytes that are no record.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The records that were appended and not yet taken by the committer.
+//! The records that were appended and that the committer has not yet taken.
 
 use crate::journal::format::footer::HEAD_ENTRY_BYTES;
 use crate::journal::format::record::Sequence;

@@ -1,4 +1,4 @@
-//! The committer's side of a log: batches into segments.
+//! Writes, syncs and reports the records of one log, and removes segments that are no longer wanted.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Group commit: whatever has gathered while the disk was busy is written and synced together.
+//! Group commit: all records that arrived while the disk was busy are written and synced together.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! SegmentWriter batches of records into the active segment, and sealing it.
+//! Writes batches of records into the active segment, and seals it.
 
 use std::collections::VecDeque;
 use std::io;

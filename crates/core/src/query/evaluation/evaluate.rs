@@ -1,4 +1,6 @@
-//! What a predicate means, in three-valued logic (Kleene / SQL-92). `residual.rs` joins them under AND, OR and NOT.
+//! Evaluates a predicate in three-valued logic (Kleene, SQL-92).
+//!
+//! `residual.rs` joins predicates under AND, OR and NOT.
 
 use crate::hierarchy::{self, Hierarchies};
 use crate::message::{Body, Message, Resolved, Value, lookup, lookup_any_case};

@@ -1,4 +1,4 @@
-//! Why a query is true, false or unknown of a message: every predicate's verdict and the value it looked at.
+//! Explains why a query is true, false or unknown of a message: each predicate's result and value.
 
 use crate::hierarchy::Hierarchies;
 use crate::message::{Message, Value};

@@ -1,4 +1,4 @@
-//! Expensive predicates last: a tree is first evaluated without them, and only what that leaves open asks them.
+//! Evaluates a tree without its expensive predicates first, then asks only those that can still change the result.
 //!
 //! So an expensive predicate is asked only when nothing cheaper has decided, wherever it stands in the tree. Three-valued
 //! logic does not depend on the order, so the answer is that of evaluating from left to right.
