@@ -12,6 +12,9 @@ UV ?= uv
 FUZZ_SECONDS ?= 20
 WORKLOAD ?=
 MIRI_TESTS ?=
+# At most so many test files at a time, each in a process of its own.
+WORKERS ?= 2
+COVERAGE_TESTS ?= not spark
 BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py benchmarks/write_%.py, $(wildcard benchmarks/*.py))
 FUZZ_TARGETS := selector boolean topic snapshot amqp
 
@@ -23,7 +26,15 @@ RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 
 # The oldest Java that PySpark 4 runs on.
 JAVA_OLDEST := 17
 
-.PHONY: help setup run test quick lint format bench faults fuzz miri wheel constraints clean tools
+# Those that hold the clock or the memory to a bound run alone, after all others; the last line of each run counts its tests.
+PYTEST := $(BIN)/python -m pytest --durations=10
+pytest = status=0; \
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not serial$(1)" || status=1; \
+	$(PYTEST) -m "serial$(1)" || status=1; \
+	exit $$status
+
+.PHONY: help setup run test quick lint tree circles homonyms crates format bench faults coverage fuzz miri wheel release \
+	constraints clean tools
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -68,19 +79,38 @@ run: setup ## set up everything and watch tamis work on real mail (tamis demo)
 
 test: setup ## run all tests, Spark included
 	$(CARGO) test --locked -p tamis-core
-	$(BIN)/python -m pytest
+	@$(call pytest)
 
 quick: setup ## run the tests that need no Java
 	$(CARGO) test --locked -p tamis-core
-	$(BIN)/python -m pytest -m "not spark"
+	@$(call pytest, and not spark)
 
-lint: setup ## check form, types and the stub; change nothing
+lint: setup crates ## check form, types, the stub, links in the docs of the core, circles and names; change nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest tamis._core
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links" $(CARGO) doc --locked --quiet --no-deps -p tamis-core
+	$(BIN)/python -m tools.circles
+	$(BIN)/python -m tools.homonyms
+
+tree: ## show all files with what they are for
+	@$(PYTHON) -m tools.tree
+
+circles: ## find groups of more than three files that import each other in a circle
+	@$(PYTHON) -m tools.circles
+
+homonyms: ## find type names that two or more Rust files declare
+	@$(PYTHON) -m tools.homonyms
+
+crates: ## check the licences and sources of the crates (deny.toml); needs cargo-deny, fetches nothing
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny --offline --locked check licenses bans sources; \
+	else \
+		echo "skipped: no cargo-deny here; install it with: cargo install cargo-deny --locked" >&2; \
+	fi
 
 format: setup ## bring Python and Rust into form
 	$(BIN)/ruff format .
@@ -98,6 +128,15 @@ faults: setup ## the long fault tests: kills, power cuts, disk errors, full disk
 	TAMIS_QUERIES=$${TAMIS_QUERIES:-2000} TAMIS_MESSAGES=$${TAMIS_MESSAGES:-5000} TAMIS_SEEDS=$${TAMIS_SEEDS:-3} \
 	TAMIS_UNCONSUMED_MB=$${TAMIS_UNCONSUMED_MB:-5000} \
 	$(BIN)/python -m pytest tests/faults tests/notify/test_killed.py -s
+
+coverage: setup ## measure which lines the tests of COVERAGE_TESTS (default "not spark") run: coverage/python, coverage/rust
+	@mkdir -p coverage
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(COVERAGE_TESTS)" --cov --cov-report=term --cov-report=html:coverage/python
+	@if $(CARGO) llvm-cov --version >/dev/null 2>&1; then \
+		$(CARGO) llvm-cov --locked -p tamis-core --html --output-dir coverage/rust; \
+	else \
+		echo "skipped for Rust: no cargo-llvm-cov here; install it with: cargo install cargo-llvm-cov --locked" >&2; \
+	fi
 
 fuzz: ## try random input on every parser, FUZZ_SECONDS each (default 20); needs cargo-fuzz and nightly Rust
 	@if ! $(CARGO) fuzz --version >/dev/null 2>&1; then \
@@ -118,19 +157,30 @@ miri: ## run the core's unit tests, or those of MIRI_TESTS=index::, under miri, 
 
 # ---- giving away ------------------------------------------------------------------------------------------------
 
-wheel: setup ## build dist/*.whl
+wheel: setup ## build dist/*.whl for this machine
 	@rm -rf dist
+	@$(BIN)/python -m tools.licenses
 	@VIRTUAL_ENV=$(VENV) $(BIN)/maturin build --release --locked --quiet --out dist
 	@ls dist/*.whl
 
-constraints: ## choose versions anew: constraints.txt and constraints-java.txt, with hashes (needs uv)
+$(STAMPS)/release: constraints-release.txt $(STAMPS)/packages
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints-release.txt
+	@touch $@
+
+release: setup $(STAMPS)/release ## build dist/ (wheels for manylinux2014 on x86_64 and aarch64, sdist), and try it in clean environments
+	@rm -rf dist
+	@PATH="$(BIN):$$PATH" VIRTUAL_ENV=$(VENV) $(BIN)/python -m tools.release
+
+constraints: ## choose versions anew: constraints*.txt, with hashes (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: no uv found: pip install uv, or name it: make constraints UV=/path/to/uv" >&2; exit 1; }
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links --extra all --group dev pyproject.toml --output-file constraints.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links --extra java pyproject.toml --output-file constraints-java.txt
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --group release --constraint constraints.txt --output-file constraints-release.txt
 
 clean: ## remove everything that make made
-	rm -rf .venv target dist demo benchmarks/out fuzz/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find python tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv target dist demo coverage THIRD-PARTY-LICENSES benchmarks/out fuzz/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find python tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f python/tamis/*.so

@@ -23,7 +23,7 @@ from typing import Any
 from _results import Results
 
 import tamis
-from tamis.pipeline_config import PipelineConfig
+from tamis.config.pipeline import PipelineConfig
 from tamis.spark import Pipeline, Progress, RunSummary
 from tamis.store import Store
 

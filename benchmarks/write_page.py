@@ -23,11 +23,11 @@ CHART_BYTES_MAX = 40_000
 HEAD = """\
 # Benchmarks
 
-`make bench` measures all of this and writes this page from what it found; `make bench WORKLOAD=folder` takes Boolean
-filters from elsewhere ([how they are written](../benches/src/boolean/workload.rs)). Every benchmark holds its answers
-against brute force before it times anything, and runs its baselines beside tamis in the same process, one after
-another, on the same data. Unless a table says otherwise, times are CPU times of one thread, which other programs on the
-machine lengthen little; compare the columns of one table with each other rather than with figures from elsewhere.
+`make bench` measures all of this and writes this page; `make bench WORKLOAD=folder` takes Boolean filters from a
+folder ([the format](../benches/src/boolean/workload.rs)). Every benchmark compares its answers with brute force before
+it times anything. Baselines run in the same process as tamis, one after another, on the same data. Unless a table says
+otherwise, times are CPU times of one thread, which other programs on the machine lengthen little. Compare the columns
+of one table with each other rather than with figures from elsewhere.
 """
 
 
@@ -72,11 +72,11 @@ def provenance(runs: dict[str, Run]) -> str:
     lines = ["## The runs\n", f"Machine: {'; '.join(sorted(machines))}."]
     software = f"tamis {', '.join(versions)}" + (f", Python {', '.join(pythons)}" if pythons else "")
     lines.append(f"Software: {software}.\n")
-    lines.append("Load is the mean number of programs that wanted a processor, before and after.")
+    lines.append("Load is the mean number of programs that were ready to run, before and after.")
     if busy := sorted(name for name, run in runs.items() if run.was_busy):
         lines.append(
             f"**The machine was busy with other work** during {', '.join(busy)}: CPU times are then somewhat too long,"
-            " times on the wall and figures of several threads say little."
+            " and wall-clock times and figures of several threads mean little."
         )
     lines[-1] += "\n"
     rows = [
@@ -116,7 +116,7 @@ def goal_table(runs: dict[str, Run]) -> str:
     if not rows:
         return ""
     table = markdown(["what", "aim", "found", "reached"], rows)
-    return f"## The aims\n\nSmaller runs than an aim asks for say at which size they were.\n\n{table}"
+    return f"## The aims\n\nIf a run was smaller than its aim asks for, its size is given.\n\n{table}"
 
 
 def section_text(section: Section, run: Run) -> tuple[str, dict[str, str]]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("tamis", deadline=None)
 hypothesis.settings.load_profile("tamis")
 
+pytest_plugins = ["tests.conformance.counts"]
+
 PROJECT = Path(__file__).resolve().parent.parent
 
 

@@ -136,6 +136,13 @@ def test_an_aim_is_judged_at_its_size_or_the_nearest_below(
     assert f"| 500,000 Boolean filters, p50 | at most 10 µs | {told}" in table
 
 
+def test_the_page_that_is_kept_has_the_words_of_the_program(page: ModuleType) -> None:
+    sections = importlib.import_module("_sections").SECTIONS
+    kept = (PROJECT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    assert kept.startswith(page.HEAD)
+    assert [one.title for one in sections if f"## {one.title}\n\n{one.text.strip()}\n" not in kept] == []
+
+
 # ---- Sigma's rules ---------------------------------------------------------------------------------------------------
 
 RULE: dict[str, Any] = {

@@ -50,6 +50,7 @@ REFUSED: dict[str, Callable[[], object]] = {
 }
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("bomb", REFUSED)
 def test_a_bomb_is_refused_at_once_with_a_reason(bomb: str) -> None:
     reasons: list[str] = []
@@ -91,6 +92,7 @@ MATCHED: dict[str, tuple[tamis.Query, dict[str, Any], str, str | None]] = {
 }
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("bomb", MATCHED)
 def test_a_bomb_that_is_taken_is_matched_in_time(bomb: str) -> None:
     query, *message = MATCHED[bomb]
@@ -102,6 +104,7 @@ def test_a_bomb_that_is_taken_is_matched_in_time(bomb: str) -> None:
     assert seconds(lambda: engine.match(*message)) < MATCHED_S_MAX
 
 
+@pytest.mark.serial
 def test_the_wildcards_of_many_patterns_do_not_multiply() -> None:
     engine = tamis.Engine()
     engine.add_many((i, tamis.topic(".".join(["#", "a"] * (1 + i % 32)) + f".z{i}")) for i in range(2_000))

@@ -9,11 +9,11 @@ import pytest
 
 MODULES = [
     "tamis",
-    "tamis.engine",
+    "tamis.engine.engine",
     "tamis.errors",
     "tamis.message",
     "tamis.name_hints",
-    "tamis.query",
+    "tamis.query.languages",
     "tamis.reference.bdd",
     "tamis.reference.be_tree",
     "tamis.reference.brute_force",

@@ -15,18 +15,18 @@ use tamis_benches::boolean::a_tree::ATree;
 use tamis_benches::boolean::access_predicate::AccessPredicate;
 use tamis_benches::boolean::bdd::Bdd;
 use tamis_benches::boolean::be_tree::BeTree;
-use tamis_benches::boolean::brute_force::BruteForce;
+use tamis_benches::boolean::brute_force::FilterBruteForce;
 use tamis_benches::boolean::grouped::{Grouped, GroupedInThreads};
 use tamis_benches::boolean::k_index::KIndex;
-use tamis_benches::boolean::measure::Work;
-use tamis_benches::boolean::tamis::Tamis;
+use tamis_benches::boolean::measure::MatchWork;
+use tamis_benches::boolean::tamis::FilterTamis;
 use tamis_benches::boolean::workload::Workload;
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 
 /// No number of filters is too many for a matcher of this limit.
 const EVERY: usize = usize::MAX;
 
-const COSTS: [Column; 10] = [
+const COSTS: [ReportColumn; 10] = [
     column("matcher", "matcher", 0),
     column("build_s", "build s", 2),
     column("bytes_per_filter", "bytes", 0),
@@ -55,24 +55,24 @@ fn main() {
     let counts = Workload::counts(&arguments, &[1_000, 10_000]);
     let most = counts.iter().copied().max().unwrap_or(0);
     let workload = Workload::from_arguments(&arguments, most);
-    let mut report = Report::new("boolean", &arguments);
+    let mut report = BenchReport::new("boolean", &arguments);
     for count in counts {
         if count > workload.filters.len() {
             report.note(&format!("\n{count} filters: skipped, the workload has {}", workload.filters.len()));
             continue;
         }
         let budget = Duration::from_secs(arguments.number("seconds", 2) as u64);
-        let work = Work::new(&workload.filters[..count], &workload.schema, &workload.messages, budget);
+        let work = MatchWork::new(&workload.filters[..count], &workload.schema, &workload.messages, budget);
         measure_all(&work, arguments.text("only"), &mut report);
     }
     report.finish();
 }
 
-fn measure_all(work: &Work<'_>, only: Option<&str>, report: &mut Report) {
+fn measure_all(work: &MatchWork<'_>, only: Option<&str>, report: &mut BenchReport) {
     let count = work.filters.len();
     report.table("costs", &format!("{count} filters, one thread, microseconds a message"), &COSTS);
     let mut measured = Vec::new();
-    run::<Tamis>(EVERY, work, only, report, &mut measured);
+    run::<FilterTamis>(EVERY, work, only, report, &mut measured);
     run::<AccessPredicate>(EVERY, work, only, report, &mut measured);
     run::<KIndex>(EVERY, work, only, report, &mut measured);
     run::<BeTree>(EVERY, work, only, report, &mut measured);
@@ -80,15 +80,15 @@ fn measure_all(work: &Work<'_>, only: Option<&str>, report: &mut Report) {
     run::<Grouped>(EVERY, work, only, report, &mut measured);
     run::<GroupedInThreads>(EVERY, work, only, report, &mut measured);
     run::<ATree>(10_000, work, only, report, &mut measured);
-    run::<BruteForce>(EVERY, work, only, report, &mut measured);
+    run::<FilterBruteForce>(EVERY, work, only, report, &mut measured);
     paper_table(&measured, count, report);
 }
 
 fn run<M: BooleanMatcher>(
     most: usize,
-    work: &Work<'_>,
+    work: &MatchWork<'_>,
     only: Option<&str>,
-    report: &mut Report,
+    report: &mut BenchReport,
     measured: &mut Vec<Value>,
 ) {
     if only.is_some_and(|names| !names.split(',').any(|name| name == M::NAME)) {
@@ -104,12 +104,12 @@ fn run<M: BooleanMatcher>(
 }
 
 /// The paper's columns: how long a message takes with one thread at work, and with one on every core.
-fn paper_table(measured: &[Value], count: usize, report: &mut Report) {
+fn paper_table(measured: &[Value], count: usize, report: &mut BenchReport) {
     let columns = ["50 %", "80 %", "90 %", "99 %"];
     let ways = [("one thread, CPU", "cpu_us"), ("all cores at work, wall", "all_cores_us")];
     for (title, unit) in ways {
         let keys = ["p50", "p80", "p90", "p99"];
-        let shown: Vec<Column> = std::iter::once(column("matcher", "matcher", 0))
+        let shown: Vec<ReportColumn> = std::iter::once(column("matcher", "matcher", 0))
             .chain(keys.iter().zip(columns).map(|(key, title)| column(key, title, 1)))
             .collect();
         report.table("paper", &format!("as in the ITMO paper: {count} filters, {title}, microseconds"), &shown);

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tamis_benches::arguments::Arguments;
-use tamis_benches::boolean::filter::{Filter, Message as Neutral};
+use tamis_benches::boolean::filter::{BooleanFilter, FilterMessage as Neutral};
 use tamis_benches::boolean::workload::Workload;
-use tamis_benches::clock::{Times, micros, timed_cpu, timed_process_cpu};
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::clock::{CpuTimes, micros, timed_cpu, timed_process_cpu};
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_core::index::{Engine, Scratch, SubscriptionId};
 use tamis_core::message::{Body, Message};
 use tamis_core::query::Query;
-use tamis_core::query::selector::{self, Dialect};
+use tamis_core::query::selector::{self, SelectorDialect};
 
 /// How many single changes of each kind are timed while another thread matches.
 const TIMED: usize = 5_000;
@@ -35,7 +35,7 @@ fn main() {
     let (count, changes) = if arguments.directory().is_some() { (500_000, 100_000) } else { (50_000, 10_000) };
     let (count, changes) = (arguments.number("filters", count), arguments.number("changes", changes));
     let workload = Workload::from_arguments(&arguments, count + changes / 2);
-    let mut report = Report::new("changes", &arguments);
+    let mut report = BenchReport::new("changes", &arguments);
     // The filters that no engine has yet stand at the end.
     let split = workload.filters.len() - (changes / 2).clamp(1, workload.filters.len() / 2);
     let (held, new) = workload.filters.split_at(split);
@@ -48,13 +48,13 @@ fn main() {
     report.finish();
 }
 
-fn query_of(filter: &Filter) -> Arc<Query> {
-    Arc::new(selector::parse(&filter.selector, Dialect::Jms).expect("a selector that we wrote"))
+fn query_of(filter: &BooleanFilter) -> Arc<Query> {
+    Arc::new(selector::parse(&filter.selector, SelectorDialect::Jms).expect("a selector that we wrote"))
 }
 
 /// Add and remove one at a time while another thread matches without a pause.
-fn single_changes(engine: &Engine, new: &[Arc<Query>], messages: &[Neutral], report: &mut Report) {
-    const COLUMNS: [Column; 6] = [
+fn single_changes(engine: &Engine, new: &[Arc<Query>], messages: &[Neutral], report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 6] = [
         column("change", "change", 0),
         column("p50_cpu_us", "p50", 2),
         column("p99_cpu_us", "p99", 2),
@@ -96,23 +96,23 @@ fn single_changes(engine: &Engine, new: &[Arc<Query>], messages: &[Neutral], rep
     report.line(json!({"change": "either, merges included", "subscriptions": subscriptions, "mean_cpu_us": each}));
 }
 
-fn add_all<'q>(engine: &Engine, queries: impl Iterator<Item = &'q Arc<Query>>) -> (Vec<SubscriptionId>, Times) {
+fn add_all<'q>(engine: &Engine, queries: impl Iterator<Item = &'q Arc<Query>>) -> (Vec<SubscriptionId>, CpuTimes) {
     let (mut ids, mut times) = (Vec::new(), Vec::new());
     for query in queries {
         let (id, took) = timed_cpu(|| engine.add(Arc::clone(query)));
         ids.push(id);
         times.push(micros(took));
     }
-    (ids, Times::new(times))
+    (ids, CpuTimes::new(times))
 }
 
-fn remove_all(engine: &Engine, ids: &[SubscriptionId]) -> Times {
+fn remove_all(engine: &Engine, ids: &[SubscriptionId]) -> CpuTimes {
     let remove = |id: &SubscriptionId| {
         let (removed, took) = timed_cpu(|| engine.remove(*id).expect("in memory"));
         assert!(removed, "it was added");
         micros(took)
     };
-    Times::new(ids.iter().map(remove).collect())
+    CpuTimes::new(ids.iter().map(remove).collect())
 }
 
 fn match_until(engine: &Engine, messages: &[Neutral], stop: &AtomicBool) -> usize {
@@ -132,8 +132,8 @@ fn match_one(engine: &Engine, message: &Neutral, scratch: &mut Scratch, found: &
 }
 
 /// Half of `changes` remove one of the oldest, half add one.
-fn worn(engine: &Engine, new: &[Arc<Query>], changes: usize, messages: &[Neutral], report: &mut Report) {
-    const COLUMNS: [Column; 5] = [
+fn worn(engine: &Engine, new: &[Arc<Query>], changes: usize, messages: &[Neutral], report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 5] = [
         column("when", "when", 0),
         column("messages", "messages", 0),
         column("p50_cpu_us", "p50", 2),
@@ -142,7 +142,7 @@ fn worn(engine: &Engine, new: &[Arc<Query>], changes: usize, messages: &[Neutral
     ];
     report.table("worn", &format!("matching before and after {changes} changes; CPU microseconds"), &COLUMNS);
     let fresh = window(engine, messages, WINDOW * 2);
-    let record = |when: &str, times: &Times| -> Value {
+    let record = |when: &str, times: &CpuTimes| -> Value {
         json!({
             "when": when, "messages": times.count(), "p50_cpu_us": times.percentile(50),
             "p99_cpu_us": times.percentile(99), "times_fresh": times.percentile(50) / fresh.percentile(50),
@@ -164,7 +164,7 @@ fn worn(engine: &Engine, new: &[Arc<Query>], changes: usize, messages: &[Neutral
 }
 
 /// Match for as long as `duration`.
-fn window(engine: &Engine, messages: &[Neutral], duration: Duration) -> Times {
+fn window(engine: &Engine, messages: &[Neutral], duration: Duration) -> CpuTimes {
     let (mut scratch, mut found, mut times) = (Scratch::new(), Vec::new(), Vec::new());
     let start = Instant::now();
     for message in messages.iter().cycle() {
@@ -173,5 +173,5 @@ fn window(engine: &Engine, messages: &[Neutral], duration: Duration) -> Times {
             break;
         }
     }
-    Times::new(times)
+    CpuTimes::new(times)
 }

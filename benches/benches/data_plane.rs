@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{median_by, micros, timed_cpu};
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_core::amqp::method::{
     BasicAck, BasicConsume, BasicPublish, BasicQos, ChannelOpen, ConfirmSelect, QueueBind, QueueDeclare,
 };
@@ -34,7 +34,7 @@ fn main() {
     let messages = arguments.number("messages", 200_000);
     let parent = arguments.path("place").unwrap_or_else(std::env::temp_dir);
     let place = parent.join(format!("tamis-bench-{}", std::process::id()));
-    let mut report = Report::new("data_plane", &arguments);
+    let mut report = BenchReport::new("data_plane", &arguments);
     one_to_one(messages, &place, &mut report);
     fan_out(&mut report);
     report.finish();
@@ -54,7 +54,7 @@ impl Control for Everything {
 }
 
 /// A broker, a publisher and consumers, and room for what they read.
-struct World {
+struct BrokerUnderLoad {
     broker: Broker,
     publisher: ConnectionId,
     consumers: Vec<ConnectionId>,
@@ -62,7 +62,7 @@ struct World {
     delivered: u64,
 }
 
-impl World {
+impl BrokerUnderLoad {
     fn new(mut broker: Broker, consumers: usize) -> Self {
         let mut connect = || {
             let login = Login { user: "bench".to_owned(), vhost: "/".to_owned(), ..Login::default() };
@@ -139,8 +139,8 @@ fn on_disk(place: &Path) -> Broker {
     Broker::open(BrokerOptions::default(), Box::new(Everything), storage, 0, 0).expect("opened").0
 }
 
-fn one_to_one(messages: usize, place: &Path, report: &mut Report) {
-    const COLUMNS: [Column; 4] = [
+fn one_to_one(messages: usize, place: &Path, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 4] = [
         column("body_bytes", "body, bytes", 0),
         column("no_ack_ns", "transient, no acks, CPU ns", 0),
         column("acked_ns", "transient, acks, CPU ns", 0),
@@ -161,7 +161,7 @@ fn one_to_one(messages: usize, place: &Path, report: &mut Report) {
 
 /// CPU nanoseconds a message.
 fn run(broker: Broker, messages: usize, size: usize, acknowledges: bool, durable: bool) -> f64 {
-    let mut world = World::new(broker, 1);
+    let mut world = BrokerUnderLoad::new(broker, 1);
     let consumer = world.consumers[0];
     world.send(consumer, QueueDeclare { queue: "work", durable, ..Default::default() });
     if durable {
@@ -196,11 +196,11 @@ fn run(broker: Broker, messages: usize, size: usize, acknowledges: bool, durable
     cpu.as_secs_f64() * 1e9 / (rounds * count * 2) as f64
 }
 
-fn fan_out(report: &mut Report) {
-    const COLUMNS: [Column; 2] = [column("queues", "queues", 0), column("message_us", "a message, CPU µs", 1)];
+fn fan_out(report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 2] = [column("queues", "queues", 0), column("message_us", "a message, CPU µs", 1)];
     report.table("fan_out", "one publish of 256 bytes to many queues, with consumers on ten connections", &COLUMNS);
     for queues in [100, 1_000] {
-        let mut world = World::new(in_memory(), 10);
+        let mut world = BrokerUnderLoad::new(in_memory(), 10);
         for number in 0..queues {
             let consumer = world.consumers[number % 10];
             let queue = &*format!("q{number}");

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tamis_benches::clock::{micros, timed};
-use tamis_benches::random::Random;
+use tamis_benches::random::SplitMix64;
 use tamis_core::index::{Engine, Scratch, SubscriptionId};
 use tamis_core::message::{Body, Message, Properties, Value};
 use tamis_core::query::Query;
-use tamis_core::query::selector::{self, Dialect};
+use tamis_core::query::selector::{self, SelectorDialect};
 
 const SYMBOLS: usize = 5_000;
 const MESSAGES: usize = 2_000;
@@ -24,14 +24,14 @@ const BRUTE_FORCE_EVALUATIONS: usize = 2_000_000;
 fn main() {
     let asked: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     let counts = if asked.is_empty() { vec![1_000, 10_000, 100_000] } else { asked };
-    let messages = messages(&mut Random::new(7));
+    let messages = messages(&mut SplitMix64::new(7));
     println!("one core, {MESSAGES} messages, median of {RUNS} runs; microseconds a message");
     println!(
         "{:>13} {:>9} {:>9} {:>9} {:>12} {:>8} {:>9}",
         "subscriptions", "mean", "p50", "p99", "brute force", "times", "add ms"
     );
     for count in counts {
-        println!("{}", measure(&queries(count, &mut Random::new(11)), &messages));
+        println!("{}", measure(&queries(count, &mut SplitMix64::new(11)), &messages));
     }
 }
 
@@ -103,11 +103,13 @@ fn check(engine: &Engine, queries: &[Arc<Query>], messages: &[Properties]) {
     }
 }
 
-fn queries(count: usize, random: &mut Random) -> Vec<Arc<Query>> {
-    (0..count).map(|_| Arc::new(selector::parse(&filter(random), Dialect::Jms).expect("a good selector"))).collect()
+fn queries(count: usize, random: &mut SplitMix64) -> Vec<Arc<Query>> {
+    (0..count)
+        .map(|_| Arc::new(selector::parse(&filter(random), SelectorDialect::Jms).expect("a good selector")))
+        .collect()
 }
 
-fn filter(random: &mut Random) -> String {
+fn filter(random: &mut SplitMix64) -> String {
     let limit = random.below(1_000);
     if random.below(100) == 0 {
         return format!("price > {} AND volume < {limit}", 900 + limit / 10);
@@ -116,11 +118,11 @@ fn filter(random: &mut Random) -> String {
     format!("symbol = 'S{}' AND price > {limit} AND region IN ('{region}', 'ALL')", random.below(SYMBOLS))
 }
 
-fn messages(random: &mut Random) -> Vec<Properties> {
+fn messages(random: &mut SplitMix64) -> Vec<Properties> {
     (0..MESSAGES).map(|_| message(random)).collect()
 }
 
-fn message(random: &mut Random) -> Properties {
+fn message(random: &mut SplitMix64) -> Properties {
     let region = ["EU", "US", "ASIA"][random.below(3)];
     let mut properties = Properties::new();
     properties.insert("symbol".into(), Value::Text(format!("S{}", random.below(SYMBOLS)).into()));

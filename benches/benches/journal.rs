@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tamis_benches::arguments::Arguments;
-use tamis_benches::clock::{Times, micros, timed, timed_cpu, timed_process_cpu};
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::clock::{CpuTimes, micros, timed, timed_cpu, timed_process_cpu};
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_core::broker::durable::{Content, DefinitionId, Durable, DurableOptions, RecordId};
-use tamis_core::journal::{Committer, Disk, Log, Options, RealDisk, inspect};
+use tamis_core::journal::{Committer, Disk, Log, LogOptions, RealDisk, inspect};
 
 const SYNCS: usize = 1_000;
 const BODY_BYTES: usize = 256;
@@ -29,10 +29,10 @@ const RECOVERED_BYTES: f64 = 10e9;
 fn main() {
     let arguments = Arguments::from_env(&["place", "megabytes", "body", "records", "json"]);
     let parent = arguments.path("place").unwrap_or_else(std::env::temp_dir);
-    let place = Place(parent.join(format!("tamis-bench-{}", std::process::id())));
+    let place = LogDirectory(parent.join(format!("tamis-bench-{}", std::process::id())));
     std::fs::create_dir_all(&place.0).expect("a folder to write in");
     let records = arguments.number("records", 1_000_000);
-    let mut report = Report::new("journal", &arguments);
+    let mut report = BenchReport::new("journal", &arguments);
     syncs(&place.0, &mut report);
     commits(&place.0, records, &mut report);
     durable(&place.0, records / 2, &mut report);
@@ -41,9 +41,9 @@ fn main() {
 }
 
 /// The folder of this run, which is removed however the run ends.
-struct Place(PathBuf);
+struct LogDirectory(PathBuf);
 
-impl Drop for Place {
+impl Drop for LogDirectory {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }
@@ -54,8 +54,8 @@ fn disk() -> Arc<dyn Disk> {
 }
 
 /// The disk alone: write 4 KiB further on each time, and sync.
-fn syncs(place: &Path, report: &mut Report) {
-    const COLUMNS: [Column; 4] = [
+fn syncs(place: &Path, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 4] = [
         column("file", "file", 0),
         column("p50_us", "p50", 1),
         column("p99_us", "p99", 1),
@@ -67,7 +67,7 @@ fn syncs(place: &Path, report: &mut Report) {
     drop(disk.create(&path, (SYNCS * 4096) as u64).expect("room"));
     let file = OpenOptions::new().write(true).open(&path).expect("there");
     for name in ["allocated", "used again"] {
-        let times = Times::new((0..SYNCS).map(|number| sync_once(&file, number)).collect());
+        let times = CpuTimes::new((0..SYNCS).map(|number| sync_once(&file, number)).collect());
         let (p50, p99) = (times.percentile(50), times.percentile(99));
         report.line(json!({"file": name, "p50_us": p50, "p99_us": p99, "syncs": SYNCS}));
     }
@@ -94,8 +94,8 @@ fn sync_once(file: &File, number: usize) -> f64 {
 }
 
 /// Group commit of bodies of 256 bytes.
-fn commits(place: &Path, records: usize, report: &mut Report) {
-    const COLUMNS: [Column; 6] = [
+fn commits(place: &Path, records: usize, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 6] = [
         column("commit", "records in a commit", 0),
         column("records_per_s", "records/s", 0),
         column("commits_per_s", "commits/s", 0),
@@ -113,7 +113,7 @@ fn commits(place: &Path, records: usize, report: &mut Report) {
 /// Append `size` records, commit them, and so on, in one thread.
 fn one_by_one(dir: &Path, size: usize, records: usize) -> serde_json::Value {
     let committer = Committer::manual(|| {});
-    let (log, _) = Log::open(disk(), dir, Options::default(), &committer).expect("a log");
+    let (log, _) = Log::open(disk(), dir, LogOptions::default(), &committer).expect("a log");
     let body = [7_u8; BODY_BYTES];
     let (mut appending, mut committing) = (0.0, 0.0);
     let started = Instant::now();
@@ -138,7 +138,7 @@ fn one_by_one(dir: &Path, size: usize, records: usize) -> serde_json::Value {
 /// Append without a pause while the thread commits what there is.
 fn threaded(dir: &Path, records: usize) -> serde_json::Value {
     let committer = Committer::start(|| {}).expect("a thread");
-    let (log, _) = Log::open(disk(), dir, Options::default(), &committer).expect("a log");
+    let (log, _) = Log::open(disk(), dir, LogOptions::default(), &committer).expect("a log");
     let body = [7_u8; BODY_BYTES];
     let started = Instant::now();
     let (appending, all) = timed_process_cpu(|| {
@@ -162,8 +162,8 @@ fn threaded(dir: &Path, records: usize) -> serde_json::Value {
 }
 
 /// What a persistent message costs the broker's thread, from publish to settled, without the disk's time.
-fn durable(place: &Path, messages: usize, report: &mut Report) {
-    const COLUMNS: [Column; 5] = [
+fn durable(place: &Path, messages: usize, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 5] = [
         column("held", "messages held", 0),
         column("message_ns", "message and settled, CPU ns", 0),
         column("compact_ns", "compaction, CPU ns", 0),
@@ -235,8 +235,8 @@ fn publish_and_settle(
 }
 
 /// Open a journal full of messages that nobody has settled.
-fn recovery(place: &Path, megabytes: usize, body: usize, report: &mut Report) {
-    const COLUMNS: [Column; 6] = [
+fn recovery(place: &Path, megabytes: usize, body: usize, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 6] = [
         column("what", "what", 0),
         column("records", "records", 0),
         column("seconds", "wall, s", 2),
@@ -250,7 +250,7 @@ fn recovery(place: &Path, megabytes: usize, body: usize, report: &mut Report) {
     let messages = megabytes * 1_000_000 / (body + 64);
     fill(&dir, messages, body);
     let committer = Committer::manual(|| {});
-    let options = Options { index_heads: true, ..Options::default() };
+    let options = LogOptions { index_heads: true, ..LogOptions::default() };
     let opened = measure(|| Log::open(disk(), &dir, options, &committer).expect("a log"));
     let bytes = opened.0.0.size_bytes() as f64;
     let mut line = |what: &str, (seconds, cpu): (f64, f64)| {

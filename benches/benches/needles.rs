@@ -13,8 +13,8 @@ use memchr::memmem::Finder;
 use serde_json::{Value, json};
 use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{median_by, micros, timed_cpu};
-use tamis_benches::random::Random;
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::random::SplitMix64;
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_core::text::needles::{Anchor, NeedleScratch, Needles};
 
 const VOCABULARY: usize = 30_000;
@@ -25,7 +25,7 @@ const TEXTS_MAX: usize = 2_000;
 const SEARCHED_BYTES: usize = 100_000_000;
 const CHECKED: usize = 20;
 
-const ANYWHERE: [Column; 8] = [
+const ANYWHERE: [ReportColumn; 8] = [
     column("needles", "needles", 0),
     column("text_bytes", "text bytes", 0),
     column("one_pass_ns", "one pass", 2),
@@ -35,7 +35,7 @@ const ANYWHERE: [Column; 8] = [
     column("build_ms", "build ms", 2),
     column("bytes_per_needle", "bytes a needle", 0),
 ];
-const ANCHORED: [Column; 6] = [
+const ANCHORED: [ReportColumn; 6] = [
     column("anchor", "anchor", 0),
     column("one_pass_ns", "one pass", 1),
     column("one_by_one_ns", "one by one", 0),
@@ -50,7 +50,7 @@ fn main() {
         (Some(text), Some(needles)) => (read(text), read(needles).lines().map(str::to_owned).collect()),
         _ => invent(),
     };
-    let mut report = Report::new("needles", &arguments);
+    let mut report = BenchReport::new("needles", &arguments);
     report.table("anywhere", "needles anywhere in a text, one thread, nanoseconds a byte of text", &ANYWHERE);
     for count in arguments.numbers("counts", &[1, 2, 4, 8, 16, 32, 100, 1_000, 10_000]) {
         for text_bytes in [60, 1_000, 20_000] {
@@ -71,7 +71,7 @@ fn read(path: &str) -> String {
 
 /// A text and 10,000 needles.
 fn invent() -> (String, Vec<String>) {
-    let mut random = Random::new(7);
+    let mut random = SplitMix64::new(7);
     let words: Vec<String> = (0..VOCABULARY).map(|_| word(&mut random)).collect();
     let text = (0..TEXT_WORDS).map(|_| frequent(&words, &mut random).to_owned() + " ").collect();
     let needle = |index| match index % 2 {
@@ -82,11 +82,11 @@ fn invent() -> (String, Vec<String>) {
 }
 
 /// A word as often as its rank allows (Zipf).
-fn frequent<'a>(words: &'a [String], random: &mut Random) -> &'a str {
+fn frequent<'a>(words: &'a [String], random: &mut SplitMix64) -> &'a str {
     &words[(words.len() as f64).powf(random.unit()) as usize - 1]
 }
 
-fn word(random: &mut Random) -> String {
+fn word(random: &mut SplitMix64) -> String {
     let mut word = String::new();
     while word.len() < 4 || random.below(3) > 0 && word.len() < 12 {
         word.push(char::from(*random.pick(b"bcdfghjklmnpqrstvwxz")));

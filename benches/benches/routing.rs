@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use serde_json::json;
 use tamis_benches::arguments::Arguments;
-use tamis_benches::clock::{Times, micros, timed_cpu, timed_process_cpu};
-use tamis_benches::random::Random;
-use tamis_benches::report::{Column, Report, column};
-use tamis_core::amqp::{Properties, PropertyFields, RawTable, Table};
+use tamis_benches::clock::{CpuTimes, micros, timed_cpu, timed_process_cpu};
+use tamis_benches::random::SplitMix64;
+use tamis_benches::report::{BenchReport, ReportColumn, column};
+use tamis_core::amqp::{BasicProperties, PropertyFields, RawTable, Table};
 use tamis_core::broker::topology::{
     Bind, ExchangeKind, ExchangeSettings, Published, QueueId, QueueSettings, RouteScratch, Target, Topology, VhostId,
 };
 use tamis_core::message::{Body, Message, Properties as Values, Value};
 use tamis_core::query::Query;
-use tamis_core::query::selector::{self, Dialect};
+use tamis_core::query::selector::{self, SelectorDialect};
 use tamis_core::topic::{self, TopicPattern};
 
 /// So many messages are timed.
@@ -32,21 +32,21 @@ const LOOP: Duration = Duration::from_millis(500);
 fn main() {
     let arguments = Arguments::from_env(&["bindings", "filters", "json"]);
     let (bindings, filters) = (arguments.number("bindings", 100_000), arguments.number("filters", 10_000));
-    let mut report = Report::new("routing", &arguments);
+    let mut report = BenchReport::new("routing", &arguments);
     changes(bindings, filters, &mut report);
     messages(bindings, filters, &mut report);
     report.finish();
 }
 
 /// A vhost in which everything is bound.
-struct World {
+struct RoutingBroker {
     topology: Topology,
     vhost: VhostId,
     scratch: RouteScratch,
     routed: Vec<QueueId>,
 }
 
-impl World {
+impl RoutingBroker {
     fn new() -> Self {
         let mut topology = Topology::new();
         let vhost = topology.add_vhost("/");
@@ -63,12 +63,12 @@ impl World {
         self.topology.declare_queue(self.vhost, name, &settings, 0, false).expect("a queue").0
     }
 
-    fn bind(&mut self, binding: &Binding, queue: &str) {
+    fn bind(&mut self, binding: &RoutingBinding, queue: &str) {
         let bind = binding.to(queue);
         assert!(self.topology.bind(self.vhost, &bind, 0, &mut |_| unreachable!()).expect("bound"));
     }
 
-    fn unbind(&mut self, binding: &Binding, queue: &str) {
+    fn unbind(&mut self, binding: &RoutingBinding, queue: &str) {
         assert!(self.topology.unbind(self.vhost, &binding.to(queue), 0).expect("unbound"));
     }
 
@@ -80,13 +80,13 @@ impl World {
     }
 }
 
-struct Binding {
+struct RoutingBinding {
     exchange: &'static str,
     key: String,
     arguments: Vec<u8>,
 }
 
-impl Binding {
+impl RoutingBinding {
     fn to<'a>(&'a self, queue: &'a str) -> Bind<'a> {
         let arguments = RawTable::new(&self.arguments);
         Bind { source: self.exchange, target: Target::Queue(queue), key: &self.key, arguments }
@@ -94,7 +94,7 @@ impl Binding {
 }
 
 /// Topic patterns of three or four words, one in three of them with a `*`, some with `#`.
-fn topic_bindings(count: usize) -> Vec<Binding> {
+fn topic_bindings(count: usize) -> Vec<RoutingBinding> {
     (0..count)
         .map(|number| {
             let key = match number % 3 {
@@ -102,7 +102,7 @@ fn topic_bindings(count: usize) -> Vec<Binding> {
                 1 => format!("device.{number}.#"),
                 _ => format!("device.{number}.{}.status", number % 7),
             };
-            Binding { exchange: "amq.topic", key, arguments: Vec::new() }
+            RoutingBinding { exchange: "amq.topic", key, arguments: Vec::new() }
         })
         .collect()
 }
@@ -125,23 +125,26 @@ fn selector_of(number: usize) -> String {
     }
 }
 
-fn headers_bindings(count: usize) -> Vec<Binding> {
-    let binding =
-        |number| Binding { exchange: "amq.headers", key: String::new(), arguments: headers_of(number).to_bytes() };
+fn headers_bindings(count: usize) -> Vec<RoutingBinding> {
+    let binding = |number| RoutingBinding {
+        exchange: "amq.headers",
+        key: String::new(),
+        arguments: headers_of(number).to_bytes(),
+    };
     (0..count).map(binding).collect()
 }
 
-fn selector_bindings(count: usize) -> Vec<Binding> {
+fn selector_bindings(count: usize) -> Vec<RoutingBinding> {
     let binding = |number| {
         let table: Table = [("x-query", selector_of(number).as_str())].into_iter().collect();
-        Binding { exchange: "query", key: String::new(), arguments: table.to_bytes() }
+        RoutingBinding { exchange: "query", key: String::new(), arguments: table.to_bytes() }
     };
     (0..count).map(binding).collect()
 }
 
 /// Make bindings to one queue, unbind them one by one; make them again, delete the queue and sweep.
-fn changes(bindings: usize, filters: usize, report: &mut Report) {
-    const COLUMNS: [Column; 7] = [
+fn changes(bindings: usize, filters: usize, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 7] = [
         column("what", "bindings of one queue", 0),
         column("bindings", "bindings", 0),
         column("made_cpu_us", "made", 2),
@@ -156,7 +159,7 @@ fn changes(bindings: usize, filters: usize, report: &mut Report) {
         ("headers", headers_bindings(filters)),
         ("selectors", selector_bindings(filters)),
     ] {
-        let mut world = World::new();
+        let mut world = RoutingBroker::new();
         world.queue("q");
         let each = |took: Duration| micros(took) / all.len() as f64;
         let ((), made) = timed_process_cpu(|| all.iter().for_each(|binding| world.bind(binding, "q")));
@@ -186,12 +189,12 @@ struct Sample {
 
 impl Sample {
     fn published<'a>(&'a self, exchange: &'a str) -> Published<'a> {
-        let properties = Properties::from_checked(&self.properties);
+        let properties = BasicProperties::from_checked(&self.properties);
         Published { exchange, routing_key: &self.key, properties, body: b"" }
     }
 }
 
-fn samples(random: &mut Random, count: usize, bindings: usize, filters: usize) -> Vec<Sample> {
+fn samples(random: &mut SplitMix64, count: usize, bindings: usize, filters: usize) -> Vec<Sample> {
     let sample = |_| {
         let customer = format!("c{}", random.below(filters / 4 + 1));
         let (region, price, urgent) = (*random.pick(&REGIONS), random.below(200) as i32, random.percent(10));
@@ -219,12 +222,12 @@ fn samples(random: &mut Random, count: usize, bindings: usize, filters: usize) -
 }
 
 /// What one binding after the other is asked.
-enum Test {
+enum RoutingCase {
     Topic(TopicPattern),
     Query(Query),
 }
 
-impl Test {
+impl RoutingCase {
     fn is_met(&self, sample: &Sample) -> bool {
         match self {
             Self::Topic(pattern) => pattern.is_match(&sample.key),
@@ -235,13 +238,13 @@ impl Test {
     }
 }
 
-fn read(text: &str) -> Test {
-    Test::Query(selector::parse(text, Dialect::Jms).expect("a selector that we wrote"))
+fn read(text: &str) -> RoutingCase {
+    RoutingCase::Query(selector::parse(text, SelectorDialect::Jms).expect("a selector that we wrote"))
 }
 
 /// Every binding leads to a queue of its own.
-fn messages(bindings: usize, filters: usize, report: &mut Report) {
-    const COLUMNS: [Column; 6] = [
+fn messages(bindings: usize, filters: usize, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 6] = [
         column("what", "exchange", 0),
         column("bindings", "bindings", 0),
         column("p50_cpu_us", "p50", 2),
@@ -255,15 +258,16 @@ fn messages(bindings: usize, filters: usize, report: &mut Report) {
         read(&format!("customer = 'c{}' AND region = '{region}'", number / 4))
     };
     let topics = topic_bindings(bindings);
-    let patterns = topics.iter().map(|binding| Test::Topic(TopicPattern::new(&binding.key, topic::Dialect::Amqp)));
-    let patterns: Vec<Test> = patterns.collect();
-    let mut random = Random::new(7);
+    let patterns =
+        topics.iter().map(|binding| RoutingCase::Topic(TopicPattern::new(&binding.key, topic::TopicDialect::Amqp)));
+    let patterns: Vec<RoutingCase> = patterns.collect();
+    let mut random = SplitMix64::new(7);
     let fresh = samples(&mut random, MESSAGES, bindings, filters);
     // As many names as are remembered, and come again.
     let known = samples(&mut random, 4_000, bindings, filters);
     let again: Vec<&Sample> = (0..MESSAGES).map(|_| random.pick(&known)).collect();
     let fresh: Vec<&Sample> = fresh.iter().collect();
-    let selectors: Vec<Test> = (0..filters).map(|number| read(&selector_of(number))).collect();
+    let selectors: Vec<RoutingCase> = (0..filters).map(|number| read(&selector_of(number))).collect();
     // A name is remembered when it comes for the second time.
     let twice: Vec<&Sample> = known.iter().chain(&known).collect();
     for (what, all, tests, warm, samples) in [
@@ -272,7 +276,7 @@ fn messages(bindings: usize, filters: usize, report: &mut Report) {
         ("headers", &headers_bindings(filters), &(0..filters).map(headers).collect(), &[], &fresh),
         ("x-query", &selector_bindings(filters), &selectors, &[], &fresh),
     ] {
-        let mut world = World::new();
+        let mut world = RoutingBroker::new();
         for (number, binding) in all.iter().enumerate() {
             let queue = format!("q{number}");
             world.queue(&queue);
@@ -293,12 +297,12 @@ fn messages(bindings: usize, filters: usize, report: &mut Report) {
 }
 
 /// What a key alone decides, and many queues at once.
-fn by_key(samples: &[&Sample], report: &mut Report) {
-    let mut world = World::new();
+fn by_key(samples: &[&Sample], report: &mut BenchReport) {
+    let mut world = RoutingBroker::new();
     for (number, sample) in samples.iter().enumerate().take(1_000) {
         let queue = format!("q{number}");
         world.queue(&queue);
-        let bound = |exchange, key: &str| Binding { exchange, key: key.to_owned(), arguments: Vec::new() };
+        let bound = |exchange, key: &str| RoutingBinding { exchange, key: key.to_owned(), arguments: Vec::new() };
         world.bind(&bound("amq.fanout", ""), &queue);
         world.bind(&bound("amq.direct", &sample.key), &queue);
         world.bind(&bound("amq.topic", "device.#"), &queue);
@@ -312,7 +316,7 @@ fn by_key(samples: &[&Sample], report: &mut Report) {
     }
 }
 
-fn check(world: &mut World, exchange: &str, tests: &[Test], samples: &[&Sample]) {
+fn check(world: &mut RoutingBroker, exchange: &str, tests: &[RoutingCase], samples: &[&Sample]) {
     for sample in samples.iter().take(20) {
         let expected = tests.iter().filter(|test| test.is_met(sample)).count();
         assert_eq!(world.route(&sample.published(exchange)), expected, "{}", sample.key);
@@ -320,7 +324,7 @@ fn check(world: &mut World, exchange: &str, tests: &[Test], samples: &[&Sample])
 }
 
 /// The times, and to how many queues a message went on average.
-fn route_all(world: &mut World, exchange: &str, samples: &[&Sample]) -> (Times, f64) {
+fn route_all(world: &mut RoutingBroker, exchange: &str, samples: &[&Sample]) -> (CpuTimes, f64) {
     let (mut times, mut queues) = (Vec::with_capacity(samples.len()), 0);
     // Reading the clock takes 0.2 us: several messages at a time.
     const AT_ONCE: usize = 10;
@@ -330,10 +334,10 @@ fn route_all(world: &mut World, exchange: &str, samples: &[&Sample]) -> (Times, 
         queues += count;
         times.push(micros(took) / some.len() as f64);
     }
-    (Times::new(times), queues as f64 / samples.len() as f64)
+    (CpuTimes::new(times), queues as f64 / samples.len() as f64)
 }
 
-fn one_by_one(tests: &[Test], samples: &[&Sample]) -> f64 {
+fn one_by_one(tests: &[RoutingCase], samples: &[&Sample]) -> f64 {
     let (mut took, mut count) = (Duration::ZERO, 0);
     for sample in samples.iter().cycle() {
         took += timed_cpu(|| black_box(tests.iter().filter(|test| test.is_met(sample)).count())).1;

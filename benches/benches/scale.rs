@@ -11,11 +11,11 @@ use serde_json::json;
 use tamis_benches::allocated::bytes_of;
 use tamis_benches::arguments::Arguments;
 use tamis_benches::boolean::BooleanMatcher;
-use tamis_benches::boolean::filter::Message as Neutral;
-use tamis_benches::boolean::tamis::Tamis;
+use tamis_benches::boolean::filter::FilterMessage as Neutral;
+use tamis_benches::boolean::tamis::FilterTamis;
 use tamis_benches::boolean::workload::Workload;
-use tamis_benches::clock::{Times, median_by, micros, thread_cpu, timed, timed_cpu, timed_process_cpu};
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::clock::{CpuTimes, median_by, micros, thread_cpu, timed, timed_cpu, timed_process_cpu};
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_core::index::{Engine, Scratch, SubscriptionId};
 use tamis_core::message::{Body, Message};
 
@@ -29,7 +29,7 @@ fn main() {
     counts.sort_unstable();
     let most = counts.last().copied().unwrap_or(0);
     let workload = Workload::from_arguments(&arguments, most);
-    let mut report = Report::new("scale", &arguments);
+    let mut report = BenchReport::new("scale", &arguments);
     let engine = growth(&workload, &counts, &mut report);
     threads(&engine, &workload.messages, &mut report);
     snapshot(&engine, &workload.messages, &mut report);
@@ -37,8 +37,8 @@ fn main() {
 }
 
 /// Returns the largest engine.
-fn growth(workload: &Workload, counts: &[usize], report: &mut Report) -> Engine {
-    const COLUMNS: [Column; 6] = [
+fn growth(workload: &Workload, counts: &[usize], report: &mut BenchReport) -> Engine {
+    const COLUMNS: [ReportColumn; 6] = [
         column("filters", "filters", 0),
         column("build_s", "build s", 2),
         column("bytes_per_filter", "bytes", 0),
@@ -52,11 +52,12 @@ fn growth(workload: &Workload, counts: &[usize], report: &mut Report) -> Engine 
     counts.dedup();
     for count in counts {
         let filters = &workload.filters[..count];
-        let ((matcher, build), bytes) = bytes_of(|| timed_process_cpu(|| Tamis::build(filters, &workload.schema)));
+        let ((matcher, build), bytes) =
+            bytes_of(|| timed_process_cpu(|| FilterTamis::build(filters, &workload.schema)));
         let bytes = bytes - matcher.text_bytes();
         let engine = matcher.into_engine();
         let runs = (0..RUNS).map(|_| match_times(&engine, &workload.messages)).collect();
-        let times = median_by(runs, Times::mean);
+        let times = median_by(runs, CpuTimes::mean);
         report.line(json!({
             "filters": count, "build_s": build.as_secs_f64(), "bytes_per_filter": bytes as f64 / count as f64,
             "mean_cpu_us": times.mean(), "p50_cpu_us": times.percentile(50), "p99_cpu_us": times.percentile(99),
@@ -70,7 +71,7 @@ fn growth(workload: &Workload, counts: &[usize], report: &mut Report) -> Engine 
     largest.unwrap_or_default()
 }
 
-fn match_times(engine: &Engine, messages: &[Neutral]) -> Times {
+fn match_times(engine: &Engine, messages: &[Neutral]) -> CpuTimes {
     let (mut scratch, mut found, mut times) = (Scratch::new(), Vec::new(), Vec::new());
     let end = thread_cpu() + BUDGET;
     for message in messages {
@@ -84,7 +85,7 @@ fn match_times(engine: &Engine, messages: &[Neutral]) -> Times {
             break;
         }
     }
-    Times::new(times)
+    CpuTimes::new(times)
 }
 
 /// Of the straight line with the least squares.
@@ -96,8 +97,8 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     above / points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum::<f64>()
 }
 
-fn threads(engine: &Engine, messages: &[Neutral], report: &mut Report) {
-    const COLUMNS: [Column; 3] = [
+fn threads(engine: &Engine, messages: &[Neutral], report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 3] = [
         column("threads", "threads", 0),
         column("messages_per_second", "messages/s", 0),
         column("efficiency", "of n times one", 2),
@@ -134,8 +135,8 @@ fn throughput(engine: &Engine, messages: &[Neutral], threads: usize) -> f64 {
     total as f64 / BUDGET.as_secs_f64()
 }
 
-fn snapshot(engine: &Engine, messages: &[Neutral], report: &mut Report) {
-    const COLUMNS: [Column; 6] = [
+fn snapshot(engine: &Engine, messages: &[Neutral], report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 6] = [
         column("filters", "filters", 0),
         column("file_bytes_per_filter", "file bytes", 0),
         column("save_s", "save s", 2),

@@ -10,13 +10,13 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{median_by, micros, thread_cpu, timed_cpu};
-use tamis_benches::random::Random;
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::random::SplitMix64;
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_core::index::{Engine, Scratch, SubscriptionId};
 use tamis_core::message::{Body, Message, Properties, Value};
 use tamis_core::query::Query;
 use tamis_core::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
-use tamis_core::query::selector::{self, Dialect};
+use tamis_core::query::selector::{self, SelectorDialect};
 
 /// One by one is slow: it is timed for so long at most.
 const BASELINE_BUDGET: Duration = Duration::from_millis(200);
@@ -25,7 +25,7 @@ const RUNS: usize = 3;
 fn main() {
     let arguments = Arguments::from_env(&["messages", "requests", "json"]);
     let messages = arguments.number("messages", 20_000);
-    let mut report = Report::new("selectors", &arguments);
+    let mut report = BenchReport::new("selectors", &arguments);
     for repeats in [1, 16] {
         newsgroup(messages, repeats, &mut report);
     }
@@ -57,8 +57,8 @@ const LEVELS: [&str; 4] = [
 const SUBSCRIBERS: [(usize, usize); 6] = [(10, 100), (20, 100), (50, 100), (100, 100), (200, 10), (400, 10)];
 
 /// The post with its middle `repeats` times.
-fn newsgroup(messages: usize, repeats: usize, report: &mut Report) {
-    const COLUMNS: [Column; 8] = [
+fn newsgroup(messages: usize, repeats: usize, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 8] = [
         column("subscribers", "subscribers, match %", 0),
         column("level_1_us", "level 1", 3),
         column("level_2_us", "level 2", 3),
@@ -113,7 +113,9 @@ fn subscriptions(level: usize, count: usize, percent: usize) -> Vec<Arc<Query>> 
             .replace("garlic", &wanted)
             .replace("warmer", &wanted)
     };
-    (0..count).map(|number| Arc::new(selector::parse(&text(number), Dialect::Cbm).expect("as printed"))).collect()
+    (0..count)
+        .map(|number| Arc::new(selector::parse(&text(number), SelectorDialect::Cbm).expect("as printed")))
+        .collect()
 }
 
 /// Microseconds a message of the engine, and of one query after the other.
@@ -142,8 +144,8 @@ fn newsgroup_times(queries: &[Arc<Query>], bodies: &[String], messages: usize, m
 const FIELDS: usize = 20;
 const FIELDS_PER_MESSAGE: usize = 6;
 
-fn fields(messages: usize, requests: usize, report: &mut Report) {
-    const COLUMNS: [Column; 6] = [
+fn fields(messages: usize, requests: usize, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 6] = [
         column("requests", "distinct requests", 0),
         column("match_us", "match", 3),
         column("hits_us", "hits", 3),
@@ -162,7 +164,7 @@ fn fields(messages: usize, requests: usize, report: &mut Report) {
 }
 
 fn fields_line(messages: usize, requests: usize, distinct: usize) -> Json {
-    let mut random = Random::new(5);
+    let mut random = SplitMix64::new(5);
     // As many values as keep the answers at a few dozen, whether requests are alike or not.
     let values = if distinct < requests { 50 } else { 500 };
     let queries = distinct_requests(distinct, values, &mut random);
@@ -218,7 +220,7 @@ fn brute_force(queries: &[Arc<Query>], message: &Message<'_>) -> Vec<Subscriptio
 }
 
 /// Requests of which no two are equal; of 50, one asks for the presence of a field only, and half ask for any field.
-fn distinct_requests(count: usize, values: usize, random: &mut Random) -> Vec<Arc<Query>> {
+fn distinct_requests(count: usize, values: usize, random: &mut SplitMix64) -> Vec<Arc<Query>> {
     let mut known = hashbrown::HashSet::new();
     let mut queries = Vec::with_capacity(count);
     while queries.len() < count {
@@ -231,7 +233,7 @@ fn distinct_requests(count: usize, values: usize, random: &mut Random) -> Vec<Ar
     queries
 }
 
-fn criterion(values: usize, random: &mut Random) -> Expr {
+fn criterion(values: usize, random: &mut SplitMix64) -> Expr {
     let field = Reference::property(&field_name(random.below(FIELDS)));
     if random.percent(1) {
         return Predicate::Exists(field).into();
@@ -240,7 +242,7 @@ fn criterion(values: usize, random: &mut Random) -> Expr {
     Predicate::Compare(Operand::Reference(field), Comparison::Equal, value).into()
 }
 
-fn fields_message(values: usize, random: &mut Random) -> Properties {
+fn fields_message(values: usize, random: &mut SplitMix64) -> Properties {
     let mut message = Properties::new();
     while message.len() < FIELDS_PER_MESSAGE {
         let value = Value::Text(field_value(random.below(values)).into());

@@ -11,8 +11,8 @@ use std::hint::black_box;
 use serde_json::{Value, json};
 use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{median_by, micros, timed_cpu};
-use tamis_benches::random::Random;
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::random::SplitMix64;
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_core::text::{Signature, normalise};
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -22,7 +22,7 @@ const RUNS: usize = 5;
 const CHECKED: usize = 20;
 const BETWEEN_WORDS: [&str; 10] = [" ", " ", " ", " ", " ", " ", ", ", ". ", "'s ", "\n"];
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [ReportColumn; 5] = [
     column("text", "text", 0),
     column("text_bytes", "text bytes", 0),
     column("signature_ns", "signature", 1),
@@ -36,7 +36,7 @@ fn main() {
         Some(path) => vec![("file", std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}")))],
         None => vec![("ascii", invent(0)), ("mixed", invent(10))],
     };
-    let mut report = Report::new("signature", &arguments);
+    let mut report = BenchReport::new("signature", &arguments);
     report.table("signature", "one thread, nanoseconds a byte of text", &COLUMNS);
     for (name, text) in &texts {
         for bytes in [100, 2_000, 50_000] {
@@ -91,7 +91,7 @@ fn median_nanos(pieces: &[&str], mut work: impl FnMut(&str)) -> f64 {
 
 /// One word of `foreign_each` ends in a letter that is not ASCII; none when that is 0.
 fn invent(foreign_each: usize) -> String {
-    let mut random = Random::new(3);
+    let mut random = SplitMix64::new(3);
     let vocabulary: Vec<String> = (0..VOCABULARY).map(|_| word(&mut random)).collect();
     let mut text = String::new();
     for at in 1..=TEXT_WORDS {
@@ -103,7 +103,7 @@ fn invent(foreign_each: usize) -> String {
     text
 }
 
-fn word(random: &mut Random) -> String {
+fn word(random: &mut SplitMix64) -> String {
     let mut word = String::new();
     while word.len() < 2 || random.below(3) > 0 && word.len() < 12 {
         word.push(char::from(*random.pick(b"bcdfghjklmnpqrstvwxz")));

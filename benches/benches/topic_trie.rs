@@ -12,11 +12,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{median_by, micros, timed_cpu};
-use tamis_benches::random::Random;
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::random::SplitMix64;
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_core::topic::cache::TopicCache;
-use tamis_core::topic::trie::{Trie, TrieScratch, build};
-use tamis_core::topic::{Dialect, TopicPattern};
+use tamis_core::topic::trie::{TopicTrie, TrieScratch, build};
+use tamis_core::topic::{TopicDialect, TopicPattern};
 
 const LEVELS: [&str; 5] = ["region", "market", "class", "symbol", "event"];
 const WORDS_A_LEVEL: usize = 200;
@@ -26,7 +26,7 @@ const RUNS: usize = 3;
 const BRUTE_FORCE_COMPARISONS: usize = 10_000_000;
 const CHECKED: usize = 20;
 
-const COSTS: [Column; 9] = [
+const COSTS: [ReportColumn; 9] = [
     column("patterns", "patterns", 0),
     column("build_ms", "build ms", 1),
     column("bytes_per_pattern", "bytes", 1),
@@ -37,13 +37,13 @@ const COSTS: [Column; 9] = [
     column("brute_force_us", "brute force", 2),
     column("times", "times", 0),
 ];
-const KNOWN: [Column; 4] = [
+const KNOWN: [ReportColumn; 4] = [
     column("names", "names", 0),
     column("known_us", "known", 3),
     column("new_us", "new", 3),
     column("stored", "stored of new", 0),
 ];
-const ADVERSARIES: [Column; 4] = [
+const ADVERSARIES: [ReportColumn; 4] = [
     column("patterns", "patterns", 0),
     column("words", "words", 0),
     column("trie_us", "trie", 2),
@@ -52,10 +52,10 @@ const ADVERSARIES: [Column; 4] = [
 
 fn main() {
     let arguments = Arguments::from_env(&["counts", "json"]);
-    let mut report = Report::new("topic_trie", &arguments);
+    let mut report = BenchReport::new("topic_trie", &arguments);
     report.table("costs", &format!("{NAMES} names, one thread, microseconds a name, bytes a pattern"), &COSTS);
     for count in arguments.numbers("counts", &[1, 10, 1_000, 100_000, 1_000_000]) {
-        report.line(measure(&patterns(count, &mut Random::new(3))));
+        report.line(measure(&patterns(count, &mut SplitMix64::new(3))));
     }
     report.table("adversaries", "chains of wildcards, microseconds a name", &ADVERSARIES);
     for (title, texts, name) in adversaries() {
@@ -77,8 +77,8 @@ fn measure(patterns: &[TopicPattern]) -> Value {
     let all: Vec<&TopicPattern> = patterns.iter().collect();
     let builds = (0..RUNS).map(|_| timed_cpu(|| build(&all))).collect();
     let (bytes, build_time) = median_by(builds, |(_, time)| micros(*time));
-    let trie = Trie::new(&bytes).expect("just built");
-    let mut random = Random::new(5);
+    let trie = TopicTrie::new(&bytes).expect("just built");
+    let mut random = SplitMix64::new(5);
     let matching: Vec<String> = (0..NAMES).map(|_| matching_name(patterns, &mut random)).collect();
     let new: Vec<String> = (0..NAMES).map(|_| new_name(&mut random)).collect();
     let strange: Vec<String> = (0..NAMES).map(|number| format!("{}.id{number}", new_name(&mut random))).collect();
@@ -99,9 +99,9 @@ fn measure(patterns: &[TopicPattern]) -> Value {
 
 /// One line of the second.
 fn measure_adversary(title: &str, texts: &[String], name: &str) -> Value {
-    let patterns: Vec<TopicPattern> = texts.iter().map(|text| TopicPattern::new(text, Dialect::Amqp)).collect();
+    let patterns: Vec<TopicPattern> = texts.iter().map(|text| TopicPattern::new(text, TopicDialect::Amqp)).collect();
     let bytes = build(&patterns.iter().collect::<Vec<_>>());
-    let trie = Trie::new(&bytes).expect("just built");
+    let trie = TopicTrie::new(&bytes).expect("just built");
     json!({
         "patterns": title,
         "words": name.split('.').count(),
@@ -113,7 +113,7 @@ fn measure_adversary(title: &str, texts: &[String], name: &str) -> Value {
 /// One line of the third: `count` names that are known, in random order, and as many that all differ.
 fn measure_cache(count: usize) -> Value {
     let mut cache: TopicCache<Box<[u32]>> = TopicCache::new(2 * count, 20 * count);
-    let mut random = Random::new(5);
+    let mut random = SplitMix64::new(5);
     let name = |number: usize| format!("region.market{}.symbol{number}", number % 7);
     for number in (0..count).chain(0..count) {
         cache.offer(&name(number), 1, || [number as u32].into());
@@ -140,7 +140,7 @@ fn measure_cache(count: usize) -> Value {
 }
 
 /// Microseconds and patterns found a name; a benchmark of wrong answers is worth nothing.
-fn match_names(trie: &Trie, patterns: &[TopicPattern], names: &[String]) -> (f64, f64) {
+fn match_names(trie: &TopicTrie, patterns: &[TopicPattern], names: &[String]) -> (f64, f64) {
     let (mut scratch, mut matched) = (TrieScratch::default(), Vec::new());
     for name in names.iter().take(CHECKED) {
         matched.clear();
@@ -177,15 +177,15 @@ fn brute_force(patterns: &[TopicPattern], name: &str) -> Vec<u32> {
     (0..).zip(patterns).filter(|(_, pattern)| pattern.is_match(name)).map(|(id, _)| id).collect()
 }
 
-fn patterns(count: usize, random: &mut Random) -> Vec<TopicPattern> {
-    let pattern = |random: &mut Random| {
+fn patterns(count: usize, random: &mut SplitMix64) -> Vec<TopicPattern> {
+    let pattern = |random: &mut SplitMix64| {
         let words: Vec<String> = (0..3 + random.below(3)).map(|level| pattern_word(level, random)).collect();
-        TopicPattern::new(&words.join("."), Dialect::Amqp)
+        TopicPattern::new(&words.join("."), TopicDialect::Amqp)
     };
     (0..count).map(|_| pattern(random)).collect()
 }
 
-fn pattern_word(level: usize, random: &mut Random) -> String {
+fn pattern_word(level: usize, random: &mut SplitMix64) -> String {
     match random.below(100) {
         0 => "#".to_owned(),
         1..=10 => "*".to_owned(),
@@ -193,17 +193,17 @@ fn pattern_word(level: usize, random: &mut Random) -> String {
     }
 }
 
-fn level_word(level: usize, random: &mut Random) -> String {
+fn level_word(level: usize, random: &mut SplitMix64) -> String {
     format!("{}{}", LEVELS[level], random.below(WORDS_A_LEVEL))
 }
 
-fn new_name(random: &mut Random) -> String {
+fn new_name(random: &mut SplitMix64) -> String {
     let words: Vec<String> = (0..3 + random.below(3)).map(|level| level_word(level, random)).collect();
     words.join(".")
 }
 
-fn matching_name(patterns: &[TopicPattern], random: &mut Random) -> String {
-    let word = |word: &str, random: &mut Random| match word {
+fn matching_name(patterns: &[TopicPattern], random: &mut SplitMix64) -> String {
+    let word = |word: &str, random: &mut SplitMix64| match word {
         "*" | "#" => level_word(random.below(LEVELS.len()), random),
         word => word.to_owned(),
     };

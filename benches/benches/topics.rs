@@ -12,21 +12,21 @@ use serde_json::json;
 use tamis_benches::allocated::bytes_of;
 use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{ghz, median_by, micros, thread_cpu, timed_cpu};
-use tamis_benches::random::Random;
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::random::SplitMix64;
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_benches::topics::TopicMatcher;
-use tamis_benches::topics::brute_force::{BruteForce, BruteForceByText};
+use tamis_benches::topics::brute_force::{BruteForceByText, TopicBruteForce};
 use tamis_benches::topics::inverted::Inverted;
-use tamis_benches::topics::lazy_dfa::LazyDfa;
+use tamis_benches::topics::lazy_dfa::WordDfa;
 use tamis_benches::topics::per_word_cache::PerWordCache;
 use tamis_benches::topics::per_word_index::PerWordIndex;
-use tamis_benches::topics::tamis::Tamis;
-use tamis_benches::topics::trie::Trie;
+use tamis_benches::topics::tamis::TopicTamis;
+use tamis_benches::topics::trie::WordTrie;
 use tamis_benches::topics::workloads::{
     ADVERSARIAL_PATTERN, adversarial_topic, many_patterns, many_topics, openamq_patterns, openamq_topics,
     rabbitmq_patterns, rabbitmq_topics,
 };
-use tamis_core::topic::Dialect;
+use tamis_core::topic::TopicDialect;
 
 /// How many topics are matched between two looks at the clock.
 const ROUND: usize = 500;
@@ -34,13 +34,13 @@ const ROUND: usize = 500;
 /// Run a generic function for every approach.
 macro_rules! for_each_matcher {
     ($measure:ident, $($argument:expr),*) => {
-        $measure::<Tamis>($($argument),*);
+        $measure::<TopicTamis>($($argument),*);
         $measure::<Inverted>($($argument),*);
         $measure::<PerWordCache>($($argument),*);
         $measure::<PerWordIndex>($($argument),*);
-        $measure::<Trie>($($argument),*);
-        $measure::<LazyDfa>($($argument),*);
-        $measure::<BruteForce>($($argument),*);
+        $measure::<WordTrie>($($argument),*);
+        $measure::<WordDfa>($($argument),*);
+        $measure::<TopicBruteForce>($($argument),*);
         $measure::<BruteForceByText>($($argument),*);
     };
 }
@@ -49,7 +49,7 @@ fn main() {
     let arguments = Arguments::from_env(&["messages", "patterns", "seconds", "json"]);
     let messages = arguments.number("messages", 1_000_000);
     let budget = Duration::from_secs(arguments.number("seconds", 1) as u64);
-    let mut report = Report::new("topics", &arguments);
+    let mut report = BenchReport::new("topics", &arguments);
     openamq(messages, budget, &mut report);
     rabbitmq(messages, budget, &mut report);
     for count in arguments.numbers("patterns", &[10_000, 100_000]) {
@@ -78,7 +78,7 @@ fn run(matcher: &mut impl TopicMatcher, topics: &[String], messages: usize, budg
     (seconds, hits as f64 / done as f64)
 }
 
-fn build<M: TopicMatcher>(patterns: &[String], dialect: Dialect) -> M {
+fn build<M: TopicMatcher>(patterns: &[String], dialect: TopicDialect) -> M {
     let mut matcher = M::default();
     patterns.iter().for_each(|pattern| matcher.add(pattern, dialect));
     matcher.settle();
@@ -86,8 +86,8 @@ fn build<M: TopicMatcher>(patterns: &[String], dialect: Dialect) -> M {
 }
 
 /// The sum of all answers must be the definition's: a benchmark of wrong answers is worth nothing.
-fn check<M: TopicMatcher>(patterns: &[String], topics: &[String], dialect: Dialect) {
-    let (mut matcher, mut definition) = (build::<M>(patterns, dialect), build::<BruteForce>(patterns, dialect));
+fn check<M: TopicMatcher>(patterns: &[String], topics: &[String], dialect: TopicDialect) {
+    let (mut matcher, mut definition) = (build::<M>(patterns, dialect), build::<TopicBruteForce>(patterns, dialect));
     for topic in topics.iter().take(50) {
         let (mut matched, mut expected) = (Vec::new(), Vec::new());
         matcher.match_into(topic, &mut matched);
@@ -97,8 +97,8 @@ fn check<M: TopicMatcher>(patterns: &[String], topics: &[String], dialect: Diale
     }
 }
 
-fn openamq(messages: usize, budget: Duration, report: &mut Report) {
-    const COLUMNS: [Column; 7] = [
+fn openamq(messages: usize, budget: Duration, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 7] = [
         column("matcher", "approach", 0),
         column("compile_s", "compile s", 4),
         column("match_s", "match s", 3),
@@ -107,7 +107,7 @@ fn openamq(messages: usize, budget: Duration, report: &mut Report) {
         column("million_hits_per_s_per_ghz", "per GHz", 1),
         column("hash", "`#`", 0),
     ];
-    let mut random = Random::new(1);
+    let mut random = SplitMix64::new(1);
     let topics = openamq_topics(2_000, &mut random);
     let patterns = openamq_patterns(2_000, &mut random);
     let messages: Vec<String> = (0..messages).map(|_| random.pick(&topics).clone()).collect();
@@ -126,11 +126,11 @@ fn openamq_line<M: TopicMatcher>(
     topics: &[String],
     messages: &[String],
     budget: Duration,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) {
-    check::<M>(patterns, topics, Dialect::OpenAmqProgram);
+    check::<M>(patterns, topics, TopicDialect::OpenAmqProgram);
     let compile = || {
-        let mut matcher = build::<M>(patterns, Dialect::OpenAmqProgram);
+        let mut matcher = build::<M>(patterns, TopicDialect::OpenAmqProgram);
         run(&mut matcher, topics, topics.len(), Duration::MAX);
         matcher
     };
@@ -143,7 +143,7 @@ fn openamq_line<M: TopicMatcher>(
     }));
 }
 
-const COSTS: [Column; 7] = [
+const COSTS: [ReportColumn; 7] = [
     column("matcher", "approach", 0),
     column("build_s", "build s", 3),
     column("bytes_per_pattern", "bytes", 0),
@@ -153,8 +153,8 @@ const COSTS: [Column; 7] = [
     column("after_add_us", "then match µs", 2),
 ];
 
-fn rabbitmq(messages: usize, budget: Duration, report: &mut Report) {
-    let mut random = Random::new(2);
+fn rabbitmq(messages: usize, budget: Duration, report: &mut BenchReport) {
+    let mut random = SplitMix64::new(2);
     let patterns = rabbitmq_patterns(2_000, &mut random);
     let topics = rabbitmq_topics(messages, &mut random);
     let title = format!(
@@ -165,10 +165,10 @@ fn rabbitmq(messages: usize, budget: Duration, report: &mut Report) {
     for_each_matcher!(costs_line, &patterns, &topics, topics.len(), budget, report);
 }
 
-fn many(count: usize, budget: Duration, report: &mut Report) {
-    let patterns = many_patterns(count, &mut Random::new(3));
-    let known = many_topics(1_000, &mut Random::new(4));
-    let new = many_topics(count, &mut Random::new(5));
+fn many(count: usize, budget: Duration, report: &mut BenchReport) {
+    let patterns = many_patterns(count, &mut SplitMix64::new(3));
+    let known = many_topics(1_000, &mut SplitMix64::new(4));
+    let new = many_topics(count, &mut SplitMix64::new(5));
     report.table("many-known", &format!("{count} patterns, 1,000 topics again and again, a million in all"), &COSTS);
     for_each_matcher!(costs_line, &patterns, &known, 1_000_000, budget, report);
     report.table("many-new", &format!("{count} patterns, {count} topics, each for the first time"), &COSTS);
@@ -181,11 +181,11 @@ fn costs_line<M: TopicMatcher>(
     topics: &[String],
     messages: usize,
     budget: Duration,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) {
-    check::<M>(patterns, topics, Dialect::Amqp);
+    check::<M>(patterns, topics, TopicDialect::Amqp);
     let ((mut matcher, build_time, seconds, hits), bytes) = bytes_of(|| {
-        let (mut matcher, build_time) = timed_cpu(|| build::<M>(patterns, Dialect::Amqp));
+        let (mut matcher, build_time) = timed_cpu(|| build::<M>(patterns, TopicDialect::Amqp));
         let (seconds, hits) = run(&mut matcher, topics, messages, budget);
         (matcher, build_time, seconds, hits)
     });
@@ -204,15 +204,15 @@ fn add_cost(matcher: &mut impl TopicMatcher, topic: &str) -> (f64, f64) {
     let (mut add, mut after, mut matched) = (Duration::ZERO, Duration::ZERO, Vec::new());
     for number in 0..ADDED {
         let pattern = format!("added.*.w{number}");
-        add += timed_cpu(|| matcher.add(&pattern, Dialect::Amqp)).1;
+        add += timed_cpu(|| matcher.add(&pattern, TopicDialect::Amqp)).1;
         after += timed_cpu(|| matcher.match_into(topic, &mut matched)).1;
     }
     (micros(add) / ADDED as f64, micros(after) / ADDED as f64)
 }
 
-fn few(budget: Duration, report: &mut Report) {
+fn few(budget: Duration, report: &mut BenchReport) {
     const COUNTS: [usize; 3] = [1, 3, 10];
-    const COLUMNS: [Column; 4] = [
+    const COLUMNS: [ReportColumn; 4] = [
         column("matcher", "approach", 0),
         column("1", "1 binding", 4),
         column("3", "3 bindings", 4),
@@ -222,20 +222,20 @@ fn few(budget: Duration, report: &mut Report) {
     for_each_matcher!(few_line, &COUNTS, budget, report);
 }
 
-fn few_line<M: TopicMatcher>(counts: &[usize], budget: Duration, report: &mut Report) {
+fn few_line<M: TopicMatcher>(counts: &[usize], budget: Duration, report: &mut BenchReport) {
     const MESSAGES: usize = 1_000_000;
-    let topics = rabbitmq_topics(1_000, &mut Random::new(6));
+    let topics = rabbitmq_topics(1_000, &mut SplitMix64::new(6));
     let mut line = json!({"matcher": M::NAME});
     for count in counts {
-        let mut matcher = build::<M>(&rabbitmq_patterns(*count, &mut Random::new(7)), Dialect::Amqp);
+        let mut matcher = build::<M>(&rabbitmq_patterns(*count, &mut SplitMix64::new(7)), TopicDialect::Amqp);
         let (seconds, _) = run(&mut matcher, &topics, MESSAGES, budget / 2);
         line[count.to_string()] = json!(seconds * 1e6 / MESSAGES as f64);
     }
     report.line(line);
 }
 
-fn worst_case(budget: Duration, report: &mut Report) {
-    const COLUMNS: [Column; 4] = [
+fn worst_case(budget: Duration, report: &mut BenchReport) {
+    const COLUMNS: [ReportColumn; 4] = [
         column("matcher", "approach", 0),
         column("first_us", "first µs", 1),
         column("again_us", "again µs", 3),
@@ -249,19 +249,19 @@ fn worst_case(budget: Duration, report: &mut Report) {
 /// How often the first match is timed: the first of a process also pays for pages that nobody has touched.
 const FIRST_RUNS: usize = 21;
 
-fn worst_line<M: TopicMatcher>(budget: Duration, report: &mut Report) {
+fn worst_line<M: TopicMatcher>(budget: Duration, report: &mut BenchReport) {
     let pattern = [ADVERSARIAL_PATTERN.to_owned()];
     // A matcher that has just been built each time, as many of them remember what they have seen.
     let first = |words: usize| {
         let topic = adversarial_topic(words);
         let once = |_| {
-            let mut matcher = build::<M>(&pattern, Dialect::Amqp);
+            let mut matcher = build::<M>(&pattern, TopicDialect::Amqp);
             micros(timed_cpu(|| matcher.match_into(&topic, &mut Vec::new())).1)
         };
         median_by((0..FIRST_RUNS).map(once).collect(), |us| *us)
     };
     let (short, long) = (first(21), first(42));
-    let mut matcher = build::<M>(&pattern, Dialect::Amqp);
+    let mut matcher = build::<M>(&pattern, TopicDialect::Amqp);
     let (seconds, _) = run(&mut matcher, &[adversarial_topic(21)], 10_000, budget / 2);
     report.line(json!({
         "matcher": M::NAME, "first_us": short, "again_us": seconds * 1e6 / 10_000.0, "twice_as_long_us": long,

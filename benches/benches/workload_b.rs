@@ -10,9 +10,9 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use serde_json::json;
 use tamis_benches::arguments::Arguments;
-use tamis_benches::clock::{Times, micros, timed_cpu};
-use tamis_benches::random::Random;
-use tamis_benches::report::{Column, Report, column};
+use tamis_benches::clock::{CpuTimes, micros, timed_cpu};
+use tamis_benches::random::SplitMix64;
+use tamis_benches::report::{BenchReport, ReportColumn, column};
 use tamis_benches::workload_b::{EXPENSIVE_COUNT, ExpensivePredicates, MESSAGES_PER_CHANGE, WorkloadB};
 use tamis_core::hierarchy::Hierarchies;
 use tamis_core::index::{Engine, Scratch, SubscriptionId};
@@ -24,7 +24,7 @@ use tamis_core::query::expr::Expr;
 const BASELINE_MESSAGES: usize = 100;
 const CHECKED: usize = 20;
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [ReportColumn; 8] = [
     column("matcher", "matcher", 0),
     column("messages", "messages", 0),
     column("matches_per_message", "matches", 1),
@@ -40,7 +40,7 @@ fn main() {
     let mut workload = WorkloadB::new(arguments.number("filters", 500_000), arguments.number("messages", 3_000), 7);
     let expensive = ExpensivePredicates::new(8);
     let (messages, queries) = (workload.messages(), workload.queries(&expensive));
-    let mut report = Report::new("workload_b", &arguments);
+    let mut report = BenchReport::new("workload_b", &arguments);
     let title = format!(
         "workload B: {} filters, {EXPENSIVE_COUNT} expensive predicates in a tenth of them, groupings changed every \
          {MESSAGES_PER_CHANGE} messages; microseconds a message",
@@ -50,7 +50,7 @@ fn main() {
     measure_tamis(&mut workload, &queries, &messages, &expensive, &mut report);
     let hierarchies: Hierarchies = [("group".to_owned(), workload.hierarchy())].into_iter().collect();
     let few = &messages[..messages.len().min(BASELINE_MESSAGES)];
-    let grouped = Grouped::new(&queries);
+    let grouped = GroupedQueries::new(&queries);
     line("grouped (ITMO)", few, &expensive, &mut report, |message, found| {
         grouped.match_into(message, &hierarchies, found)
     });
@@ -69,14 +69,14 @@ fn measure_tamis(
     queries: &[Arc<Query>],
     messages: &[Properties],
     expensive: &ExpensivePredicates,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) {
     let engine = Engine::new();
     engine.change(queries.to_vec(), &[]).expect("in memory");
     engine.settle();
     engine.set_hierarchy("group", workload.hierarchy());
     check(&engine, queries, &messages[..messages.len().min(CHECKED)]);
-    let (mut scratch, mut random) = (Scratch::new(), Random::new(9));
+    let (mut scratch, mut random) = (Scratch::new(), SplitMix64::new(9));
     let (mut changes, mut after_changes, mut found) = (Vec::new(), Vec::new(), Vec::new());
     let mut count = 0;
     line("tamis", messages, expensive, report, |message, matched| {
@@ -101,7 +101,7 @@ fn measure_tamis(
         micros(took)
     });
     check(&engine, queries, &messages[..messages.len().min(CHECKED)]);
-    let (changes, after_changes) = (Times::new(changes), Times::new(after_changes));
+    let (changes, after_changes) = (CpuTimes::new(changes), CpuTimes::new(after_changes));
     report.note(&format!(
         "{:<28}a change of the groupings: p50 {:.2}, p99 {:.2}; the first message after one: p50 {:.2}, p99 {:.2}",
         "",
@@ -122,7 +122,7 @@ fn line(
     name: &str,
     messages: &[Properties],
     expensive: &ExpensivePredicates,
-    report: &mut Report,
+    report: &mut BenchReport,
     mut work: impl FnMut(&Message<'_>, &mut Vec<usize>),
 ) {
     line_with(name, messages, expensive, report, |message, found| micros(timed_cpu(|| work(message, found)).1));
@@ -133,7 +133,7 @@ fn line_with(
     name: &str,
     messages: &[Properties],
     expensive: &ExpensivePredicates,
-    report: &mut Report,
+    report: &mut BenchReport,
     mut work: impl FnMut(&Message<'_>, &mut Vec<usize>) -> f64,
 ) {
     let (calls, mut matches, mut found) = (expensive.calls(), 0, Vec::new());
@@ -143,7 +143,7 @@ fn line_with(
         matches += black_box(&found).len();
         took
     };
-    let times = Times::new(messages.iter().map(one).collect());
+    let times = CpuTimes::new(messages.iter().map(one).collect());
     report.line(json!({
         "matcher": name, "messages": messages.len(),
         "matches_per_message": matches as f64 / messages.len() as f64,
@@ -172,14 +172,14 @@ fn brute_force(queries: &[Arc<Query>], message: &Message<'_>, hierarchies: &Hier
 
 /// The ITMO paper, section "Algorithm", over queries: the filters of a symbol by hash, the others in groups by their first
 /// predicate, each from left to right. Every message remembers what its expensive predicates said.
-struct Grouped<'q> {
-    by_symbol: HashMap<String, Vec<Rest<'q>>>,
-    groups: Vec<(&'q Expr, Vec<Rest<'q>>)>,
+struct GroupedQueries<'q> {
+    by_symbol: HashMap<String, Vec<OtherConditions<'q>>>,
+    groups: Vec<(&'q Expr, Vec<OtherConditions<'q>>)>,
 }
 
-type Rest<'q> = (usize, &'q [Expr]);
+type OtherConditions<'q> = (usize, &'q [Expr]);
 
-impl<'q> Grouped<'q> {
+impl<'q> GroupedQueries<'q> {
     fn new(queries: &'q [Arc<Query>]) -> Self {
         let mut built = Self { by_symbol: HashMap::new(), groups: Vec::new() };
         let mut places: HashMap<String, usize> = HashMap::new();

@@ -7,7 +7,7 @@ static COUNTING: AtomicBool = AtomicBool::new(false);
 static BYTES: AtomicIsize = AtomicIsize::new(0);
 
 /// The system's allocator, which counts while [`bytes_of`] asks for it; otherwise it costs one branch.
-struct Counting;
+struct CountingAllocator;
 
 fn count(change: isize) {
     if COUNTING.load(Ordering::Relaxed) {
@@ -17,7 +17,7 @@ fn count(change: isize) {
 
 // SAFETY: every call goes to the system's allocator unchanged; counting touches nothing of the caller's.
 #[expect(unsafe_code, reason = "the trait is unsafe; nothing in std tells what has been allocated")]
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY: as the caller promised.
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// What `build` makes, and the bytes that were allocated meanwhile and are still held, by all threads together.
 pub fn bytes_of<T>(build: impl FnOnce() -> T) -> (T, usize) {

@@ -59,9 +59,9 @@ pub fn ghz() -> Option<f64> {
 
 /// Times in microseconds, sorted.
 #[derive(Clone, Debug, Default)]
-pub struct Times(Vec<f64>);
+pub struct CpuTimes(Vec<f64>);
 
-impl Times {
+impl CpuTimes {
     /// Sort `times`, in microseconds.
     #[must_use]
     pub fn new(mut times: Vec<f64>) -> Self {

@@ -9,7 +9,7 @@ use crate::machine;
 
 /// Where a column's figures come from, how it is called and how many places it has after the point.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
+pub struct ReportColumn {
     /// The key in the records.
     pub key: &'static str,
     /// The words above it.
@@ -20,33 +20,33 @@ pub struct Column {
 
 /// A column.
 #[must_use]
-pub const fn column(key: &'static str, title: &'static str, places: usize) -> Column {
-    Column { key, title, places }
+pub const fn column(key: &'static str, title: &'static str, places: usize) -> ReportColumn {
+    ReportColumn { key, title, places }
 }
 
 /// Collects tables, prints their lines as they come, writes all at the end.
 #[derive(Debug)]
-pub struct Report {
+pub struct BenchReport {
     benchmark: &'static str,
     arguments: String,
     path: Option<PathBuf>,
     started: u64,
     load: Option<f64>,
-    tables: Vec<Table>,
-    unlisted: Vec<Table>,
+    tables: Vec<ReportTable>,
+    unlisted: Vec<ReportTable>,
 }
 
 /// What `benchmarks/write_page.py` shows as a table.
 #[derive(Debug, Default)]
-struct Table {
+struct ReportTable {
     name: String,
     title: String,
-    columns: Vec<Column>,
+    columns: Vec<ReportColumn>,
     records: Vec<Value>,
     notes: Vec<String>,
 }
 
-impl Report {
+impl BenchReport {
     /// A report of `benchmark`, written to the file or into the folder `--json` where that is given.
     #[must_use]
     pub fn new(benchmark: &'static str, arguments: &Arguments) -> Self {
@@ -58,14 +58,14 @@ impl Report {
     }
 
     /// Begin a table: `name` for programs, `title` above it.
-    pub fn table(&mut self, name: &str, title: &str, columns: &[Column]) {
+    pub fn table(&mut self, name: &str, title: &str, columns: &[ReportColumn]) {
         println!("\n{title}");
         let mut line = String::new();
         for (index, column) in columns.iter().enumerate() {
             line += &pad(column.title, index, column);
         }
         println!("{}", line.trim_end());
-        self.tables.push(Table { columns: columns.to_vec(), ..Table::new(name, title) });
+        self.tables.push(ReportTable { columns: columns.to_vec(), ..ReportTable::new(name, title) });
     }
 
     /// One line of the table; what is not among its columns is in the JSON only.
@@ -84,7 +84,7 @@ impl Report {
 
     /// A record that no table shows, under a name of its own.
     pub fn record(&mut self, name: &str, record: Value) {
-        self.unlisted.push(Table { records: vec![record], ..Table::new(name, "") });
+        self.unlisted.push(ReportTable { records: vec![record], ..ReportTable::new(name, "") });
     }
 
     /// A sentence below the lines.
@@ -94,9 +94,9 @@ impl Report {
     }
 
     /// The table that was begun last; one without a name before any was.
-    fn current(&mut self) -> &mut Table {
+    fn current(&mut self) -> &mut ReportTable {
         if self.tables.is_empty() {
-            self.tables.push(Table::default());
+            self.tables.push(ReportTable::default());
         }
         self.tables.last_mut().expect("there is one")
     }
@@ -107,7 +107,7 @@ impl Report {
     /// When it cannot be written.
     pub fn finish(self) {
         let Some(path) = self.path else { return };
-        let tables: Vec<Value> = self.tables.iter().chain(&self.unlisted).map(Table::json).collect();
+        let tables: Vec<Value> = self.tables.iter().chain(&self.unlisted).map(ReportTable::json).collect();
         let document = json!({
             "benchmark": self.benchmark, "arguments": self.arguments, "version": env!("CARGO_PKG_VERSION"),
             "machine": machine::facts(), "started": self.started, "seconds": machine::now() - self.started,
@@ -118,13 +118,13 @@ impl Report {
     }
 }
 
-impl Table {
+impl ReportTable {
     fn new(name: &str, title: &str) -> Self {
         Self { name: name.to_owned(), title: title.to_owned(), ..Self::default() }
     }
 
     fn json(&self) -> Value {
-        let column = |column: &Column| json!([column.key, column.title, column.places]);
+        let column = |column: &ReportColumn| json!([column.key, column.title, column.places]);
         let columns: Vec<Value> = self.columns.iter().map(column).collect();
         json!({
             "name": self.name, "title": self.title, "columns": columns, "records": self.records, "notes": self.notes,
@@ -132,7 +132,7 @@ impl Table {
     }
 }
 
-fn shown(fields: &Map<String, Value>, column: &Column) -> String {
+fn shown(fields: &Map<String, Value>, column: &ReportColumn) -> String {
     match fields.get(column.key) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => number.as_f64().map_or_else(String::new, |n| format!("{n:.*}", column.places)),
@@ -142,6 +142,6 @@ fn shown(fields: &Map<String, Value>, column: &Column) -> String {
 }
 
 /// The first column is words, the others are figures, or words that come last.
-fn pad(text: &str, index: usize, column: &Column) -> String {
+fn pad(text: &str, index: usize, column: &ReportColumn) -> String {
     if index == 0 { format!("{text:<28}") } else { format!("{text:>width$}", width = column.title.len().max(9) + 2) }
 }

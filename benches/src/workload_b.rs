@@ -25,10 +25,10 @@ use tamis_core::hierarchy::Hierarchy;
 use tamis_core::message::{Message, Value};
 use tamis_core::query::Query;
 use tamis_core::query::expr::{Expr, Predicate};
-use tamis_core::query::selector::{self, Dialect};
+use tamis_core::query::selector::{self, SelectorDialect};
 
 use crate::boolean::workload::{Workload, selector_text};
-use crate::random::Random;
+use crate::random::SplitMix64;
 
 /// How many expensive predicates there are: filters share them, as traders share their strategies' tests.
 pub const EXPENSIVE_COUNT: usize = 200;
@@ -46,7 +46,7 @@ const STARTS: [(&str, usize); 5] = [("exchange", 50), ("currency", 30), ("sector
 /// Filters, messages, and the tree of groups.
 #[derive(Debug)]
 pub struct WorkloadB {
-    filters: Vec<Filter>,
+    filters: Vec<WorkloadBFilter>,
     messages: Vec<Json>,
     /// By group: its leaves.
     groups: [[usize; LEAVES_PER_GROUP]; GROUPS.len()],
@@ -54,7 +54,7 @@ pub struct WorkloadB {
 
 /// One filter: all of `before`, then one of two groups, then all of `after`, then an expensive predicate.
 #[derive(Debug)]
-struct Filter {
+struct WorkloadBFilter {
     before: Vec<Json>,
     groups: Option<[usize; 2]>,
     after: Vec<Json>,
@@ -65,7 +65,7 @@ impl WorkloadB {
     /// So many filters and messages.
     #[must_use]
     pub fn new(filters: usize, messages: usize, seed: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = SplitMix64::new(seed);
         let messages = (0..messages).map(|_| message(&mut random)).collect();
         let filters = (0..filters).map(|_| filter(&mut random)).collect();
         let groups = std::array::from_fn(|group| std::array::from_fn(|leaf| group * LEAVES_PER_GROUP + leaf));
@@ -103,7 +103,7 @@ impl WorkloadB {
     }
 
     /// Let a leaf of one group and a leaf of another change places.
-    pub fn change_hierarchy(&mut self, random: &mut Random) {
+    pub fn change_hierarchy(&mut self, random: &mut SplitMix64) {
         let (first, step) = (random.below(GROUPS.len()), 1 + random.below(GROUPS.len() - 1));
         let second = (first + step) % GROUPS.len();
         let place = random.below(LEAVES_PER_GROUP);
@@ -122,7 +122,7 @@ impl WorkloadB {
     }
 }
 
-impl Filter {
+impl WorkloadBFilter {
     fn query(&self, expensive: &ExpensivePredicates) -> Query {
         let mut parts: Vec<String> = self.before.iter().map(selector_text).collect();
         if let Some(groups) = self.groups {
@@ -130,7 +130,7 @@ impl Filter {
             parts.push(format!("(group UNDER '{first}' OR group UNDER '{second}')"));
         }
         parts.extend(self.after.iter().map(selector_text));
-        let query = selector::parse(&parts.join(" AND "), Dialect::Jms).expect("a selector that we wrote");
+        let query = selector::parse(&parts.join(" AND "), SelectorDialect::Jms).expect("a selector that we wrote");
         let Some(number) = self.expensive else { return query };
         let last = Predicate::Opaque(expensive.predicates[number].clone());
         Query::new(Expr::and(vec![query.expr().clone(), last.into()])).expect("a short query")
@@ -160,7 +160,7 @@ impl ExpensivePredicates {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let asked_when_deleted = Arc::new(AtomicU64::new(0));
-        let mut random = Random::new(seed);
+        let mut random = SplitMix64::new(seed);
         let predicates = (0..EXPENSIVE_COUNT).map(|number| {
             let (cost_ns, asked) = (10.0 * 50_f64.powf(random.unit()), Arc::clone(&asked_when_deleted));
             Opaque::new(InjectedCost::new(&format!("expensive{number}"), cost_ns, move |message: &Message<'_>| {
@@ -190,7 +190,7 @@ impl ExpensivePredicates {
     }
 }
 
-fn filter(random: &mut Random) -> Filter {
+fn filter(random: &mut SplitMix64) -> WorkloadBFilter {
     let kind = random.below(100);
     let expensive = random.percent(10).then(|| random.below(EXPENSIVE_COUNT));
     let not_deleted = json!(["eq", "deleted", false]);
@@ -198,14 +198,14 @@ fn filter(random: &mut Random) -> Filter {
     if kind < 5 {
         before.extend([not_deleted, json!(["eq", "riskGroup", format!("R{:02}", random.below(25))])]);
         let after = vec![json!(["gt", "marginPct", random.below(100)])];
-        return Filter { before, groups: None, after, expensive };
+        return WorkloadBFilter { before, groups: None, after, expensive };
     }
     if kind < 45 {
         before.push(json!(["eq", "symbol", symbol(random)]));
         if expensive.is_some() || random.percent(50) {
             before.push(not_deleted);
         }
-        return Filter { before, groups: None, after: vec![price_band(random, 4)], expensive };
+        return WorkloadBFilter { before, groups: None, after: vec![price_band(random, 4)], expensive };
     }
     if kind >= 78 {
         let (name, values) = start(random);
@@ -216,11 +216,11 @@ fn filter(random: &mut Random) -> Filter {
     before.push(json!(["or", first, second]));
     let groups = Some(two_of(GROUPS.len(), random));
     let after = vec![json!(["eq", "tradingEnabled", true]), price_band(random, 20)];
-    Filter { before, groups, after, expensive }
+    WorkloadBFilter { before, groups, after, expensive }
 }
 
 /// One of the 99 starting predicates that are not `deleted = FALSE`.
-fn start(random: &mut Random) -> (&'static str, String) {
+fn start(random: &mut SplitMix64) -> (&'static str, String) {
     let mut number = random.below(STARTS.iter().map(|(_, values)| values).sum());
     for (name, values) in STARTS {
         if number < values {
@@ -232,7 +232,7 @@ fn start(random: &mut Random) -> (&'static str, String) {
 }
 
 /// One in `parts` of the prices, which are uniform in their logarithm.
-fn price_band(random: &mut Random, parts: usize) -> Json {
+fn price_band(random: &mut SplitMix64, parts: usize) -> Json {
     let low = random.unit() * (1.0 - 1.0 / parts as f64);
     json!(["between", "price", price(low), price(low + 1.0 / parts as f64)])
 }
@@ -242,12 +242,12 @@ fn price(unit: f64) -> i64 {
     (10.0 * 100_000_f64.powf(unit)) as i64
 }
 
-fn two_of(count: usize, random: &mut Random) -> [usize; 2] {
+fn two_of(count: usize, random: &mut SplitMix64) -> [usize; 2] {
     let first = random.below(count);
     [first, (first + 1 + random.below(count - 1)) % count]
 }
 
-fn symbol(random: &mut Random) -> String {
+fn symbol(random: &mut SplitMix64) -> String {
     let skewed = random.unit() * random.unit(); // some are traded, and asked for, more often
     format!("S{:05}", (skewed * SYMBOLS as f64) as usize)
 }
@@ -256,7 +256,7 @@ fn leaf(number: usize) -> String {
     format!("leaf{number:02}")
 }
 
-fn message(random: &mut Random) -> Json {
+fn message(random: &mut SplitMix64) -> Json {
     let mut message = Map::new();
     message.insert("symbol".into(), json!(symbol(random)));
     message.insert("deleted".into(), json!(random.percent(50)));
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn a_change_of_the_hierarchy_keeps_its_shares() {
         let mut workload = WorkloadB::new(0, 0, 1);
-        let mut random = Random::new(2);
+        let mut random = SplitMix64::new(2);
         for _ in 0..100 {
             workload.change_hierarchy(&mut random);
         }

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tamis_core::amqp::{
-    ContentHeader, FieldValue, Frame, FrameKind, Method, Properties, RawTable, fields, next_frame,
+    ContentHeader, FieldValue, Frame, FrameKind, Method, BasicProperties, RawTable, fields, next_frame,
 };
 
 const FRAME_SIZE_MAX: usize = 128 * 1024;
@@ -28,14 +28,14 @@ fn method(frame: Frame<'_>) {
 }
 
 fn properties(bytes: &[u8]) {
-    let _ = Properties::from_checked(bytes).fields();
-    let Ok(properties) = Properties::parse(bytes) else { return };
+    let _ = BasicProperties::from_checked(bytes).fields();
+    let Ok(properties) = BasicProperties::parse(bytes) else { return };
     let mut again = Vec::new();
     properties.fields().encode(&mut again);
     assert_eq!(again, bytes);
     again.clear();
     properties.encode_with_header("x-stream-offset", &FieldValue::I64(1), &mut again);
-    let number = Properties::from_checked(&again).headers().and_then(|headers| headers.get("x-stream-offset"));
+    let number = BasicProperties::from_checked(&again).headers().and_then(|headers| headers.get("x-stream-offset"));
     assert_eq!(number.and_then(|value| value.as_i64()), Some(1));
 }
 

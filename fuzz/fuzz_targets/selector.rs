@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tamis_core::query::selector::{Dialect, parse};
+use tamis_core::query::selector::{SelectorDialect, parse};
 
 fuzz_target!(|text: &str| {
-    for dialect in [Dialect::Jms, Dialect::Cbm] {
+    for dialect in [SelectorDialect::Jms, SelectorDialect::Cbm] {
         match parse(text, dialect) {
             Ok(query) => {
                 let canonical = query.to_string();
-                let again = parse(&canonical, Dialect::Jms).expect("canonical text can be read");
+                let again = parse(&canonical, SelectorDialect::Jms).expect("canonical text can be read");
                 assert_eq!(again, query, "{canonical}");
             }
             Err(error) => assert!(error.position <= text.chars().count(), "{error}"),

@@ -15,7 +15,7 @@ use tamis_core::index::{Engine, Scratch};
 use tamis_core::message::{Body, Message, Properties, Value};
 use tamis_core::query::Query;
 use tamis_core::query::expr::Predicate;
-use tamis_core::query::selector::{self, Dialect};
+use tamis_core::query::selector::{self, SelectorDialect};
 
 /// The header is a page, and so much of the body shares a checksum (`crates/core/src/index/format.rs`, `pages.rs`).
 const PAGE_BYTES: usize = 4_096;
@@ -35,7 +35,7 @@ const QUERIES: [&str; 9] = [
 static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let engine = Engine::new();
     for text in QUERIES {
-        engine.add(Arc::new(selector::parse(text, Dialect::Jms).expect("a good selector")));
+        engine.add(Arc::new(selector::parse(text, SelectorDialect::Jms).expect("a good selector")));
     }
     let expensive = resolve("expensive", 1.0).expect("a function");
     engine.add(Arc::new(Query::new(Predicate::Opaque(expensive).into()).expect("within the limits")));

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tamis_core::topic::trie::{Trie, TrieScratch, build};
-use tamis_core::topic::{Dialect, TopicPattern};
+use tamis_core::topic::trie::{TopicTrie, TrieScratch, build};
+use tamis_core::topic::{TopicDialect, TopicPattern};
 
 /// The definition backtracks, so that long input and many `#` would only measure that.
 const BYTES_MAX: usize = 48;
@@ -18,7 +18,7 @@ fuzz_target!(|input: (&str, &str)| {
     if split(pattern).iter().filter(|word| **word == "#").count() > HASHES_MAX {
         return;
     }
-    for (dialect, hash_least) in [(Dialect::Amqp, 0), (Dialect::OpenAmqProgram, 1)] {
+    for (dialect, hash_least) in [(TopicDialect::Amqp, 0), (TopicDialect::OpenAmqProgram, 1)] {
         let expected = fits(&split(pattern), &split(topic), hash_least);
         assert_eq!(TopicPattern::new(pattern, dialect).is_match(topic), expected, "{dialect:?} {pattern:?} {topic:?}");
     }
@@ -27,12 +27,12 @@ fuzz_target!(|input: (&str, &str)| {
 /// The pattern and its first half in every dialect, in one trie.
 fn check_trie(pattern: &str, topic: &str) {
     let half = pattern.char_indices().nth(pattern.chars().count() / 2).map_or("", |(place, _)| &pattern[..place]);
-    let dialects = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+    let dialects = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];
     let patterns: Vec<TopicPattern> =
         dialects.iter().flat_map(|dialect| [pattern, half].map(|text| TopicPattern::new(text, *dialect))).collect();
     let bytes = build(&patterns.iter().collect::<Vec<_>>());
     let mut found = Vec::new();
-    let trie = Trie::new(&bytes).expect("just built");
+    let trie = TopicTrie::new(&bytes).expect("just built");
     trie.match_into(topic, &mut TrieScratch::default(), &mut found).expect("not damaged");
     found.sort_unstable();
     let expected = (0..).zip(&patterns).filter(|(_, pattern)| pattern.is_match(topic)).map(|(id, _)| id);

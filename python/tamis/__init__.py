@@ -11,11 +11,24 @@ from __future__ import annotations
 
 from tamis._core import Bitmap, __version__
 from tamis.engine import Engine, Explanation
-from tamis.engine_report import Report
+from tamis.engine.report import Report
 from tamis.errors import QueryError, SnapshotError, TamisError
 from tamis.message import ANY, PRESENT
-from tamis.query import Query, boolean, fields, near, opaque, prefix, regex, selector, text, topic
-from tamis.query_file import QuerySpec, compile_query, load_queries
+from tamis.query import (
+    Query,
+    QuerySpec,
+    boolean,
+    compile_query,
+    fields,
+    load_queries,
+    near,
+    opaque,
+    prefix,
+    regex,
+    selector,
+    text,
+    topic,
+)
 
 __all__ = [
     "ANY",

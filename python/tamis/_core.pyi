@@ -344,25 +344,31 @@ def amqp_encode_method(channel: int, name: str, fields: Mapping[str, Any]) -> by
         TypeError: a table has a value of a type that AMQP has not."""
 
 class _BrokerControl(Protocol):
-    """What the data plane asks, synchronously: answer quickly, and never call the broker back."""
+    """The control plane, which the data plane asks synchronously: it answers quickly, and never calls the broker."""
 
     def allowed(
         self, user: str, verb: Literal["configure", "write", "read"], vhost: str, resource: str, routing_key: str | None
     ) -> bool: ...
     def has_topic_rules(self, user: str, vhost: str) -> bool:
-        """Whether `allowed` has to be asked about routing keys."""
+        """Return whether `allowed` has to be asked about routing keys."""
 
     def limits(self, user: str) -> tuple[int | None, int | None]:
-        """Connections and queues that the user may have; None: as many as there are."""
+        """Return the maximum numbers of connections and queues of a user; None: no limit."""
 
     def stored_query(self, key: str) -> tuple[str, str]:
-        """Language and text of the store's query; LookupError says in words why there is none."""
+        """Return language and text of a query of the store; the text of a LookupError says why there is none."""
+
+_BrokerOutput: TypeAlias = tuple[list[tuple[int, bytes, bool, bool]], bool, bool]
+"""What follows from a call: output for connections, whether there is more now, and whether `work` is to be called.
+
+The output of a connection is its number, the bytes to write, whether it stays open, and whether to go on reading its
+socket. One call returns at most 256 KiB for a connection, and a little over 1 MiB in all."""
 
 @final
 class Broker:
-    """The data plane of the AMQP broker: bytes in, bytes out; one for a process, used from one thread.
+    """The data plane of the AMQP broker: bytes in, bytes out. A process has one, and uses it from one thread.
 
-    `now_us` is a monotonic clock, `wall_us` microseconds since 1970. Nothing that a client sends raises."""
+    `now_us` is the time of a monotonic clock, `wall_us` microseconds since 1970. Nothing that a client sends raises."""
 
     def __new__(
         cls,
@@ -380,45 +386,44 @@ class Broker:
         syncs: bool = True,
         confirms_received: bool = False,
     ) -> Broker:
-        """With all that the directory `data` holds; without one, nothing outlives the process.
+        """Open the data plane with the contents of the directory `data`; without one, nothing outlives the process.
 
         Raises:
-            JournalError: what is there cannot be read.
+            JournalError: the directory's contents cannot be read.
             OSError: the directory cannot be used."""
 
-    def found(self) -> dict[str, Any]:
-        """What was in the directory: `definitions`, `messages`, `is_clean`, and `damage` in words."""
+    def recovered(self) -> dict[str, Any]:
+        """Return what the directory held: `definitions`, `messages`, `is_clean`, and descriptions of `damage`."""
 
     def wake_fd(self) -> int | None:
-        """Readable when `committed` has something to do; whatever is read from it means nothing else."""
+        """Return a descriptor that is readable when `committed` has something to do; its bytes have no meaning."""
 
     def committed(self, now_us: int) -> None:
-        """The journal has moved: confirm what is on disk."""
+        """Confirm what the journal has written to disk."""
 
-    def has_work(self) -> bool:
-        """Whether something was put off (reading of streams, letting go of many messages) that `work` goes on with."""
-
-    def work(self, now_us: int) -> None:
-        """Go on with that for about a millisecond."""
+    def work(self, now_us: int) -> _BrokerOutput:
+        """Continue deferred work (reading streams, freeing many messages) for about a millisecond."""
 
     def fatal(self) -> str | None:
-        """Why nothing more can be made durable, once that is so: the process must end."""
+        """Return why nothing more can be made durable, once that is so: the process must end."""
 
     def commit(self) -> None:
-        """Write and sync what is recorded, and return when that is done."""
+        """Write and sync all records, and return when that is done."""
 
-    def add_vhost(self, name: str) -> None: ...
+    def add_vhost(self, name: str) -> None:
+        """Add a virtual host, unless it exists."""
+
     def stored_keys(self) -> list[str]:
-        """The keys of the store that bindings name, each once."""
+        """Return the keys of the store that bindings name, each once."""
 
     def replace_stored(
         self, queries: Mapping[str, tuple[str, str]], now_us: int
     ) -> tuple[int, list[tuple[str, str]]] | None:
-        """Let bindings that name one of `queries` (key: language and text) ask what it says now.
+        """Replace the queries of bindings that name one of `queries` (key: language and text).
 
         Returns:
-            How many bindings have changed; keys whose query cannot be bound, with the reason. None: the journal has no
-            room now, and nothing has changed."""
+            The number of bindings that have changed, and the keys whose query cannot be bound, with the reason; or
+            None: the journal has no room now, and nothing has changed."""
 
     def connect(
         self,
@@ -435,43 +440,37 @@ class Broker:
         qos_is_for_channel: bool,
         now_us: int,
     ) -> int:
-        """Take over a connection whose open-ok was sent; its number, which no other ever has."""
+        """Take over a connection after its open-ok; return its number, which no other connection ever has."""
 
-    def receive(self, connection: int, data: Buffer, now_us: int) -> None:
-        """A whole socket read. What is wrong with it becomes a close in the connection's output."""
+    def receive(self, connection: int, data: Buffer, now_us: int) -> _BrokerOutput:
+        """Take one read of a socket. An error in it becomes a close in the connection's output."""
+
+    def take_output(self) -> _BrokerOutput:
+        """Return the output of connections that have some now."""
 
     def disconnect(self, connection: int, now_us: int) -> None:
-        """Its socket is gone."""
-
-    def take_dirty(self) -> list[int]:
-        """Connections with something to write, an end to be told, or another answer of `wants_input`; each once."""
-
-    def output(self, connection: int) -> tuple[bytes, bool]:
-        """What is to be written (at most 256 KiB; when there is more it is dirty again), and whether it goes on."""
+        """Remove a connection whose socket is closed."""
 
     def set_writable(self, connection: int, is_writable: bool) -> None:
-        """Whether its socket takes bytes; while not, nothing is delivered to it."""
-
-    def wants_input(self, connection: int) -> bool:
-        """Whether its socket is worth reading now."""
+        """Set whether the socket takes bytes. While it does not, nothing is delivered to the connection."""
 
     def tick(self, now_us: int, wall_us: int) -> None:
-        """Time passes: heartbeats, expiry. About ten times a second."""
+        """Check heartbeats and expiry. Call it about ten times a second."""
 
     def stop(self, reason: str, now_us: int) -> None:
-        """Close all connections with 320 and take no new ones."""
+        """Close all connections with 320 and refuse new ones."""
 
     def close(self, connection: int, reason: str, now_us: int) -> None:
         """Close one connection with 320."""
 
     def forget_permissions(self, user: str | None = None) -> None:
-        """What `user` may do has changed; None: what anybody may."""
+        """Forget the cached permissions of `user`, or of all users."""
 
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:
-        """What happened since the last call, for the log: name and fields."""
+        """Return the events since the last call, for the log: name and fields."""
 
     def metrics(self) -> dict[str, int]:
-        """Counters and gauges of the whole broker."""
+        """Return counters and gauges of the whole broker."""
 
     def rows(self, kind: str, offset: int, limit: int) -> tuple[list[dict[str, Any]], int]:
-        """Rows of vhosts, connections, queues, consumers, exchanges or bindings, and how many there are in all."""
+        """Return a page of vhosts, connections, queues, consumers, exchanges or bindings, and the number of all."""

@@ -5,6 +5,12 @@ from __future__ import annotations
 _WINDOW_CHARACTERS = 100
 
 
+def short(value: object) -> str:
+    """`value` as a message shows it: at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 class TamisError(Exception):
     """The base of every error of tamis that is not also a built-in one."""
 

@@ -1,8 +1,7 @@
-"""Did-you-mean for the names of properties: those that queries ask for and no message has."""
+"""Guesses which known name was probably meant by an unknown one, in a file or in a query."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -20,6 +19,14 @@ CHARACTERS_MAX = 100
 """Longer names are not compared: it takes the product of their lengths."""
 
 _CLOSE = 0.7  # of 1: `pirce` and `price` are 0.8, `author` and `source` 0.33
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` for the nearest of `known`, or nothing when none is near."""
+    import difflib  # only on a mistake: it takes time to load, and the broker is to start quickly
+
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 class NameHints:
@@ -62,6 +69,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The name among `known` that `name` was probably meant for; one that differs in case only comes first."""
     if len(name) > CHARACTERS_MAX:
         return None
+    import difflib
+
     others = (other for other in sorted(known, reverse=True) if other != name and len(other) <= CHARACTERS_MAX)
     by_lower = {other.lower(): other for other in others}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_CLOSE)

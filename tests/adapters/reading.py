@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tamis.adapters.files import Offset, Source, offset_of
 from tamis.adapters.rows import Row
+from tamis.adapters.sources.source import Offset, Source, offset_of
 
 BEGINNING = offset_of({})
 

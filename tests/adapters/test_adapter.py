@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tamis.adapters.adapter import Adapter
+from tamis.config.pipeline import AdapterConfig
 from tamis.errors import AdapterError
-from tamis.pipeline_config import AdapterConfig
 from tests.adapters.reading import join_mbox, mail
 
 

@@ -53,12 +53,13 @@ def test_the_columns_are_those_that_every_adapter_gives(spark: SparkSession, tmp
         b"From: a@b\nDate: 1 Aug 2002 10:00:00 +0200\nNewsgroups: x,y\nReceived: 1\n\nThe hat"
     )
     (tmp_path / "b.eml").write_bytes(b"nothing")
-    frame = spark.read.format("tamis.eml").option("topic", "mail").load(str(tmp_path))
+    reader = spark.read.format("tamis.eml").option("topic", "mail")
+    frame = reader.load(str(tmp_path))
     mail_type = (
         "struct<author:string,date:timestamp,subject:string,source:string,newsgroup:array<string>,list:string,"
         "message_id:string,header:map<string,array<string>>>"
     )
-    common = [("body", "string"), ("xml", "string"), ("signature", "map<string,array<int>>")]
+    common = [("body", "string"), ("xml", "string")]
     ends = [("error", "string"), ("raw", "binary")]
     begins = [("partition", "string"), ("offset", "bigint"), ("topic", "string")]
     assert frame.dtypes == [*begins, ("properties", mail_type), *common, *ends]
@@ -67,11 +68,14 @@ def test_the_columns_are_those_that_every_adapter_gives(spark: SparkSession, tmp
     assert message.properties.date.isoformat() == "2002-08-01T08:00:00"
     assert message.properties.newsgroup == ["x", "y"]
     assert message.properties.header["Received"] == ["1"]
-    assert (message.topic, message.body, message.signature) == ("mail", "The hat", {"hat": [1]})
+    assert (message.topic, message.body) == ("mail", "The hat")
     assert (dead.topic, dead.properties, dead.error[:9], dead.raw) == ("mail", None, "no header", b"nothing")
     lines = spark.read.format("tamis.jsonl").load(str(tmp_path))
     assert lines.dtypes == [*begins, ("properties", "string"), *common, *ends]
     assert lines.count() == 0
+    signed = reader.option("signature", "true").load(str(tmp_path))
+    assert signed.dtypes == [*frame.dtypes[:6], ("signature", "map<string,array<int>>"), *ends]
+    assert signed.orderBy("partition").first().signature == {"hat": [1]}
 
 
 def test_all_real_mail_goes_through_spark(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tamis.adapters import eml as eml_module
-from tamis.adapters.eml import EmlSource
-from tamis.adapters.files import Offset
 from tamis.adapters.options import SourceOptions
+from tamis.adapters.sources import eml as eml_module
+from tamis.adapters.sources.eml import EmlSource
+from tamis.adapters.sources.source import Offset
 from tamis.errors import AdapterError
 from tests.adapters.reading import BEGINNING, between, mail, read_all, subjects
 

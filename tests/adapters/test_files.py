@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.adapters import files
-from tamis.adapters.files import Range, last_boundary, next_boundary, offset_of, places_of, split
-from tamis.adapters.jsonl import JsonlSource
-from tamis.adapters.mbox import MboxSource, unescape
 from tamis.adapters.options import SourceOptions
+from tamis.adapters.sources import records
+from tamis.adapters.sources import source as source_module
+from tamis.adapters.sources.jsonl import JsonlSource
+from tamis.adapters.sources.mbox import MboxSource, unescape
+from tamis.adapters.sources.records import last_boundary, next_boundary, split
+from tamis.adapters.sources.source import Range, offset_of, places_of
 from tamis.errors import AdapterError
 from tests.adapters.reading import join_mbox
 
@@ -24,8 +26,8 @@ CONTENT = st.lists(st.sampled_from([b"\n", b"From ", b"x", b">From ", b"\nFrom a
 @pytest.fixture(autouse=True)
 def small_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read in small pieces, so that messages lie across them."""
-    monkeypatch.setattr(files, "READ_BYTES", 7)
-    monkeypatch.setattr(files, "RAW_KEPT_BYTES", 4)
+    monkeypatch.setattr(records, "READ_BYTES", 7)
+    monkeypatch.setattr(records, "RAW_KEPT_BYTES", 4)
 
 
 def boundaries(content: bytes, separator: bytes) -> list[int]:
@@ -83,7 +85,7 @@ def test_the_same_rows_come_however_the_stream_is_cut(lengths: list[int], limit:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "SLICE_BYTES_MIN", slice_bytes)
+        patch.setattr(source_module, "SLICE_BYTES_MIN", slice_bytes)
         path = Path(folder, "a.jsonl")
         path.write_bytes(b"".join(b'{"n":"%s"}\n' % (b"x" * length) for length in lengths))
         source = JsonlSource(SourceOptions(path=folder))

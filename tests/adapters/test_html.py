@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.adapters.html import html_to_text
+from tamis.adapters.mail.html import html_to_text
 
 
 @pytest.mark.parametrize(

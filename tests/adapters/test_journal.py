@@ -15,9 +15,9 @@ import pytest
 
 import tamis
 from tamis._core import stream_message
-from tamis.adapters.journal import JournalSource
 from tamis.adapters.options import SourceOptions
 from tamis.adapters.rows import Row
+from tamis.adapters.sources.journal import JournalSource
 from tamis.adapters.xml import from_xml
 from tamis.errors import AdapterError
 from tests.adapters.reading import BEGINNING, between, read_all
@@ -52,7 +52,7 @@ def test_a_record_is_a_row_with_all_that_the_message_had(log: StreamLog) -> None
     )
     log.append(message("orders.new", b"Cover the garlic", properties, exchange="amq.topic"))
     log.sync()
-    (row,) = read_all(source(log))
+    (row,) = read_all(source(log, signature=True))
     assert (row.partition, row.offset, row.topic, row.exchange) == (str(log.folder), 1, "orders.new", "amq.topic")
     assert (row.body, row.raw, row.error, row.time) == ("Cover the garlic", None, None, TIME_US + 1)
     assert row.signature == [("cover", [0]), ("garlic", [2])]
@@ -172,7 +172,7 @@ def test_batches_have_no_more_messages_than_allowed(log: StreamLog, limit: int, 
 
 
 def test_slices_are_the_whole_range_once_each(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tamis.adapters.journal.SLICE_MESSAGES_MIN", 3)
+    monkeypatch.setattr("tamis.adapters.sources.journal.SLICE_MESSAGES_MIN", 3)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     write(log, 50)
     reader = source(log)
@@ -278,12 +278,12 @@ def test_another_log_in_the_same_place_stops_the_adapter(log: StreamLog) -> None
 )
 def test_a_wrong_option_is_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(AdapterError) as error:
-        SourceOptions.of({"path": "x"} | given, JournalSource.has_option)
+        SourceOptions.of({"path": "x"} | given, "journal")
     assert said in str(error.value)
 
 
 def test_names_of_options_may_be_written_as_spark_writes_them() -> None:
-    options = SourceOptions.of({"path": "/x", "startingOffset": "7", "maxMessages": "5"}, JournalSource.has_option)
+    options = SourceOptions.of({"path": "/x", "startingOffset": "7", "maxMessages": "5"}, "journal")
     assert options == SourceOptions(path="/x", starting_offset="7", max_messages=5)
 
 

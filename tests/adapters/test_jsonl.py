@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.adapters.jsonl import JsonlSource, LineError, read_line
 from tamis.adapters.options import SourceOptions
+from tamis.adapters.sources.jsonl import JsonlSource, LineError, read_line
 from tamis.adapters.xml import from_xml
 from tests.adapters.reading import BEGINNING, between, read_all
 
@@ -35,7 +35,7 @@ def test_a_line_is_a_message_and_its_members_are_properties(tmp_path: Path) -> N
 
 def test_a_field_can_be_the_body_and_another_the_topic(tmp_path: Path) -> None:
     content = b'{"text": "The frost", "t": "a.b", "x": 1}\n{"text": {"y": [1]}, "t": 5}\n{}\n'
-    first, second, third = rows_of(tmp_path, content, topic="other", body_field="text", topic_field="t")
+    first, second, third = rows_of(tmp_path, content, topic="other", body_field="text", topic_field="t", signature=True)
     assert (first.topic, first.body, first.properties) == ("a.b", "The frost", '{"t":"a.b","x":1}')
     assert first.signature == [("frost", [1])]
     assert (second.topic, second.body) == ("other", '{"y": [1]}')

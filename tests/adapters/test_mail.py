@@ -7,12 +7,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tamis.adapters import mail
-from tamis.adapters.mail import MailError, read_mail
+from tamis.adapters.mail import message
+from tamis.adapters.mail.message import MailError, read_mail
+from tamis.adapters.mail.properties import MAIL_PROPERTIES
 
 
 def body_of(raw: bytes) -> str | None:
     return read_mail(raw).body
+
+
+def test_a_mail_has_the_properties_of_the_table() -> None:
+    assert list(read_mail(b"From: a@b\n\nHello").properties) == [known.name for known in MAIL_PROPERTIES]
 
 
 def test_the_properties_are_named_as_semantics_says() -> None:
@@ -176,8 +181,8 @@ def test_encoded_words_are_decoded_however_they_are_written(written: bytes, expe
         (b"\r\n \n", "empty"),
         (b"Permission is hereby granted, free of charge\n\nto any person", "no header"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", "no header"),
-        (b"X: " + b"x" * (mail.HEADER_BYTES_MAX + 1), "header is longer"),
-        (b"A: b\n" * (mail.HEADER_COUNT_MAX + 1) + b"\n", "header lines"),
+        (b"X: " + b"x" * (message.HEADER_BYTES_MAX + 1), "header is longer"),
+        (b"A: b\n" * (message.HEADER_COUNT_MAX + 1) + b"\n", "header lines"),
     ],
 )
 def test_what_is_no_message_is_refused_with_a_reason(raw: bytes, reason: str) -> None:
@@ -191,7 +196,7 @@ def test_a_byte_order_mark_and_empty_lines_before_the_header_are_passed_over() -
 
 
 def test_a_message_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mail, "MESSAGE_BYTES_MAX", 100)
+    monkeypatch.setattr(message, "MESSAGE_BYTES_MAX", 100)
     with pytest.raises(MailError, match="101 bytes"):
         read_mail(b"A: b\n\n" + b"x" * 95)
 

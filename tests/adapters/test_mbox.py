@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tamis.adapters import mail as mail_module
-from tamis.adapters import mbox as mbox_module
-from tamis.adapters.mbox import MboxSource
+from tamis.adapters.mail import message as mail_module
 from tamis.adapters.options import SourceOptions
+from tamis.adapters.sources import mbox as mbox_module
+from tamis.adapters.sources.mbox import MboxSource
 from tamis.errors import AdapterError
 from tests.adapters.reading import BEGINNING, between, join_mbox, mail, read_all, subjects
 
@@ -30,7 +30,7 @@ def inbox(tmp_path: Path) -> Path:
 
 
 def test_each_message_is_a_row_at_its_place(inbox: Path) -> None:
-    first, second = read_all(source_of(inbox, topic="mail.inbox"))
+    first, second = read_all(source_of(inbox, topic="mail.inbox", signature=True))
     assert (first.partition, first.offset, first.topic, first.error) == (str(inbox), 0, "mail.inbox", None)
     assert inbox.read_bytes()[second.offset :].startswith(b"From someone")
     assert second.body == "From here\n>From there\n"

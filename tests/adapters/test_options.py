@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tamis.adapters.jsonl import JsonlSource
-from tamis.adapters.mbox import MboxSource
 from tamis.adapters.options import SourceOptions
 from tamis.errors import AdapterError
 
@@ -24,11 +22,11 @@ from tamis.errors import AdapterError
 )
 def test_a_wrong_option_is_refused_with_what_was_expected(given: dict[str, str], said: str) -> None:
     with pytest.raises(AdapterError, match=".*") as error:
-        SourceOptions.of(given, MboxSource.has_option)
+        SourceOptions.of(given, "mbox")
     assert said in str(error.value)
 
 
 def test_names_count_without_regard_to_case_and_paths_are_absolute() -> None:
-    options = SourceOptions.of({"Path": "mail/", "MAX_MESSAGES": "5", "Body_Field": "b"}, JsonlSource.has_option)
+    options = SourceOptions.of({"Path": "mail/", "MAX_MESSAGES": "5", "Body_Field": "b"}, "jsonl")
     assert options == SourceOptions(path=str(Path.cwd() / "mail"), max_messages=5, body_field="b")
     assert SourceOptions.of({"path": "file:///mail"}).path == "/mail"

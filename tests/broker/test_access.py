@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.broker.access import Access
-from tamis.broker.patterns import check_pattern, is_match
-from tamis.broker.users import ALL, Limits, Permission, TopicPermission, User
+from tamis.broker.users.access import Access
+from tamis.broker.users.patterns import check_pattern, is_match
+from tamis.broker.users.user import ALL, Limits, Permission, TopicPermission, User
 from tamis.errors import QueryError
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tamis._core import amqp_decode_frame, amqp_encode_method
-from tamis.broker.handshake import (
+from tamis.broker.login.handshake import (
     BUFFER_BYTES_MAX,
     CAPABILITIES,
     PROTOCOL_HEADER,
@@ -134,7 +134,7 @@ def test_a_good_client_gets_what_it_needs_and_its_next_bytes_are_kept() -> None:
         heartbeat_s=0,
         client={"product": "a client", "version": "1"},
         capabilities=frozenset({"authentication_failure_close", "basic.nack"}),
-        rest=b"and what follows",
+        remaining=b"and what follows",
     )
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis._core import Broker, amqp_decode_frame, amqp_encode_method
-from tamis.broker.access import Access
 from tamis.broker.rules import Rules
-from tamis.broker.users import ALL, Limits, Permission, User
+from tamis.broker.users.access import Access
+from tamis.broker.users.user import ALL, Limits, Permission, User
 
 EXAMPLES = int(os.environ.get("TAMIS_EXAMPLES", "300"))
 """Of each property; the promise is held to 10,000."""
@@ -63,11 +63,11 @@ class Plane:
     def talk(self, connection: int, data: bytes) -> list[Frame]:
         """What a connection answers; what others are to be told is dropped."""
         self.now_us += 1000
-        self.broker.receive(connection, data, self.now_us)
-        out, is_open = b"", True
-        while connection in self.broker.take_dirty() and is_open:
-            piece, is_open = self.broker.output(connection)
-            out += piece
+        outputs, has_more, _ = self.broker.receive(connection, data, self.now_us)
+        while has_more:
+            further, has_more, _ = self.broker.take_output()
+            outputs += further
+        out = b"".join(piece for number, piece, _, _ in outputs if number == connection)
         frames: list[Frame] = []
         while out:
             frame = amqp_decode_frame(out, 1 << 20)

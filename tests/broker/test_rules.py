@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tamis.broker.access import Access
 from tamis.broker.rules import Rules
-from tamis.broker.users import ALL, Limits, TopicPermission, User
-from tamis.query_file import QuerySpec
+from tamis.broker.users.access import Access
+from tamis.broker.users.user import ALL, Limits, TopicPermission, User
+from tamis.query import QuerySpec
 from tamis.store import Store
 
 ACCESS = Access({"ann": User("ann", limits=Limits(queues=3)).permitted("/", ALL)}, ("/",), Limits(connections=9), True)

@@ -31,8 +31,8 @@ from pika.exceptions import (
 )
 
 from tamis._core import amqp_decode_frame, amqp_encode_method
-from tamis.broker.handshake import PROTOCOL_HEADER
-from tamis.broker.users import UsersFile
+from tamis.broker.login.handshake import PROTOCOL_HEADER
+from tamis.broker.users.users_file import UsersFile
 from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.test_pika import get, name
 
@@ -206,6 +206,7 @@ def test_a_wrong_password_is_refused_and_logged(start_broker: StartBroker) -> No
     assert "wrong" not in event["user"]
 
 
+@pytest.mark.serial
 def test_wrong_logins_wait_and_right_ones_do_not(start_broker: StartBroker) -> None:
     broker = start_broker()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tamis
-from tamis import QuerySpec, query_file
+from tamis import QuerySpec, query
 from tamis.broker import stored_queries
 from tamis.broker.stored_queries import StoredQueries
 from tamis.store import Store
@@ -54,7 +54,7 @@ def test_a_query_in_another_language_is_bound_as_the_selector_that_it_is(
     selector: str | None,
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setitem(query_file.LANGUAGES, "later", tamis.selector)  # of a version that comes after this one
+        patch.setitem(query.LANGUAGES, "later", tamis.selector)  # of a version that comes after this one
         store.add_query(QuerySpec("q", text, language))
     expected = (language, text) if selector is None else ("selector", selector)
     assert queries.get("q", WAIT_S) == expected

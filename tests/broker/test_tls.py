@@ -41,7 +41,7 @@ def test_a_file_that_will_not_do_is_named(files: TlsConfig, tmp_path: Path) -> N
         server_context(TlsConfig(files.cert, files.key, nowhere))
     other = tmp_path / "other.pem"
     trustme.CA().issue_cert("localhost").private_key_pem.write_to_path(str(other))
-    with pytest.raises(ConfigError, match=r"other.pem: the key is that of another certificate$"):
+    with pytest.raises(ConfigError, match=r"other.pem: the key belongs to another certificate$"):
         server_context(TlsConfig(files.cert, other))
     with pytest.raises(ConfigError, match=r"\[tls\] ca .*: expected certificates in PEM format$"):
         server_context(TlsConfig(files.cert, files.key, files.key))

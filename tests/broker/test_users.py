@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.broker import passwords
-from tamis.broker.backoff import ADDRESSES_MAX, DELAY_S_MAX, FREE_FAILURES, WAITING_MAX, Backoff
-from tamis.broker.users import ALL, Limits, Permission, TopicPermission, User, UsersFile
+from tamis.broker.login import passwords
+from tamis.broker.login.backoff import ADDRESSES_MAX, DELAY_S_MAX, FREE_FAILURES, WAITING_MAX, Backoff
+from tamis.broker.users.user import ALL, Limits, Permission, TopicPermission, User
+from tamis.broker.users.users_file import UsersFile
 from tamis.errors import AccessError
 
 HASH = passwords.hash_password(b"secret")
@@ -77,7 +78,8 @@ def test_an_edit_that_is_refused_changes_nothing(file: UsersFile) -> None:
 def test_edits_of_several_processes_are_all_kept(tmp_path: Path) -> None:
     UsersFile(tmp_path).make_first()
     program = (
-        "import sys; from pathlib import Path; from tamis.broker.users import User, UsersFile\n"
+        "import sys; from pathlib import Path\n"
+        "from tamis.broker.users.user import User; from tamis.broker.users.users_file import UsersFile\n"
         "file = UsersFile(Path(sys.argv[1]))\n"
         "for number in range(10):\n"
         "    name = f'{sys.argv[2]}{number}'\n"

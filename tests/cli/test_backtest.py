@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tamis.cli.backtest import Samples
-from tamis.cli.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time, time_of
+from tamis.cli.queries.backtest import Samples
+from tamis.cli.queries.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time, time_of
 from tests.cli.conftest import Tamis
 
 
@@ -49,8 +49,8 @@ def test_the_query_may_be_one_of_a_file_and_of_any_language(tamis: Tamis) -> Non
     assert done.returncode == 0
     found = json.loads(done.stdout)
     assert (found["query"], found["matched"], found["over"]) == ("price > 100", 1, "position")
-    done = tamis("backtest", "deer", "messages.jsonl", "--queries", "queries.txt")
-    assert (done.returncode, "no query has the key 'deer'; did you mean 'expensive'?" in done.stderr) == (2, True)
+    done = tamis("backtest", "expensiv", "messages.jsonl", "--queries", "queries.txt")
+    assert (done.returncode, "no query has the key 'expensiv'; did you mean 'expensive'?" in done.stderr) == (2, True)
     done = tamis("backtest", "garlic frost", "messages.jsonl", "--language", "near")
     assert "would have matched once in 3 messages" in done.stdout
 

@@ -53,8 +53,8 @@ def test_near_leaves_only_queries_that_match_or_nearly_do(tamis: Tamis) -> None:
 def test_a_name_that_the_message_lacks_is_answered_with_one_that_it_has(tamis: Tamis) -> None:
     done = tamis("explain", "queries.txt", "--message", '{"prcie": 7}', "--key", "expensive")
     assert done.stdout.splitlines()[-1] == "  hint: the message has no 'price'; did you mean 'prcie'?"
-    done = tamis("explain", "queries.txt", "--message", "{}", "--key", "deer")
-    assert "no query has the key 'deer'; did you mean 'expensive'?" in done.stderr
+    done = tamis("explain", "queries.txt", "--message", "{}", "--key", "expensiv")
+    assert "no query has the key 'expensiv'; did you mean 'expensive'?" in done.stderr
 
 
 @pytest.mark.usefixtures("files")

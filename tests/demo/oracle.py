@@ -7,11 +7,11 @@ from collections import defaultdict
 from typing import Any
 
 from tamis.adapters.adapter import Adapter
+from tamis.config.pipeline import PipelineConfig
 from tamis.demo import DemoFolder
-from tamis.notify.outbox import notification_id
-from tamis.pipeline_config import PipelineConfig
-from tamis.query_file import load_queries
+from tamis.query import load_queries
 from tamis.reference.brute_force import BruteForce
+from tamis.store import notification_id
 from tests.adapters.reading import read_all
 
 

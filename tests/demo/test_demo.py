@@ -11,7 +11,7 @@ import pytest
 
 from tamis.demo import lay_out
 from tamis.errors import ConfigError
-from tamis.query_file import LANGUAGES, load_queries
+from tamis.query import LANGUAGES, load_queries
 from tests.demo.oracle import expected_matches
 
 SILENT = {"openamq-topic-1", "amqp-stock", "feeds"}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tamis.demo import DemoFolder, lay_out
-from tamis.query_file import load_queries
+from tamis.query import load_queries
 from tamis.store import Store
 from tests.demo.oracle import expected_matches
 from tests.faults.processes import kill_group

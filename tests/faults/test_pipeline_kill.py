@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tamis.adapters.mbox import unescape
+from tamis.adapters.sources.mbox import unescape
+from tamis.config.pipeline import PipelineConfig
 from tamis.errors import StoreError
-from tamis.pipeline_config import PipelineConfig
 from tamis.store import BatchCounts, BatchResult, Store
 from tests.faults.processes import kill_group
 from tests.spark.mail import QUERIES, Match, brute_force, outbox, real_messages, write_mbox

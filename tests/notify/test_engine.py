@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tamis.config.pipeline import EmlDelivery, JsonlDelivery, StoreDelivery
 from tamis.notify import engine as engine_module
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
-from tamis.pipeline_config import EmlDelivery, JsonlDelivery, StoreDelivery
-from tamis.query_file import QuerySpec
+from tamis.query import QuerySpec
 from tamis.store import DueDelivery, Store
 from tests.notify.conftest import Clock
 from tests.store.rows import fill, message, result

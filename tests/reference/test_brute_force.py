@@ -14,7 +14,7 @@ import tamis
 from tamis import reference
 from tamis.reference import BruteForce
 from tests import oracle
-from tests.test_engine import TREE, messages, queries
+from tests.engine.test_engine import TREE, messages, queries
 
 from .kinds import QUERY_MATCHERS, TOPIC_MATCHERS
 

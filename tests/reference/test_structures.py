@@ -15,7 +15,7 @@ from tamis.reference.be_tree import CNode
 from tamis.reference.normal_form import conjunctions
 from tamis.reference.query_matcher import predicates, truth
 from tests import oracle
-from tests.test_engine import queries
+from tests.engine.test_engine import queries
 
 from .kinds import QUERY_MATCHERS, TOPIC_MATCHERS
 

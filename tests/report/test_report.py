@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from tamis import QuerySpec
-from tamis.notify.outbox import notification_id
 from tamis.report import RunFigures, write_report
 from tamis.report.charts import _round_up
 from tamis.report.data import COLUMNS, Piece, _excerpt, collect
-from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store
+from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
 
 EVIL = "<script>alert('x')</script> & \"more\" \x00\ud800"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tamis.pipeline_config import PipelineConfig
+from tamis.config.pipeline import PipelineConfig
 from tamis.store import Store
 
 if TYPE_CHECKING:

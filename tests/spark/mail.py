@@ -10,7 +10,7 @@ from pathlib import Path
 import zstandard
 
 from tamis import QuerySpec
-from tamis.adapters.mail import read_mail
+from tamis.adapters.mail.message import read_mail
 from tamis.store import Store
 
 TOPIC = "mail.inbox"

@@ -12,7 +12,7 @@ import pytest
 
 import tamis
 from tamis.adapters import register
-from tamis.pipeline_check import check
+from tamis.config.pipeline_check import check
 from tamis.store import Store
 from tests.spark import mail
 from tests.spark.conftest import Workshop

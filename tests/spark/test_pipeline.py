@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tamis
-from tamis.adapters.mail import MailError
-from tamis.adapters.mbox import unescape
+from tamis.adapters.mail.message import MailError
+from tamis.adapters.sources.mbox import unescape
 from tamis.errors import StoreError, TamisError
 from tamis.spark import Pipeline, Progress
 from tamis.store import BatchCounts, BatchResult, Store

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tamis.notify.outbox import notification_id
-from tamis.query_file import QuerySpec
-from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store
+from tamis.query import QuerySpec
+from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
 
 
 def message(offset: int, partition: str = "mail/a.mbox", **properties: Any) -> MessageRow:

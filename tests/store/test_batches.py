@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from tamis.query_file import QuerySpec
+from tamis.query import QuerySpec
 from tamis.store import BatchCounts, BatchResult, Store
 from tests.store.rows import dead_letter, message, notification, result
 
@@ -95,6 +95,7 @@ def test_a_notification_without_its_message_is_refused_and_nothing_is_written(fr
     assert frost.batch_counts("s", 0) is None
 
 
+@pytest.mark.serial
 def test_two_thousand_messages_are_committed_within_the_batch_interval(frost: Store) -> None:
     frost.pin_batch("s", 0)
     batch = result(map(message, range(2000)))

@@ -7,16 +7,18 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from tamis.adapters.rows import Row
 from tamis.errors import StoreError
-from tamis.query_file import QuerySpec
-from tamis.store import Store
-from tamis.store.models import SCHEMA_VERSION, metadata
+from tamis.query import QuerySpec
+from tamis.store import MessageRow, NotificationRecord, Store
+from tamis.store.models import SCHEMA_VERSION, messages, metadata
 from tests.store.rows import message, result
 
 
@@ -35,6 +37,13 @@ def test_the_database_is_durable_and_checks_references(store: Store) -> None:
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
         }
     assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+
+
+def test_a_message_has_the_same_columns_from_its_adapter_to_its_notification() -> None:
+    columns = MessageRow._fields
+    assert tuple(messages.columns.keys()) == columns
+    assert {field.name for field in fields(Row)} | {"source"} >= set(columns)
+    assert tuple(field.name for field in fields(NotificationRecord))[-len(columns) :] == columns
 
 
 def test_migrations_and_models_are_the_same_schema(store: Store) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.errors import ConfigError, QueryError
-from tamis.query_file import QuerySpec
+from tamis.query import QuerySpec
 from tamis.store import ImportCounts, Store
 
 
@@ -94,6 +94,7 @@ def test_an_error_in_a_file_has_its_line_and_a_caret(store: Store, tmp_path: Pat
     assert store.list_queries() == []
 
 
+@pytest.mark.serial
 def test_a_thousand_queries_are_added_in_a_moment(store: Store) -> None:
     specs = [QuerySpec(f"q{number}", f"a = {number}") for number in range(1000)]
     began = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tamis.query_file import QuerySpec
+from tamis.query import QuerySpec
 from tamis.store import Counts, Store
 from tests.store.rows import fill, message, result
 

@@ -21,7 +21,7 @@ pytest.importorskip("uvicorn", reason="the server is not installed: pip install 
 
 from tamis.broker.config import BrokerConfig
 from tamis.errors import ConfigError
-from tamis.web.process import STOP_S, HttpProcess, Settings
+from tamis.web.process import STOP_S, HttpProcess, HttpSettings
 
 WAIT_S = 60
 OVERVIEW = {"about": {"version": "1"}, "health": {"status": "ok"}, "metrics": {}}
@@ -153,5 +153,5 @@ def test_nobody_else_starts_it() -> None:
 
 
 def test_settings_survive_their_way() -> None:
-    settings = Settings("dir with\nnewline", 7, False, "c", "k")
-    assert Settings.from_line(settings.to_line()) == settings
+    settings = HttpSettings("dir with\nnewline", 7, False, "c", "k")
+    assert HttpSettings.from_line(settings.to_line()) == settings

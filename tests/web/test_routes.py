@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("starlette", reason="the server is not installed: pip install 'tamis[server]'")
 
+from tamis.web.auth import AuthError
 from tamis.web.broker_link import BrokerBusyError, BrokerGoneError, RefusedError
-from tamis.web.gate import RefusedEntryError
 from tamis.web.routes import application, with_query
 from tests.web.asgi import get
 
@@ -40,7 +40,7 @@ class FakeLink:
 
 
 class Open:
-    async def enter(self, authorization: str | None, address: str, role: str) -> str:
+    async def authenticate(self, authorization: str | None, address: str, role: str) -> str:
         assert (address, role) == ("127.0.0.1", "monitoring")
         return "ann"
 
@@ -49,8 +49,8 @@ class Closed:
     def __init__(self, status: int) -> None:
         self.status = status
 
-    async def enter(self, authorization: str | None, address: str, role: str) -> str:
-        raise RefusedEntryError(self.status, "not you")
+    async def authenticate(self, authorization: str | None, address: str, role: str) -> str:
+        raise AuthError(self.status, "not you")
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -12,7 +12,9 @@ use std::fmt::Write as _;
 use a_tree::{ATree as Graph, AttributeDefinition, Event};
 
 use super::BooleanMatcher;
-use super::filter::{ABSENT, Column, Filter, Kind, Literal, Message, Schema, Test, Tree};
+use super::filter::{
+    ABSENT, BooleanFilter, ColumnKind, FilterLiteral, FilterMessage, FilterTest, Schema, SchemaColumn, Tree,
+};
 
 /// The graph, and the messages as its events.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ impl BooleanMatcher for ATree {
     const NAME: &'static str = "a-tree (crate)";
     type Scratch = ();
 
-    fn build(filters: &[Filter], schema: &Schema) -> Self {
+    fn build(filters: &[BooleanFilter], schema: &Schema) -> Self {
         let attributes: Vec<_> = schema.columns.iter().map(definition).collect();
         let mut graph = Graph::new(&attributes).expect("names are unique");
         for (number, filter) in (0..).zip(filters) {
@@ -38,24 +40,24 @@ impl BooleanMatcher for ATree {
     }
 
     /// Events are made before the clock runs, which favours the crate: its own users make one a message.
-    fn prepare(&mut self, messages: &[Message]) {
+    fn prepare(&mut self, messages: &[FilterMessage]) {
         self.events = messages.iter().map(|message| self.event(message)).collect();
     }
 
-    fn match_into(&self, message: &Message, (): &mut (), matched: &mut Vec<u32>) {
+    fn match_into(&self, message: &FilterMessage, (): &mut (), matched: &mut Vec<u32>) {
         let found = self.graph.search(&self.events[message.number]).expect("an event of this graph");
         matched.extend(found.matches().iter().map(|number| **number));
     }
 }
 
 impl ATree {
-    fn event(&self, message: &Message) -> Event {
+    fn event(&self, message: &FilterMessage) -> Event {
         let mut event = self.graph.make_event();
         for (column, value) in self.schema.columns.iter().zip(&message.values).filter(|(_, value)| **value != ABSENT) {
             match column.kind {
-                Kind::Text => event.with_string(&column.name, &self.schema.texts[*value as usize]),
-                Kind::Bool => event.with_boolean(&column.name, *value == 1),
-                Kind::Int => event.with_integer(&column.name, *value),
+                ColumnKind::Text => event.with_string(&column.name, &self.schema.texts[*value as usize]),
+                ColumnKind::Bool => event.with_boolean(&column.name, *value == 1),
+                ColumnKind::Int => event.with_integer(&column.name, *value),
             }
             .expect("the schema has the attribute");
         }
@@ -63,11 +65,11 @@ impl ATree {
     }
 }
 
-fn definition(column: &Column) -> AttributeDefinition {
+fn definition(column: &SchemaColumn) -> AttributeDefinition {
     match column.kind {
-        Kind::Text => AttributeDefinition::string(&column.name),
-        Kind::Bool => AttributeDefinition::boolean(&column.name),
-        Kind::Int => AttributeDefinition::integer(&column.name),
+        ColumnKind::Text => AttributeDefinition::string(&column.name),
+        ColumnKind::Bool => AttributeDefinition::boolean(&column.name),
+        ColumnKind::Int => AttributeDefinition::integer(&column.name),
     }
 }
 
@@ -86,31 +88,31 @@ fn write_tree(tree: &Tree, schema: &Schema, text: &mut String) {
     text.push(')');
 }
 
-fn write_literal(literal: &Literal, schema: &Schema, text: &mut String) {
+fn write_literal(literal: &FilterLiteral, schema: &Schema, text: &mut String) {
     let column = &schema.columns[usize::from(literal.attribute)];
     let name = &column.name;
     let list = |values: &[i64]| {
         let shown = |value: &i64| match column.kind {
-            Kind::Text => format!("\"{}\"", schema.texts[*value as usize]),
-            Kind::Bool | Kind::Int => value.to_string(),
+            ColumnKind::Text => format!("\"{}\"", schema.texts[*value as usize]),
+            ColumnKind::Bool | ColumnKind::Int => value.to_string(),
         };
         values.iter().map(shown).collect::<Vec<_>>().join(", ")
     };
     match &literal.test {
-        Test::OneOf(values) | Test::NoneOf(values) if column.kind == Kind::Bool => {
-            let is_true = (values[..] == [1]) == matches!(literal.test, Test::OneOf(_));
+        FilterTest::OneOf(values) | FilterTest::NoneOf(values) if column.kind == ColumnKind::Bool => {
+            let is_true = (values[..] == [1]) == matches!(literal.test, FilterTest::OneOf(_));
             write!(text, "{}", if is_true { name.clone() } else { format!("(not {name})") })
         }
-        Test::OneOf(values) if values.len() == 1 => write!(text, "{name} = {}", list(values)),
-        Test::NoneOf(values) if values.len() == 1 => write!(text, "{name} <> {}", list(values)),
-        Test::OneOf(values) => write!(text, "{name} in ({})", list(values)),
-        Test::NoneOf(values) => write!(text, "{name} not in ({})", list(values)),
-        Test::Within(ABSENT, high) => write!(text, "{name} <= {high}"),
-        Test::Within(low, i64::MAX) => write!(text, "{name} >= {low}"),
-        Test::Within(low, high) => write!(text, "({name} >= {low} and {name} <= {high})"),
-        Test::Outside(ABSENT, high) => write!(text, "{name} > {high}"),
-        Test::Outside(low, i64::MAX) => write!(text, "{name} < {low}"),
-        Test::Outside(low, high) => write!(text, "({name} < {low} or {name} > {high})"),
+        FilterTest::OneOf(values) if values.len() == 1 => write!(text, "{name} = {}", list(values)),
+        FilterTest::NoneOf(values) if values.len() == 1 => write!(text, "{name} <> {}", list(values)),
+        FilterTest::OneOf(values) => write!(text, "{name} in ({})", list(values)),
+        FilterTest::NoneOf(values) => write!(text, "{name} not in ({})", list(values)),
+        FilterTest::Within(ABSENT, high) => write!(text, "{name} <= {high}"),
+        FilterTest::Within(low, i64::MAX) => write!(text, "{name} >= {low}"),
+        FilterTest::Within(low, high) => write!(text, "({name} >= {low} and {name} <= {high})"),
+        FilterTest::Outside(ABSENT, high) => write!(text, "{name} > {high}"),
+        FilterTest::Outside(low, i64::MAX) => write!(text, "{name} < {low}"),
+        FilterTest::Outside(low, high) => write!(text, "({name} < {low} or {name} > {high})"),
     }
     .expect("a string takes everything");
 }

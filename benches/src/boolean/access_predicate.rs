@@ -11,18 +11,18 @@
 use hashbrown::HashMap;
 
 use super::BooleanMatcher;
-use super::filter::{ABSENT, Attribute, Filter, Kind, Literal, Message, Schema, Tree};
+use super::filter::{ABSENT, BooleanFilter, ColumnKind, FilterAttribute, FilterLiteral, FilterMessage, Schema, Tree};
 use super::normal_form::NormalForm;
 use crate::stamps::Stamps;
 
 /// Whose conjunction it is, and its literals but the access predicate.
-type Entry = (u32, Box<[Literal]>);
+type FiledFilter = (u32, Box<[FilterLiteral]>);
 
 /// A hash table of conjunctions.
 #[derive(Debug)]
 pub struct AccessPredicate {
-    table: HashMap<(Attribute, i64), Vec<Entry>>,
-    without: Vec<Entry>,
+    table: HashMap<(FilterAttribute, i64), Vec<FiledFilter>>,
+    without: Vec<FiledFilter>,
     aside: Vec<(u32, Tree)>,
     filter_count: usize,
 }
@@ -31,7 +31,7 @@ impl BooleanMatcher for AccessPredicate {
     const NAME: &'static str = "one access predicate";
     type Scratch = Stamps;
 
-    fn build(filters: &[Filter], schema: &Schema) -> Self {
+    fn build(filters: &[BooleanFilter], schema: &Schema) -> Self {
         let all = NormalForm::of(filters);
         let popularity = Popularity::of(&all, schema);
         let mut built =
@@ -50,9 +50,9 @@ impl BooleanMatcher for AccessPredicate {
         built
     }
 
-    fn match_into(&self, message: &Message, seen: &mut Stamps, matched: &mut Vec<u32>) {
+    fn match_into(&self, message: &FilterMessage, seen: &mut Stamps, matched: &mut Vec<u32>) {
         seen.begin(self.filter_count);
-        let mut visit = |(owner, literals): &Entry| {
+        let mut visit = |(owner, literals): &FiledFilter| {
             if literals.iter().all(|literal| literal.is_true(&message.values)) && seen.insert(*owner) {
                 matched.push(*owner);
             }
@@ -68,8 +68,8 @@ impl BooleanMatcher for AccessPredicate {
 
 /// How often the filters ask for each value: what is asked for rarely is taken to be rare in messages too.
 struct Popularity<'a> {
-    by_value: HashMap<(Attribute, i64), f64>,
-    by_attribute: HashMap<Attribute, f64>,
+    by_value: HashMap<(FilterAttribute, i64), f64>,
+    by_attribute: HashMap<FilterAttribute, f64>,
     schema: &'a Schema,
 }
 
@@ -86,14 +86,14 @@ impl<'a> Popularity<'a> {
     }
 
     /// The place of the equality that the fewest messages are expected to satisfy.
-    fn rarest(&self, literals: &[Literal]) -> Option<usize> {
+    fn rarest(&self, literals: &[FilterLiteral]) -> Option<usize> {
         let shares = literals.iter().enumerate().filter_map(|(place, literal)| Some((place, self.share(literal)?)));
         shares.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(place, _)| place)
     }
 
-    fn share(&self, literal: &Literal) -> Option<f64> {
+    fn share(&self, literal: &FilterLiteral) -> Option<f64> {
         let values = literal.equality()?;
-        if self.schema.columns[usize::from(literal.attribute)].kind == Kind::Bool {
+        if self.schema.columns[usize::from(literal.attribute)].kind == ColumnKind::Bool {
             return Some(1.0); // filters ask for one of two values; messages have both
         }
         let asked: f64 = values.iter().map(|value| self.by_value[&(literal.attribute, *value)]).sum();

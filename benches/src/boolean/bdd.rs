@@ -15,7 +15,7 @@
 use hashbrown::HashMap;
 
 use super::BooleanMatcher;
-use super::filter::{Filter, Literal, Message, Schema, Tree};
+use super::filter::{BooleanFilter, FilterLiteral, FilterMessage, Schema, Tree};
 
 /// How many nodes may be joined for one filter.
 pub const STEPS_MAX: usize = 10_000;
@@ -27,7 +27,7 @@ const TRUE: Diagram = 1;
 const FIRST_NODE: Diagram = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Node {
+struct BddNode {
     literal: u32,
     if_true: Diagram,
     if_not: Diagram,
@@ -36,8 +36,8 @@ struct Node {
 /// All diagrams. `nodes[0]` and `nodes[1]` stand for the two ends.
 #[derive(Debug)]
 pub struct Bdd {
-    nodes: Vec<Node>,
-    literals: Vec<Literal>,
+    nodes: Vec<BddNode>,
+    literals: Vec<FilterLiteral>,
     /// Each filter's root and number; filters with the same diagram lie together.
     roots: Vec<(Diagram, u32)>,
     aside: Vec<(u32, Tree)>,
@@ -45,7 +45,7 @@ pub struct Bdd {
 
 /// What is known of the message at hand, by literal and by node: the generation, twice, plus the answer.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct BddScratch {
     generation: u32,
     literals: Vec<u32>,
     ends: Vec<u32>,
@@ -54,9 +54,9 @@ pub struct Scratch {
 
 impl BooleanMatcher for Bdd {
     const NAME: &'static str = "BDD";
-    type Scratch = Scratch;
+    type Scratch = BddScratch;
 
-    fn build(filters: &[Filter], _: &Schema) -> Self {
+    fn build(filters: &[BooleanFilter], _: &Schema) -> Self {
         let mut compiler = Compiler::default();
         let (mut roots, mut aside) = (Vec::new(), Vec::new());
         for (number, filter) in (0..).zip(filters) {
@@ -68,12 +68,12 @@ impl BooleanMatcher for Bdd {
         }
         let nodes = compiler.sweep(&mut roots);
         roots.sort_unstable();
-        let mut literals: Vec<(Literal, u32)> = compiler.literals.into_iter().collect();
+        let mut literals: Vec<(FilterLiteral, u32)> = compiler.literals.into_iter().collect();
         literals.sort_unstable_by_key(|(_, place)| *place);
         Self { nodes, literals: literals.into_iter().map(|(literal, _)| literal).collect(), roots, aside }
     }
 
-    fn match_into(&self, message: &Message, scratch: &mut Scratch, matched: &mut Vec<u32>) {
+    fn match_into(&self, message: &FilterMessage, scratch: &mut BddScratch, matched: &mut Vec<u32>) {
         scratch.begin(self.literals.len(), self.nodes.len());
         for (root, number) in &self.roots {
             if self.walk(*root, &message.values, scratch) == TRUE {
@@ -87,7 +87,7 @@ impl BooleanMatcher for Bdd {
 
 impl Bdd {
     /// Follow the answers from `root` to an end, and remember it for every node on the way.
-    fn walk(&self, root: Diagram, values: &[i64], scratch: &mut Scratch) -> Diagram {
+    fn walk(&self, root: Diagram, values: &[i64], scratch: &mut BddScratch) -> Diagram {
         let mut at = root;
         scratch.passed.clear();
         while at >= FIRST_NODE {
@@ -105,7 +105,7 @@ impl Bdd {
         at
     }
 
-    fn ask(&self, literal: u32, values: &[i64], scratch: &mut Scratch) -> bool {
+    fn ask(&self, literal: u32, values: &[i64], scratch: &mut BddScratch) -> bool {
         recall(scratch.literals[literal as usize], scratch.generation).unwrap_or_else(|| {
             let answer = self.literals[literal as usize].is_true(values);
             scratch.literals[literal as usize] = remember(answer, scratch.generation);
@@ -114,7 +114,7 @@ impl Bdd {
     }
 }
 
-impl Scratch {
+impl BddScratch {
     fn begin(&mut self, literal_count: usize, node_count: usize) {
         self.literals.resize(literal_count, 0);
         self.ends.resize(node_count, 0);
@@ -138,9 +138,9 @@ fn recall(remembered: u32, generation: u32) -> Option<bool> {
 /// What is needed only while filters are compiled.
 #[derive(Default)]
 struct Compiler {
-    nodes: Vec<Node>,
-    numbers: HashMap<Node, Diagram>,
-    literals: HashMap<Literal, u32>,
+    nodes: Vec<BddNode>,
+    numbers: HashMap<BddNode, Diagram>,
+    literals: HashMap<FilterLiteral, u32>,
     steps_left: usize,
 }
 
@@ -151,7 +151,7 @@ impl Compiler {
             Tree::Literal(literal) => {
                 let next = self.literals.len() as u32;
                 let literal = *self.literals.entry_ref(literal).or_insert(next);
-                return Some(self.node(Node { literal, if_true: TRUE, if_not: NOT_TRUE }));
+                return Some(self.node(BddNode { literal, if_true: TRUE, if_not: NOT_TRUE }));
             }
             Tree::And(operands) => (operands, NOT_TRUE),
             Tree::Or(operands) => (operands, TRUE),
@@ -165,7 +165,7 @@ impl Compiler {
         })
     }
 
-    fn node(&mut self, node: Node) -> Diagram {
+    fn node(&mut self, node: BddNode) -> Diagram {
         if node.if_true == node.if_not {
             return node.if_true;
         }
@@ -195,19 +195,20 @@ impl Compiler {
         self.steps_left = self.steps_left.checked_sub(1)?;
         let (first, second) = (self.nodes[(a - FIRST_NODE) as usize], self.nodes[(b - FIRST_NODE) as usize]);
         let literal = first.literal.min(second.literal);
-        let edges =
-            |node: Node, itself| if node.literal == literal { (node.if_true, node.if_not) } else { (itself, itself) };
+        let edges = |node: BddNode, itself| {
+            if node.literal == literal { (node.if_true, node.if_not) } else { (itself, itself) }
+        };
         let ((a_true, a_not), (b_true, b_not)) = (edges(first, a), edges(second, b));
         let if_true = self.join(a_true, b_true, deciding, done)?;
         let if_not = self.join(a_not, b_not, deciding, done)?;
-        let joined = self.node(Node { literal, if_true, if_not });
+        let joined = self.node(BddNode { literal, if_true, if_not });
         done.insert((a, b), joined);
         Some(joined)
     }
 
     /// The nodes that `roots` need, numbered anew, without what was made on the way.
-    fn sweep(&self, roots: &mut [(Diagram, u32)]) -> Vec<Node> {
-        let end = Node { literal: 0, if_true: NOT_TRUE, if_not: NOT_TRUE };
+    fn sweep(&self, roots: &mut [(Diagram, u32)]) -> Vec<BddNode> {
+        let end = BddNode { literal: 0, if_true: NOT_TRUE, if_not: NOT_TRUE };
         let mut kept = vec![end; FIRST_NODE as usize];
         let mut renumbered: HashMap<Diagram, Diagram> = HashMap::from([(NOT_TRUE, NOT_TRUE), (TRUE, TRUE)]);
         for (root, _) in roots {
@@ -221,7 +222,7 @@ impl Compiler {
                 match (renumbered.get(&node.if_true), renumbered.get(&node.if_not)) {
                     (Some(&if_true), Some(&if_not)) => {
                         renumbered.insert(diagram, kept.len() as u32);
-                        kept.push(Node { literal: node.literal, if_true, if_not });
+                        kept.push(BddNode { literal: node.literal, if_true, if_not });
                     }
                     _ => pending.extend([node.if_true, node.if_not]),
                 }

@@ -13,7 +13,7 @@
 //! median of what is there, and the score is the count.
 
 use super::BooleanMatcher;
-use super::filter::{ABSENT, Attribute, Filter, Literal, Message, Schema, Test, Tree};
+use super::filter::{ABSENT, BooleanFilter, FilterAttribute, FilterLiteral, FilterMessage, FilterTest, Schema, Tree};
 use super::normal_form::NormalForm;
 use crate::stamps::Stamps;
 
@@ -23,7 +23,7 @@ const LEAF_MAX: usize = 16;
 /// The tree.
 #[derive(Debug)]
 pub struct BeTree {
-    conjunctions: Vec<Box<[Literal]>>,
+    conjunctions: Vec<Box<[FilterLiteral]>>,
     owners: Vec<u32>,
     root: CNode,
     aside: Vec<(u32, Tree)>,
@@ -34,7 +34,7 @@ pub struct BeTree {
 #[derive(Debug, Default)]
 struct CNode {
     leaf: Box<[u32]>,
-    p_nodes: Vec<(Attribute, Interval)>,
+    p_nodes: Vec<(FilterAttribute, Interval)>,
 }
 
 /// A p-node, or a part of one: conjunctions whose values of one attribute lie between `low` and `high`.
@@ -50,14 +50,14 @@ impl BooleanMatcher for BeTree {
     const NAME: &'static str = "BE-tree";
     type Scratch = Stamps;
 
-    fn build(filters: &[Filter], _: &Schema) -> Self {
+    fn build(filters: &[BooleanFilter], _: &Schema) -> Self {
         let all = NormalForm::of(filters);
-        let conjunctions: Vec<Box<[Literal]>> = all.conjunctions.into_iter().map(Into::into).collect();
+        let conjunctions: Vec<Box<[FilterLiteral]>> = all.conjunctions.into_iter().map(Into::into).collect();
         let root = CNode::grow(&conjunctions, (0..conjunctions.len() as u32).collect(), 0);
         Self { conjunctions, owners: all.owners, root, aside: all.aside, filter_count: filters.len() }
     }
 
-    fn match_into(&self, message: &Message, seen: &mut Stamps, matched: &mut Vec<u32>) {
+    fn match_into(&self, message: &FilterMessage, seen: &mut Stamps, matched: &mut Vec<u32>) {
         seen.begin(self.filter_count);
         self.root.visit(&message.values, &mut |conjunction| {
             let literals = &self.conjunctions[conjunction as usize];
@@ -73,7 +73,7 @@ impl BooleanMatcher for BeTree {
 
 impl CNode {
     /// A node of the conjunctions `members`; `path` has a bit for each attribute above.
-    fn grow(all: &[Box<[Literal]>], mut members: Vec<u32>, path: u64) -> Self {
+    fn grow(all: &[Box<[FilterLiteral]>], mut members: Vec<u32>, path: u64) -> Self {
         let mut p_nodes = Vec::new();
         while members.len() > LEAF_MAX {
             let Some(attribute) = commonest(all, &members, path) else { break };
@@ -97,7 +97,7 @@ impl CNode {
 }
 
 impl Interval {
-    fn grow(all: &[Box<[Literal]>], members: Vec<u32>, attribute: Attribute, path: u64) -> Self {
+    fn grow(all: &[Box<[FilterLiteral]>], members: Vec<u32>, attribute: FilterAttribute, path: u64) -> Self {
         let bounds_of = |member: &u32| bounds(&all[*member as usize], attribute).expect("a member tests the attribute");
         let low = members.iter().map(|member| bounds_of(member).0).min().unwrap_or(i64::MAX);
         let high = members.iter().map(|member| bounds_of(member).1).max().unwrap_or(i64::MIN);
@@ -136,7 +136,7 @@ impl Interval {
 }
 
 /// The attribute that most of `members` test with something that has bounds, those of `path` left out.
-fn commonest(all: &[Box<[Literal]>], members: &[u32], path: u64) -> Option<Attribute> {
+fn commonest(all: &[Box<[FilterLiteral]>], members: &[u32], path: u64) -> Option<FilterAttribute> {
     let mut counts = [0_usize; 64];
     for member in members {
         let mut tested = 0_u64;
@@ -154,14 +154,14 @@ fn commonest(all: &[Box<[Literal]>], members: &[u32], path: u64) -> Option<Attri
 }
 
 /// Between which values of `attribute` a conjunction may be true.
-fn bounds(literals: &[Literal], attribute: Attribute) -> Option<(i64, i64)> {
+fn bounds(literals: &[FilterLiteral], attribute: FilterAttribute) -> Option<(i64, i64)> {
     literals.iter().filter(|literal| literal.attribute == attribute).find_map(bounds_of)
 }
 
-fn bounds_of(literal: &Literal) -> Option<(i64, i64)> {
+fn bounds_of(literal: &FilterLiteral) -> Option<(i64, i64)> {
     match &literal.test {
-        Test::OneOf(values) => Some((*values.first()?, *values.last()?)),
-        Test::Within(low, high) => Some((*low, *high)),
-        Test::NoneOf(_) | Test::Outside(..) => None,
+        FilterTest::OneOf(values) => Some((*values.first()?, *values.last()?)),
+        FilterTest::Within(low, high) => Some((*low, *high)),
+        FilterTest::NoneOf(_) | FilterTest::Outside(..) => None,
     }
 }

@@ -7,14 +7,14 @@
 use tamis_core::message::Properties;
 
 /// The number of an attribute: its place in the schema. 8 bits: the workload has 24.
-pub type Attribute = u8;
+pub type FilterAttribute = u8;
 
 /// The value of an attribute that a message does not have.
 pub const ABSENT: i64 = i64::MIN;
 
 /// What a literal asks of the value of its attribute, when there is one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Test {
+pub enum FilterTest {
     /// It is one of these, which ascend.
     OneOf(Box<[i64]>),
     /// It is none of these, which ascend.
@@ -25,7 +25,7 @@ pub enum Test {
     Outside(i64, i64),
 }
 
-impl Test {
+impl FilterTest {
     /// What is true of exactly the values of which this is not.
     #[must_use]
     pub fn negated(self) -> Self {
@@ -40,24 +40,24 @@ impl Test {
 
 /// A predicate, negated or not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Literal {
+pub struct FilterLiteral {
     /// Whose value it asks for.
-    pub attribute: Attribute,
+    pub attribute: FilterAttribute,
     /// What it asks.
-    pub test: Test,
+    pub test: FilterTest,
 }
 
-impl Literal {
+impl FilterLiteral {
     /// True of a message with these values; not when the attribute is absent.
     #[must_use]
     pub fn is_true(&self, values: &[i64]) -> bool {
         let value = values[usize::from(self.attribute)];
         value != ABSENT
             && match &self.test {
-                Test::OneOf(wanted) => wanted.contains(&value), // few: a walk is quicker than a search
-                Test::NoneOf(unwanted) => !unwanted.contains(&value),
-                Test::Within(low, high) => (*low..=*high).contains(&value),
-                Test::Outside(low, high) => !(*low..=*high).contains(&value),
+                FilterTest::OneOf(wanted) => wanted.contains(&value), // few: a walk is quicker than a search
+                FilterTest::NoneOf(unwanted) => !unwanted.contains(&value),
+                FilterTest::Within(low, high) => (*low..=*high).contains(&value),
+                FilterTest::Outside(low, high) => !(*low..=*high).contains(&value),
             }
     }
 
@@ -65,7 +65,7 @@ impl Literal {
     #[must_use]
     pub fn equality(&self) -> Option<&[i64]> {
         match &self.test {
-            Test::OneOf(values) => Some(values),
+            FilterTest::OneOf(values) => Some(values),
             _ => None,
         }
     }
@@ -79,7 +79,7 @@ pub enum Tree {
     /// Any of them.
     Or(Vec<Tree>),
     /// One predicate.
-    Literal(Literal),
+    Literal(FilterLiteral),
 }
 
 impl Tree {
@@ -96,7 +96,7 @@ impl Tree {
 
 /// One standing filter, in the forms that the algorithms take in.
 #[derive(Clone, Debug)]
-pub struct Filter {
+pub struct BooleanFilter {
     /// Its condition.
     pub tree: Tree,
     /// The same as the text of a selector, NOT where it was written.
@@ -105,7 +105,7 @@ pub struct Filter {
 
 /// One message.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct FilterMessage {
     /// Its place among all messages.
     pub number: usize,
     /// The value of each attribute, or [`ABSENT`].
@@ -116,7 +116,7 @@ pub struct Message {
 
 /// What the values of an attribute are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// Text; numbered in the order of appearance.
     Text,
     /// False is 0, true is 1.
@@ -127,11 +127,11 @@ pub enum Kind {
 
 /// One attribute of the workload.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct SchemaColumn {
     /// Its name.
     pub name: String,
     /// What its values are.
-    pub kind: Kind,
+    pub kind: ColumnKind,
     /// How many values there are, where the workload says so.
     pub cardinality: Option<u64>,
 }
@@ -140,7 +140,7 @@ pub struct Column {
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     /// By attribute.
-    pub columns: Vec<Column>,
+    pub columns: Vec<SchemaColumn>,
     /// By the number that stands for the text.
     pub texts: Vec<String>,
 }

@@ -17,27 +17,27 @@ use std::thread;
 use hashbrown::HashMap;
 
 use super::BooleanMatcher;
-use super::filter::{Attribute, Filter, Literal, Message, Schema, Tree};
+use super::filter::{BooleanFilter, FilterAttribute, FilterLiteral, FilterMessage, Schema, Tree};
 use crate::stamps::Stamps;
 
 /// An attribute of at least so many values is an identifier; the paper's authors knew theirs.
 const IDENTIFIER_VALUES_MIN: u64 = 1_000;
 
 /// The number of a filter, and what is left of it: trees that must all be true.
-type Rest = (u32, Box<[Tree]>);
+type FurtherConditions = (u32, Box<[Tree]>);
 
 /// Filters by identifier and by starting predicate.
 #[derive(Debug, Default)]
 pub struct Grouped {
-    tables: HashMap<Attribute, HashMap<i64, Vec<Rest>>>,
-    groups: Vec<(Option<Literal>, Vec<Rest>)>,
+    tables: HashMap<FilterAttribute, HashMap<i64, Vec<FurtherConditions>>>,
+    groups: Vec<(Option<FilterLiteral>, Vec<FurtherConditions>)>,
 }
 
 impl BooleanMatcher for Grouped {
     const NAME: &'static str = "grouped (ITMO)";
     type Scratch = Stamps;
 
-    fn build(filters: &[Filter], schema: &Schema) -> Self {
+    fn build(filters: &[BooleanFilter], schema: &Schema) -> Self {
         let mut built = Self::default();
         let mut places = HashMap::new();
         for (number, filter) in (0..).zip(filters) {
@@ -63,7 +63,7 @@ impl BooleanMatcher for Grouped {
         built
     }
 
-    fn match_into(&self, message: &Message, _: &mut Stamps, matched: &mut Vec<u32>) {
+    fn match_into(&self, message: &FilterMessage, _: &mut Stamps, matched: &mut Vec<u32>) {
         for group in self.found(message).chain(self.admitted(message)) {
             check(group, message, matched);
         }
@@ -80,28 +80,29 @@ impl Grouped {
     }
 
     /// What the hash tables have for the message's identifiers.
-    fn found<'a>(&'a self, message: &'a Message) -> impl Iterator<Item = &'a [Rest]> {
-        let look_up = |(attribute, table): (&Attribute, &'a HashMap<i64, Vec<Rest>>)| {
+    fn found<'a>(&'a self, message: &'a FilterMessage) -> impl Iterator<Item = &'a [FurtherConditions]> {
+        let look_up = |(attribute, table): (&FilterAttribute, &'a HashMap<i64, Vec<FurtherConditions>>)| {
             table.get(&message.values[usize::from(*attribute)])
         };
         self.tables.iter().filter_map(look_up).map(Vec::as_slice)
     }
 
     /// The groups whose starting predicate is true.
-    fn admitted<'a>(&'a self, message: &'a Message) -> impl Iterator<Item = &'a [Rest]> {
-        let is_admitted = |start: &Option<Literal>| start.as_ref().is_none_or(|one| one.is_true(&message.values));
+    fn admitted<'a>(&'a self, message: &'a FilterMessage) -> impl Iterator<Item = &'a [FurtherConditions]> {
+        let is_admitted = |start: &Option<FilterLiteral>| start.as_ref().is_none_or(|one| one.is_true(&message.values));
         self.groups.iter().filter(move |(start, _)| is_admitted(start)).map(|(_, group)| group.as_slice())
     }
 }
 
-fn identifier<'a>(condition: &'a Tree, schema: &Schema) -> Option<&'a Literal> {
+fn identifier<'a>(condition: &'a Tree, schema: &Schema) -> Option<&'a FilterLiteral> {
     let Tree::Literal(literal) = condition else { return None };
     let cardinality = schema.columns[usize::from(literal.attribute)].cardinality.unwrap_or(0);
     (cardinality >= IDENTIFIER_VALUES_MIN && literal.equality().is_some()).then_some(literal)
 }
 
-fn check(group: &[Rest], message: &Message, matched: &mut Vec<u32>) {
-    let is_true = |(_, conditions): &&Rest| conditions.iter().all(|condition| condition.is_true(&message.values));
+fn check(group: &[FurtherConditions], message: &FilterMessage, matched: &mut Vec<u32>) {
+    let is_true =
+        |(_, conditions): &&FurtherConditions| conditions.iter().all(|condition| condition.is_true(&message.values));
     matched.extend(group.iter().filter(is_true).map(|(number, _)| number));
 }
 
@@ -116,14 +117,14 @@ impl BooleanMatcher for GroupedInThreads {
     const USES_ALL_CORES: bool = true;
     type Scratch = Stamps;
 
-    fn build(filters: &[Filter], schema: &Schema) -> Self {
+    fn build(filters: &[BooleanFilter], schema: &Schema) -> Self {
         Self(Grouped::build(filters, schema))
     }
 
-    fn match_into(&self, message: &Message, _: &mut Stamps, matched: &mut Vec<u32>) {
-        let groups: Vec<&[Rest]> = self.0.found(message).chain(self.0.admitted(message)).collect();
+    fn match_into(&self, message: &FilterMessage, _: &mut Stamps, matched: &mut Vec<u32>) {
+        let groups: Vec<&[FurtherConditions]> = self.0.found(message).chain(self.0.admitted(message)).collect();
         // The paper's largest group has half of all filters: cut, so that it does not keep one thread longest.
-        let pieces: Vec<&[Rest]> = groups.iter().flat_map(|group| group.chunks(PIECE)).collect();
+        let pieces: Vec<&[FurtherConditions]> = groups.iter().flat_map(|group| group.chunks(PIECE)).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             let mut found = Vec::new();

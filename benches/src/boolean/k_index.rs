@@ -13,7 +13,7 @@
 use hashbrown::HashMap;
 
 use super::BooleanMatcher;
-use super::filter::{ABSENT, Attribute, Filter, Literal, Message, Schema, Tree};
+use super::filter::{ABSENT, BooleanFilter, FilterAttribute, FilterLiteral, FilterMessage, Schema, Tree};
 use super::normal_form::NormalForm;
 use crate::stamps::Stamps;
 
@@ -23,9 +23,9 @@ pub struct KIndex {
     /// By literal: the conjunctions that have it, ascending.
     lists: Vec<Vec<u32>>,
     /// Literals that a value makes true.
-    equalities: HashMap<(Attribute, i64), Vec<u32>>,
+    equalities: HashMap<(FilterAttribute, i64), Vec<u32>>,
     /// By attribute: the literals that are no equalities, each evaluated once a message that has the attribute.
-    tested: Vec<Vec<(Literal, u32)>>,
+    tested: Vec<Vec<(FilterLiteral, u32)>>,
     /// By conjunction: how many literals it has, and whose it is.
     sizes: Vec<u8>,
     owners: Vec<u32>,
@@ -37,7 +37,7 @@ pub struct KIndex {
 
 /// Counts by conjunction, the message's true literals, and filters found.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct CountScratch {
     counts: Vec<u8>,
     literals: Vec<u32>,
     seen: Stamps,
@@ -45,9 +45,9 @@ pub struct Scratch {
 
 impl BooleanMatcher for KIndex {
     const NAME: &'static str = "k-index (counting)";
-    type Scratch = Scratch;
+    type Scratch = CountScratch;
 
-    fn build(filters: &[Filter], schema: &Schema) -> Self {
+    fn build(filters: &[BooleanFilter], schema: &Schema) -> Self {
         let all = NormalForm::of(filters);
         let mut pairs: Vec<_> = all.owners.into_iter().zip(all.conjunctions).collect();
         pairs.iter_mut().for_each(|(_, literals)| remove_duplicates(literals));
@@ -76,8 +76,8 @@ impl BooleanMatcher for KIndex {
         built
     }
 
-    fn match_into(&self, message: &Message, scratch: &mut Scratch, matched: &mut Vec<u32>) {
-        let Scratch { counts, literals, seen } = scratch;
+    fn match_into(&self, message: &FilterMessage, scratch: &mut CountScratch, matched: &mut Vec<u32>) {
+        let CountScratch { counts, literals, seen } = scratch;
         self.true_literals(&message.values, literals);
         let end = self.ends[literals.len().min(self.ends.len() - 1)];
         counts.clear();
@@ -98,7 +98,7 @@ impl BooleanMatcher for KIndex {
 }
 
 impl KIndex {
-    fn add_literal(&mut self, literal: &Literal) -> u32 {
+    fn add_literal(&mut self, literal: &FilterLiteral) -> u32 {
         let number = self.lists.len() as u32;
         self.lists.push(Vec::new());
         match literal.equality() {
@@ -123,8 +123,8 @@ impl KIndex {
 }
 
 /// A literal counts once, however often it is written.
-fn remove_duplicates(literals: &mut Vec<Literal>) {
-    let mut kept: Vec<Literal> = Vec::with_capacity(literals.len());
+fn remove_duplicates(literals: &mut Vec<FilterLiteral>) {
+    let mut kept: Vec<FilterLiteral> = Vec::with_capacity(literals.len());
     for literal in literals.drain(..) {
         if !kept.contains(&literal) {
             kept.push(literal);

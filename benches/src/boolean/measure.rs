@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::BooleanMatcher;
-use super::brute_force::BruteForce;
-use super::filter::{Filter, Message, Schema};
+use super::brute_force::FilterBruteForce;
+use super::filter::{BooleanFilter, FilterMessage, Schema};
 use crate::allocated::bytes_of;
-use crate::clock::{Times, median_by, micros, thread_cpu, timed, timed_cpu, timed_process_cpu};
+use crate::clock::{CpuTimes, median_by, micros, thread_cpu, timed, timed_cpu, timed_process_cpu};
 
 /// How many messages are compared with brute force before anything is timed.
 const CHECKED: usize = 20;
@@ -20,23 +20,28 @@ const MESSAGES_MIN: usize = 100;
 
 /// What all matchers of one table are given.
 #[derive(Debug)]
-pub struct Work<'a> {
+pub struct MatchWork<'a> {
     /// The standing filters.
-    pub filters: &'a [Filter],
+    pub filters: &'a [BooleanFilter],
     /// Their attributes.
     pub schema: &'a Schema,
     /// The messages, of which as many are used as there is time for.
-    pub messages: &'a [Message],
+    pub messages: &'a [FilterMessage],
     /// How long one run may take.
     pub budget: Duration,
     expected: Vec<Vec<u32>>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> MatchWork<'a> {
     /// Work, with the right answers for some of the messages.
     #[must_use]
-    pub fn new(filters: &'a [Filter], schema: &'a Schema, messages: &'a [Message], budget: Duration) -> Self {
-        let brute_force = BruteForce::build(filters, schema);
+    pub fn new(
+        filters: &'a [BooleanFilter],
+        schema: &'a Schema,
+        messages: &'a [FilterMessage],
+        budget: Duration,
+    ) -> Self {
+        let brute_force = FilterBruteForce::build(filters, schema);
         let expected = messages.iter().take(CHECKED).map(|message| answer(&brute_force, message)).collect();
         Self { filters, schema, messages, budget, expected }
     }
@@ -78,7 +83,7 @@ impl<'a> Work<'a> {
     }
 
     /// Every message by itself, until the time is over.
-    fn one_thread<M: BooleanMatcher>(&self, matcher: &M) -> Run {
+    fn one_thread<M: BooleanMatcher>(&self, matcher: &M) -> TimedRun {
         let (mut scratch, mut matched) = (M::Scratch::default(), Vec::new());
         let (mut wall, mut cpu, mut matches) = (Vec::new(), Vec::new(), 0);
         for message in &self.messages[..self.messages.len().min(MESSAGES_MIN) / 10] {
@@ -95,11 +100,11 @@ impl<'a> Work<'a> {
                 break;
             }
         }
-        Run { wall: Times::new(wall), cpu: Times::new(cpu), matches }
+        TimedRun { wall: CpuTimes::new(wall), cpu: CpuTimes::new(cpu), matches }
     }
 
     /// A thread a core, each with messages of its own: how long each takes then, and how many there are a second.
-    fn all_cores<M: BooleanMatcher>(&self, matcher: &M, count: usize) -> (Times, f64, usize) {
+    fn all_cores<M: BooleanMatcher>(&self, matcher: &M, count: usize) -> (CpuTimes, f64, usize) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if M::USES_ALL_CORES { 1 } else { cores };
         let messages = &self.messages[..count];
@@ -110,13 +115,13 @@ impl<'a> Work<'a> {
                 .collect();
             workers.into_iter().flat_map(|worker| worker.join().expect("matching does not panic")).collect()
         });
-        (Times::new(times), count as f64 / start.elapsed().as_secs_f64(), threads)
+        (CpuTimes::new(times), count as f64 / start.elapsed().as_secs_f64(), threads)
     }
 }
 
-struct Run {
-    wall: Times,
-    cpu: Times,
+struct TimedRun {
+    wall: CpuTimes,
+    cpu: CpuTimes,
     matches: usize,
 }
 
@@ -125,7 +130,7 @@ fn both_clocks<T>(work: impl FnOnce() -> T) -> (T, (Duration, Duration)) {
     (result, (wall, cpu))
 }
 
-fn latencies<'a, M: BooleanMatcher>(matcher: &M, messages: impl Iterator<Item = &'a Message>) -> Vec<f64> {
+fn latencies<'a, M: BooleanMatcher>(matcher: &M, messages: impl Iterator<Item = &'a FilterMessage>) -> Vec<f64> {
     let (mut scratch, mut matched) = (M::Scratch::default(), Vec::new());
     let mut one = |message| {
         matched.clear();
@@ -137,7 +142,7 @@ fn latencies<'a, M: BooleanMatcher>(matcher: &M, messages: impl Iterator<Item = 
 
 /// The numbers of the filters that are true of `message`, ascending.
 #[must_use]
-pub fn answer<M: BooleanMatcher>(matcher: &M, message: &Message) -> Vec<u32> {
+pub fn answer<M: BooleanMatcher>(matcher: &M, message: &FilterMessage) -> Vec<u32> {
     let mut matched = Vec::new();
     matcher.match_into(message, &mut M::Scratch::default(), &mut matched);
     matched.sort_unstable();

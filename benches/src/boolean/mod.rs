@@ -18,7 +18,7 @@ pub mod tamis;
 mod tests;
 pub mod workload;
 
-use filter::{Filter, Message, Schema};
+use filter::{BooleanFilter, FilterMessage, Schema};
 
 /// An algorithm that finds the filters that are true of a message.
 pub trait BooleanMatcher: Sized + Sync {
@@ -31,10 +31,10 @@ pub trait BooleanMatcher: Sized + Sync {
     type Scratch: Default + Send;
 
     /// Take in `filters`; the number of each is its place.
-    fn build(filters: &[Filter], schema: &Schema) -> Self;
+    fn build(filters: &[BooleanFilter], schema: &Schema) -> Self;
 
     /// Bring `messages` into whatever form the algorithm wants, before any clock runs.
-    fn prepare(&mut self, _messages: &[Message]) {}
+    fn prepare(&mut self, _messages: &[FilterMessage]) {}
 
     /// How many of the bytes that it holds are the filters themselves, kept in place of their texts.
     fn text_bytes(&self) -> usize {
@@ -42,5 +42,5 @@ pub trait BooleanMatcher: Sized + Sync {
     }
 
     /// Append the number of every filter that is true of `message`, each once, in any order.
-    fn match_into(&self, message: &Message, scratch: &mut Self::Scratch, matched: &mut Vec<u32>);
+    fn match_into(&self, message: &FilterMessage, scratch: &mut Self::Scratch, matched: &mut Vec<u32>);
 }

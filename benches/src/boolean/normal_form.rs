@@ -3,7 +3,7 @@
 //! It may be exponential in the filter (the ITMO paper gives that as the reason not to use it), so a filter of more than
 //! [`CONJUNCTIONS_MAX`] conjunctions is kept aside as it is and evaluated for every message.
 
-use super::filter::{Attribute, Filter, Literal, Test, Tree};
+use super::filter::{BooleanFilter, FilterAttribute, FilterLiteral, FilterTest, Tree};
 
 /// How many conjunctions one filter may become.
 pub const CONJUNCTIONS_MAX: usize = 64;
@@ -12,7 +12,7 @@ pub const CONJUNCTIONS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct NormalForm {
     /// The literals of each conjunction.
-    pub conjunctions: Vec<Vec<Literal>>,
+    pub conjunctions: Vec<Vec<FilterLiteral>>,
     /// Which filter each belongs to.
     pub owners: Vec<u32>,
     /// The filters that would have become too many.
@@ -22,7 +22,7 @@ pub struct NormalForm {
 impl NormalForm {
     /// Expand every filter.
     #[must_use]
-    pub fn of(filters: &[Filter]) -> Self {
+    pub fn of(filters: &[BooleanFilter]) -> Self {
         let mut all = Self::default();
         for (number, filter) in (0..).zip(filters) {
             match expand(&filter.tree) {
@@ -38,7 +38,7 @@ impl NormalForm {
 }
 
 /// The conjunctions of `tree`; None when they are too many.
-fn expand(tree: &Tree) -> Option<Vec<Vec<Literal>>> {
+fn expand(tree: &Tree) -> Option<Vec<Vec<FilterLiteral>>> {
     match tree {
         Tree::Literal(literal) => Some(vec![vec![literal.clone()]]),
         Tree::Or(operands) => match one_equality(operands) {
@@ -55,8 +55,8 @@ fn expand(tree: &Tree) -> Option<Vec<Vec<Literal>>> {
 }
 
 /// `a = 1 OR a IN (2, 3)` is `a IN (1, 2, 3)`: one conjunction instead of two.
-fn one_equality(operands: &[Tree]) -> Option<Literal> {
-    let mut attribute: Option<Attribute> = None;
+fn one_equality(operands: &[Tree]) -> Option<FilterLiteral> {
+    let mut attribute: Option<FilterAttribute> = None;
     let mut values = Vec::new();
     for operand in operands {
         let Tree::Literal(literal) = operand else { return None };
@@ -67,10 +67,10 @@ fn one_equality(operands: &[Tree]) -> Option<Literal> {
     }
     values.sort_unstable();
     values.dedup();
-    Some(Literal { attribute: attribute?, test: Test::OneOf(values.into()) })
+    Some(FilterLiteral { attribute: attribute?, test: FilterTest::OneOf(values.into()) })
 }
 
-fn product(left: &[Vec<Literal>], right: &[Vec<Literal>]) -> Option<Vec<Vec<Literal>>> {
+fn product(left: &[Vec<FilterLiteral>], right: &[Vec<FilterLiteral>]) -> Option<Vec<Vec<FilterLiteral>>> {
     if left.len() * right.len() > CONJUNCTIONS_MAX {
         return None;
     }

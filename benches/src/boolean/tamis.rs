@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use tamis_core::index::{Engine, Scratch, SubscriptionId};
 use tamis_core::message::{self, Body};
-use tamis_core::query::selector::{self, Dialect};
+use tamis_core::query::selector::{self, SelectorDialect};
 
 use super::BooleanMatcher;
-use super::filter::{Filter, Message, Schema};
+use super::filter::{BooleanFilter, FilterMessage, Schema};
 
 /// An engine whose subscriptions are numbered as the filters are.
 #[derive(Debug)]
-pub struct Tamis(Engine);
+pub struct FilterTamis(Engine);
 
-impl Tamis {
+impl FilterTamis {
     /// The engine.
     #[must_use]
     pub fn into_engine(self) -> Engine {
@@ -21,13 +21,14 @@ impl Tamis {
     }
 }
 
-impl BooleanMatcher for Tamis {
+impl BooleanMatcher for FilterTamis {
     const NAME: &'static str = "tamis";
     type Scratch = (Scratch, Vec<SubscriptionId>);
 
-    fn build(filters: &[Filter], _: &Schema) -> Self {
-        let parse =
-            |filter: &Filter| selector::parse(&filter.selector, Dialect::Jms).expect("a selector that we wrote");
+    fn build(filters: &[BooleanFilter], _: &Schema) -> Self {
+        let parse = |filter: &BooleanFilter| {
+            selector::parse(&filter.selector, SelectorDialect::Jms).expect("a selector that we wrote")
+        };
         let engine = Engine::new();
         engine.change(filters.iter().map(|filter| Arc::new(parse(filter))).collect(), &[]).expect("in memory");
         engine.settle();
@@ -38,7 +39,7 @@ impl BooleanMatcher for Tamis {
         self.0.text_bytes()
     }
 
-    fn match_into(&self, message: &Message, (scratch, found): &mut Self::Scratch, matched: &mut Vec<u32>) {
+    fn match_into(&self, message: &FilterMessage, (scratch, found): &mut Self::Scratch, matched: &mut Vec<u32>) {
         found.clear();
         let message = message::Message::new("", &message.properties, Body::Absent);
         self.0.match_into(&message, scratch, found).expect("an engine in memory is never damaged");

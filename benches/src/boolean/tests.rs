@@ -9,20 +9,20 @@ use super::a_tree::ATree;
 use super::access_predicate::AccessPredicate;
 use super::bdd::Bdd;
 use super::be_tree::BeTree;
-use super::brute_force::BruteForce;
+use super::brute_force::FilterBruteForce;
 use super::grouped::{Grouped, GroupedInThreads};
 use super::k_index::KIndex;
 use super::measure::answer;
-use super::tamis::Tamis;
+use super::tamis::FilterTamis;
 use super::workload::Workload;
-use crate::random::Random;
+use crate::random::SplitMix64;
 
 const FILTERS: usize = 600;
 const MESSAGES: usize = 150;
 
 fn agrees_with_brute_force<M: BooleanMatcher>() {
-    let workload = workload(&mut Random::new(5));
-    let brute_force = BruteForce::build(&workload.filters, &workload.schema);
+    let workload = workload(&mut SplitMix64::new(5));
+    let brute_force = FilterBruteForce::build(&workload.filters, &workload.schema);
     let mut matcher = M::build(&workload.filters, &workload.schema);
     matcher.prepare(&workload.messages);
     let mut matches = 0;
@@ -36,7 +36,7 @@ fn agrees_with_brute_force<M: BooleanMatcher>() {
 
 #[test]
 fn tamis_agrees_with_brute_force() {
-    agrees_with_brute_force::<Tamis>();
+    agrees_with_brute_force::<FilterTamis>();
 }
 
 #[test]
@@ -79,14 +79,14 @@ fn a_line_that_is_no_filter_is_named() {
 const SCHEMA: &str = r#"{"id": {"type": "str", "card": 5000}, "city": {"type": "str", "card": 5}, "sold": {"type": "bool"},
     "price": {"type": "int"}, "count": {"type": "int"}}"#;
 
-fn workload(random: &mut Random) -> Workload {
+fn workload(random: &mut SplitMix64) -> Workload {
     let lines = |values: Vec<Json>| values.iter().map(Json::to_string).collect::<Vec<_>>().join("\n");
     let filters = (0..FILTERS).map(|id| json!({"id": id, "f": filter(random, 3)})).collect();
     let messages = (0..MESSAGES).map(|_| message(random)).collect();
     Workload::parse(SCHEMA, &lines(filters), &lines(messages)).expect("as the format wants it")
 }
 
-fn message(random: &mut Random) -> Json {
+fn message(random: &mut SplitMix64) -> Json {
     let all = [
         ("id", json!(format!("I{}", random.below(8)))),
         ("city", json!(format!("C{}", random.below(5)))),
@@ -98,9 +98,10 @@ fn message(random: &mut Random) -> Json {
     json!(present)
 }
 
-fn filter(random: &mut Random, depth: usize) -> Json {
-    let operands =
-        |random: &mut Random| -> Vec<Json> { (0..2 + random.below(2)).map(|_| filter(random, depth - 1)).collect() };
+fn filter(random: &mut SplitMix64, depth: usize) -> Json {
+    let operands = |random: &mut SplitMix64| -> Vec<Json> {
+        (0..2 + random.below(2)).map(|_| filter(random, depth - 1)).collect()
+    };
     match if depth == 0 { 9 } else { random.below(10) } {
         0..=3 => json!([&[json!("and")], &operands(random)[..]].concat()),
         4 | 5 => json!([&[json!("or")], &operands(random)[..]].concat()),
@@ -109,7 +110,7 @@ fn filter(random: &mut Random, depth: usize) -> Json {
     }
 }
 
-fn predicate(random: &mut Random) -> Json {
+fn predicate(random: &mut SplitMix64) -> Json {
     let operator = *random.pick(&["eq", "ne"]);
     let listing = *random.pick(&["in", "nin"]);
     let ordering = *random.pick(&["lt", "le", "gt", "ge"]);

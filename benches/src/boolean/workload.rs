@@ -15,7 +15,10 @@ use tamis_core::message::Value;
 use crate::arguments::Arguments;
 use crate::workload_b::WorkloadB;
 
-use super::filter::{ABSENT, Attribute, Column, Filter, Kind, Literal, Message, Schema, Test, Tree};
+use super::filter::{
+    ABSENT, BooleanFilter, ColumnKind, FilterAttribute, FilterLiteral, FilterMessage, FilterTest, Schema, SchemaColumn,
+    Tree,
+};
 
 /// How many of a folder's filters are measured, as far as it has them.
 const FOLDER_COUNTS: [usize; 5] = [1_000, 10_000, 100_000, 500_000, 1_000_000];
@@ -26,9 +29,9 @@ pub struct Workload {
     /// The attributes and texts.
     pub schema: Schema,
     /// The filters, in the order of the file.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<BooleanFilter>,
     /// The messages, in the order of the file.
-    pub messages: Vec<Message>,
+    pub messages: Vec<FilterMessage>,
 }
 
 impl Workload {
@@ -92,7 +95,7 @@ impl Workload {
         filters: impl Iterator<Item = Line>,
         messages: impl Iterator<Item = Line>,
     ) -> Result<Self, String> {
-        let mut reader = Reader::new(schema).ok_or_else(|| format!("{SCHEMA}: not as expected"))?;
+        let mut reader = WorkloadDecoder::new(schema).ok_or_else(|| format!("{SCHEMA}: not as expected"))?;
         let filters = read_each(FILTERS, filters, |_, json| reader.filter(&json["f"]))?;
         let messages = read_each(MESSAGES, messages, |number, json| reader.message(number, json))?;
         Ok(Self { schema: reader.schema, filters, messages })
@@ -123,33 +126,33 @@ fn read_each<T>(
 }
 
 /// Turns names and texts into numbers.
-struct Reader {
+struct WorkloadDecoder {
     schema: Schema,
-    attributes: HashMap<String, Attribute>,
+    attributes: HashMap<String, FilterAttribute>,
     texts: HashMap<String, i64>,
 }
 
-impl Reader {
+impl WorkloadDecoder {
     fn new(schema: &str) -> Option<Self> {
         let json: Json = serde_json::from_str(schema).ok()?;
         let mut reader = Self { schema: Schema::default(), attributes: HashMap::new(), texts: HashMap::new() };
         for (name, about) in json.as_object()? {
             let kind = match about["type"].as_str()? {
-                "str" => Kind::Text,
-                "bool" => Kind::Bool,
-                "int" => Kind::Int,
+                "str" => ColumnKind::Text,
+                "bool" => ColumnKind::Bool,
+                "int" => ColumnKind::Int,
                 _ => return None,
             };
-            reader.attributes.insert(name.clone(), Attribute::try_from(reader.schema.columns.len()).ok()?);
-            reader.schema.columns.push(Column { name: name.clone(), kind, cardinality: about["card"].as_u64() });
+            reader.attributes.insert(name.clone(), FilterAttribute::try_from(reader.schema.columns.len()).ok()?);
+            reader.schema.columns.push(SchemaColumn { name: name.clone(), kind, cardinality: about["card"].as_u64() });
         }
         Some(reader)
     }
 
-    fn filter(&mut self, json: &Json) -> Option<Filter> {
+    fn filter(&mut self, json: &Json) -> Option<BooleanFilter> {
         let mut selector = String::new();
         write_selector(json, &mut selector)?;
-        Some(Filter { tree: self.tree(json, true)?, selector })
+        Some(BooleanFilter { tree: self.tree(json, true)?, selector })
     }
 
     /// The tree of "`json` is `wanted`".
@@ -165,21 +168,21 @@ impl Reader {
         }
         let attribute = *self.attributes.get(parts.get(1)?.as_str()?)?;
         let test = self.test(operator, &parts[2..])?;
-        Some(Tree::Literal(Literal { attribute, test: if wanted { test } else { test.negated() } }))
+        Some(Tree::Literal(FilterLiteral { attribute, test: if wanted { test } else { test.negated() } }))
     }
 
-    fn test(&mut self, operator: &str, operands: &[Json]) -> Option<Test> {
+    fn test(&mut self, operator: &str, operands: &[Json]) -> Option<FilterTest> {
         let first = operands.first()?;
         Some(match operator {
-            "eq" => Test::OneOf([self.value(first)?].into()),
-            "ne" => Test::NoneOf([self.value(first)?].into()),
-            "in" => Test::OneOf(self.values(first)?),
-            "nin" => Test::NoneOf(self.values(first)?),
-            "lt" => Test::Within(ABSENT, first.as_i64()? - 1),
-            "le" => Test::Within(ABSENT, first.as_i64()?),
-            "gt" => Test::Within(first.as_i64()? + 1, i64::MAX),
-            "ge" => Test::Within(first.as_i64()?, i64::MAX),
-            "between" => Test::Within(first.as_i64()?, operands.get(1)?.as_i64()?),
+            "eq" => FilterTest::OneOf([self.value(first)?].into()),
+            "ne" => FilterTest::NoneOf([self.value(first)?].into()),
+            "in" => FilterTest::OneOf(self.values(first)?),
+            "nin" => FilterTest::NoneOf(self.values(first)?),
+            "lt" => FilterTest::Within(ABSENT, first.as_i64()? - 1),
+            "le" => FilterTest::Within(ABSENT, first.as_i64()?),
+            "gt" => FilterTest::Within(first.as_i64()? + 1, i64::MAX),
+            "ge" => FilterTest::Within(first.as_i64()?, i64::MAX),
+            "between" => FilterTest::Within(first.as_i64()?, operands.get(1)?.as_i64()?),
             _ => return None,
         })
     }
@@ -207,14 +210,14 @@ impl Reader {
         })
     }
 
-    fn message(&mut self, number: usize, json: &Json) -> Option<Message> {
+    fn message(&mut self, number: usize, json: &Json) -> Option<FilterMessage> {
         let mut values = vec![ABSENT; self.schema.columns.len()].into_boxed_slice();
         let fields = json.as_object()?;
         for (name, value) in fields {
             values[usize::from(*self.attributes.get(name.as_str())?)] = self.value(value)?;
         }
         let properties = fields.iter().map(|(name, value)| Some((name.as_str().into(), property(value)?)));
-        Some(Message { number, values, properties: properties.collect::<Option<_>>()? })
+        Some(FilterMessage { number, values, properties: properties.collect::<Option<_>>()? })
     }
 }
 

@@ -2,24 +2,24 @@
 //!
 //! Source: the RabbitMQ paper: "a factor of 3 just by being more careful when splitting the keys into words".
 
-use tamis_core::topic::{Dialect, TopicPattern};
+use tamis_core::topic::{TopicDialect, TopicPattern};
 
 use super::TopicMatcher;
-use super::words::{Vocabulary, Word, fits};
+use super::words::{Vocabulary, WordNumber, fits};
 
 /// Patterns as words.
 #[derive(Debug, Default)]
-pub struct BruteForce {
+pub struct TopicBruteForce {
     vocabulary: Vocabulary,
-    patterns: Vec<Box<[Word]>>,
+    patterns: Vec<Box<[WordNumber]>>,
     topic: Vec<u32>,
 }
 
-impl TopicMatcher for BruteForce {
+impl TopicMatcher for TopicBruteForce {
     const NAME: &'static str = "brute force, split once";
     const HASH: &'static str = "by definition";
 
-    fn add(&mut self, pattern: &str, dialect: Dialect) {
+    fn add(&mut self, pattern: &str, dialect: TopicDialect) {
         self.patterns.push(self.vocabulary.read_pattern(pattern, dialect));
     }
 
@@ -38,7 +38,7 @@ impl TopicMatcher for BruteForceByText {
     const NAME: &'static str = "brute force, split each time";
     const HASH: &'static str = "by definition";
 
-    fn add(&mut self, pattern: &str, dialect: Dialect) {
+    fn add(&mut self, pattern: &str, dialect: TopicDialect) {
         self.0.push(TopicPattern::new(pattern, dialect));
     }
 

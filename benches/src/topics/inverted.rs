@@ -9,11 +9,11 @@
 //! Source: the OpenAMQ paper, "Inverted bitmaps" and "Topic matching".
 
 use hashbrown::HashMap;
-use tamis_core::topic::Dialect;
+use tamis_core::topic::TopicDialect;
 
 use super::TopicMatcher;
 use super::bits::Bits;
-use super::words::{Subscription, Vocabulary, fits};
+use super::words::{TopicSubscription, Vocabulary, fits};
 
 /// How many names are known at most.
 pub const NAMES_MAX: usize = 100_000;
@@ -22,7 +22,7 @@ pub const NAMES_MAX: usize = 100_000;
 #[derive(Debug, Default)]
 pub struct Inverted {
     vocabulary: Vocabulary,
-    subscriptions: Vec<Subscription>,
+    subscriptions: Vec<TopicSubscription>,
     rows: HashMap<Box<str>, (Box<[u32]>, Bits)>,
 }
 
@@ -30,9 +30,9 @@ impl TopicMatcher for Inverted {
     const NAME: &'static str = "inverted bitmaps (OpenAMQ)";
     const HASH: &'static str = "compared when compiled";
 
-    fn add(&mut self, pattern: &str, dialect: Dialect) {
+    fn add(&mut self, pattern: &str, dialect: TopicDialect) {
         let number = self.subscriptions.len() as u32;
-        let subscription = Subscription::new(number, pattern, dialect, &mut self.vocabulary);
+        let subscription = TopicSubscription::new(number, pattern, dialect, &mut self.vocabulary);
         for (words, row) in self.rows.values_mut() {
             if fits(&subscription.words, words) {
                 row.set(number);

@@ -12,11 +12,11 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use tamis_core::topic::Dialect;
+use tamis_core::topic::TopicDialect;
 
 use super::TopicMatcher;
-use super::trie::Nodes;
-use super::words::{Vocabulary, Word};
+use super::trie::WordTrieNodes;
+use super::words::{Vocabulary, WordNumber};
 
 /// How many states are kept at most.
 pub const STATES_MAX: usize = 100_000;
@@ -25,7 +25,7 @@ pub const STATES_MAX: usize = 100_000;
 type Members = Arc<[u32]>;
 
 #[derive(Debug)]
-struct State {
+struct WordDfaState {
     members: Members,
     numbers: Box<[u32]>,
     moves: HashMap<u32, u32>,
@@ -33,28 +33,28 @@ struct State {
 
 /// A trie, and the part of its DFA that topics have asked for.
 #[derive(Debug, Default)]
-pub struct LazyDfa {
+pub struct WordDfa {
     vocabulary: Vocabulary,
-    nodes: Nodes,
+    nodes: WordTrieNodes,
     /// By node: true where a `#` leads.
     is_hash: Vec<bool>,
     count: u32,
-    states: Vec<State>,
+    states: Vec<WordDfaState>,
     by_members: HashMap<Members, u32>,
     topic: Vec<u32>,
 }
 
-impl TopicMatcher for LazyDfa {
+impl TopicMatcher for WordDfa {
     const NAME: &'static str = "lazy DFA";
     const HASH: &'static str = "a state that stays where it is";
 
-    fn add(&mut self, pattern: &str, dialect: Dialect) {
+    fn add(&mut self, pattern: &str, dialect: TopicDialect) {
         self.drop_states();
         let words = self.vocabulary.read_pattern(pattern, dialect);
         let path = self.nodes.insert(&words, self.count);
         self.is_hash.resize(self.nodes.0.len(), false);
         for (word, node) in words.iter().zip(path) {
-            self.is_hash[node as usize] = *word == Word::Hash;
+            self.is_hash[node as usize] = *word == WordNumber::Hash;
         }
         self.count += 1;
     }
@@ -77,7 +77,7 @@ impl TopicMatcher for LazyDfa {
     }
 }
 
-impl LazyDfa {
+impl WordDfa {
     fn drop_states(&mut self) {
         self.states.clear();
         self.by_members.clear();
@@ -115,7 +115,7 @@ impl LazyDfa {
         let numbers = members.iter().flat_map(|node| &self.nodes.0[*node as usize].numbers).copied().collect();
         let state = self.states.len() as u32;
         self.by_members.insert(members.clone(), state);
-        self.states.push(State { members, numbers, moves: HashMap::new() });
+        self.states.push(WordDfaState { members, numbers, moves: HashMap::new() });
         state
     }
 }

@@ -16,7 +16,7 @@ pub mod trie;
 pub mod words;
 pub mod workloads;
 
-use tamis_core::topic::Dialect;
+use tamis_core::topic::TopicDialect;
 
 /// An approach to finding the patterns that a topic fits.
 pub trait TopicMatcher: Default {
@@ -26,7 +26,7 @@ pub trait TopicMatcher: Default {
     const HASH: &'static str;
 
     /// Add a subscription; its number is how many there were. `dialect` is AMQP 0-9-1 or that of the OpenAMQ paper's program.
-    fn add(&mut self, pattern: &str, dialect: Dialect);
+    fn add(&mut self, pattern: &str, dialect: TopicDialect);
 
     /// Wait for what additions have left to other threads, so that it is not measured with something else.
     fn settle(&mut self) {}

@@ -10,11 +10,11 @@
 //! Source: the RabbitMQ paper, approach 1 ("this is what the AMQP spec suggests"); AMQP 0-9-1, section 3.1.3.3.
 
 use hashbrown::HashMap;
-use tamis_core::topic::Dialect;
+use tamis_core::topic::TopicDialect;
 
 use super::TopicMatcher;
 use super::bits::Bits;
-use super::words::{Subscription, Vocabulary, Word, fits};
+use super::words::{TopicSubscription, Vocabulary, WordNumber, fits};
 
 /// How many topics are known at most.
 pub const TOPICS_MAX: usize = 100_000;
@@ -23,8 +23,8 @@ pub const TOPICS_MAX: usize = 100_000;
 #[derive(Debug, Default)]
 pub struct PerWordCache {
     vocabulary: Vocabulary,
-    placed: Vec<Subscription>,
-    with_hash: Vec<Subscription>,
+    placed: Vec<TopicSubscription>,
+    with_hash: Vec<TopicSubscription>,
     numbers: HashMap<Box<str>, u32>,
     topics: Vec<Topic>,
     by_word: HashMap<(usize, u32), Bits>,
@@ -42,10 +42,10 @@ impl TopicMatcher for PerWordCache {
     const NAME: &'static str = "per-word cache of topics";
     const HASH: &'static str = "kept aside, compared each time";
 
-    fn add(&mut self, pattern: &str, dialect: Dialect) {
+    fn add(&mut self, pattern: &str, dialect: TopicDialect) {
         let number = (self.placed.len() + self.with_hash.len()) as u32;
-        let subscription = Subscription::new(number, pattern, dialect, &mut self.vocabulary);
-        if subscription.words.contains(&Word::Hash) {
+        let subscription = TopicSubscription::new(number, pattern, dialect, &mut self.vocabulary);
+        if subscription.words.contains(&WordNumber::Hash) {
             self.with_hash.push(subscription);
             return;
         }
@@ -66,10 +66,10 @@ impl TopicMatcher for PerWordCache {
 
 impl PerWordCache {
     /// The known topics that a pattern without `#` stands for.
-    fn topics_of(&self, pattern: &[Word]) -> Bits {
+    fn topics_of(&self, pattern: &[WordNumber]) -> Bits {
         let mut left = self.by_length.get(&pattern.len()).cloned().unwrap_or_default();
         for (position, word) in pattern.iter().enumerate() {
-            if let Word::Literal(word) = word {
+            if let WordNumber::Literal(word) = word {
                 left.and_any([self.by_word.get(&(position, *word)), None]);
             }
         }

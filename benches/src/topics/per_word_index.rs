@@ -10,19 +10,19 @@
 //! Source: the RabbitMQ paper, approach 2, which it found "particularly unfit".
 
 use hashbrown::HashMap;
-use tamis_core::topic::Dialect;
+use tamis_core::topic::TopicDialect;
 
 use super::TopicMatcher;
 use super::bits::Bits;
-use super::words::{Vocabulary, Word, fits};
+use super::words::{Vocabulary, WordNumber, fits};
 
 /// Sets of patterns by position and word.
 #[derive(Debug, Default)]
 pub struct PerWordIndex {
     vocabulary: Vocabulary,
     count: u32,
-    with_hash: Vec<(u32, Box<[Word]>)>,
-    by_word: HashMap<(usize, Word), Bits>,
+    with_hash: Vec<(u32, Box<[WordNumber]>)>,
+    by_word: HashMap<(usize, WordNumber), Bits>,
     by_length: HashMap<usize, Bits>,
     topic: Vec<u32>,
     left: Bits,
@@ -32,11 +32,11 @@ impl TopicMatcher for PerWordIndex {
     const NAME: &'static str = "per-word index of patterns";
     const HASH: &'static str = "kept aside, compared each time";
 
-    fn add(&mut self, pattern: &str, dialect: Dialect) {
+    fn add(&mut self, pattern: &str, dialect: TopicDialect) {
         let number = self.count;
         self.count += 1;
         let words = self.vocabulary.read_pattern(pattern, dialect);
-        if words.contains(&Word::Hash) {
+        if words.contains(&WordNumber::Hash) {
             self.with_hash.push((number, words));
             return;
         }
@@ -52,7 +52,7 @@ impl TopicMatcher for PerWordIndex {
             self.left.assign(patterns);
             for (position, word) in self.topic.iter().enumerate() {
                 let row = |word| self.by_word.get(&(position, word));
-                self.left.and_any([row(Word::Literal(*word)), row(Word::Star)]);
+                self.left.and_any([row(WordNumber::Literal(*word)), row(WordNumber::Star)]);
             }
             matched.extend(self.left.iter());
         }

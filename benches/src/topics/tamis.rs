@@ -6,24 +6,24 @@ use tamis_core::index::{Engine, Scratch, SubscriptionId};
 use tamis_core::message::{Body, Message, Properties};
 use tamis_core::query::Query;
 use tamis_core::query::expr::Predicate;
-use tamis_core::topic::{Dialect, TopicPattern};
+use tamis_core::topic::{TopicDialect, TopicPattern};
 
 use super::TopicMatcher;
 
 /// An engine of topic patterns alone.
 #[derive(Debug, Default)]
-pub struct Tamis {
+pub struct TopicTamis {
     engine: Engine,
     scratch: Scratch,
     found: Vec<SubscriptionId>,
     properties: Properties,
 }
 
-impl TopicMatcher for Tamis {
+impl TopicMatcher for TopicTamis {
     const NAME: &'static str = "tamis";
     const HASH: &'static str = "a state that stays where it is";
 
-    fn add(&mut self, pattern: &str, dialect: Dialect) {
+    fn add(&mut self, pattern: &str, dialect: TopicDialect) {
         let predicate = Predicate::Topic(TopicPattern::new(pattern, dialect));
         self.engine.add(Arc::new(Query::new(predicate.into()).expect("one short predicate")));
     }

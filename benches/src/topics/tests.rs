@@ -1,20 +1,20 @@
 //! Every approach agrees with the definition, in both dialects, with additions between messages.
 
-use tamis_core::topic::{Dialect, TopicPattern};
+use tamis_core::topic::{TopicDialect, TopicPattern};
 
 use super::TopicMatcher;
-use super::brute_force::{BruteForce, BruteForceByText};
+use super::brute_force::{BruteForceByText, TopicBruteForce};
 use super::inverted::Inverted;
-use super::lazy_dfa::LazyDfa;
+use super::lazy_dfa::WordDfa;
 use super::per_word_cache::PerWordCache;
 use super::per_word_index::PerWordIndex;
-use super::tamis::Tamis;
-use super::trie::Trie;
-use crate::random::Random;
+use super::tamis::TopicTamis;
+use super::trie::WordTrie;
+use crate::random::SplitMix64;
 
 fn agrees_with_the_definition<M: TopicMatcher>() {
-    for dialect in [Dialect::Amqp, Dialect::OpenAmqProgram] {
-        let mut random = Random::new(3);
+    for dialect in [TopicDialect::Amqp, TopicDialect::OpenAmqProgram] {
+        let mut random = SplitMix64::new(3);
         let (mut matcher, mut patterns) = (M::default(), Vec::new());
         for _ in 0..300 {
             let pattern = text(&["a", "b", "c", "*", "#"], &mut random);
@@ -33,13 +33,13 @@ fn agrees_with_the_definition<M: TopicMatcher>() {
     }
 }
 
-fn text(words: &[&str], random: &mut Random) -> String {
+fn text(words: &[&str], random: &mut SplitMix64) -> String {
     (0..random.below(6)).map(|_| *random.pick(words)).collect::<Vec<_>>().join(".")
 }
 
 #[test]
 fn brute_force_agrees_with_the_definition() {
-    agrees_with_the_definition::<BruteForce>();
+    agrees_with_the_definition::<TopicBruteForce>();
     agrees_with_the_definition::<BruteForceByText>();
 }
 
@@ -55,12 +55,12 @@ fn the_per_word_index_agrees_with_the_definition() {
 
 #[test]
 fn the_trie_agrees_with_the_definition() {
-    agrees_with_the_definition::<Trie>();
+    agrees_with_the_definition::<WordTrie>();
 }
 
 #[test]
 fn the_lazy_dfa_agrees_with_the_definition() {
-    agrees_with_the_definition::<LazyDfa>();
+    agrees_with_the_definition::<WordDfa>();
 }
 
 #[test]
@@ -70,5 +70,5 @@ fn the_inverted_bitmaps_agree_with_the_definition() {
 
 #[test]
 fn tamis_agrees_with_the_definition() {
-    agrees_with_the_definition::<Tamis>();
+    agrees_with_the_definition::<TopicTamis>();
 }

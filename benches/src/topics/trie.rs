@@ -9,15 +9,15 @@
 //! Source: the RabbitMQ paper, "The trie".
 
 use hashbrown::HashMap;
-use tamis_core::topic::Dialect;
+use tamis_core::topic::TopicDialect;
 
 use super::TopicMatcher;
-use super::words::{Vocabulary, Word};
+use super::words::{Vocabulary, WordNumber};
 use crate::stamps::Stamps;
 
 /// A place in the trie: where each word leads, and the subscriptions whose patterns end here.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct WordTrieNode {
     pub(super) children: HashMap<u32, u32>,
     pub(super) star: Option<u32>,
     pub(super) hash: Option<u32>,
@@ -26,28 +26,28 @@ pub(super) struct Node {
 
 /// Nodes by number; the root is the first.
 #[derive(Debug)]
-pub(super) struct Nodes(pub(super) Vec<Node>);
+pub(super) struct WordTrieNodes(pub(super) Vec<WordTrieNode>);
 
-impl Default for Nodes {
+impl Default for WordTrieNodes {
     fn default() -> Self {
-        Self(vec![Node::default()])
+        Self(vec![WordTrieNode::default()])
     }
 }
 
-impl Nodes {
+impl WordTrieNodes {
     /// Make the path of `pattern` and put `number` at its end. Returns the nodes on it, the root left out.
-    pub(super) fn insert(&mut self, pattern: &[Word], number: u32) -> Vec<u32> {
+    pub(super) fn insert(&mut self, pattern: &[WordNumber], number: u32) -> Vec<u32> {
         let (mut at, mut path) = (0, Vec::with_capacity(pattern.len()));
         for word in pattern {
             let next = self.0.len() as u32;
             let node = &mut self.0[at as usize];
             at = match word {
-                Word::Literal(word) => *node.children.entry(*word).or_insert(next),
-                Word::Star => *node.star.get_or_insert(next),
-                Word::Hash => *node.hash.get_or_insert(next),
+                WordNumber::Literal(word) => *node.children.entry(*word).or_insert(next),
+                WordNumber::Star => *node.star.get_or_insert(next),
+                WordNumber::Hash => *node.hash.get_or_insert(next),
             };
             if at == next {
-                self.0.push(Node::default());
+                self.0.push(WordTrieNode::default());
             }
             path.push(at);
         }
@@ -58,19 +58,19 @@ impl Nodes {
 
 /// A trie of patterns.
 #[derive(Debug, Default)]
-pub struct Trie {
+pub struct WordTrie {
     vocabulary: Vocabulary,
-    nodes: Nodes,
+    nodes: WordTrieNodes,
     count: u32,
     topic: Vec<u32>,
     seen: Stamps,
 }
 
-impl TopicMatcher for Trie {
+impl TopicMatcher for WordTrie {
     const NAME: &'static str = "trie, backtracking";
     const HASH: &'static str = "every tail of the topic is tried";
 
-    fn add(&mut self, pattern: &str, dialect: Dialect) {
+    fn add(&mut self, pattern: &str, dialect: TopicDialect) {
         let words = self.vocabulary.read_pattern(pattern, dialect);
         self.nodes.insert(&words, self.count);
         self.count += 1;
@@ -88,7 +88,7 @@ impl TopicMatcher for Trie {
     }
 }
 
-fn walk(nodes: &[Node], at: u32, topic: &[u32], found: &mut impl FnMut(u32)) {
+fn walk(nodes: &[WordTrieNode], at: u32, topic: &[u32], found: &mut impl FnMut(u32)) {
     let node = &nodes[at as usize];
     if let Some(hash) = node.hash {
         for taken in 0..=topic.len() {

@@ -1,14 +1,14 @@
 //! Words as numbers, patterns as words, and what it means that a topic fits a pattern.
 
 use hashbrown::HashMap;
-use tamis_core::topic::Dialect;
+use tamis_core::topic::TopicDialect;
 
 /// The number of a word that no pattern has.
 pub const UNKNOWN: u32 = u32::MAX;
 
 /// One place of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Word {
+pub enum WordNumber {
     /// This word.
     Literal(u32),
     /// Any one word.
@@ -25,14 +25,14 @@ pub struct Vocabulary {
 
 impl Vocabulary {
     /// The words of `pattern`. A `#` that stands for one word or more becomes `*` and `#`.
-    pub fn read_pattern(&mut self, pattern: &str, dialect: Dialect) -> Box<[Word]> {
+    pub fn read_pattern(&mut self, pattern: &str, dialect: TopicDialect) -> Box<[WordNumber]> {
         let mut words = Vec::new();
         for text in split(pattern) {
             match text {
-                "*" => words.push(Word::Star),
-                "#" if dialect == Dialect::Amqp => words.push(Word::Hash),
-                "#" => words.extend([Word::Star, Word::Hash]),
-                text => words.push(Word::Literal(self.intern(text))),
+                "*" => words.push(WordNumber::Star),
+                "#" if dialect == TopicDialect::Amqp => words.push(WordNumber::Hash),
+                "#" => words.extend([WordNumber::Star, WordNumber::Hash]),
+                text => words.push(WordNumber::Literal(self.intern(text))),
             }
         }
         words.into()
@@ -57,18 +57,18 @@ impl Vocabulary {
 
 /// A subscription, as a matcher keeps it that forgets words.
 #[derive(Clone, Debug)]
-pub struct Subscription {
+pub struct TopicSubscription {
     /// Its number.
     pub number: u32,
     /// Its pattern's words.
-    pub words: Box<[Word]>,
+    pub words: Box<[WordNumber]>,
     text: Box<str>,
-    dialect: Dialect,
+    dialect: TopicDialect,
 }
 
-impl Subscription {
+impl TopicSubscription {
     /// Read `text`.
-    pub fn new(number: u32, text: &str, dialect: Dialect, vocabulary: &mut Vocabulary) -> Self {
+    pub fn new(number: u32, text: &str, dialect: TopicDialect, vocabulary: &mut Vocabulary) -> Self {
         Self { number, words: vocabulary.read_pattern(text, dialect), text: text.into(), dialect }
     }
 
@@ -84,17 +84,19 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 
 /// True when `topic` fits `pattern`. Of several `#` only the last is ever tried again: quadratic at worst.
 #[must_use]
-pub fn fits(pattern: &[Word], topic: &[u32]) -> bool {
+pub fn fits(pattern: &[WordNumber], topic: &[u32]) -> bool {
     let (mut place, mut used) = (0, 0);
     let mut last_hash: Option<(usize, usize)> = None;
     loop {
         match pattern.get(place) {
-            Some(Word::Hash) => {
+            Some(WordNumber::Hash) => {
                 last_hash = Some((place, used));
                 place += 1;
                 continue;
             }
-            Some(word) if used < topic.len() && (*word == Word::Star || *word == Word::Literal(topic[used])) => {
+            Some(word)
+                if used < topic.len() && (*word == WordNumber::Star || *word == WordNumber::Literal(topic[used])) =>
+            {
                 (place, used) = (place + 1, used + 1);
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 
-use crate::random::Random;
+use crate::random::SplitMix64;
 
 /// The tables of the OpenAMQ paper's program, level by level.
 const LEVELS: [&[&str]; 5] = [
@@ -15,7 +15,7 @@ const LEVELS: [&[&str]; 5] = [
 
 /// `count` names, all different: at each level a uniform choice of its words and of stopping, which is one more.
 #[must_use]
-pub fn openamq_topics(count: usize, random: &mut Random) -> Vec<String> {
+pub fn openamq_topics(count: usize, random: &mut SplitMix64) -> Vec<String> {
     let mut known = HashSet::new();
     while known.len() < count {
         let words: Vec<&str> =
@@ -30,11 +30,11 @@ pub fn openamq_topics(count: usize, random: &mut Random) -> Vec<String> {
 }
 
 /// `count` patterns, some of them alike: at each level 1 in 10 is `*`, of the others 1 in 10 is `#` and the last.
-pub fn openamq_patterns(count: usize, random: &mut Random) -> Vec<String> {
+pub fn openamq_patterns(count: usize, random: &mut SplitMix64) -> Vec<String> {
     (0..count).map(|_| openamq_pattern(random)).collect()
 }
 
-fn openamq_pattern(random: &mut Random) -> String {
+fn openamq_pattern(random: &mut SplitMix64) -> String {
     let mut words = Vec::new();
     for level in LEVELS {
         if random.percent(10) {
@@ -57,14 +57,14 @@ const LENGTH_MAX: usize = 6;
 
 /// `count` topics of words that are single letters, from [`LENGTH_MIN`] to [`LENGTH_MAX`] of them.
 #[must_use]
-pub fn rabbitmq_topics(count: usize, random: &mut Random) -> Vec<String> {
+pub fn rabbitmq_topics(count: usize, random: &mut SplitMix64) -> Vec<String> {
     (0..count).map(|_| joined(random, letter)).collect()
 }
 
 /// `count` patterns like the topics, in which one word in 10 is `*` and one in 100 is `#`.
 #[must_use]
-pub fn rabbitmq_patterns(count: usize, random: &mut Random) -> Vec<String> {
-    let word = |random: &mut Random| match random.below(100) {
+pub fn rabbitmq_patterns(count: usize, random: &mut SplitMix64) -> Vec<String> {
+    let word = |random: &mut SplitMix64| match random.below(100) {
         0..10 => "*".to_owned(),
         10 => "#".to_owned(),
         _ => letter(random),
@@ -72,19 +72,19 @@ pub fn rabbitmq_patterns(count: usize, random: &mut Random) -> Vec<String> {
     (0..count).map(|_| joined(random, word)).collect()
 }
 
-fn joined(random: &mut Random, word: impl Fn(&mut Random) -> String) -> String {
+fn joined(random: &mut SplitMix64, word: impl Fn(&mut SplitMix64) -> String) -> String {
     let length = LENGTH_MIN + random.below(LENGTH_MAX - LENGTH_MIN + 1);
     (0..length).map(|_| word(random)).collect::<Vec<_>>().join(".")
 }
 
-fn letter(random: &mut Random) -> String {
+fn letter(random: &mut SplitMix64) -> String {
     char::from(b'a' + random.below(WORDS) as u8).to_string()
 }
 
 /// `count` patterns of three to five words as a large broker has them: mostly literal, a tenth with `*`, a tenth with a
 /// final `#`. `count` different first words keep the number of matches small whatever `count` is.
 #[must_use]
-pub fn many_patterns(count: usize, random: &mut Random) -> Vec<String> {
+pub fn many_patterns(count: usize, random: &mut SplitMix64) -> Vec<String> {
     let pattern = |number: usize| {
         let mut words = many_words(number, random);
         if random.percent(10) {
@@ -100,11 +100,11 @@ pub fn many_patterns(count: usize, random: &mut Random) -> Vec<String> {
 
 /// `count` topics, each different, of which one of [`many_patterns`] of as many or more may fit.
 #[must_use]
-pub fn many_topics(count: usize, random: &mut Random) -> Vec<String> {
+pub fn many_topics(count: usize, random: &mut SplitMix64) -> Vec<String> {
     (0..count).map(|number| many_words(number, random).join(".")).collect()
 }
 
-fn many_words(number: usize, random: &mut Random) -> Vec<String> {
+fn many_words(number: usize, random: &mut SplitMix64) -> Vec<String> {
     let mut words = vec![format!("device{number}")];
     words.extend((0..2 + random.below(3)).map(|level| format!("l{level}w{}", random.below(20))));
     words

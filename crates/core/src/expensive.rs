@@ -44,10 +44,10 @@ pub struct Failure(pub String);
 
 /// An expensive predicate as queries hold it: shared, counted, and equal to itself and its clones alone.
 #[derive(Clone, Debug)]
-pub struct Opaque(Arc<Shared>);
+pub struct Opaque(Arc<OpaqueState>);
 
 #[derive(Debug)]
-struct Shared {
+struct OpaqueState {
     /// Never used again, unlike an address: a message may outlive a predicate whose answer it remembers.
     serial: u64,
     predicate: Box<dyn ExpensivePredicate>,
@@ -82,7 +82,7 @@ impl Opaque {
     #[must_use]
     pub fn new(predicate: impl ExpensivePredicate + 'static) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(Arc::new(Shared {
+        Self(Arc::new(OpaqueState {
             serial: NEXT.fetch_add(1, Ordering::Relaxed),
             predicate: Box::new(predicate),
             calls: AtomicU64::new(0),

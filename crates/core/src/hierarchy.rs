@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::EngineError;
-use crate::query::expr::Name;
+use crate::query::expr::PropertyName;
 
 /// One attribute's tree: value → parent. Several roots are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub type Hierarchies = HashMap<String, Hierarchy>;
 /// The hierarchy of the attribute that `name` names; where case does not matter, as properties are found: the exact
 /// name wins, then the first in code points.
 #[must_use]
-pub fn of_attribute<'h>(hierarchies: &'h Hierarchies, name: &Name) -> Option<&'h Hierarchy> {
+pub fn of_attribute<'h>(hierarchies: &'h Hierarchies, name: &PropertyName) -> Option<&'h Hierarchy> {
     hierarchies.get(&*name.text).or_else(|| {
         let alike = |attribute: &&String| name.any_case && attribute.to_lowercase() == *name.text;
         hierarchies.get(hierarchies.keys().filter(alike).min()?)

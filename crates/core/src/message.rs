@@ -171,12 +171,12 @@ const PREFIXES_TRIED_BYTES_MAX: usize = 256;
 /// A literal dotted key wins over nesting, the longest first; through a list of mappings a name collects the list
 /// of what it reaches. An empty list is absent.
 #[must_use]
-pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
+pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
     if name.len() > PREFIXES_TRIED_BYTES_MAX {
         return lookup_long(properties, name);
     }
     if let Some(value) = properties.get(name) {
-        return Found::of(value);
+        return Resolved::of(value);
     }
     let mut end = name.len();
     while let Some(dot) = name[..end].rfind('.') {
@@ -190,7 +190,7 @@ pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
 
 /// [`lookup`] by comparing each key with the name: linear in the keys, where hashing each prefix is quadratic in the name.
 #[cold]
-fn lookup_long<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
+fn lookup_long<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
     lookup_in_keys(properties, name, |key| name.starts_with(key).then_some(key.len()), lookup)
 }
 
@@ -201,7 +201,7 @@ fn lookup_in_keys<'a>(
     name: &str,
     fit: impl Fn(&str) -> Option<usize>,
     find: Lookup,
-) -> Option<Found<'a>> {
+) -> Option<Resolved<'a>> {
     let is_whole_part = |length: usize| name[length..].is_empty() || name[length..].starts_with('.');
     let mut ways: Vec<(usize, &str, &Value)> = properties
         .iter()
@@ -210,7 +210,7 @@ fn lookup_in_keys<'a>(
     ways.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     ways.dedup_by_key(|(length, ..)| *length);
     match ways.first() {
-        Some((length, _, value)) if *length == name.len() => Found::of(value),
+        Some((length, _, value)) if *length == name.len() => Resolved::of(value),
         _ => ways.into_iter().find_map(|(length, _, value)| descend(value, &name[length + 1..], find)),
     }
 }
@@ -219,11 +219,11 @@ fn lookup_in_keys<'a>(
 ///
 /// Walks the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken.
 #[must_use]
-pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str) -> Option<Found<'a>> {
+pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
     lookup(properties, name).or_else(|| lookup_folded(properties, &name.to_lowercase()))
 }
 
-fn lookup_folded<'a>(properties: &'a Properties, folded: &str) -> Option<Found<'a>> {
+fn lookup_folded<'a>(properties: &'a Properties, folded: &str) -> Option<Resolved<'a>> {
     let fit = |key: &str| {
         let key = key.to_lowercase();
         folded.starts_with(&key).then_some(key.len())
@@ -233,14 +233,14 @@ fn lookup_folded<'a>(properties: &'a Properties, folded: &str) -> Option<Found<'
 
 /// What a name reaches: one value of the message, or several collected through a list.
 #[derive(Clone, Debug)]
-pub enum Found<'a> {
+pub enum Resolved<'a> {
     /// One value, no list.
     One(&'a Value),
     /// The elements of a list; never empty.
     Many(Vec<&'a Value>),
 }
 
-impl<'a> Found<'a> {
+impl<'a> Resolved<'a> {
     /// What a value is to predicates; None of a list without elements.
     #[must_use]
     pub fn of(value: &'a Value) -> Option<Self> {
@@ -267,21 +267,21 @@ fn flatten<'a>(elements: &'a [Value], flat: &mut Vec<&'a Value>) {
 }
 
 /// How a name is found in a mapping.
-type Lookup = for<'a> fn(&'a Properties, &str) -> Option<Found<'a>>;
+type Lookup = for<'a> fn(&'a Properties, &str) -> Option<Resolved<'a>>;
 
-fn descend<'a>(value: &'a Value, rest: &str, find: Lookup) -> Option<Found<'a>> {
+fn descend<'a>(value: &'a Value, rest: &str, find: Lookup) -> Option<Resolved<'a>> {
     match value {
         Value::Map(inner) => find(inner, rest),
         Value::List(elements) => {
             let mut flat = Vec::new();
             for element in elements {
                 match descend(element, rest, find) {
-                    Some(Found::One(value)) => flat.push(value),
-                    Some(Found::Many(values)) => flat.extend(values),
+                    Some(Resolved::One(value)) => flat.push(value),
+                    Some(Resolved::Many(values)) => flat.extend(values),
                     None => {}
                 }
             }
-            (!flat.is_empty()).then_some(Found::Many(flat))
+            (!flat.is_empty()).then_some(Resolved::Many(flat))
         }
         _ => None,
     }
@@ -322,11 +322,11 @@ mod tests {
     }
 
     /// The integers that are reached; None for a mapping.
-    fn integers(found: Option<Found<'_>>) -> Option<Vec<Option<i64>>> {
+    fn integers(found: Option<Resolved<'_>>) -> Option<Vec<Option<i64>>> {
         let integer = |value: &Value| if let Value::Int(integer) = value { Some(*integer) } else { None };
         Some(match found? {
-            Found::One(value) => vec![integer(value)],
-            Found::Many(values) => values.into_iter().map(integer).collect(),
+            Resolved::One(value) => vec![integer(value)],
+            Resolved::Many(values) => values.into_iter().map(integer).collect(),
         })
     }
 
@@ -362,9 +362,9 @@ mod tests {
                 .into_iter()
                 .collect();
         assert!(
-            matches!(lookup_any_case(&message, "author.name"), Some(Found::Many(found)) if found == [&Value::Int(1)])
+            matches!(lookup_any_case(&message, "author.name"), Some(Resolved::Many(found)) if found == [&Value::Int(1)])
         );
-        assert!(matches!(lookup_any_case(&message, "x"), Some(Found::One(Value::Int(2)))));
+        assert!(matches!(lookup_any_case(&message, "x"), Some(Resolved::One(Value::Int(2)))));
         assert!(lookup_any_case(&message, "author.other").is_none());
     }
 }

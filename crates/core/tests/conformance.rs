@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 use tamis_core::message::{Body, Message, Properties, Value};
-use tamis_core::query::selector::{Dialect, parse};
+use tamis_core::query::selector::{SelectorDialect, parse};
 use tamis_core::topic::{self, TopicPattern};
 
 /// The selector suites in their order of authority.
@@ -106,14 +106,14 @@ impl Case {
 
     /// What is wrong with how tamis reads and evaluates the case, if anything is.
     fn failure(&self) -> Option<String> {
-        let query = match parse(&self.selector, Dialect::Jms) {
+        let query = match parse(&self.selector, SelectorDialect::Jms) {
             Ok(query) if self.expect == "error" => return Some(format!("read as {query}")),
             Ok(query) => query,
             Err(_) if self.expect == "error" => return None,
             Err(error) => return Some(error.to_string()),
         };
         let canonical = query.to_string();
-        match parse(&canonical, Dialect::Jms) {
+        match parse(&canonical, SelectorDialect::Jms) {
             Ok(again) if again == query && again.to_string() == canonical => {}
             other => return Some(format!("{canonical} reads as {other:?}")),
         }
@@ -186,7 +186,7 @@ fn topic_patterns_mean_what_other_brokers_say() {
             let mut matched: Vec<&str> = bindings
                 .filter(|binding| {
                     let pattern = binding["pattern"].as_str().expect("a pattern");
-                    TopicPattern::new(pattern, topic::Dialect::Amqp).is_match(topic)
+                    TopicPattern::new(pattern, topic::TopicDialect::Amqp).is_match(topic)
                 })
                 .map(|binding| binding["dest"].as_str().expect("a destination"))
                 .collect();

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use tamis_core::amqp::table::TABLE_DEPTH_MAX;
 use tamis_core::amqp::{
-    AmqpError, ContentHeader, FieldValue, FrameKind, MethodId, Properties, Table, fields, next_frame,
+    AmqpError, BasicProperties, ContentHeader, FieldValue, FrameKind, MethodId, Table, fields, next_frame,
 };
 
 use crate::convert::known;
@@ -65,7 +65,7 @@ pub fn amqp_encode_method<'py>(
     Ok(PyBytes::new(py, &frame))
 }
 
-fn properties_to_py<'py>(py: Python<'py>, properties: Properties<'_>) -> PyResult<Bound<'py, PyDict>> {
+fn properties_to_py<'py>(py: Python<'py>, properties: BasicProperties<'_>) -> PyResult<Bound<'py, PyDict>> {
     let set = properties.fields();
     let dict = PyDict::new(py);
     for (name, text) in [

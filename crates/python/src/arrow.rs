@@ -58,11 +58,11 @@ fn unreadable(error: ArrowError) -> PyErr {
 }
 
 /// A list of subscription ids for every row: an Arrow array.
-#[pyclass(frozen, module = "tamis")]
-pub struct IdLists(pub ListArray);
+#[pyclass(frozen, module = "tamis", name = "IdLists")]
+pub struct PyIdLists(pub ListArray);
 
 #[pymethods]
-impl IdLists {
+impl PyIdLists {
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -92,18 +92,18 @@ impl IdLists {
     }
 }
 
-impl IdLists {
+impl PyIdLists {
     fn ids(&self, row: usize) -> Vec<u64> {
         self.0.value(row).as_primitive::<UInt64Type>().values().to_vec()
     }
 }
 
 /// One list array from those of several batches.
-pub fn join(parts: Vec<ListArray>) -> IdLists {
+pub fn join(parts: Vec<ListArray>) -> PyIdLists {
     use arrow_array::UInt64Array;
     use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
     if parts.len() == 1 {
-        return IdLists(parts.into_iter().next().unwrap_or_else(|| unreachable!()));
+        return PyIdLists(parts.into_iter().next().unwrap_or_else(|| unreachable!()));
     }
     let mut builder = ListBuilder::new(PrimitiveBuilder::<UInt64Type>::new());
     for part in &parts {
@@ -114,5 +114,5 @@ pub fn join(parts: Vec<ListArray>) -> IdLists {
             builder.append(true);
         }
     }
-    IdLists(builder.finish())
+    PyIdLists(builder.finish())
 }

@@ -8,10 +8,10 @@ use pyo3::types::PyBytes;
 use tamis_core::bitmap::{self, SIZE_MAX};
 
 /// A row of bits.
-#[pyclass(frozen, module = "tamis")]
-pub struct Bitmap(Mutex<bitmap::Bitmap>);
+#[pyclass(frozen, module = "tamis", name = "Bitmap")]
+pub struct PyBitmap(Mutex<bitmap::Bitmap>);
 
-impl Bitmap {
+impl PyBitmap {
     fn lock(&self) -> MutexGuard<'_, bitmap::Bitmap> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,7 +41,7 @@ impl Bitmap {
 }
 
 #[pymethods]
-impl Bitmap {
+impl PyBitmap {
     #[new]
     fn new(size: i128) -> PyResult<Self> {
         match u64::try_from(size) {

@@ -1,6 +1,6 @@
-//! `tamis._core.Broker`: the broker's data plane. The control plane is an object of Python's that it asks.
+//! `tamis._core.Broker`: the broker's data plane, which asks a Python object for the control plane's answers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -23,11 +23,14 @@ use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 use crate::amqp::table_to_py;
 use crate::errors::storage_error;
 
-/// The control plane: an object with the methods of `tamis.broker.rules.Rules`.
-struct Asked(Py<PyAny>);
+/// The most bytes that one call returns for all connections together, and one connection's output more.
+const OUTPUT_BYTES_AT_ONCE: usize = 1024 * 1024;
 
-impl Asked {
-    /// An exception is the control plane's bug: it is printed, and the answer is what is safe.
+/// The control plane: an object with the methods of `tamis.broker.rules.Rules`.
+struct PyControl(Py<PyAny>);
+
+impl PyControl {
+    /// Ask the control plane. An exception is a bug there: it is printed, and the answer is the safe one.
     fn ask<T>(&self, question: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>, safe: T) -> T {
         Python::attach(|py| {
             let control = self.0.bind(py);
@@ -39,7 +42,7 @@ impl Asked {
     }
 }
 
-impl Control for Asked {
+impl Control for PyControl {
     fn allowed(&mut self, access: &Access<'_>) -> bool {
         let verb = match access.verb {
             Verb::Configure => "configure",
@@ -75,42 +78,65 @@ impl Control for Asked {
     }
 }
 
-/// How many bindings changed, and which keys name a query that cannot be bound, with the reason.
+/// The number of bindings that changed, and the keys whose query cannot be bound, each with the reason.
 type Replacement = (usize, Vec<(String, String)>);
 
-/// The data plane. Connections go by number; times are microseconds of a monotonic clock (`now_us`) and since 1970
+/// One connection's output: its number, the bytes to write, whether it stays open, and whether to go on reading it.
+type ConnectionOutput<'py> = (u64, Bound<'py, PyBytes>, bool, bool);
+
+/// The output of connections; whether there is more of it now; whether `work` has something to do.
+type BrokerOutput<'py> = (Vec<ConnectionOutput<'py>>, bool, bool);
+
+/// The data plane. Connections have numbers; times are microseconds of a monotonic clock (`now_us`) and since 1970
 /// (`wall_us`). It belongs to the thread that made it.
-#[pyclass(unsendable, module = "tamis._core")]
-pub struct Broker {
+#[pyclass(name = "Broker", unsendable, module = "tamis._core")]
+pub struct PyBroker {
     broker: broker::Broker,
-    /// Room for what is read, used again and again.
+    /// Buffer for the bytes that were read.
     input: Vec<u8>,
-    dirty: Vec<ConnectionId>,
-    /// Room for what is written.
+    /// Buffer for the bytes to be written.
     output: Vec<u8>,
-    /// Readable when the journal's thread has something to tell.
+    /// Connections whose output is still to be returned.
+    dirty: Vec<ConnectionId>,
+    /// Connections whose sockets take no bytes now.
+    paused: HashSet<ConnectionId>,
+    /// Readable when the journal's thread has news.
     wake: Option<UnixStream>,
-    found: RecoveryReport,
+    recovered: RecoveryReport,
 }
 
-/// Where the journal is, and how it is kept.
+/// Open the journal's directory, and start the thread that writes it.
 fn storage(dir: PathBuf, segment_bytes: u32, syncs: bool) -> PyResult<(Storage, UnixStream)> {
     let (wake, waker) = UnixStream::pair()?;
     wake.set_nonblocking(true)?;
     waker.set_nonblocking(true)?;
-    // When it is full, whoever reads has been told already.
+    // A full socket needs no further byte: its reader will be woken anyway.
     let committer = Committer::start(move || drop((&waker).write(&[1])))?;
     let disk: Arc<dyn Disk> = if syncs { Arc::new(RealDisk) } else { Arc::new(UnsyncedDisk(Arc::new(RealDisk))) };
     let journal = DurableOptions { segment_bytes, ..DurableOptions::default() };
     Ok((Storage { disk, dir, committer, journal }, wake))
 }
 
+impl PyBroker {
+    fn new(broker: broker::Broker, wake: Option<UnixStream>, recovered: RecoveryReport) -> Self {
+        let (input, output, dirty, paused) = <(Vec<u8>, Vec<u8>, Vec<ConnectionId>, HashSet<ConnectionId>)>::default();
+        Self { broker, input, output, dirty, paused, wake, recovered }
+    }
+
+    /// The output of one connection. A paused socket gets no bytes, and is still told whether to read.
+    fn connection_output<'py>(&mut self, py: Python<'py>, id: ConnectionId) -> ConnectionOutput<'py> {
+        self.output.clear();
+        let is_open = self.paused.contains(&id) || self.broker.output(id, &mut self.output) == Flow::Open;
+        (id.to_bits(), PyBytes::new(py, &self.output), is_open, self.broker.wants_input(id))
+    }
+}
+
 #[pymethods]
-impl Broker {
+impl PyBroker {
     #[new]
     #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
-    fn new(
+    fn open(
         py: Python<'_>,
         control: Py<PyAny>,
         frame_max: u32,
@@ -134,31 +160,24 @@ impl Broker {
             confirms_received,
             ..BrokerOptions::default()
         };
-        let control = Box::new(Asked(control));
+        let control = Box::new(PyControl(control));
         let Some(dir) = data else {
             let broker = broker::Broker::new(options, control, now_us, wall_us);
-            return Ok(Self {
-                broker,
-                input: Vec::new(),
-                dirty: Vec::new(),
-                output: Vec::new(),
-                wake: None,
-                found: RecoveryReport::default(),
-            });
+            return Ok(Self::new(broker, None, RecoveryReport::default()));
         };
         let (storage, wake) = storage(dir, segment_bytes, syncs)?;
-        let (broker, found) = broker::Broker::open(options, control, storage, now_us, wall_us)
+        let (broker, recovered) = broker::Broker::open(options, control, storage, now_us, wall_us)
             .map_err(|error| storage_error(py, error))?;
-        Ok(Self { broker, input: Vec::new(), dirty: Vec::new(), output: Vec::new(), wake: Some(wake), found })
+        Ok(Self::new(broker, Some(wake), recovered))
     }
 
-    /// What was found in the data directory: counts, and what is damaged or had to be left out, in words.
-    fn found<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let fields = PyDict::new(py);
-        fields.set_item("definitions", self.found.definitions)?;
-        fields.set_item("messages", self.found.messages)?;
-        fields.set_item("is_clean", self.found.is_clean)?;
-        let damage = self.found.damage.iter().map(|damage| damage.to_string()).chain(self.found.skipped.clone());
+    /// What the data directory held: counts, and descriptions of what is damaged or was left out.
+    fn recovered<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (fields, recovered) = (PyDict::new(py), &self.recovered);
+        fields.set_item("definitions", recovered.definitions)?;
+        fields.set_item("messages", recovered.messages)?;
+        fields.set_item("is_clean", recovered.is_clean)?;
+        let damage = recovered.damage.iter().map(|damage| damage.to_string()).chain(recovered.skipped.clone());
         fields.set_item("damage", damage.collect::<Vec<_>>())?;
         Ok(fields)
     }
@@ -172,20 +191,17 @@ impl Broker {
         self.broker.committed(now_us);
     }
 
-    /// Whether something was put off that `work` goes on with.
-    fn has_work(&self) -> bool {
-        self.broker.has_work()
-    }
-
-    fn work(&mut self, now_us: u64) {
+    /// Continue deferred work for about a millisecond.
+    fn work<'py>(&mut self, py: Python<'py>, now_us: u64) -> BrokerOutput<'py> {
         self.broker.work(now_us);
+        self.take_output(py)
     }
 
     fn fatal(&self) -> Option<&str> {
         self.broker.fatal()
     }
 
-    /// Write and sync what is recorded, and return when that is done: at the end.
+    /// Write and sync all records, and return when that is done: for the end of the process.
     fn commit(&self) {
         self.broker.commit_once();
     }
@@ -194,7 +210,7 @@ impl Broker {
         self.broker.stored_keys()
     }
 
-    /// Bindings changed, and keys with the reason why their query cannot be bound; None: not now.
+    /// Replace the queries of bindings that name one of `queries`. None: the journal has no room now.
     fn replace_stored(&mut self, queries: HashMap<String, (String, String)>, now_us: u64) -> Option<Replacement> {
         let stored = |(language, text): (String, String)| StoredQuery { language: language.into(), text: text.into() };
         let queries = queries.into_iter().map(|(key, query)| (key, stored(query))).collect();
@@ -238,38 +254,54 @@ impl Broker {
         self.broker.connect(login, now_us).to_bits()
     }
 
-    /// A whole socket read. It is copied once: the caller's buffer is everybody's.
-    fn receive(&mut self, py: Python<'_>, connection: u64, data: PyBuffer<u8>, now_us: u64) -> PyResult<()> {
+    /// Take one read of a socket, and return what follows from it for every connection.
+    ///
+    /// The bytes are copied once: all connections share the caller's buffer.
+    fn receive<'py>(
+        &mut self,
+        py: Python<'py>,
+        connection: u64,
+        data: PyBuffer<u8>,
+        now_us: u64,
+    ) -> PyResult<BrokerOutput<'py>> {
         self.input.resize(data.item_count(), 0);
         data.copy_to_slice(py, &mut self.input)?;
         self.broker.receive(ConnectionId::from_bits(connection), &self.input, now_us);
-        Ok(())
+        Ok(self.take_output(py))
+    }
+
+    /// Return the output of all connections that have some, up to a bound.
+    fn take_output<'py>(&mut self, py: Python<'py>) -> BrokerOutput<'py> {
+        self.broker.take_dirty(&mut self.dirty);
+        let mut connections = std::mem::take(&mut self.dirty).into_iter();
+        let (mut outputs, mut left) = (Vec::new(), OUTPUT_BYTES_AT_ONCE);
+        while left > 0
+            && let Some(id) = connections.next()
+        {
+            outputs.push(self.connection_output(py, id));
+            left = left.saturating_sub(self.output.len());
+        }
+        self.dirty = connections.collect();
+        self.broker.take_dirty(&mut self.dirty);
+        (outputs, !self.dirty.is_empty(), self.broker.has_work())
+    }
+
+    /// Note whether the connection's socket takes bytes.
+    fn set_writable(&mut self, connection: u64, is_writable: bool) {
+        let id = ConnectionId::from_bits(connection);
+        if is_writable {
+            self.paused.remove(&id);
+            self.dirty.push(id);
+        } else {
+            self.paused.insert(id);
+        }
+        self.broker.set_writable(id, is_writable);
     }
 
     fn disconnect(&mut self, connection: u64, now_us: u64) {
-        self.broker.disconnect(ConnectionId::from_bits(connection), now_us);
-    }
-
-    /// Connections with something to write or an end to be told, each once.
-    fn take_dirty(&mut self) -> Vec<u64> {
-        self.dirty.clear();
-        self.broker.take_dirty(&mut self.dirty);
-        self.dirty.iter().map(|connection| connection.to_bits()).collect()
-    }
-
-    /// What is to be written, and whether the connection goes on after that.
-    fn output<'py>(&mut self, py: Python<'py>, connection: u64) -> (Bound<'py, PyBytes>, bool) {
-        self.output.clear();
-        let flow = self.broker.output(ConnectionId::from_bits(connection), &mut self.output);
-        (PyBytes::new(py, &self.output), flow == Flow::Open)
-    }
-
-    fn set_writable(&mut self, connection: u64, is_writable: bool) {
-        self.broker.set_writable(ConnectionId::from_bits(connection), is_writable);
-    }
-
-    fn wants_input(&self, connection: u64) -> bool {
-        self.broker.wants_input(ConnectionId::from_bits(connection))
+        let id = ConnectionId::from_bits(connection);
+        self.paused.remove(&id);
+        self.broker.disconnect(id, now_us);
     }
 
     fn tick(&mut self, now_us: u64, wall_us: i64) {
@@ -289,7 +321,7 @@ impl Broker {
         self.broker.forget_permissions(user);
     }
 
-    /// What happened since the last call: name and fields.
+    /// The events since the last call, each a name and fields.
     fn take_events<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<(&'static str, Bound<'py, PyDict>)>> {
         self.broker.take_events().into_iter().map(|event| event_to_py(py, event)).collect()
     }
@@ -302,7 +334,7 @@ impl Broker {
         Ok(row)
     }
 
-    /// Rows of a list, as dicts, and how many there are in all.
+    /// One page of a list as dicts, and the number of all.
     fn rows<'py>(
         &self,
         py: Python<'py>,
@@ -345,7 +377,7 @@ impl Broker {
     }
 }
 
-/// What `list` gives of each vhost, with the vhost's name.
+/// The items that `list` has for every vhost, each with the vhost's name.
 fn in_all_vhosts<'a, T: 'a, I: Iterator<Item = T> + 'a>(
     topology: &'a Topology,
     list: impl Fn(&'a Topology, VhostId) -> I + 'a,
@@ -353,7 +385,7 @@ fn in_all_vhosts<'a, T: 'a, I: Iterator<Item = T> + 'a>(
     topology.vhosts().flat_map(move |(id, name)| list(topology, id).map(move |item| (name, item)))
 }
 
-/// A part of a list.
+/// One page of a list.
 struct Page<'py> {
     py: Python<'py>,
     offset: usize,
@@ -381,7 +413,7 @@ impl<'py> Page<'py> {
 }
 
 fn arguments<'py>(py: Python<'py>, arguments: RawTable<'_>) -> PyResult<Bound<'py, PyDict>> {
-    // They were read when they were declared; a table that cannot be read now shows as an empty one.
+    // They were checked when they were declared. A table that cannot be read shows as an empty one.
     arguments.parse().map_or_else(|_| Ok(PyDict::new(py)), |table| table_to_py(py, &table))
 }
 
@@ -430,20 +462,20 @@ fn consumer_to_py(row: &Bound<'_, PyDict>, consumer: ConsumerOverview) -> PyResu
 
 fn event_to_py(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_, PyDict>)> {
     let fields = PyDict::new(py);
-    let told = |error: AmqpError| -> PyResult<()> {
+    let set_error = |error: AmqpError| -> PyResult<()> {
         fields.set_item("code", error.code.number())?;
         fields.set_item("text", error.text)
     };
     let name = match event {
         Event::ConnectionRefused { connection, error } => {
             fields.set_item("connection", connection.to_bits())?;
-            told(error)?;
+            set_error(error)?;
             "connection closed"
         }
         Event::ChannelRefused { connection, channel, error } => {
             fields.set_item("connection", connection.to_bits())?;
             fields.set_item("channel", channel)?;
-            told(error)?;
+            set_error(error)?;
             "channel closed"
         }
         Event::HeartbeatMissed { connection } => {

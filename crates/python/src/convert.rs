@@ -15,7 +15,7 @@ use crate::errors::engine_error;
 pub const DATETIME_US: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 /// Objects of Python that conversion compares with or calls.
-pub struct Known {
+pub struct PythonObjects {
     present: Py<PyAny>,
     pub datetime: Py<PyAny>,
     pub decimal: Py<PyAny>,
@@ -24,11 +24,11 @@ pub struct Known {
 }
 
 /// Them, looked up once.
-pub fn known(py: Python<'_>) -> PyResult<&Known> {
-    static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
+pub fn known(py: Python<'_>) -> PyResult<&PythonObjects> {
+    static KNOWN: PyOnceLock<PythonObjects> = PyOnceLock::new();
     KNOWN.get_or_try_init(py, || {
         let message = py.import("tamis.message")?;
-        Ok(Known {
+        Ok(PythonObjects {
             present: message.getattr("PRESENT")?.unbind(),
             datetime: py.import("datetime")?.getattr("datetime")?.unbind(),
             decimal: py.import("decimal")?.getattr("Decimal")?.unbind(),

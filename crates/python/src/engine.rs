@@ -14,25 +14,25 @@ use tamis_core::index::timing::Prepared;
 use tamis_core::index::{self, Scratch, SubscriptionId};
 use tamis_core::message::Message;
 
-use crate::arrow::{self, IdLists};
+use crate::arrow::{self, PyIdLists};
 use crate::convert::{self, PyBody};
 use crate::errors::engine_error;
 use crate::opaque::{interruptible, opaque_of};
-use crate::query::Query;
+use crate::query::PyQuery;
 use crate::report;
-use crate::text::Signature;
+use crate::text::PySignature;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
 
 /// The matching engine behind `tamis.Engine`.
-#[pyclass(frozen, module = "tamis._core")]
-pub struct Engine(index::Engine);
+#[pyclass(frozen, module = "tamis._core", name = "Engine")]
+pub struct PyEngine(index::Engine);
 
-type Verdict<'py> = (String, Bound<'py, PyAny>, Option<bool>);
+type VerdictTuple<'py> = (String, Bound<'py, PyAny>, Option<bool>);
 
-impl Engine {
+impl PyEngine {
     /// Convert the message, let go of the GIL, and call `work` with it. No lock is held.
     fn with_message<R: Send>(
         &self,
@@ -40,7 +40,7 @@ impl Engine {
         properties: Option<&Bound<'_, PyAny>>,
         topic: &str,
         body: Option<Bound<'_, PyAny>>,
-        signature: Option<&Signature>,
+        signature: Option<&PySignature>,
         work: impl FnOnce(&index::Engine, &Message<'_>) -> Result<R, EngineError> + Send,
     ) -> PyResult<R> {
         let properties = convert::properties(properties)?;
@@ -63,7 +63,7 @@ impl Engine {
 }
 
 #[pymethods]
-impl Engine {
+impl PyEngine {
     #[new]
     fn new() -> Self {
         Self(index::Engine::new())
@@ -89,8 +89,8 @@ impl Engine {
     fn change(
         &self,
         py: Python<'_>,
-        added: Vec<PyRef<'_, Query>>,
-        replaced: Vec<(u64, PyRef<'_, Query>)>,
+        added: Vec<PyRef<'_, PyQuery>>,
+        replaced: Vec<(u64, PyRef<'_, PyQuery>)>,
     ) -> PyResult<Vec<u64>> {
         let added: Vec<_> = added.iter().map(|query| Arc::clone(&query.0)).collect();
         let replaced: Vec<_> = replaced.iter().map(|(id, query)| (*id, Arc::clone(&query.0))).collect();
@@ -110,9 +110,9 @@ impl Engine {
         self.call(py, || Ok(self.0.ids()?.into_iter().map(|id| id.0).collect()))
     }
 
-    fn query(&self, py: Python<'_>, subscription_id: u64) -> PyResult<Query> {
+    fn query(&self, py: Python<'_>, subscription_id: u64) -> PyResult<PyQuery> {
         let found = self.call(py, || self.0.query(SubscriptionId(subscription_id)))?;
-        found.map(Query).ok_or_else(|| PyKeyError::new_err(subscription_id))
+        found.map(PyQuery).ok_or_else(|| PyKeyError::new_err(subscription_id))
     }
 
     fn key_bytes<'py>(&self, py: Python<'py>, subscription_id: u64) -> PyResult<Bound<'py, PyBytes>> {
@@ -126,7 +126,7 @@ impl Engine {
         properties: Option<&Bound<'_, PyAny>>,
         topic: &str,
         body: Option<Bound<'_, PyAny>>,
-        signature: Option<&Signature>,
+        signature: Option<&PySignature>,
     ) -> PyResult<Vec<u64>> {
         self.with_message(py, properties, topic, body, signature, |engine, message| {
             let mut matched = Vec::new();
@@ -137,7 +137,7 @@ impl Engine {
         })
     }
 
-    fn match_batch(&self, py: Python<'_>, table: &Bound<'_, PyAny>, threads: usize) -> PyResult<IdLists> {
+    fn match_batch(&self, py: Python<'_>, table: &Bound<'_, PyAny>, threads: usize) -> PyResult<PyIdLists> {
         let batches = arrow::batches(table)?;
         let matched = self
             .call(py, || batches.iter().map(|batch| self.0.match_batch(batch, threads)).collect::<Result<Vec<_>, _>>());
@@ -179,13 +179,13 @@ impl Engine {
         properties: Option<&Bound<'py, PyAny>>,
         topic: &str,
         body: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<(Option<bool>, Vec<Verdict<'py>>, Vec<String>)> {
+    ) -> PyResult<(Option<bool>, Vec<VerdictTuple<'py>>, Vec<String>)> {
         let found = self.with_message(py, properties, topic, body, None, |engine, message| {
             let query = engine.query(SubscriptionId(subscription_id))?;
             Ok(query.map(|query| query.explain(message, Some(&engine.hierarchies()))))
         })?;
         let Some(explanation) = found else { return Err(PyKeyError::new_err(subscription_id)) };
-        let verdict = |v: tamis_core::query::explain::Verdict| -> PyResult<Verdict<'py>> {
+        let verdict = |v: tamis_core::query::explain::PredicateResult| -> PyResult<VerdictTuple<'py>> {
             Ok((v.text, convert::to_python(py, &v.value)?, v.result))
         };
         let predicates = explanation.predicates.into_iter().map(verdict).collect::<PyResult<_>>()?;

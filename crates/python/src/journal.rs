@@ -9,21 +9,23 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use tamis_core::broker::durable::kind_name;
 use tamis_core::broker::stream_record::{self, StreamRecord};
 use tamis_core::broker::topology::{BodyMode, properties_seen};
-use tamis_core::journal::{Damage, Disk, Inspection, Item, ReadError, Reader, RealDisk, Sequence, Start, inspect};
+use tamis_core::journal::{
+    Damage, Disk, Inspection, LogItem, LogReader, ReadError, RealDisk, Sequence, Start, inspect,
+};
 use tamis_core::variant::{self, Variant};
 
 use crate::convert;
 use crate::errors::{journal_error, journal_read_error};
 
 /// A reader of the log in a directory.
-#[pyclass(frozen, module = "tamis._core")]
-pub struct JournalReader {
+#[pyclass(frozen, module = "tamis._core", name = "JournalReader")]
+pub struct PyJournalReader {
     path: PathBuf,
-    reader: Mutex<Reader>,
+    reader: Mutex<LogReader>,
 }
 
 /// First and last number, and why they do not come.
-type Gap = (u64, u64, &'static str);
+type JournalGap = (u64, u64, &'static str);
 
 /// Exchange, routing key, properties, the same as a variant (value, metadata), body.
 type StreamMessage<'py> =
@@ -31,29 +33,29 @@ type StreamMessage<'py> =
 
 /// A batch: its records, and the numbers that are gone with the reason.
 #[derive(Default)]
-struct Batch {
+struct JournalBatch {
     records: Vec<(u64, i64, u8, Vec<u8>)>,
-    gaps: Vec<Gap>,
+    gaps: Vec<JournalGap>,
 }
 
-impl Batch {
-    fn read(reader: &mut Reader, count_max: usize, bytes_max: usize) -> Result<Self, ReadError> {
+impl JournalBatch {
+    fn read(reader: &mut LogReader, count_max: usize, bytes_max: usize) -> Result<Self, ReadError> {
         let (mut batch, mut bytes) = (Self::default(), 0);
         while batch.records.len() + batch.gaps.len() < count_max && bytes < bytes_max {
             match reader.next()? {
                 None => break,
-                Some(Item::Record(record)) => {
+                Some(LogItem::Record(record)) => {
                     bytes += record.body.len();
                     batch.records.push((record.sequence.0, record.time_us, record.kind, record.body.to_vec()));
                 }
-                Some(Item::Damaged(damage)) => batch.gaps.push((damage.first.0, damage.last.0, damage.kind.name())),
-                Some(Item::Missed(first, last)) => batch.gaps.push((first.0, last.0, "removed")),
+                Some(LogItem::Damaged(damage)) => batch.gaps.push((damage.first.0, damage.last.0, damage.kind.name())),
+                Some(LogItem::Missed(first, last)) => batch.gaps.push((first.0, last.0, "removed")),
             }
         }
         Ok(batch)
     }
 
-    fn into_py<'py>(self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Vec<Gap>)> {
+    fn into_py<'py>(self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Vec<JournalGap>)> {
         let record = |(sequence, time_us, kind, body): (u64, i64, u8, Vec<u8>)| {
             (sequence, time_us, kind, PyBytes::new(py, &body))
         };
@@ -61,14 +63,14 @@ impl Batch {
     }
 }
 
-impl JournalReader {
-    fn lock(&self) -> MutexGuard<'_, Reader> {
+impl PyJournalReader {
+    fn lock(&self) -> MutexGuard<'_, LogReader> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[pymethods]
-impl JournalReader {
+impl PyJournalReader {
     #[new]
     #[pyo3(signature = (path, start=None, *, time_us=None))]
     fn new(py: Python<'_>, path: PathBuf, start: Option<u64>, time_us: Option<i64>) -> PyResult<Self> {
@@ -78,7 +80,7 @@ impl JournalReader {
             (None, Some(time_us)) => Start::Time(time_us),
             (Some(_), Some(_)) => return Err(PyValueError::new_err("expected start or time_us, not both")),
         };
-        let opened = py.detach(|| Reader::open(&disk(), &path, place));
+        let opened = py.detach(|| LogReader::open(&disk(), &path, place));
         let reader = opened.map_err(|error| journal_error(py, error))?;
         Ok(Self { path, reader: Mutex::new(reader) })
     }
@@ -89,8 +91,8 @@ impl JournalReader {
         py: Python<'py>,
         count_max: usize,
         bytes_max: usize,
-    ) -> PyResult<(Bound<'py, PyList>, Vec<Gap>)> {
-        let batch = py.detach(|| Batch::read(&mut self.lock(), count_max, bytes_max));
+    ) -> PyResult<(Bound<'py, PyList>, Vec<JournalGap>)> {
+        let batch = py.detach(|| JournalBatch::read(&mut self.lock(), count_max, bytes_max));
         batch.map_err(|error| journal_read_error(py, error))?.into_py(py)
     }
 

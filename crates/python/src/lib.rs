@@ -18,13 +18,13 @@ mod text;
 /// The compiled core of tamis. Its public face is the package `tamis`.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<query::Query>()?;
-    module.add_class::<engine::Engine>()?;
-    module.add_class::<arrow::IdLists>()?;
-    module.add_class::<bitmap::Bitmap>()?;
-    module.add_class::<broker::Broker>()?;
-    module.add_class::<text::Signature>()?;
-    module.add_class::<journal::JournalReader>()?;
+    module.add_class::<query::PyQuery>()?;
+    module.add_class::<engine::PyEngine>()?;
+    module.add_class::<arrow::PyIdLists>()?;
+    module.add_class::<bitmap::PyBitmap>()?;
+    module.add_class::<broker::PyBroker>()?;
+    module.add_class::<text::PySignature>()?;
+    module.add_class::<journal::PyJournalReader>()?;
     module.add_function(wrap_pyfunction!(query::selector, module)?)?;
     module.add_function(wrap_pyfunction!(query::boolean, module)?)?;
     module.add_function(wrap_pyfunction!(query::topic, module)?)?;

@@ -12,10 +12,10 @@ use tamis_core::query::evaluate::Truth;
 use tamis_core::query::expr::Predicate;
 
 use crate::convert;
-use crate::query::Query;
+use crate::query::PyQuery;
 
 /// A function of Python that is asked about messages.
-struct Function {
+struct PyPredicate {
     name: String,
     function: Py<PyAny>,
     cost_ns: f64,
@@ -36,22 +36,22 @@ pub fn opaque_of(name: &str, function: &Bound<'_, PyAny>, cost_ns: f64) -> PyRes
     if !cost_ns.is_finite() || cost_ns < 0.0 {
         return Err(PyValueError::new_err(format!("opaque '{name}': expected a cost of 0 or more, and finite")));
     }
-    Ok(Opaque::new(Function { name: name.to_owned(), function: function.clone().unbind(), cost_ns }))
+    Ok(Opaque::new(PyPredicate { name: name.to_owned(), function: function.clone().unbind(), cost_ns }))
 }
 
 /// A query of one expensive predicate.
 #[pyfunction]
-pub fn opaque(py: Python<'_>, name: &str, function: &Bound<'_, PyAny>, cost_ns: f64) -> PyResult<Query> {
-    Query::from_predicate(py, Predicate::Opaque(opaque_of(name, function, cost_ns)?))
+pub fn opaque(py: Python<'_>, name: &str, function: &Bound<'_, PyAny>, cost_ns: f64) -> PyResult<PyQuery> {
+    PyQuery::from_predicate(py, Predicate::Opaque(opaque_of(name, function, cost_ns)?))
 }
 
-impl fmt::Debug for Function {
+impl fmt::Debug for PyPredicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Function({})", self.name)
     }
 }
 
-impl ExpensivePredicate for Function {
+impl ExpensivePredicate for PyPredicate {
     fn name(&self) -> &str {
         &self.name
     }
@@ -77,7 +77,7 @@ impl ExpensivePredicate for Function {
     }
 }
 
-impl Function {
+impl PyPredicate {
     fn ask(&self, py: Python<'_>, message: &Message<'_>) -> PyResult<Truth> {
         let properties = convert::dict(py, message.properties)?;
         let answer = self.function.bind(py).call1((properties, message.topic, convert::body(py, message.body)))?;
@@ -93,29 +93,29 @@ impl Function {
 }
 
 /// What a call into the core does when a function below it is interrupted.
-enum Call {
+enum CallState {
     Running,
     Interrupted(PyErr),
 }
 
 thread_local! {
     /// The innermost call of this thread into the core; None where there is none, as in the threads of a batch.
-    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+    static CALL: RefCell<Option<CallState>> = const { RefCell::new(None) };
 }
 
 /// Call `work`, which may ask functions; the KeyboardInterrupt or SystemExit of one of them in this thread instead of
 /// its answer. After it no other function is asked.
 pub fn interruptible<R>(work: impl FnOnce() -> R) -> PyResult<R> {
-    let outer = CALL.replace(Some(Call::Running));
+    let outer = CALL.replace(Some(CallState::Running));
     let result = work();
     match CALL.replace(outer) {
-        Some(Call::Interrupted(error)) => Err(error),
+        Some(CallState::Interrupted(error)) => Err(error),
         _ => Ok(result),
     }
 }
 
 fn is_interrupted() -> bool {
-    CALL.with_borrow(|call| matches!(call, Some(Call::Interrupted(_))))
+    CALL.with_borrow(|call| matches!(call, Some(CallState::Interrupted(_))))
 }
 
 /// Let the call into the core end with `error`. In a thread that Python did not make there is nobody to raise it to:
@@ -123,7 +123,7 @@ fn is_interrupted() -> bool {
 fn interrupt(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
     let unheard = CALL.with_borrow_mut(|call| match call {
         Some(call) => {
-            *call = Call::Interrupted(error);
+            *call = CallState::Interrupted(error);
             None
         }
         None => Some(error),

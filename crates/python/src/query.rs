@@ -13,22 +13,22 @@ use tamis_core::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, Ref
 use tamis_core::query::structure::Structure;
 use tamis_core::query::{self, boolean as boolean_language, selector as selector_language};
 use tamis_core::text::Phrase;
-use tamis_core::topic::{Dialect, TopicPattern};
+use tamis_core::topic::{TopicDialect, TopicPattern};
 
 use crate::convert::{self, PyBody};
 use crate::errors::query_error;
 use crate::opaque::interruptible;
-use crate::text::Signature;
+use crate::text::PySignature;
 
 /// An expensive predicate: name, declared microseconds, calls, errors, measured microseconds, the last error.
-type Counts<'q> = (&'q str, f64, u64, u64, Option<f64>, Option<String>);
+type OpaqueRow<'q> = (&'q str, f64, u64, u64, Option<f64>, Option<String>);
 
 /// A standing question, compiled.
 #[pyclass(frozen, eq, module = "tamis", name = "Query")]
 #[derive(PartialEq)]
-pub struct Query(pub Arc<query::Query>);
+pub struct PyQuery(pub Arc<query::Query>);
 
-impl Query {
+impl PyQuery {
     fn of(py: Python<'_>, made: Result<query::Query, QueryError>) -> PyResult<Self> {
         made.map(|query| Self(Arc::new(query))).map_err(|error| query_error(py, error))
     }
@@ -43,7 +43,7 @@ impl Query {
 }
 
 #[pymethods]
-impl Query {
+impl PyQuery {
     #[pyo3(signature = (properties=None, topic="", body=None, *, hierarchies=None, signature=None))]
     fn evaluate(
         &self,
@@ -52,7 +52,7 @@ impl Query {
         topic: &str,
         body: Option<Bound<'_, PyAny>>,
         hierarchies: Option<&Bound<'_, PyDict>>,
-        signature: Option<&Signature>,
+        signature: Option<&PySignature>,
     ) -> PyResult<Option<bool>> {
         let properties = convert::properties(properties)?;
         let hierarchies = convert::hierarchies(hierarchies)?;
@@ -123,7 +123,7 @@ impl Query {
         this
     }
 
-    fn opaques(&self) -> Vec<Counts<'_>> {
+    fn opaques(&self) -> Vec<OpaqueRow<'_>> {
         self.0.opaques().map(counts).collect()
     }
 
@@ -136,7 +136,7 @@ impl Query {
     }
 }
 
-fn counts(opaque: &Opaque) -> Counts<'_> {
+fn counts(opaque: &Opaque) -> OpaqueRow<'_> {
     let counts = opaque.counts();
     let measured_us = counts.measured_ns.map(|ns| ns / 1e3);
     (opaque.name(), opaque.cost_ns() / 1e3, counts.calls, counts.errors, measured_us, counts.last_error)
@@ -147,7 +147,7 @@ fn tree<'py>(py: Python<'py>, expr: &Expr) -> PyResult<Bound<'py, PyTuple>> {
     let operands =
         |children: &[Expr]| children.iter().map(|child| tree(py, child)).collect::<PyResult<Vec<Bound<'_, PyTuple>>>>();
     let bound = |value: Option<&Value>| value.map(|value| convert::to_python(py, value)).transpose();
-    let predicate = || Query::of(py, query::Query::new(expr.clone()));
+    let predicate = || PyQuery::of(py, query::Query::new(expr.clone()));
     match expr.structure() {
         Structure::And(children) => ("and", operands(children)?).into_pyobject(py),
         Structure::Or(children) => ("or", operands(children)?).into_pyobject(py),
@@ -164,31 +164,31 @@ fn tree<'py>(py: Python<'py>, expr: &Expr) -> PyResult<Bound<'py, PyTuple>> {
 /// Selector text. `is_fields` restores the mark of field criteria when a query is unpickled.
 #[pyfunction]
 #[pyo3(signature = (text, dialect, is_fields=false))]
-pub fn selector(py: Python<'_>, text: &str, dialect: &str, is_fields: bool) -> PyResult<Query> {
+pub fn selector(py: Python<'_>, text: &str, dialect: &str, is_fields: bool) -> PyResult<PyQuery> {
     let dialect = match dialect {
-        "jms" => selector_language::Dialect::Jms,
-        "cbm" => selector_language::Dialect::Cbm,
+        "jms" => selector_language::SelectorDialect::Jms,
+        "cbm" => selector_language::SelectorDialect::Cbm,
         other => return Err(PyValueError::new_err(format!("dialect: expected 'jms' or 'cbm', not '{other}'"))),
     };
     let parsed = py.detach(|| selector_language::parse(text, dialect));
-    Query::of(py, parsed.map(|query| query.with_fields_mark(is_fields)))
+    PyQuery::of(py, parsed.map(|query| query.with_fields_mark(is_fields)))
 }
 
 /// The Boolean language.
 #[pyfunction]
-pub fn boolean(py: Python<'_>, text: &str) -> PyResult<Query> {
+pub fn boolean(py: Python<'_>, text: &str) -> PyResult<PyQuery> {
     let parsed = py.detach(|| boolean_language::parse(text));
-    Query::of(py, parsed)
+    PyQuery::of(py, parsed)
 }
 
 /// A topic pattern.
 #[pyfunction]
-pub fn topic(py: Python<'_>, pattern: &str, dialect: &str) -> PyResult<Query> {
-    let Some(dialect) = Dialect::from_name(dialect) else {
+pub fn topic(py: Python<'_>, pattern: &str, dialect: &str) -> PyResult<PyQuery> {
+    let Some(dialect) = TopicDialect::from_name(dialect) else {
         let expected = "expected 'amqp', 'openamq' or 'openamq-program'";
         return Err(PyValueError::new_err(format!("dialect: {expected}, not '{dialect}'")));
     };
-    Query::from_predicate(py, Predicate::Topic(TopicPattern::new(pattern, dialect)))
+    PyQuery::from_predicate(py, Predicate::Topic(TopicPattern::new(pattern, dialect)))
 }
 
 /// The part of a message that `on` names: `topic`, `body` or a property.
@@ -202,22 +202,22 @@ fn reference(on: &str) -> Reference {
 
 /// The beginning of a text.
 #[pyfunction]
-pub fn prefix(py: Python<'_>, prefix: &str, on: &str) -> PyResult<Query> {
-    Query::from_predicate(py, Predicate::Prefix(reference(on), prefix.into()))
+pub fn prefix(py: Python<'_>, prefix: &str, on: &str) -> PyResult<PyQuery> {
+    PyQuery::from_predicate(py, Predicate::Prefix(reference(on), prefix.into()))
 }
 
 /// A search for a regular expression.
 #[pyfunction]
-pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<Query> {
+pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<PyQuery> {
     let compiled = py.detach(|| Pattern::new(pattern)).map_err(|reason| {
         query_error(py, QueryError::at_byte(pattern, 0, "a regular expression of linear time").with_hint(reason))
     })?;
-    Query::from_predicate(py, Predicate::Regex(reference(on), compiled))
+    PyQuery::from_predicate(py, Predicate::Regex(reference(on), compiled))
 }
 
 /// Field criteria: name -> value, or None for presence.
 #[pyfunction]
-pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -> PyResult<Query> {
+pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -> PyResult<PyQuery> {
     let mut tests = Vec::new();
     // One too many is refused like a hundred thousand, and sooner.
     for (name, wanted) in criteria.iter().take(query::TERMS_MAX + 1) {
@@ -234,7 +234,7 @@ pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -
         };
         tests.push(predicate.into());
     }
-    Query::of(py, query::Query::fields(tests, require_all))
+    PyQuery::of(py, query::Query::fields(tests, require_all))
 }
 
 fn constant(value: Value, name: &str) -> PyResult<Value> {
@@ -254,16 +254,16 @@ fn constant(value: Value, name: &str) -> PyResult<Value> {
 
 /// A word or an exact phrase of the body.
 #[pyfunction]
-pub fn contains(py: Python<'_>, phrase: &str) -> PyResult<Query> {
+pub fn contains(py: Python<'_>, phrase: &str) -> PyResult<PyQuery> {
     let Some(found) = Phrase::new(phrase) else {
         return Err(query_error(py, QueryError::at_byte(phrase, 0, "a word")));
     };
-    Query::from_predicate(py, Predicate::Contains(Reference::Body, found))
+    PyQuery::from_predicate(py, Predicate::Contains(Reference::Body, found))
 }
 
 /// Two words of the body with at most `distance` steps between them.
 #[pyfunction]
-pub fn near(py: Python<'_>, a: &str, b: &str, distance: u32) -> PyResult<Query> {
+pub fn near(py: Python<'_>, a: &str, b: &str, distance: u32) -> PyResult<PyQuery> {
     let word = |text: &str| match Phrase::new(text) {
         Some(phrase) if phrase.words().len() == 1 => Ok(phrase),
         _ => Err(query_error(py, QueryError::at_byte(text, 0, "one word"))),
@@ -271,5 +271,5 @@ pub fn near(py: Python<'_>, a: &str, b: &str, distance: u32) -> PyResult<Query> 
     if distance == 0 {
         return Err(PyValueError::new_err("distance: expected at least 1"));
     }
-    Query::from_predicate(py, Predicate::Near(Reference::Body, word(a)?, word(b)?, distance))
+    PyQuery::from_predicate(py, Predicate::Near(Reference::Body, word(a)?, word(b)?, distance))
 }

@@ -14,11 +14,11 @@ pub fn words(text: &str) -> Vec<String> {
 }
 
 /// Term -> positions of one text, without the stop words of its source.
-#[pyclass(frozen, module = "tamis.words")]
-pub struct Signature(pub text::Signature);
+#[pyclass(frozen, module = "tamis.words", name = "Signature")]
+pub struct PySignature(pub text::Signature);
 
 #[pymethods]
-impl Signature {
+impl PySignature {
     #[new]
     #[pyo3(signature = (text, stop_words=None))]
     fn new(text: &str, stop_words: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {

@@ -5,29 +5,27 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from tamis.adapters import register
-from tamis.adapters.eml import EmlSource
-from tamis.adapters.files import Source, offset_of, status_of
-from tamis.adapters.journal import JournalSource
-from tamis.adapters.jsonl import JsonlSource
-from tamis.adapters.mbox import MboxSource
-from tamis.adapters.options import MAX_MESSAGES_DEFAULT, SourceOptions
+from tamis.adapters.options import SourceOptions
+from tamis.adapters.sources.eml import EmlSource
+from tamis.adapters.sources.files import status_of
+from tamis.adapters.sources.journal import JournalSource
+from tamis.adapters.sources.jsonl import JsonlSource
+from tamis.adapters.sources.mbox import MboxSource
+from tamis.adapters.sources.source import Source, offset_of
 from tamis.errors import AdapterError, TamisError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
 SOURCES: Final[dict[str, type[Source]]] = {
-    "mbox": MboxSource,
-    "eml": EmlSource,
-    "jsonl": JsonlSource,
-    "journal": JournalSource,
+    source.type: source for source in (MboxSource, EmlSource, JsonlSource, JournalSource)
 }
-"""The types of adapters."""
+"""Type of an adapter -> its source."""
 
 _SAMPLE_MESSAGES: Final = 20
 
@@ -36,25 +34,13 @@ class AdapterSettings(Protocol):
     """An ``[[adapter]]`` of pipeline.toml, as its configuration gives it."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102 - as `Adapter` says, for this and all that follow
+    def name(self) -> str: ...  # noqa: D102 - as `Adapter` says, for this and the two that follow
     @property
     def type(self) -> str: ...  # noqa: D102
     @property
-    def path(self) -> Path: ...  # noqa: D102
-    @property
-    def topic(self) -> str: ...  # noqa: D102
-    @property
     def poll_interval_ms(self) -> int: ...  # noqa: D102
-    @property
-    def stop_words(self) -> str: ...  # noqa: D102
-    @property
-    def max_messages(self) -> int: ...  # noqa: D102
-    @property
-    def body_field(self) -> str | None: ...  # noqa: D102
-    @property
-    def starting_offset(self) -> str | None: ...  # noqa: D102
-    @property
-    def query_body(self) -> str | None: ...  # noqa: D102
+    def options(self) -> Mapping[str, Any]:
+        """Name -> value of the options of `SourceOptions` that were given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,37 +72,27 @@ class AdapterHealth:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
 class Adapter:
     """A source with a name.
 
-    Attributes:
+    Args:
         name: unique in its pipeline.
-        type: ``mbox``, ``eml``, ``jsonl`` or ``journal``.
+        source_type: ``mbox``, ``eml``, ``jsonl`` or ``journal``.
         path: a file, a folder or a glob; the directory of a stream.
-        topic: of its messages, or of dead letters of a stream; empty: the adapter's name.
         poll_interval_ms: how often it looks for new messages.
-        stop_words: as `tamis.words.stop_words` reads them.
-        max_messages: the most in one batch.
-        body_field: JSON lines: the member that is the body.
-        starting_offset: streams: ``first``, ``next`` or a number.
-        query_body: streams: ``text`` or ``json``.
+        options: further fields of `SourceOptions`; an empty topic is the adapter's name.
+
+    Raises:
+        AdapterError: there is no such type.
     """
 
-    name: str
-    type: str
-    path: str
-    topic: str = ""
-    poll_interval_ms: int = 1_000
-    stop_words: str = "english"
-    max_messages: int = MAX_MESSAGES_DEFAULT
-    body_field: str | None = None
-    starting_offset: str | None = None
-    query_body: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.type not in SOURCES:
-            raise AdapterError(f"adapter '{self.name}': no type '{self.type}'; there are: {', '.join(SOURCES)}")
+    def __init__(
+        self, name: str, source_type: str, path: str, *, poll_interval_ms: int = 1_000, **options: Any
+    ) -> None:
+        if source_type not in SOURCES:
+            raise AdapterError(f"adapter '{name}': no type '{source_type}'; there are: {', '.join(SOURCES)}")
+        self.name, self.source_type, self.poll_interval_ms = name, source_type, poll_interval_ms
+        self._options = SourceOptions(path, **options | {"topic": options.get("topic") or name})
 
     @classmethod
     def from_config(cls, config: AdapterSettings) -> Self:
@@ -125,38 +101,16 @@ class Adapter:
         Raises:
             AdapterError: there is no such type.
         """
-        return cls(
-            name=config.name,
-            type=config.type,
-            path=str(config.path),
-            topic=config.topic,
-            poll_interval_ms=config.poll_interval_ms,
-            stop_words=config.stop_words,
-            max_messages=config.max_messages,
-            body_field=config.body_field,
-            starting_offset=config.starting_offset,
-            query_body=config.query_body,
-        )
+        return cls(config.name, config.type, poll_interval_ms=config.poll_interval_ms, **config.options())
 
     @property
     def format(self) -> str:
         """The name of its source in Spark."""
-        return SOURCES[self.type].format
+        return SOURCES[self.source_type].format()
 
     def options(self) -> dict[str, str]:
         """The options of its source in Spark."""
-        options = {
-            "path": self.path,
-            "topic": self.topic or self.name,
-            "stop_words": self.stop_words,
-            "max_messages": str(self.max_messages),
-        }
-        of_its_type = {
-            "body_field": self.body_field,
-            "starting_offset": self.starting_offset,
-            "query_body": self.query_body,
-        }
-        return options | {name: value for name, value in of_its_type.items() if value is not None}
+        return self._options.texts(self.source_type)
 
     def source(self) -> Source:
         """Its source, without Spark.
@@ -165,8 +119,7 @@ class Adapter:
             AdapterError: an option is wrong.
             ConfigError: the file of stop words cannot be read.
         """
-        kind = SOURCES[self.type]
-        return kind(SourceOptions.of(self.options(), kind.has_option))
+        return SOURCES[self.source_type](SourceOptions.of(self.options(), self.source_type))
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         """Its messages as a streaming DataFrame.

@@ -5,7 +5,7 @@ Source: PySpark's `DataSource`, `DataSourceStreamReader` and `SupportsTriggerAva
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -24,50 +24,32 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from tamis.adapters.eml import EmlSource
-from tamis.adapters.files import Offset, Slice, Source, offset_of
-from tamis.adapters.journal import JournalSource
-from tamis.adapters.jsonl import JsonlSource
-from tamis.adapters.mbox import MboxSource
+from tamis.adapters.mail.properties import MAIL_PROPERTIES
 from tamis.adapters.options import SourceOptions
-from tamis.adapters.rows import arrow_batches
+from tamis.adapters.rows import arrow_batches, columns
+from tamis.adapters.sources.eml import EmlSource
+from tamis.adapters.sources.journal import JournalSource
+from tamis.adapters.sources.jsonl import JsonlSource
+from tamis.adapters.sources.mbox import MboxSource
+from tamis.adapters.sources.source import Offset, Slice, Source, offset_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAIL_PROPERTIES = StructType(
-    [
-        StructField("author", StringType()),
-        StructField("date", TimestampType()),
-        StructField("subject", StringType()),
-        StructField("source", StringType()),
-        StructField("newsgroup", ArrayType(StringType())),
-        StructField("list", StringType()),
-        StructField("message_id", StringType()),
-        StructField("header", MapType(StringType(), ArrayType(StringType()))),
-    ]
-)
+_TYPES: Final[dict[str, DataType]] = {
+    "string": StringType(),
+    "bigint": LongType(),
+    "binary": BinaryType(),
+    "timestamp": TimestampType(),
+    "positions": MapType(StringType(), ArrayType(IntegerType())),
+    "text": StringType(),
+    "time": TimestampType(),
+    "texts": ArrayType(StringType()),
+    "headers": MapType(StringType(), ArrayType(StringType())),
+}
+"""Kind of a column of `Row`, or of a property of mail -> its type in Spark."""
 
-
-def row_schema(properties: DataType) -> StructType:
-    """The columns that every adapter gives, with its own type of `properties`."""
-    return StructType(
-        [
-            StructField("partition", StringType()),
-            StructField("offset", LongType()),
-            StructField("topic", StringType()),
-            StructField("properties", properties),
-            StructField("body", StringType()),
-            StructField("xml", StringType()),
-            StructField("signature", MapType(StringType(), ArrayType(IntegerType()))),
-            StructField("error", StringType()),
-            StructField("raw", BinaryType()),
-        ]
-    )
-
-
-STREAM_COLUMNS = [StructField("exchange", StringType()), StructField("time", TimestampType())]
-"""What messages of the broker have besides."""
+_MAIL: Final = StructType([StructField(known.name, _TYPES[known.kind]) for known in MAIL_PROPERTIES])
 
 
 class SlicePartition(InputPartition):
@@ -82,13 +64,13 @@ class TamisDataSource(DataSource):
     """A source as Spark sees it. Subclasses name the source and its type of properties."""
 
     source_type: ClassVar[type[Source]]
-    properties: ClassVar[DataType] = MAIL_PROPERTIES
-    more_columns: ClassVar[list[StructField]] = []
+    properties: ClassVar[DataType] = _MAIL
+    streams: ClassVar[bool] = False
 
     @classmethod
     def name(cls) -> str:
         """The format's name."""
-        return cls.source_type.format
+        return cls.source_type.format()
 
     def schema(self) -> StructType:
         """The columns.
@@ -96,8 +78,11 @@ class TamisDataSource(DataSource):
         Raises:
             AdapterError: an option is wrong, or there is nothing to read from.
         """
-        self.source().check()
-        return StructType([*row_schema(self.properties).fields, *self.more_columns])
+        source = self.source()
+        source.check()
+        kinds = columns(signature=source.options.signature, streams=self.streams)
+        types = _TYPES | {"properties": self.properties}
+        return StructType([StructField(name, types[kind]) for name, kind in kinds.items()])
 
     def source(self) -> Source:
         """The source that the options describe.
@@ -105,8 +90,7 @@ class TamisDataSource(DataSource):
         Raises:
             AdapterError: an option is wrong.
         """
-        options = SourceOptions.of(self.options, self.source_type.has_option)
-        return self.source_type(options)
+        return self.source_type(SourceOptions.of(self.options, self.source_type.type))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads all there is."""
@@ -141,7 +125,7 @@ class JournalDataSource(TamisDataSource):
 
     source_type = JournalSource
     properties = VariantType()
-    more_columns = STREAM_COLUMNS
+    streams = True
 
 
 DATA_SOURCES: tuple[type[TamisDataSource], ...] = (

@@ -1,28 +1,63 @@
-"""The options of a data source: checked, with a sentence about what is wrong with them."""
+"""The options of every data source: the one table of their names, defaults and limits, and how text is checked."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, Final, Self
 
 from tamis.errors import AdapterError
 
-MAX_MESSAGES_DEFAULT: Final = 10_000
+SOURCE_TYPES: Final = ("mbox", "eml", "jsonl", "journal")
+"""The types of sources, as pipeline.toml names them."""
+MAIL: Final = ("mbox", "eml")
+FILES: Final = ("mbox", "eml", "jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRule:
+    """What an option may be, and where it may be given.
+
+    Attributes:
+        types: the types of sources that have it.
+        minimum: of a whole number.
+        words: the texts that are allowed; none: any text.
+        or_number: a whole number from 1 is allowed beside `words`.
+        in_pipeline: whether an ``[[adapter]]`` of pipeline.toml may have it.
+    """
+
+    types: tuple[str, ...] = SOURCE_TYPES
+    minimum: int | None = None
+    words: tuple[str, ...] = ()
+    or_number: bool = False
+    in_pipeline: bool = True
+
+    @property
+    def expected(self) -> str:
+        """What is allowed beside numbers: ``'first', 'next' or a number from 1``."""
+        words = ", ".join(f"'{word}'" for word in self.words)
+        return f"{words} or a number from 1" if self.or_number else words
+
+
+def _option(default: Any, **rule: Any) -> Any:
+    return field(default=default, metadata={"rule": OptionRule(**rule)})
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """How a data source is read. In Spark each is text: ``.option("max_messages", "500")``.
+    """How a data source is read. A new option is a field here: pipeline.toml, Spark and the checks follow from it.
+
+    In Spark each option is text: ``.option("max_messages", "500")``.
 
     Attributes:
-        path: a file, a folder or a glob (``*``, ``?``, ``[...]``, ``**``); made absolute, for it names the place of
-            messages for ever.
+        path: a file, a folder or a glob (``*``, ``?``, ``[...]``, ``**``); the directory of a stream. It is made
+            absolute, because it is part of every message's lasting name.
         topic: of every message.
-        stop_words: ``english``, ``none``, words separated by commas, or ``@file``.
-        max_messages: the most in one micro-batch.
+        stop_words: ``english``, ``none``, words separated by commas, or ``@file``; left out of signatures.
+        max_messages: maximum number of messages in one micro-batch.
+        signature: whether rows have the column `signature`.
         settle_ms: how long a file must have been left alone before its end is taken for the end of its last message;
             None is the format's own.
         pattern: the names of the files that are read in a folder; None is the format's own.
@@ -34,62 +69,79 @@ class SourceOptions:
     """
 
     path: str
-    topic: str = ""
-    stop_words: str = "english"
-    max_messages: int = MAX_MESSAGES_DEFAULT
-    settle_ms: int | None = None
-    pattern: str | None = None
-    source: str | None = None
-    body_field: str | None = None
-    topic_field: str | None = None
-    starting_offset: str = "first"
-    query_body: str = "text"
+    topic: str = _option("")
+    stop_words: str = _option("english")
+    max_messages: int = _option(10_000, minimum=1)
+    signature: bool = _option(False, in_pipeline=False)
+    settle_ms: int | None = _option(None, types=FILES, minimum=0)
+    pattern: str | None = _option(None, types=FILES)
+    source: str | None = _option(None, types=MAIL)
+    body_field: str | None = _option(None, types=("jsonl",))
+    topic_field: str | None = _option(None, types=("jsonl",))
+    starting_offset: str = _option("first", types=("journal",), words=("first", "next"), or_number=True)
+    query_body: str = _option("text", types=("journal",), words=("text", "json"))
 
     @classmethod
-    def of(cls, given: Mapping[str, str], only: Callable[[str], bool] = lambda name: True) -> Self:
+    def of(cls, given: Mapping[str, str], source_type: str | None = None) -> Self:
         """The options in `given`; names count without regard to case, as in Spark, and to ``_``.
 
         Args:
             given: name -> text.
-            only: whether the format has an option of that name.
+            source_type: the type of the source, which may not have all options; None allows all.
 
         Raises:
             AdapterError: an unknown name, no path, or a value that cannot be one.
         """
-        known = {field.name.replace("_", ""): field.name for field in fields(cls) if only(field.name)}
+        known = {option.name.replace("_", ""): option for option in options_of(source_type)}
         values: dict[str, Any] = {}
         for given_name, text in given.items():
-            name = known.get(given_name.lower().replace("_", ""))
-            if name is None:
-                raise AdapterError(_unknown(given_name, list(known.values())))
-            values[name] = _checked(name, given_name, text)
+            option = known.get(given_name.lower().replace("_", ""))
+            if option is None:
+                raise AdapterError(_unknown(given_name, [option.name for option in known.values()]))
+            values[option.name] = _checked(option, given_name, text)
         if not values.get("path"):
             raise AdapterError("no path: expected a file, a folder or a glob, as in .load('mail/')")
         values["path"] = os.path.abspath(os.path.expanduser(values["path"].removeprefix("file://")))  # noqa: PTH100, PTH111
         return cls(**values)
 
+    def texts(self, source_type: str) -> dict[str, str]:
+        """The options that a source of this type has and that are set, as Spark takes them."""
+        values = ((option.name, getattr(self, option.name)) for option in options_of(source_type))
+        return {name: str(value) for name, value in values if value is not None and value is not False}
 
-_COUNTS: Final = {"max_messages": 1, "settle_ms": 0}
-_WORDS: Final = {"starting_offset": ("first", "next"), "query_body": ("text", "json")}
+
+def options_of(source_type: str | None = None) -> Iterator[Field[Any]]:
+    """The fields of `SourceOptions` that a type of source has; None: all of them."""
+    return (option for option in fields(SourceOptions) if source_type is None or source_type in rule_of(option).types)
 
 
-def _checked(name: str, given_name: str, text: str) -> str | int:
-    """The value of the option `name`: a number of at least what `_COUNTS` says, or one of the words in `_WORDS`."""
-    if name in _COUNTS:
-        least = _COUNTS[name]
-        if not _is_number(text, least):
-            raise AdapterError(f"option {given_name}: expected a whole number of at least {least}, not '{text}'")
+def rule_of(option: Field[Any]) -> OptionRule:
+    """What an option may be."""
+    rule: OptionRule = option.metadata.get("rule", _ANY_TEXT)
+    return rule
+
+
+_ANY_TEXT: Final = OptionRule()
+
+
+def _checked(option: Field[Any], given_name: str, text: str) -> str | int | bool:
+    """The value of an option that was given as text."""
+    rule = rule_of(option)
+    if rule.minimum is not None:
+        if not _is_number(text, rule.minimum):
+            raise AdapterError(f"option {given_name}: expected a whole number of at least {rule.minimum}, not '{text}'")
         return int(text)
-    words = _WORDS.get(name)
-    takes_number = name == "starting_offset"
-    if words and text not in words and not (takes_number and _is_number(text, 1)):
-        expected = ", ".join(words) + (" or a number from 1" if takes_number else "")
-        raise AdapterError(f"option {given_name}: expected {expected}, not '{text}'")
+    if isinstance(option.default, bool):
+        if text.lower() not in ("true", "false"):
+            raise AdapterError(f"option {given_name}: expected true or false, not '{text}'")
+        return text.lower() == "true"
+    if rule.words and text not in rule.words and not (rule.or_number and _is_number(text, 1)):
+        raise AdapterError(f"option {given_name}: expected {rule.expected.replace(chr(39), '')}, not '{text}'")
     return text
 
 
-def _is_number(text: str, least: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= least
+def _is_number(text: str, minimum: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= minimum
 
 
 def _unknown(name: str, known: list[str]) -> str:

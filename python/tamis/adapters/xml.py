@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from tamis.adapters.mail.properties import MAIL_PROPERTIES
+
 NAMESPACE: Final = "urn:tamis:message:1"
 DEPTH_MAX: Final = 100
 
@@ -25,7 +27,7 @@ _ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|\\)")
 _MARKUP = re.compile('[&<>"\r]')
 _ATTRIBUTE_MARKUP = re.compile('[&<>"\t\r\n]')
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
-_TEXT_TAGS: Final = ("author", "subject", "source", "list", "message_id")
+_KINDS: Final = {known.name: known.kind for known in MAIL_PROPERTIES}
 
 
 class XmlError(ValueError):
@@ -96,17 +98,18 @@ def from_xml(text: str) -> XmlMessage:
 
 def _item(name: str, value: Any) -> Iterator[str]:
     """One property as the elements it takes."""
-    if name in _TEXT_TAGS and isinstance(value, str):
+    kind = _KINDS.get(name)
+    if kind == "text" and isinstance(value, str):
         yield _element(name, value)
-    elif name == "date" and isinstance(value, datetime):
+    elif kind == "time" and isinstance(value, datetime):
         yield _element(name, _moment(value))
-    elif name == "newsgroup" and _is_list_of_text(value):
-        for group in value:
-            yield _element(name, group)
-    elif name == "header" and _is_headers(value):
+    elif kind == "texts" and _is_list_of_text(value):
+        for text in value:
+            yield _element(name, text)
+    elif kind == "headers" and _is_headers(value):
         for header, values in value.items():
             for text in values:
-                yield _element("header", text, name=header)
+                yield _element(name, text, name=header)
     else:
         yield from _property("property", value, name, 1)
 
@@ -265,14 +268,15 @@ class _Reader:
 
 def _add(properties: dict[str, Any], node: _Node) -> None:
     """Put one item of metadata into the properties."""
-    if node.tag in _TEXT_TAGS:
+    kind = _KINDS.get(node.tag)
+    if kind == "text":
         properties[node.tag] = node.value()
-    elif node.tag == "date":
-        properties["date"] = _read("datetime", node.value())
-    elif node.tag == "newsgroup":
-        properties.setdefault("newsgroup", []).append(node.value())
-    elif node.tag == "header":
-        properties.setdefault("header", {}).setdefault(node.name(), []).append(node.value())
+    elif kind == "time":
+        properties[node.tag] = _read("datetime", node.value())
+    elif kind == "texts":
+        properties.setdefault(node.tag, []).append(node.value())
+    elif kind == "headers":
+        properties.setdefault(node.tag, {}).setdefault(node.name(), []).append(node.value())
     elif node.tag == "property":
         properties[node.name()] = _value(node)
     else:

@@ -1,4 +1,4 @@
-"""The broker's control plane: who may connect and do what, how it is configured; and the shell around the data plane.
+"""The broker: its configuration, its control plane (who may do what), and the shell around the data plane.
 
-The data plane itself, everything after connection.open, is Rust (`tamis._core.Broker`). Only `server.py` and what it
-starts have sockets and clocks."""
+The data plane, which handles everything after connection.open, is written in Rust (`tamis._core.Broker`). Only the
+folder `server` has sockets and clocks."""

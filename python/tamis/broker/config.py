@@ -1,7 +1,7 @@
-"""tamis.toml: where the broker listens, what it keeps where, and its limits.
+"""Reads tamis.toml: where the broker listens, where it keeps its data, and its limits.
 
-A file with a mistake is refused as a whole, with every mistake: file, line, what was expected. What the command line
-says counts before the file, the file before the defaults. The records are plain dataclasses, so that a broker
+A file with mistakes is refused, and the error lists all of them: file, line, what was expected. Options of the command
+line override the file, and the file overrides the defaults. The sections are plain dataclasses, so that a broker
 without a file does not load pydantic."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tamis.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from tamis.toml_places import Place
+    from tamis.config.toml_lines import Place
 
 FILE_NAME = "tamis.toml"
 
@@ -32,15 +32,16 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True)
 class TlsConfig:
-    """``[tls]``: encrypted connections, on a port of their own. TLS 1.2 or later.
+    """``[tls]``: encrypted connections, on their own port, with TLS 1.2 or later.
 
     Attributes:
-        cert: the broker's certificate with those between it and its authority, PEM.
-        key: its private key, PEM.
-        ca: authorities of clients' certificates, PEM.
-        verify_peer: whether clients show a certificate: ``no``, ``optional`` or ``required``; the latter two need `ca`.
-        login_from: which name in a client's certificate is the user that EXTERNAL logs in.
-        port: where to listen; 0 takes any free one.
+        cert: the broker's certificate and the intermediate ones, PEM.
+        key: the private key of the certificate, PEM.
+        ca: the authorities of clients' certificates, PEM.
+        verify_peer: whether clients present a certificate: ``no``, ``optional`` or ``required``. The last two need
+            `ca`.
+        login_from: the name in a client's certificate that is the user of the mechanism EXTERNAL.
+        port: the port to listen on; 0 takes any free one.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
@@ -55,18 +56,18 @@ class TlsConfig:
 
 @dataclass(frozen=True)
 class LimitsConfig:
-    """``[limits]``: how much anybody may ask for. A user's own limits (`tamis users`) count before these.
+    """``[limits]``: maximum sizes and numbers. A user's own limits (`tamis users`) override those per user.
 
     Attributes:
-        message_bytes: the largest message; one that says it is larger is refused before its body is read.
-        frame_bytes: the largest frame offered to clients.
-        channels: of a connection.
-        connections: of all users together; further ones are closed at once.
-        connections_per_user: None: as many as there are.
-        queues_per_user: None: as many as there are.
-        heartbeat_s: offered to clients, who may ask for another or, with 0, for none.
-        handshake_s: a connection that is not open by then is closed.
-        memory_bytes: of messages waiting in memory; above it publishers wait (connection.blocked).
+        message_bytes: maximum size of a message; a larger one is refused before its body is read.
+        frame_bytes: maximum frame size offered to clients.
+        channels: maximum per connection.
+        connections: maximum for all users together; further ones are closed at once.
+        connections_per_user: maximum per user; None: no limit.
+        queues_per_user: maximum per user; None: no limit.
+        heartbeat_s: offered to clients, which may ask for another value, or with 0 for none.
+        handshake_s: maximum time for the handshake; then the connection is closed.
+        memory_bytes: maximum size of messages in memory; above it, publishers wait (connection.blocked).
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
@@ -84,13 +85,13 @@ class LimitsConfig:
 
 @dataclass(frozen=True)
 class JournalConfig:
-    """``[journal]``: how what must not be lost is kept.
+    """``[journal]``: how persistent messages are kept.
 
     Attributes:
-        segment_bytes: of one file of the journal, which is allocated whole. A message may be nearly half as large.
-        confirm: when a publisher is told that its message is safe: ``synced``, when a power cut cannot take it any
-            more; or ``received``, at once, for messages that may be lost.
-        sync: False leaves writing to the system: faster, and a power cut takes what it has not written.
+        segment_bytes: size of one file of the journal, which is allocated whole. A message may be nearly half as large.
+        confirm: when a publisher's message is confirmed: ``synced``, when it survives a power cut; or ``received``,
+            at once, for messages that may be lost.
+        sync: False leaves syncing to the system: that is faster, and a power cut loses what has not been synced.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
@@ -102,11 +103,11 @@ class JournalConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """``[log]``: what is written to stderr.
+    """``[log]``: the log on stderr.
 
     Attributes:
         format: ``json`` for machines, ``console`` for people; ``auto`` is ``console`` on a terminal.
-        level: nothing below it is written.
+        level: the lowest level that is written.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
@@ -120,15 +121,15 @@ class BrokerConfig:
     """The whole of tamis.toml. Paths in the file are relative to it.
 
     Attributes:
-        data: the data directory: journal, users, lock.
-        host: where AMQP and HTTP listen. Another address than this machine's needs ``[tls]``, or `insecure`.
-        amqp_port: 0 takes any free one, and the log says which.
-        http: whether there is HTTP at all.
-        http_port: as above.
-        unix: a Unix socket for local AMQP clients; beside the port.
-        insecure: whether passwords and messages may cross a network that others can read.
+        data: the data directory, with journal, users and lock.
+        host: the address on which AMQP and HTTP listen. An address that others can reach needs ``[tls]`` or `insecure`.
+        amqp_port: the port of AMQP; 0 takes any free one, which the log names.
+        http: whether to serve HTTP.
+        http_port: the port of HTTP; 0 takes any free one, which the log names.
+        unix: a Unix socket for local AMQP clients, in addition to the port.
+        insecure: whether passwords and messages may cross a network unencrypted.
         vhosts: the virtual hosts.
-        store: where `x-query-key` of a binding finds its query; None: nowhere.
+        store: the store with the queries that `x-query-key` of a binding names; None: there is no store.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
@@ -149,15 +150,15 @@ class BrokerConfig:
 
     @classmethod
     def load(cls, path: Path | None, options: dict[str, Any] | None = None) -> Self:
-        """Read a tamis.toml, and let `options` that are not None count before what it says.
+        """Read a tamis.toml, and override it by the `options` that are not None.
 
         Args:
-            path: None: tamis.toml of the current folder, where there is one.
+            path: None: tamis.toml in the current folder, if it exists.
             options: fields of this class.
 
         Raises:
-            ConfigError: the file is missing or has mistakes (all of them, one a line), or the broker would listen
-                where others can listen in.
+            ConfigError: the file is missing or has mistakes (all of them, one per line), or others could read the
+                network on which the broker would listen.
         """
         if path is None and Path(FILE_NAME).is_file():
             path = Path(FILE_NAME)
@@ -171,24 +172,24 @@ class BrokerConfig:
     def _read(cls, path: Path) -> Self:
         from pydantic import TypeAdapter, ValidationError
 
-        from tamis import config_mistakes
-        from tamis.toml_places import line_numbers
+        from tamis.config import errors as config_errors
+        from tamis.config.toml_lines import line_numbers
 
-        text = config_mistakes.read_text(path)
-        document = config_mistakes.parse(path, text)
+        text = config_errors.read_text(path)
+        document = config_errors.parse(path, text)
         try:
-            # As JSON, so that strict means: no text for a number, and yet text for a path and a list for a tuple.
+            # In JSON, strict mode refuses text for a number, but accepts text for a path and a list for a tuple.
             config = TypeAdapter(cls).validate_json(json.dumps(document, default=str), strict=True)
         except ValidationError as error:
             lines = line_numbers(text)
-            found = [details for details in error.errors(include_url=False) if not config_mistakes.is_echo(details)]
-            found.sort(key=lambda details: config_mistakes.line_of(lines, details["loc"]))
+            found = [details for details in error.errors(include_url=False) if not config_errors.is_echo(details)]
+            found.sort(key=lambda details: config_errors.line_of(lines, details["loc"]))
             problems = [_sentence(path, lines, details) for details in found]
             raise ConfigError("\n".join(dict.fromkeys(problems))) from error
-        return config._beside(path.parent)
+        return config._relative_to(path.parent)
 
-    def _beside(self, folder: Path) -> Self:
-        """With paths relative to `folder`."""
+    def _relative_to(self, folder: Path) -> Self:
+        """Return the configuration with its paths relative to `folder`."""
         tls = self.tls and dataclasses.replace(
             self.tls,
             cert=folder / self.tls.cert.expanduser(),
@@ -204,7 +205,7 @@ class BrokerConfig:
         )
 
     def _check(self, path: Path | None) -> None:
-        """What no field can see alone."""
+        """Check what involves several fields."""
         where = f"{path}: " if path else ""
         if self.tls and self.tls.verify_peer != "no" and self.tls.ca is None:
             raise ConfigError(f"{where}verify_peer = \"{self.tls.verify_peer}\" in [tls] needs 'ca'")
@@ -217,17 +218,17 @@ class BrokerConfig:
 
     @property
     def is_local_only(self) -> bool:
-        """Whether nobody but this machine can connect."""
+        """Whether only this machine can connect."""
         return is_loopback(self.host)
 
     @property
     def plain_host(self) -> str:
-        """Where AMQP without TLS listens: not on other addresses, unless `insecure`."""
+        """The address on which AMQP listens without TLS: this machine's own, unless `insecure`."""
         return self.host if self.is_local_only or self.insecure else "127.0.0.1"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`. Names other than localhost may mean anything."""
+    """Return whether only this machine can reach `host`. Names other than localhost may stand for any address."""
     if host == "localhost":
         return True
     try:
@@ -236,21 +237,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# ---- what is said of a mistake ----
+# ---- error messages ----
 
 _SECTIONS: dict[str, type[Any]] = {"tls": TlsConfig, "journal": JournalConfig, "limits": LimitsConfig, "log": LogConfig}
 
 
 def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str:
-    """One mistake: file, line, what is wrong, what was expected, and the nearest name."""
+    """Describe one mistake: file, line, what is wrong, what was expected, and the nearest name."""
     location: Place = details["loc"]
-    from tamis.config_mistakes import place_in_file
+    from tamis.config.errors import place_in_file
 
     return f"{place_in_file(path, lines, location)}: {_mistake(details, location)}"
 
 
 def _mistake(details: ErrorDetails, location: Place) -> str:
-    from tamis.config_mistakes import did_you_mean, expected, short
+    from tamis.config.errors import expected
+    from tamis.errors import short
+    from tamis.name_hints import did_you_mean
 
     kind, name = details["type"], str(location[-1]) if location else ""
     section = str(location[0]) if location and location[0] in _SECTIONS else ""

@@ -1,7 +1,7 @@
-"""What the control socket answers: the HTTP process and the command line look at the broker through it. Pure.
+"""Answers requests of the control socket, which the HTTP process uses to look at the broker. Pure.
 
-A request is one line of JSON, ``{"op": "queues", ...}``; so is the answer: ``{"ok": true, "result": ...}`` or
-``{"ok": false, "error": "..."}``. Whoever can open the socket (mode 0600) may do all of it."""
+A request is one line of JSON, ``{"op": "queues", ...}``. So is the answer: ``{"ok": true, "result": ...}`` or
+``{"ok": false, "error": "..."}``. Whoever can open the socket (mode 0600) may ask for everything."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ if TYPE_CHECKING:
     from tamis._core import Broker
 
 REQUEST_BYTES_MAX = 64 * 1024
+"""Maximum length of a request."""
 ROWS_MAX = 1000
-"""A list has at most so many rows in one answer, or ``limit``; ``offset`` asks for later ones. A row takes 10 us or
-so, in which no message goes."""
+"""Maximum number of rows of a list in one answer; ``limit`` asks for fewer, ``offset`` for later ones. A row takes
+about 10 us, during which no message is delivered."""
 NUMBER_MAX = 2**53
 
 LISTS = ("vhosts", "connections", "queues", "exchanges", "bindings", "consumers")
 
 
-class Running(Protocol):
-    """What the shell knows and the data plane does not."""
+class RunningBroker(Protocol):
+    """The operations of the shell around the data plane."""
+
+    @property
+    def reload_users(self) -> Callable[[], None]:
+        """Read the users file now."""
 
     def about(self) -> dict[str, Any]:
-        """Version, addresses, since when, memory, stalls of the event loop."""
+        """Return version, addresses, start time, memory, and stalls of the event loop."""
 
     def health(self) -> dict[str, Any]:
-        """Whether it takes connections and messages, and if not, why."""
-
-    def reload_users(self) -> None:
-        """Read the users anew, now."""
+        """Return whether the broker takes connections and messages."""
 
     def close_connection(self, number: int, reason: str) -> bool:
-        """Close one with 320; whether there was one."""
+        """Close a connection with 320; return whether it was open."""
 
 
 class ControlError(Exception):
-    """A request that cannot be answered, in words for whoever sent it."""
+    """A request that cannot be answered; its text is the answer."""
 
 
 class Control:
-    """The operations, by name."""
+    """Answers requests by the name of their operation."""
 
-    def __init__(self, plane: Broker, running: Running) -> None:
+    def __init__(self, plane: Broker, running: RunningBroker) -> None:
         self._plane = plane
         self._running = running
         self._operations: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -58,7 +60,7 @@ class Control:
         }
 
     def answer(self, line: bytes) -> bytes:
-        """The answer to one request, with its line feed."""
+        """Return the answer to one request, with its line feed."""
         try:
             request = json.loads(line)
             if not isinstance(request, dict):

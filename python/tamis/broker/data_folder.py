@@ -1,4 +1,4 @@
-"""The data directory: made on the first start, and one broker's alone."""
+"""The data directory of a broker: made at the first start, and locked against other brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTROL_SOCKET_NAME = "control.sock"
 
 
 class DataFolder:
-    """An open data directory. It is locked until `close`, or until the process ends, however it ends."""
+    """A data directory, locked until `close` or the end of the process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,11 +23,11 @@ class DataFolder:
 
     @property
     def control_socket(self) -> Path:
-        """Where the HTTP process and the command line reach the broker."""
+        """The path of the control socket."""
         return self.path / CONTROL_SOCKET_NAME
 
     def close(self) -> None:
-        """Let another broker have it."""
+        """Release the lock."""
         os.close(self._lock)
 
     def __enter__(self) -> Self:

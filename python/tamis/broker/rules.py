@@ -1,21 +1,21 @@
-"""What the data plane asks of the control plane, synchronously and rarely: it remembers the answers."""
+"""The control plane's answers to the data plane, which asks rarely because it caches them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tamis.broker.access import Access, Verb
 from tamis.broker.stored_queries import StoredQueries
+from tamis.broker.users.access import Access, Verb
 
 _BUSY_TIMEOUT_S = 0.01
-"""A writer of the store lets readers go on; should it not, the client binds again, and nobody waits for it."""
+"""Maximum wait for a writer that locks the store. Normally writers do not; if one does, the client must bind again."""
 
 
 class Rules:
-    """The answers: from the users in force, and from the store. None of them calls the data plane back.
+    """Answers from the users in force and from the store. No answer calls the data plane.
 
     Attributes:
-        access: the users in force; another one is put here when they change.
+        access: the users in force; replaced when they change.
     """
 
     def __init__(self, access: Access, store: Path | None) -> None:
@@ -23,23 +23,23 @@ class Rules:
         self._store = store
 
     def allowed(self, user: str, verb: Verb, vhost: str, resource: str, routing_key: str | None) -> bool:
-        """As `Access.allowed`."""
+        """Return the same as `Access.allowed`."""
         return self.access.allowed(user, verb, vhost, resource, routing_key)
 
     def has_topic_rules(self, user: str, vhost: str) -> bool:
-        """As `Access.has_topic_rules`."""
+        """Return the same as `Access.has_topic_rules`."""
         return self.access.has_topic_rules(user, vhost)
 
     def limits(self, user: str) -> tuple[int | None, int | None]:
-        """Connections and queues that the user may have."""
-        found = self.access.limits(user)
-        return found.connections, found.queues
+        """Return the maximum numbers of connections and queues of a user."""
+        limits = self.access.limits(user)
+        return limits.connections, limits.queues
 
     def stored_query(self, key: str) -> tuple[str, str]:
-        """Language and text of the query that the store has under `key` now.
+        """Return language and text of the query that the store has under `key` now.
 
         Raises:
-            LookupError: there is none, or no store, or it cannot be read.
+            LookupError: the query or the store does not exist, or the store cannot be read.
         """
         if self._store is None:
             raise LookupError("the broker has no store: give `store` in tamis.toml")

@@ -1,6 +1,6 @@
-"""Queries of the store, for bindings that name one (`x-query-key`): by their keys, and those that have changed.
+"""Reads queries of the store for bindings that name one (`x-query-key`), and finds those that have changed.
 
-Read straight from SQLite: loading the store's own package takes half a second. Nothing is written."""
+It reads SQLite directly, because loading the store's own package takes half a second, and writes nothing."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Final
 
 from tamis.errors import TamisError
 
-Text = tuple[str, str]
+QueryText = tuple[str, str]
 """Language and text of a query."""
 
 BOUND_LANGUAGES: Final = frozenset(("selector", "cbm", "boolean", "text"))
-"""What `x-query-language` takes. Queries in other languages are bound as the selector text that every query has."""
+"""The values of `x-query-language`. Queries in other languages are bound as their selector text."""
 
 CHANGES_MAX: Final = 10_000
-"""So many changes are given at once; the rest with the next call."""
+"""Maximum number of changes per call; the next call returns the remaining ones."""
 
 _KEYS_AT_ONCE: Final = 500
-"""SQLite takes at least 999 parameters."""
+"""Number of keys per statement; SQLite takes at least 999 parameters."""
 _VALID: Final = "FROM query_versions WHERE to_revision IS NULL"
 _ONE: Final = f"SELECT language, text {_VALID} AND key = ?"
 _LATEST: Final = "SELECT coalesce(max(revision), 0) FROM revisions"
@@ -33,68 +33,68 @@ _CHANGED: Final = (
 
 
 class StoredQueries:
-    """The queries of one store, as they are. For one thread at a time, whichever it is.
+    """The queries of one store. For one thread at a time, but not always the same.
 
     Args:
-        store: the file; it may come later.
+        store: the file, which need not exist yet.
     """
 
     def __init__(self, store: Path) -> None:
         self._store = store
-        self._seen: tuple[int, str] = (0, "")
+        self._next: tuple[int, str] = (0, "")  # revision and key from which `changes` goes on
 
-    def get(self, key: str, timeout_s: float) -> Text | None:
-        """The query under `key` now; None where there is none.
+    def get(self, key: str, timeout_s: float) -> QueryText | None:
+        """Return the query under `key` now; None if there is none.
 
         Args:
-            key: of the query.
-            timeout_s: for a writer that lets nobody read.
+            key: the key of the query.
+            timeout_s: maximum wait for a writer that locks the store.
 
         Raises:
             LookupError: the store cannot be read.
         """
         with self._open(timeout_s) as store:
-            found: Text | None = store.execute(_ONE, (key,)).fetchone()
-        return _bindable(*found) if found else None
+            query: QueryText | None = store.execute(_ONE, (key,)).fetchone()
+        return _bindable(*query) if query else None
 
-    def begin(self, keys: Iterable[str], timeout_s: float) -> dict[str, Text]:
-        """Those of `keys` that there are; `changes` then begins behind this state.
+    def begin(self, keys: Iterable[str], timeout_s: float) -> dict[str, QueryText]:
+        """Return the queries under `keys`, without those that do not exist; `changes` begins after this state.
 
         Raises:
             LookupError: the store cannot be read.
         """
         if not self._store.is_file():
             return {}
-        found: dict[str, Text] = {}
+        queries: dict[str, QueryText] = {}
         with self._open(timeout_s) as store:
-            store.execute("BEGIN")  # one state of the store, whoever writes meanwhile
+            store.execute("BEGIN")  # one state of the store, whatever is written meanwhile
             (latest,) = store.execute(_LATEST).fetchone()
             wanted = list(keys)
             for start in range(0, len(wanted), _KEYS_AT_ONCE):
-                some = wanted[start : start + _KEYS_AT_ONCE]
-                marks = ", ".join("?" * len(some))
-                rows = store.execute(f"SELECT key, language, text {_VALID} AND key IN ({marks})", some)
-                found.update((key, _bindable(language, text)) for key, language, text in rows)
-        self._seen = (latest + 1, "")
-        return found
+                part = wanted[start : start + _KEYS_AT_ONCE]
+                marks = ", ".join("?" * len(part))
+                rows = store.execute(f"SELECT key, language, text {_VALID} AND key IN ({marks})", part)
+                queries.update((key, _bindable(language, text)) for key, language, text in rows)
+        self._next = (latest + 1, "")
+        return queries
 
-    def changes(self, timeout_s: float) -> dict[str, Text]:
-        """Queries that were added or have changed since the last call, at most `CHANGES_MAX`. Those removed are none.
+    def changes(self, timeout_s: float) -> dict[str, QueryText]:
+        """Return queries that were added or changed since the last call, at most `CHANGES_MAX`; removed ones are not.
 
-        Cost: a look-up while nothing has changed; else a look at all queries.
+        Cost: one look-up while nothing has changed; else a scan of all queries.
 
         Raises:
-            LookupError: the store cannot be read; the next call gives what this one would have.
+            LookupError: the store cannot be read; the next call returns the same changes.
         """
         if not self._store.is_file():
             return {}
         with self._open(timeout_s) as store:
             store.execute("BEGIN")
             (latest,) = store.execute(_LATEST).fetchone()
-            if latest < self._seen[0]:
+            if latest < self._next[0]:
                 return {}
-            rows = store.execute(_CHANGED, (*self._seen, CHANGES_MAX)).fetchall()
-        self._seen = (rows[-1][3], rows[-1][0]) if len(rows) == CHANGES_MAX else (latest + 1, "")
+            rows = store.execute(_CHANGED, (*self._next, CHANGES_MAX)).fetchall()
+        self._next = (rows[-1][3], rows[-1][0]) if len(rows) == CHANGES_MAX else (latest + 1, "")
         return {key: _bindable(language, text) for key, language, text, _ in rows}
 
     @contextmanager
@@ -107,11 +107,11 @@ class StoredQueries:
             raise LookupError(f"the store cannot be read: {error}") from error
 
 
-def _bindable(language: str, text: str) -> Text:
-    """The same query as a binding can have it. One that cannot be read is left to the broker, which says why."""
+def _bindable(language: str, text: str) -> QueryText:
+    """Return the query in a language that bindings have; one that cannot be parsed is left for the broker to refuse."""
     if language in BOUND_LANGUAGES:
         return language, text
-    from tamis.query_file import compile_query
+    from tamis.query import compile_query
 
     try:
         return "selector", str(compile_query(text, language))

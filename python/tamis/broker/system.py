@@ -1,4 +1,4 @@
-"""What the broker asks of the operating system about its own process."""
+"""Asks the operating system about the broker's process: open files, priority, memory."""
 
 from __future__ import annotations
 
@@ -9,32 +9,30 @@ import threading
 from pathlib import Path
 
 NICENESS = 10
-"""More would let a thread that holds the interpreter's lock wait too long for a processor."""
+"""Niceness of threads that verify passwords. With more, one that holds the interpreter's lock would wait too long."""
 FILES_KEPT_FREE = 256
+"""Number of files that connections may not use: the journal and the control socket need them."""
 
 
 def allow_files(connections: int) -> int:
-    """Ask the system for as many open files as there may be connections; how many of these it allows.
-
-    Some files are kept free of connections: the journal and the control socket must not fail because of many clients.
-    """
+    """Raise the limit of open files for `connections` clients; return how many clients the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + FILES_KEPT_FREE
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return connections
-    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
-    return min(connections, max(soft, most) - FILES_KEPT_FREE)
+    limit = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+    return min(connections, max(soft, limit) - FILES_KEPT_FREE)
 
 
 def be_nice() -> None:
-    """Let this thread come after others where processors are short: messages before logins."""
-    if sys.platform == "linux":  # elsewhere it would mean the whole process
+    """Lower the priority of this thread: messages are more urgent than logins."""
+    if sys.platform == "linux":  # elsewhere it would change the whole process
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def memory_bytes() -> int:
-    """What the process has in memory; the most that it ever had where the system does not tell."""
+    """Return the resident memory of the process; its maximum so far where the system does not tell the current one."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""TLS of the broker: the server's side, and which user a client's certificate names."""
+"""TLS of the broker: the context of the server, and the user that a client's certificate names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tamis.errors import ConfigError
 
 _VERIFY = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _NAMED_BY = ("DNS", "email", "URI")
-"""Kinds of subject alternative names that can be a user's, the first that is there counts."""
+"""Kinds of subject alternative names that can name a user; the first one present counts."""
 
 
 def server_context(config: TlsConfig) -> ssl.SSLContext:
-    """The server's side, TLS 1.2 or later.
+    """Return the server's context, for TLS 1.2 or later.
 
     Raises:
-        ConfigError: a file is missing, is no certificate, or the key is of another certificate.
+        ConfigError: a file is missing or not a certificate, or the key belongs to another certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -36,7 +36,7 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def _no_password(config: TlsConfig) -> Callable[[], str]:
-    """What OpenSSL asks for the password of a key: without it, it would ask on the terminal and wait."""
+    """Return what OpenSSL calls for the password of a key; without it, OpenSSL would ask on the terminal."""
 
     def refuse() -> str:
         raise ConfigError(f"[tls] key {config.key}: expected a key without a password")
@@ -45,7 +45,7 @@ def _no_password(config: TlsConfig) -> Callable[[], str]:
 
 
 def user_of(certificate: dict[str, Any] | None, config: TlsConfig) -> str | None:
-    """The user that a verified certificate names, as `login_from` says; None when it names none.
+    """Return the user that a verified certificate names, according to `login_from`; None if it names none.
 
     Args:
         certificate: as `ssl.SSLSocket.getpeercert` gives it.
@@ -54,7 +54,7 @@ def user_of(certificate: dict[str, Any] | None, config: TlsConfig) -> str | None
         return None
     if config.login_from == "common_name":
         return next(_common_names(certificate), None)
-    names = dict(reversed(certificate.get("subjectAltName", ())))  # reversed: of each kind, the first counts
+    names = dict(reversed(certificate.get("subjectAltName", ())))  # reversed, so that the first of each kind counts
     return next((str(names[kind]) for kind in _NAMED_BY if kind in names), None)
 
 
@@ -63,13 +63,13 @@ def _common_names(certificate: dict[str, Any]) -> Iterator[str]:
         yield from (str(value) for name, value in part if name == "commonName")
 
 
-_IN_WORDS = {
+_REASONS = {
     None: "expected a certificate and its private key, each in PEM format",  # OpenSSL says no more than 'PEM lib'
-    "KEY_VALUES_MISMATCH": "the key is that of another certificate",
+    "KEY_VALUES_MISMATCH": "the key belongs to another certificate",
     "NO_CERTIFICATE_OR_CRL_FOUND": "expected certificates in PEM format",
 }
 
 
 def _reason(error: OSError) -> str:
-    said = error.strerror or str(error)
-    return _IN_WORDS.get(error.reason, said) if isinstance(error, ssl.SSLError) else said
+    text = error.strerror or str(error)
+    return _REASONS.get(error.reason, text) if isinstance(error, ssl.SSLError) else text

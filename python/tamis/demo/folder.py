@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from tamis.adapters.sources.mbox import unescape
 from tamis.errors import ConfigError
 
 FIRST_LINE = "# The pipeline of `tamis demo`."
@@ -73,7 +74,7 @@ def lay_out(path: Path) -> DemoFolder:
     _write_new(path / "mail" / "NOTICE.md", _shipped("NOTICE.md"))
     _write_new(path / "queries.toml", _shipped("queries.toml"))
     _write_new(path / "pipeline.toml", _shipped("pipeline.toml"))
-    mailboxes = sum(len(_SEPARATOR.findall(mailbox)) for mailbox in (lists, news))
+    mailboxes = sum(len(_BEGINNING.findall(mailbox)) for mailbox in (lists, news))
     return DemoFolder(path, mailboxes + len(singles) + len(papers.splitlines()))
 
 
@@ -91,14 +92,12 @@ def _mailbox(name: str) -> bytes:
     return gzip.decompress(_shipped(f"mail/{name}.mbox.gz"))
 
 
-_SEPARATOR = re.compile(rb"(?m)^From .*\n")
-_ESCAPED = re.compile(rb"(?m)^>(>*From )")
+_BEGINNING = re.compile(rb"(?m)^(?=From )")
 
 
 def _messages(mailbox: bytes) -> Iterator[bytes]:
-    """The messages of an mbox as they were before it (mboxrd): no separator, one `>` less before ``From``."""
-    for message in _SEPARATOR.split(mailbox)[1:]:
-        yield _ESCAPED.sub(rb"\1", message.removesuffix(b"\n"))
+    """The messages of an mbox as they were before they were put into it."""
+    return map(unescape, _BEGINNING.split(mailbox)[1:])
 
 
 def _write_new(path: Path, content: bytes) -> None:

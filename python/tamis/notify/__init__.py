@@ -1,9 +1,3 @@
 """Deliveries: from the outbox to whoever asked, each by a channel with a file of its own.
 
 The store says what is due and remembers what became of it; a channel only sends. Nothing here knows Spark."""
-
-from __future__ import annotations
-
-from tamis.notify.outbox import notification_id
-
-__all__ = ["notification_id"]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -46,22 +43,13 @@ def why(record: NotificationRecord) -> Why:
     """
     try:
         query, engine = _compiled(record.query_text, record.query_language)
-        message = (properties(record), record.topic, record.body)
+        message = (record.message_properties(), record.topic, record.body)
         predicates = engine.explain("it", *message).predicates
         ranges = tuple(query.highlight(*message))
     except Exception:  # noqa: BLE001 - see above: the reasons are a courtesy
         return Why()
     reasons = [_reason(text, value, record.body) for text, value, result in predicates if result is True]
     return Why(tuple(reasons[:_REASONS]), ranges)
-
-
-def properties(record: NotificationRecord) -> dict[str, Any]:
-    """The message's properties. JSON has no times, so the date is text in the store and a time again here."""
-    found: dict[str, Any] = json.loads(record.properties)
-    if isinstance(date := found.get("date"), str):
-        with suppress(ValueError):  # a text, as it may be in a JSON message
-            found["date"] = datetime.fromisoformat(date)
-    return found
 
 
 def excerpts(body: str, ranges: Ranges) -> list[str]:

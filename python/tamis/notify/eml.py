@@ -9,10 +9,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from tamis.config.pipeline import EmlDelivery
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.files import explain, sync_folder
 from tamis.notify.mail import render_mail
-from tamis.pipeline_config import EmlDelivery
 from tamis.store import DueDelivery
 
 

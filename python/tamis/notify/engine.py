@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
+from tamis.config.pipeline import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
 from tamis.notify.channel import Channel, ChannelError, Sent
 from tamis.notify.store import StoreChannel
-from tamis.pipeline_config import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
 from tamis.store import DueDelivery, Outcome, Store
 
 _PAGE = 500  # due deliveries read from the store at once

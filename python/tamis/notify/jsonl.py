@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO
 
+from tamis.config.pipeline import JsonlDelivery
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.content import why
 from tamis.notify.files import explain, sync_folder
-from tamis.pipeline_config import JsonlDelivery
 from tamis.store import DueDelivery, NotificationRecord, Store
 
 

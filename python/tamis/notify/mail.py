@@ -12,7 +12,8 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import Any
 
-from tamis.notify.content import excerpts, properties, why
+from tamis.adapters.mail.properties import MAIL_PROPERTIES
+from tamis.notify.content import excerpts, why
 from tamis.store import NotificationRecord
 
 BODY_CHARACTERS = 4000
@@ -21,15 +22,6 @@ BODY_CHARACTERS = 4000
 _HEADER_CHARACTERS = 200
 _NOT_IN_A_LINE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 _NOT_IN_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_SHOWN = (
-    ("author", "Author"),
-    ("date", "Date"),
-    ("subject", "Subject"),
-    ("source", "Source"),
-    ("newsgroup", "Newsgroup"),
-    ("list", "List"),
-    ("message_id", "Message-ID"),
-)
 
 
 def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[str], domain: str) -> bytes:
@@ -69,7 +61,7 @@ def _line(text: str) -> str:
 
 def _subject(record: NotificationRecord) -> str:
     try:
-        found = properties(record).get("subject")
+        found = record.message_properties().get("subject")
     except ValueError:
         found = None
     return str(found) if found else "(no subject)"
@@ -99,11 +91,11 @@ def _headers(record: NotificationRecord) -> Iterator[str]:
     if record.topic:
         yield f"  Topic: {_line(record.topic)}"
     try:
-        found = properties(record)
+        found = record.message_properties()
     except ValueError:
         return
-    for name, label in _SHOWN:
-        if (value := found.get(name)) not in (None, "", []):
+    for name, _, label in MAIL_PROPERTIES:
+        if label and (value := found.get(name)) not in (None, "", []):
             yield f"  {label}: {_line(_shown(value))}"
 
 

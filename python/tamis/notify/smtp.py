@@ -8,17 +8,14 @@ Source: RFC 5321, section 4.5.4 (retrying), RFC 3207 (STARTTLS)."""
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
 from collections.abc import Sequence
 from email.utils import parseaddr
 
 import aiosmtplib
 
-from tamis.errors import ConfigError
+from tamis.config.pipeline import SmtpDelivery
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.mail import render_mail
-from tamis.pipeline_config import SmtpDelivery
 from tamis.store import DueDelivery
 
 _SERVICE_NOT_AVAILABLE = 421  # said of the server, not of a message
@@ -38,8 +35,8 @@ class SmtpChannel:
         self._config = config
         self._sender = parseaddr(config.sender)[1] or config.sender
         self._recipients = [parseaddr(recipient)[1] or recipient for recipient in config.recipients]
-        self._password = _password(config)
-        self._tls = _tls_context(config)
+        self._password = config.password()
+        self._tls = config.tls_context()
         self._runner: asyncio.Runner | None = None
         self._client: aiosmtplib.SMTP | None = None
 
@@ -144,25 +141,6 @@ async def _hang_up(client: aiosmtplib.SMTP) -> None:
         if isinstance(transport, asyncio.WriteTransport):
             transport.abort()  # TLS would wait for the server's own goodbye, and the loop ends before that
             await asyncio.sleep(0)
-
-
-def _password(config: SmtpDelivery) -> str | None:
-    if config.password_env is None:
-        return None
-    if (password := os.environ.get(config.password_env)) is None:
-        raise ConfigError(f"delivery '{config.name}': the environment variable {config.password_env} is not set")
-    return password
-
-
-def _tls_context(config: SmtpDelivery) -> ssl.SSLContext | None:
-    if config.tls == "none":
-        return None
-    try:
-        return ssl.create_default_context(cafile=config.ca_file)
-    except OSError as error:
-        raise ConfigError(
-            f"delivery '{config.name}': {config.ca_file}: no certificates can be read: {error}"
-        ) from error
 
 
 def _one_line(error: Exception) -> str:

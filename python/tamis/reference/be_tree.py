@@ -24,12 +24,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tamis.reference.normal_form import Conjunction, conjunctions
-from tamis.reference.query_matcher import Message, QueryMatcher
+from tamis.reference.conjunction_matcher import ConjunctionMatcher
+from tamis.reference.normal_form import Conjunction
+from tamis.reference.query_matcher import Message
 from tamis.reference.values import Point
 
 if TYPE_CHECKING:
-    from tamis._core import _Tree as Tree
+    pass
 
 LEAF_MAX = 4
 """How many conjunctions a leaf holds before it is divided: few, so that small examples show a tree."""
@@ -152,7 +153,7 @@ class Interval:
         return self._halves[0] if high < self._cut else self._halves[1] if low >= self._cut else None
 
 
-class BeTree(QueryMatcher):
+class BeTree(ConjunctionMatcher):
     """A BE-tree of conjunctions.
 
     >>> from tamis import boolean
@@ -166,31 +167,17 @@ class BeTree(QueryMatcher):
     """
 
     def __init__(self, conjunctions_max: int = 64) -> None:
-        super().__init__()
-        self._conjunctions_max = conjunctions_max
+        super().__init__(conjunctions_max)
         self._root = CNode()
-        self._placed: dict[int, list[Conjunction]] = {}
-        self._aside: set[int] = set()
 
-    def _insert(self, number: int, tree: Tree) -> None:
-        expanded = conjunctions(tree, self._conjunctions_max)
-        if expanded is None:
-            self._aside.add(number)
-            return
-        self._placed[number] = [Conjunction(number, literals) for literals in expanded]
-        for conjunction in self._placed[number]:
-            self._root.insert(conjunction)
+    def _insert_conjunction(self, conjunction: Conjunction) -> None:
+        self._root.insert(conjunction)
 
-    def _delete(self, number: int) -> None:
-        if number in self._aside:
-            self._aside.remove(number)
-        else:
-            for conjunction in self._placed.pop(number):
-                self._root.remove(conjunction)
+    def _delete_conjunction(self, conjunction: Conjunction) -> None:
+        self._root.remove(conjunction)
 
-    def _find(self, message: Message) -> Iterator[int]:
-        yield from {one.number for one in self._root.candidates(message) if _is_true(one, message)}
-        yield from (number for number in self._aside if message.truth(self._queries[number]))
+    def _true_conjunctions(self, message: Message) -> Iterator[Conjunction]:
+        return (conjunction for conjunction in self._root.candidates(message) if _is_true(conjunction, message))
 
 
 def _is_true(conjunction: Conjunction, message: Message) -> bool:

@@ -20,15 +20,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tamis.reference.normal_form import Conjunction, Literal, conjunctions
-from tamis.reference.query_matcher import Message, QueryMatcher
+from tamis.reference.conjunction_matcher import ConjunctionMatcher
+from tamis.reference.normal_form import Conjunction, Literal
+from tamis.reference.query_matcher import Message
 from tamis.reference.values import Point
 
 if TYPE_CHECKING:
-    from tamis._core import _Tree as Tree
+    pass
 
 
-class KIndex(QueryMatcher):
+class KIndex(ConjunctionMatcher):
     """Counting over conjunctions.
 
     The paper's first filter and message, and its complaint:
@@ -44,42 +45,29 @@ class KIndex(QueryMatcher):
     """
 
     def __init__(self, conjunctions_max: int = 64) -> None:
-        super().__init__()
-        self._conjunctions_max = conjunctions_max
-        self._placed: dict[int, list[Conjunction]] = {}
+        super().__init__(conjunctions_max)
         self._lists: defaultdict[int, dict[Literal, set[Conjunction]]] = defaultdict(dict)  # by size, then literal
         self._uses: Counter[Literal] = Counter()
         self._equalities: defaultdict[str, defaultdict[Point, set[Literal]]] = defaultdict(lambda: defaultdict(set))
-        self._aside: set[int] = set()
 
-    def _insert(self, number: int, tree: Tree) -> None:
-        expanded = conjunctions(tree, self._conjunctions_max)
-        if expanded is None:
-            self._aside.add(number)
-            return
-        self._placed[number] = [Conjunction(number, literals) for literals in expanded]
-        for conjunction in self._placed[number]:
-            for literal in conjunction.literals:
-                self._lists[len(conjunction.literals)].setdefault(literal, set()).add(conjunction)
-                self._uses[literal] += 1
-                for place in literal.points:
-                    self._equalities[literal.name][place].add(literal)
+    def _insert_conjunction(self, conjunction: Conjunction) -> None:
+        for literal in conjunction.literals:
+            self._lists[len(conjunction.literals)].setdefault(literal, set()).add(conjunction)
+            self._uses[literal] += 1
+            for place in literal.points:
+                self._equalities[literal.name][place].add(literal)
 
-    def _delete(self, number: int) -> None:
-        if number in self._aside:
-            self._aside.remove(number)
-            return
-        for conjunction in self._placed.pop(number):
-            size = len(conjunction.literals)
-            for literal in conjunction.literals:
-                self._lists[size][literal].remove(conjunction)
-                if not self._lists[size][literal]:
-                    del self._lists[size][literal]
-                self._uses[literal] -= 1
-                if not self._uses[literal]:
-                    self._forget(literal)
-            if not self._lists[size]:
-                del self._lists[size]
+    def _delete_conjunction(self, conjunction: Conjunction) -> None:
+        size = len(conjunction.literals)
+        for literal in conjunction.literals:
+            self._lists[size][literal].remove(conjunction)
+            if not self._lists[size][literal]:
+                del self._lists[size][literal]
+            self._uses[literal] -= 1
+            if not self._uses[literal]:
+                self._forget(literal)
+        if not self._lists[size]:
+            del self._lists[size]
 
     def _forget(self, literal: Literal) -> None:
         del self._uses[literal]
@@ -91,7 +79,7 @@ class KIndex(QueryMatcher):
             if not places:
                 del self._equalities[literal.name]
 
-    def _find(self, message: Message) -> Iterator[int]:
+    def _true_conjunctions(self, message: Message) -> Iterator[Conjunction]:
         true = self._true_literals(message)
         counts = Counter(
             conjunction
@@ -100,8 +88,7 @@ class KIndex(QueryMatcher):
             for literal in true
             for conjunction in lists.get(literal, ())
         )
-        yield from {c.number for c, count in counts.items() if count == len(c.literals)}
-        yield from (number for number in self._aside if message.truth(self._queries[number]))
+        return (conjunction for conjunction, count in counts.items() if count == len(conjunction.literals))
 
     def _true_literals(self, message: Message) -> set[Literal]:
         true = {

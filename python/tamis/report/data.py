@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 import statistics
 from collections import defaultdict
@@ -13,8 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from tamis.query import selector
-from tamis.query_file import compile_query
+from tamis.query import compile_query, selector
 
 if TYPE_CHECKING:
     from tamis.query import Query
@@ -165,18 +162,9 @@ class _Stored:
     """A message of the store in the form that queries are evaluated on."""
 
     def __init__(self, record: NotificationRecord) -> None:
-        self.properties = _properties(record.properties)
+        self.properties = record.message_properties()
         self.topic = record.topic
         self.body = record.body
-
-
-def _properties(text: str) -> dict[str, Any]:
-    """Properties as the adapter gave them; the date, which is text in the store, is a time again."""
-    properties: dict[str, Any] = json.loads(text)
-    if isinstance(when := properties.get("date"), str):
-        with contextlib.suppress(ValueError):  # then it is a text, as in a JSON message
-            properties["date"] = datetime.fromisoformat(when)
-    return properties
 
 
 def _one_a_message(notifications: Iterable[NotificationRecord]) -> list[NotificationRecord]:
@@ -245,7 +233,7 @@ def _window(days: Sequence[date]) -> tuple[date, date]:
 
 
 def _day(record: NotificationRecord) -> date | None:
-    when = _properties(record.properties).get("date")
+    when = record.message_properties().get("date")
     return when.date() if isinstance(when, datetime) else None
 
 

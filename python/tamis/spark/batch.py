@@ -17,14 +17,14 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
 from pyspark.sql.types import StringType
 
-from tamis.notify.outbox import notification_id
 from tamis.spark import worker
 from tamis.spark.match_operator import match_column
 from tamis.spark.progress import BatchReport
 from tamis.spark.snapshots import Snapshot, Snapshots
-from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store
+from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
 
 _PERCENTILES = [(step + 0.5) / 100 for step in range(100)]
+_MESSAGE_COLUMNS = [name for name in MessageRow._fields if name != "source"]
 _TIME_FORMAT = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "true"}
 
 
@@ -105,17 +105,8 @@ def match_rows(frame: DataFrame, snapshot: Snapshot) -> Matched:
             F.percentile_approx("match.us", _PERCENTILES, 1_000).alias("match_us"),
         )
         .filter(F.col("error").isNotNull() | (F.size("match.ids") > 0))
-        .select(
-            "partition",
-            "offset",
-            "topic",
-            _properties_text(frame).alias("properties"),
-            "body",
-            "xml",
-            "error",
-            "raw",
-            F.col("match.ids").alias("ids"),
-        )
+        .withColumn("properties", _properties_text(frame))
+        .select(*_MESSAGE_COLUMNS, "error", "raw", F.col("match.ids").alias("ids"))
     )
     rows = wanted.toArrow()
     metrics = observed.get
@@ -132,8 +123,8 @@ def make_result(matched: Matched, snapshot: Snapshot, source: str) -> BatchResul
         if row["error"] is not None:
             dead_letters.append(DeadLetter(source, partition, offset, row["error"], row["raw"] or b""))
             continue
-        properties = row["properties"] or "{}"
-        messages.append(MessageRow(source, partition, offset, row["topic"] or "", properties, row["body"], row["xml"]))
+        texts = {"topic": row["topic"] or "", "properties": row["properties"] or "{}"}
+        messages.append(MessageRow(source, **{name: row[name] for name in _MESSAGE_COLUMNS} | texts))
         notifications += [
             Notification(
                 notification_id(query.key, query.version, source, partition, offset),

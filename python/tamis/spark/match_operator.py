@@ -20,8 +20,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, MapType, StringType, StructType, VariantType
 
 from tamis.engine import Engine
-from tamis.errors import ConfigError, QueryError, TamisError
-from tamis.query_file import QuerySpec, load_queries
+from tamis.errors import TamisError
+from tamis.query import Query, QuerySpec, compile_in_file, load_queries
 from tamis.spark import worker
 
 SNAPSHOT_SUFFIX = ".tamis"
@@ -61,17 +61,6 @@ def match(
         return frame.withColumn("matched", match_column(frame, place, function, returned))
 
     return add_matched
-
-
-def engine_of(queries: Iterable[QuerySpec]) -> Engine:
-    """An engine with all of `queries`.
-
-    Raises:
-        QueryError: one that cannot be read.
-    """
-    engine = Engine()
-    engine.add_many((query.key, query.compile()) for query in queries)
-    return engine
 
 
 def match_column(frame: DataFrame, place: Callable[[], str], function: MatchRows, returned: str) -> Column:
@@ -137,9 +126,10 @@ def _snapshot_path(queries: str | os.PathLike[str] | Engine | Iterable[QuerySpec
         if path.suffix == SNAPSHOT_SUFFIX:
             Engine.open(path)
             return path.absolute()
-        queries = _compiled(path)
+        specs = load_queries(path)
+        queries = _engine_of((spec.key, compile_in_file(path, spec)) for spec in specs)
     elif not isinstance(queries, Engine):
-        queries = engine_of(queries)
+        queries = _engine_of((spec.key, spec.compile()) for spec in queries)
     folder = Path(tempfile.mkdtemp(prefix="tamis-queries-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     saved = folder / f"{folder.name}{SNAPSHOT_SUFFIX}"  # workers keep files of one name in one place: be unique
@@ -147,19 +137,10 @@ def _snapshot_path(queries: str | os.PathLike[str] | Engine | Iterable[QuerySpec
     return saved
 
 
-def _compiled(path: Path) -> Engine:
-    """The queries of a file.
-
-    Raises:
-        ConfigError: the file, or a query in it, cannot be read, with its line.
-    """
-    specs = load_queries(path)
-    for spec in specs:
-        try:
-            spec.compile()
-        except QueryError as error:
-            raise ConfigError(f"{path}, line {spec.line}: query '{spec.key}': {error}") from error
-    return engine_of(specs)
+def _engine_of(pairs: Iterable[tuple[str, Query]]) -> Engine:
+    engine = Engine()
+    engine.add_many(pairs)
+    return engine
 
 
 def _publish(spark: SparkSession, path: Path) -> Callable[[], str]:

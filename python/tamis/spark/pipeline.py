@@ -32,7 +32,7 @@ from tamis.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tamis.pipeline_config import PipelineConfig
+    from tamis.config.pipeline import PipelineConfig
 
 PROGRESS_INTERVAL_S = 0.2
 """The least time between two reports of progress."""
@@ -54,7 +54,7 @@ def run_pipeline(config_path: str | Path, once: bool = False, progress: OnProgre
         JavaNotFoundError: Spark has no Java.
         TamisError: another run uses the same folders, or the disk is full.
     """
-    from tamis.pipeline_config import PipelineConfig
+    from tamis.config.pipeline import PipelineConfig
 
     config = PipelineConfig.load(config_path)
     with Store.open(config.pipeline.store) as store:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tamis.engine import Engine
-from tamis.query_file import compile_query
+from tamis.query import compile_query
 from tamis.store import QueryRecord
 
 KEPT_MAX = 3

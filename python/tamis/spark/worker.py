@@ -39,7 +39,9 @@ def open_engine(path: str) -> Engine:
 
 @functools.lru_cache(maxsize=ENGINES_MAX)
 def _open(path: str, _inode: int, _mtime_ns: int) -> Engine:
-    return Engine.open(path)
+    engine = Engine.open(path)
+    engine.match({})  # the first match checks the whole index: no message's time is to include that
+    return engine
 
 
 def match_ids(path: str, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
@@ -71,28 +73,25 @@ def match_keys(path: str, names: Sequence[str], columns: Sequence[pa.Array]) -> 
 def match_ids_timed(path: str, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
     """As `match_ids`, with the time that matching took: struct<ids: list<int64>, us: double>.
 
-    ``us`` is null but for up to `TIMED_ROWS_MAX` rows, evenly spread: each is matched once more on its own, and what a
-    call without rows takes is taken off. It is CPU time of the thread: workers share the cores with Spark, and how
-    long one waits for a core says nothing about matching.
+    The last rows, up to `TIMED_ROWS_MAX`, are matched one by one. Their ``us`` is the CPU time of the thread, less that
+    of a call without rows: workers share the cores with Spark, and waiting for a core says nothing about matching. The
+    ``us`` of the other rows is null.
     """
-    ids = match_ids(path, names, columns)
-    return pa.StructArray.from_arrays([ids, _match_times(path, names, columns)], names=["ids", "us"])
-
-
-def _match_times(path: str, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
     engine, count = open_engine(path), len(columns[0])
     batch = pa.RecordBatch.from_arrays(list(columns), names=list(names))
-    call_us = min(_time_us(engine, batch.slice(0, 0)) for _ in range(5))
-    times: list[float | None] = [None] * count
-    for row in range(0, count, max(1, -(-count // TIMED_ROWS_MAX))):
-        times[row] = max(0.0, _time_us(engine, batch.slice(row, 1)) - call_us)
-    return pa.array(times, pa.float64())
+    first_timed = max(0, count - TIMED_ROWS_MAX)
+    call_us = min(_match_timed(engine, batch.slice(0, 0))[1] for _ in range(5))
+    rows = [_match_timed(engine, batch.slice(row, 1)) for row in range(first_timed, count)]
+    ids = pa.concat_arrays([engine.match_batch(batch.slice(0, first_timed)), *(found for found, _ in rows)])
+    times = [None] * first_timed + [max(0.0, us - call_us) for _, us in rows]
+    return pa.StructArray.from_arrays([_signed(ids), pa.array(times, pa.float64())], names=["ids", "us"])
 
 
-def _time_us(engine: Engine, batch: pa.RecordBatch) -> float:
+def _match_timed(engine: Engine, batch: pa.RecordBatch) -> tuple[pa.ListArray, float]:
+    """The ids for each row of `batch`, and the CPU time of the call in µs."""
     started = time.thread_time_ns()
-    engine.match_batch(batch)
-    return (time.thread_time_ns() - started) / 1000
+    ids = engine.match_batch(batch)
+    return ids, (time.thread_time_ns() - started) / 1000
 
 
 def _signed(ids: pa.ListArray) -> pa.ListArray:

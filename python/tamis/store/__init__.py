@@ -21,6 +21,7 @@ from tamis.store.records import (
     Outcome,
     QueryMatches,
     QueryRecord,
+    notification_id,
 )
 from tamis.store.store import Store
 
@@ -41,4 +42,5 @@ __all__ = [
     "QueryMatches",
     "QueryRecord",
     "Store",
+    "notification_id",
 ]

@@ -16,7 +16,6 @@ from tamis.store.models import batches, dead_letters, deliveries, messages, outb
 from tamis.store.queries import current_revision
 from tamis.store.records import BatchCounts, BatchResult, Notification
 
-_MESSAGE_COLUMNS = ("source", "partition", "offset", "topic", "properties", "body", "xml")
 _NO_COUNTS = {"read_count": 0, "matched_count": 0, "notification_count": 0, "dead_count": 0}
 
 

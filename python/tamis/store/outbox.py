@@ -13,7 +13,7 @@ from sqlalchemy.dialects import sqlite
 
 from tamis.store.database import Database
 from tamis.store.models import deliveries, delivery_files, messages, outbox, query_versions
-from tamis.store.records import DeliveryRecord, DeliveryState, DueDelivery, NotificationRecord, Outcome
+from tamis.store.records import DeliveryRecord, DeliveryState, DueDelivery, MessageRow, NotificationRecord, Outcome
 
 _d = deliveries.c
 _PENDING = _d.state == "pending"
@@ -134,13 +134,7 @@ def notification_query(*more: Any) -> Select[*tuple[Any, ...]]:
             q.c.text.label("query_text"),
             q.c.language.label("query_language"),
             outbox.c.created_at,
-            m.c.source,
-            m.c.partition,
-            m.c.offset,
-            m.c.topic,
-            m.c.properties,
-            m.c.body,
-            m.c.xml,
+            *(m.c[name] for name in MessageRow._fields),
             *more,
         )
         .select_from(outbox)

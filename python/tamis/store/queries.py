@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select, update
 
-from tamis.errors import ConfigError, QueryError
 from tamis.store.database import Database, chunks
 from tamis.store.models import query_versions, revisions
 from tamis.store.records import ImportCounts, QueryRecord
 
 if TYPE_CHECKING:
-    from tamis.query_file import QuerySpec
+    from tamis.query import QuerySpec
 
 _q = query_versions.c
 _VALID_NOW = _q.to_revision.is_(None)
@@ -60,7 +59,7 @@ class Queries(Database):
         Raises:
             ConfigError: the file, or a query in it, cannot be read: file, line, and a caret under the place.
         """
-        from tamis.query_file import load_queries
+        from tamis.query import compile_in_file, load_queries
 
         specs = load_queries(path)
         for spec in specs:
@@ -115,19 +114,6 @@ class Queries(Database):
             return _select(
                 connection, _q.from_revision <= revision, or_(_q.to_revision.is_(None), _q.to_revision > revision)
             )
-
-
-def compile_in_file(path: str | Path, spec: QuerySpec) -> None:
-    """Compile a query of a file.
-
-    Raises:
-        ConfigError: it cannot be read: file, line, key, and a caret under the place.
-    """
-    try:
-        spec.compile()
-    except (QueryError, ConfigError) as error:
-        line = f", line {spec.line}" if spec.line else ""
-        raise ConfigError(f"{path}{line}: query '{spec.key}': {error}") from error
 
 
 def current_revision(connection: Connection) -> int:

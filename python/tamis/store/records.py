@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 DeliveryState = Literal["pending", "delivered", "dead"]
 AdapterDesire = Literal["running", "paused", "stopped"]
@@ -19,7 +22,7 @@ class QueryRecord:
         key: the query's name.
         version: from 1; a key that is removed and added again goes on counting: (key, version) means one text for ever.
         text: in `language`.
-        language: one of ``tamis.query_file.LANGUAGES``.
+        language: one of ``tamis.query.LANGUAGES``.
         owner: whose it is.
         tags: free words.
         deliveries: where its matches go; none means the pipeline's default.
@@ -58,7 +61,7 @@ class MessageRow(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """That a version of a query matched a message; `id` is ``tamis.notify.outbox.notification_id`` of the rest."""
+    """That a version of a query matched a message; `id` is the `notification_id` of the other fields."""
 
     id: str
     query_key: str
@@ -66,6 +69,19 @@ class Notification(NamedTuple):
     source: str
     partition: str
     offset: int
+
+
+def notification_id(query_key: str, query_version: int, source: str, partition: str, offset: int) -> str:
+    """The id of "this version of this query matched this message": 32 hexadecimal digits.
+
+    A replay after a crash computes the same id, and the outbox holds each id once; so nothing is doubled.
+    128 bits of SHA-256: a chance of 1 in 10^16 that two of a hundred thousand million collide. About 3 µs.
+
+    >>> notification_id("frost", 1, "inbox", "mail/1.mbox", 0)
+    '5af2b942f9c4315259d3fa58eb105186'
+    """
+    named = json.dumps([query_key, query_version, source, partition, offset], separators=(",", ":"))
+    return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
 class DeadLetter(NamedTuple):
@@ -141,6 +157,18 @@ class NotificationRecord:
     properties: str
     body: str | None
     xml: str | None
+
+    def message_properties(self) -> dict[str, Any]:
+        """The properties as the adapter gave them. JSON has no times: the date is text in `properties`.
+
+        Raises:
+            ValueError: `properties` is no JSON.
+        """
+        found: dict[str, Any] = json.loads(self.properties)
+        if isinstance(date := found.get("date"), str):
+            with suppress(ValueError):  # a text, as it may be in a JSON message
+                found["date"] = datetime.fromisoformat(date)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a broker shows over HTTP: health, metrics and lists, for people's tools and for Prometheus.
+"""The broker's HTTP interface: health, metrics and lists, for Prometheus and other tools.
 
-A process of its own, so that nothing here can hold a message up: it asks the broker over the control socket of its data
-directory, one question at a time. The full API and the console will stand beside `routes.py`."""
+It runs in a separate process, so that nothing here can delay a message: it asks the broker over the control socket of
+the data directory, one question at a time."""

@@ -1,4 +1,4 @@
-"""The HTTP process. `tamis serve` starts it; it ends when its stdin does."""
+"""The HTTP process: `tamis serve` starts it, and it ends when its stdin ends."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ import uvicorn
 
 from tamis.broker.data_folder import CONTROL_SOCKET_NAME
 from tamis.broker.log import Log
+from tamis.web.auth import Authenticator
 from tamis.web.broker_link import BrokerLink
-from tamis.web.gate import Gate
-from tamis.web.process import BACKLOG, Settings
+from tamis.web.process import BACKLOG, HttpSettings
 from tamis.web.routes import application
 
 CONNECTIONS_MAX = 200
-"""Further ones are answered with 503 at once."""
+"""Maximum number of connections; further requests are answered with 503."""
 HEADER_BYTES_MAX = 16 * 1024
 KEEP_ALIVE_S = 15
 STOP_S = 1
 NICENESS = 10
-"""Where processors are short, messages come first."""
+"""Niceness of the process: messages are more urgent."""
 SETTINGS_BYTES_MAX = 64 * 1024
 
 
 def main() -> None:
-    """Read the settings from stdin and serve until it ends."""
+    """Read the settings from stdin, and serve until stdin ends."""
     line = sys.stdin.buffer.readline(SETTINGS_BYTES_MAX)
     if not line:
         sys.exit("`tamis serve` starts this")
     os.nice(NICENESS)
-    settings = Settings.from_line(line)
+    settings = HttpSettings.from_line(line)
     log = Log(settings.log_level, settings.log_format)
-    logging.basicConfig(level=logging.WARNING, handlers=[_Events(log)])
+    logging.basicConfig(level=logging.WARNING, handlers=[_LogHandler(log)])
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(_serve(settings))
@@ -46,30 +46,30 @@ def main() -> None:
         log.close()
 
 
-class _Events(logging.Handler):
-    """What the HTTP server has to say, as events of the broker's log."""
+class _LogHandler(logging.Handler):
+    """Writes the messages of the HTTP server to the broker's log."""
 
     def __init__(self, log: Log) -> None:
         super().__init__()
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One event for one record, with its trace where it has one."""
+        """Write one event, with a trace if the record has one."""
         tell = self._log.error if record.levelno >= logging.ERROR else self._log.warning
         trace = {"trace": "".join(traceback.format_exception(*record.exc_info))} if record.exc_info else {}
         tell("HTTP", what=record.getMessage(), **trace)
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: HttpSettings) -> None:
     data = Path(settings.data)
     link = BrokerLink(data / CONTROL_SOCKET_NAME)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(link, Gate(data, settings.is_local_only)),
+            application(link, Authenticator(data, settings.is_local_only)),
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # anybody could say that he comes from this machine
+            proxy_headers=False,  # such headers could claim any address
             lifespan="off",
             ws="none",
             backlog=BACKLOG,
@@ -91,7 +91,7 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _end_with_stdin(server: uvicorn.Server) -> None:
-    """The broker holds the other end: when that is closed, it is gone."""
+    """Stop when stdin ends: the broker holds its other end."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=SETTINGS_BYTES_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)

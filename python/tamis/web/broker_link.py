@@ -1,6 +1,6 @@
-"""Asking the broker over its control socket: one JSON object a line, one question at a time.
+"""Asks the broker over its control socket: one JSON object per line, one question at a time.
 
-However many ask over HTTP, the broker has one question of ours before it, and its answers are pages of bounded size."""
+However many HTTP requests there are, the broker gets one question at a time, and its answers have bounded size."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from time import monotonic
 from typing import Any
 
 ANSWER_S = 5.0
-"""A broker that has not answered by then counts as gone."""
+"""Maximum time for an answer; then the broker counts as unreachable."""
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
-"""The longest answer that is read; a page of rows takes far less."""
+"""Maximum length of an answer; a page of rows takes far less."""
 WAITING_MAX = 100
-"""So many questions wait for their turn; further ones are refused."""
+"""Maximum number of questions that wait; further ones are refused."""
 FRESH_S = 0.5
-"""An overview is given again for so long, whoever asks: health checks, scrapers and people want the same."""
+"""Time for which an overview is reused: health checks, scrapers and people ask for the same."""
 
 
 class BrokerGoneError(Exception):
-    """Nobody answers at the control socket, or not in time."""
+    """The control socket cannot be reached, or does not answer in time."""
 
 
 class BrokerBusyError(Exception):
-    """Too many questions wait already."""
+    """Too many questions are waiting."""
 
 
 class RefusedError(Exception):
-    """The broker does not answer this question: its reason."""
+    """The broker refused the question; the text has its reason."""
 
 
 class BrokerLink:
-    """A connection to a broker's control socket, made when it is needed and made anew when it has broken."""
+    """A connection to a broker's control socket, opened when it is needed, and opened again after an error."""
 
     def __init__(self, socket_path: Path) -> None:
         self._path = socket_path
@@ -47,10 +47,10 @@ class BrokerLink:
         self._overview_s = -FRESH_S
 
     async def overview(self) -> dict[str, Any]:
-        """``about``, ``health`` and ``metrics`` of the broker, not older than `FRESH_S`.
+        """Return ``about``, ``health`` and ``metrics`` of the broker, not older than `FRESH_S`.
 
         Raises:
-            BrokerGoneError, BrokerBusyError: as `ask`.
+            BrokerGoneError, BrokerBusyError: as `ask` does.
         """
         async with self._overview_turn:
             if monotonic() - self._overview_s >= FRESH_S:
@@ -59,12 +59,12 @@ class BrokerLink:
             return self._overview
 
     async def ask(self, op: str, **parameters: Any) -> Any:
-        """The answer to one question.
+        """Return the answer to one question.
 
         Raises:
             BrokerGoneError: there is no answer.
-            BrokerBusyError: `WAITING_MAX` questions wait already.
-            RefusedError: the broker knows no answer, and why.
+            BrokerBusyError: `WAITING_MAX` questions are waiting.
+            RefusedError: the broker refused the question.
         """
         if self._waiting_count >= WAITING_MAX:
             raise BrokerBusyError
@@ -81,17 +81,16 @@ class BrokerLink:
     async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(ANSWER_S):
-                answer = await self._line(json.dumps(request).encode() + b"\n")
-                found = json.loads(answer)
+                answer = json.loads(await self._line(json.dumps(request).encode() + b"\n"))
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
             self.close()
             raise BrokerGoneError from error
         except BaseException:
-            self.close()  # whoever asked has gone: the answer would be taken for that to the next question
+            self.close()  # cancelled: the answer would be taken for that to the next question
             raise
-        if not isinstance(found, dict):
+        if not isinstance(answer, dict):
             raise BrokerGoneError
-        return found
+        return answer
 
     async def _line(self, request: bytes) -> bytes:
         if self._reader is None or self._writer is None or self._reader.at_eof():
@@ -102,7 +101,7 @@ class BrokerLink:
         return await self._reader.readuntil(b"\n")
 
     def close(self) -> None:
-        """Let go of the socket; the next question makes another."""
+        """Close the socket; the next question opens another."""
         if self._writer is not None:
             with suppress(OSError, RuntimeError):
                 self._writer.close()

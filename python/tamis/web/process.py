@@ -1,8 +1,8 @@
-"""The HTTP process beside a broker: how it is started, kept going and stopped.
+"""Starts, restarts and stops the HTTP process of a broker.
 
-The broker's side makes the listening socket, so that a port that is taken is told at the start and the number of a free
-one is known, and keeps a pipe open to the process: when the broker is gone, however it went, the pipe ends and so does
-the process."""
+The broker opens the listening socket, so that it can report a taken port at the start and knows the number of a free
+one. It also keeps a pipe to the process open: when the broker ends, for whatever reason, the pipe ends, and then the
+process."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tamis.errors import ConfigError
 
 BACKLOG = 128
 STOP_S = 3.0
-"""So long it may take to end when it is told to; then it is killed."""
+"""Maximum time to end when told to; then the process is killed."""
 RESTART_S_MIN, RESTART_S_MAX = 1.0, 30.0
-"""It is started again after so long when it has ended by itself, twice as long each time."""
+"""First and longest delay before a process that has ended by itself is restarted; the delay doubles each time."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the process is told: one line of JSON on its stdin.
+class HttpSettings:
+    """The settings of the process: one line of JSON on its stdin.
 
     Attributes:
         data: the broker's data directory, with its users and its control socket.
-        listening_fd: the number of the listening socket, which it inherits.
-        is_local_only: whether that is this machine only.
-        log_level: what is written to stderr, as the broker's log has it.
-        log_format: likewise.
-        cert: with `key`: HTTPS.
+        listening_fd: the descriptor of the listening socket, which the process inherits.
+        is_local_only: whether the socket listens on this machine only.
+        log_level: the level of the broker's log.
+        log_format: the format of the broker's log.
+        cert: with `key`, the certificate for HTTPS.
     """
 
     data: str
@@ -50,28 +50,31 @@ class Settings:
     key: str | None = None
 
     def to_line(self) -> bytes:
-        """As it is sent."""
+        """Return the line."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def from_line(cls, line: bytes) -> Settings:
-        """As it is received."""
+    def from_line(cls, line: bytes) -> HttpSettings:
+        """Return the settings in a line."""
         return cls(**json.loads(line))
 
 
 OnEnd = Callable[[int, float], None]
-"""Called with the exit code and the seconds until it is started again."""
+"""Called with the exit code and the seconds until the restart."""
 
 
 class HttpProcess:
-    """A running HTTP process. It is started again when it ends by itself.
+    """A running HTTP process, restarted when it ends by itself.
 
     Args:
-        config: where to listen; HTTPS with the certificate of ``[tls]`` where others than this machine can connect.
-        on_end: it has ended by itself. Called in a thread of its own.
+        config: where to listen; with ``[tls]``, HTTPS on addresses that others can reach.
+        on_end: called in another thread when the process has ended by itself.
+
+    Attributes:
+        url: the URL on which it listens.
 
     Raises:
-        ConfigError: the port is taken, or the address is not this machine's.
+        ConfigError: the port is taken, or the address does not belong to this machine.
     """
 
     def __init__(self, config: BrokerConfig, on_end: OnEnd = lambda code, delay_s: None) -> None:
@@ -82,19 +85,18 @@ class HttpProcess:
         name = self._socket.getsockname()
         host = f"[{name[0]}]" if ":" in name[0] else name[0]
         self.url = f"{'https' if tls else 'http'}://{host}:{name[1]}"
-        """Where it listens."""
         self._lock = threading.Lock()
         self._is_stopping = threading.Event()
-        self._process = self._started()
-        threading.Thread(target=self._keep_going, name="http process", daemon=True).start()
+        self._process = self._start()
+        threading.Thread(target=self._supervise, name="http process", daemon=True).start()
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The process id."""
         return self._process.pid
 
     def stop(self, at_once: bool = False) -> None:
-        """End it, and wait for that; `at_once`: whatever it is doing."""
+        """End the process, and wait for that; with `at_once`, do not wait for its current requests."""
         with self._lock:
             self._is_stopping.set()
             process = self._process
@@ -114,8 +116,8 @@ class HttpProcess:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        # A session of its own: Ctrl-C is for the broker, which ends this one when it has stopped.
+    def _start(self) -> subprocess.Popen[bytes]:
+        # In a new session: Ctrl-C is for the broker, which ends this process when it has stopped.
         process = subprocess.Popen(
             [sys.executable, "-m", "tamis.web"],
             stdin=subprocess.PIPE,
@@ -123,13 +125,13 @@ class HttpProcess:
             pass_fds=(self._socket.fileno(),),
             start_new_session=True,
         )
-        assert process.stdin is not None  # noqa: S101 - it was asked for
-        with suppress(BrokenPipeError):  # it has ended already; whoever waits for it finds out
+        assert process.stdin is not None  # noqa: S101 - because of stdin=PIPE
+        with suppress(BrokenPipeError):  # it has ended already, which `_supervise` notices
             process.stdin.write(self._settings.to_line())
             process.stdin.flush()
         return process
 
-    def _keep_going(self) -> None:
+    def _supervise(self) -> None:
         delay_s = RESTART_S_MIN
         while True:
             code = self._process.wait()
@@ -142,8 +144,8 @@ class HttpProcess:
             with self._lock:
                 if self._is_stopping.is_set():
                     return
-                with suppress(OSError):  # no process to be had now; the old one's end is told again
-                    self._process = self._started()
+                with suppress(OSError):  # no process can be started now: try again after the next delay
+                    self._process = self._start()
 
 
 def _close_pipe(process: subprocess.Popen[bytes]) -> None:
@@ -158,13 +160,13 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigError(
-            f"HTTP cannot listen on {host}:{port}: {error.strerror or error}\n  another one: --http-port"
+            f"HTTP cannot listen on {host}:{port}: {error.strerror or error}\n  give another port with --http-port"
         ) from error
 
 
-def _settings(config: BrokerConfig, tls: TlsConfig | None, listening_fd: int) -> Settings:
+def _settings(config: BrokerConfig, tls: TlsConfig | None, listening_fd: int) -> HttpSettings:
     data: Any = Path(config.data).resolve()
-    return Settings(
+    return HttpSettings(
         data=str(data),
         listening_fd=listening_fd,
         is_local_only=config.is_local_only,

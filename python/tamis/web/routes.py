@@ -1,4 +1,4 @@
-"""What is answered under which path. No socket and no clock: the server is uvicorn, the broker is behind a link."""
+"""The HTTP paths and their answers. Without sockets and clocks: uvicorn serves, and a link reaches the broker."""
 
 from __future__ import annotations
 
@@ -16,50 +16,49 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tamis.web import metrics
+from tamis.web.auth import AuthError
 from tamis.web.broker_link import BrokerBusyError, BrokerGoneError, RefusedError
-from tamis.web.gate import RefusedEntryError
 
 ROLE = "monitoring"
-"""Who has it, or is an administrator, may look at everything."""
+"""The role that is needed, except by administrators."""
 LIMIT_DEFAULT, LIMIT_MAX = 100, 500
-"""Rows of an answer. One takes the broker 15 us, during which no message goes."""
+"""Rows per answer. Each takes the broker 15 us, during which no message is delivered."""
 OFFSET_MAX = 2**53
 LISTS = ("queues", "exchanges", "bindings", "connections")
-OK_STATES = ("ok",)
 
 
 class Link(Protocol):
-    """Asks the broker, as `BrokerLink`."""
+    """Asks the broker, as `BrokerLink` does."""
 
     async def overview(self) -> dict[str, Any]:
-        """What there is, in numbers."""
+        """Return the broker's numbers."""
 
     async def ask(self, op: str, **parameters: Any) -> Any:
-        """One question."""
+        """Return the answer to one question."""
 
 
-class Doorkeeper(Protocol):
-    """Lets users in, as `Gate`."""
+class Auth(Protocol):
+    """Authenticates requests, as `Authenticator` does."""
 
-    async def enter(self, authorization: str | None, address: str, role: str) -> str:
-        """The user's name."""
+    async def authenticate(self, authorization: str | None, address: str, role: str) -> str:
+        """Return the name of the user."""
 
 
-def application(link: Link, gate: Doorkeeper) -> Starlette:
-    """The whole of what is served."""
-    faces = _Faces(link, gate)
+def application(link: Link, auth: Auth) -> Starlette:
+    """Return the ASGI application."""
+    handlers = _Handlers(link, auth)
     routes = [
-        Route("/health", faces.health),
-        Route("/metrics", faces.guarded(faces.metrics)),
-        Route("/api/overview", faces.guarded(faces.overview)),
-        *[Route(f"/api/{name}", faces.guarded(faces.rows(name))) for name in LISTS],
+        Route("/health", handlers.health),
+        Route("/metrics", handlers.guarded(handlers.metrics)),
+        Route("/api/overview", handlers.guarded(handlers.overview)),
+        *[Route(f"/api/{name}", handlers.guarded(handlers.rows(name))) for name in LISTS],
     ]
     return Starlette(
         routes=routes,
         middleware=[Middleware(_Headers)],
         exception_handlers={
             HTTPException: _http_error,
-            RefusedEntryError: _refused_entry,
+            AuthError: _auth_error,
             BrokerGoneError: _broker_gone,
             BrokerBusyError: _broker_busy,
             RefusedError: _refused,
@@ -70,31 +69,31 @@ def application(link: Link, gate: Doorkeeper) -> Starlette:
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class _Faces:
-    def __init__(self, link: Link, gate: Doorkeeper) -> None:
+class _Handlers:
+    def __init__(self, link: Link, auth: Auth) -> None:
         self._link = link
-        self._gate = gate
+        self._auth = auth
 
     def guarded(self, handler: Handler) -> Handler:
-        """`handler` for users with the role alone."""
+        """Restrict `handler` to users with the role."""
 
         async def answer(request: Request) -> Response:
             address = request.client.host if request.client else ""
-            await self._gate.enter(request.headers.get("authorization"), address, ROLE)
+            await self._auth.authenticate(request.headers.get("authorization"), address, ROLE)
             return await handler(request)
 
         return answer
 
     async def health(self, _: Request) -> Response:
-        """Whether the broker takes messages: 200, or 503 and why. Nobody has to log in, so it says no more."""
+        """Answer whether the broker takes messages, with 200 or 503. It needs no login, so it tells no more."""
         try:
-            found = (await self._link.overview()).get("health", {})
+            health = (await self._link.overview()).get("health", {})
         except (BrokerGoneError, BrokerBusyError, RefusedError):
-            found = {"status": "unreachable"}
-        return JsonResponse(found, 200 if found.get("status") in OK_STATES else 503)
+            health = {"status": "unreachable"}
+        return JsonResponse(health, 200 if health.get("status") == "ok" else 503)
 
     async def metrics(self, _: Request) -> Response:
-        """All numbers, for Prometheus; also when the broker is gone, for that is one of them."""
+        """Answer with all numbers for Prometheus, also when the broker cannot be reached: that is one of them."""
         try:
             overview = await self._link.overview()
         except BrokerGoneError:
@@ -102,34 +101,34 @@ class _Faces:
         return Response(metrics.render(overview), media_type=metrics.CONTENT_TYPE)
 
     async def overview(self, _: Request) -> Response:
-        """The same as JSON, and where the broker listens."""
+        """Answer with all numbers as JSON, and the broker's addresses."""
         return JsonResponse(await self._link.overview())
 
     def rows(self, name: str) -> Handler:
-        """The answers for one list, page by page."""
+        """Return the handler of one list, which answers page by page."""
 
         async def answer(request: Request) -> Response:
             offset = _number(request, "offset", 0, OFFSET_MAX)
             limit = _number(request, "limit", LIMIT_DEFAULT, LIMIT_MAX)
-            found = await self._link.ask(name, offset=offset, limit=limit)
-            rows = found["rows"][:limit]
+            page = await self._link.ask(name, offset=offset, limit=limit)
+            rows, total_count = page["rows"][:limit], page["total_count"]
             if name == "bindings":
                 rows = [with_query(row) for row in rows]
             elif name == "connections":
                 now_us = (await self._link.overview())["about"].get("now_us")
                 rows = [_with_age(row, now_us) for row in rows]
             following = offset + len(rows)
-            has_more = bool(rows) and following < found["total_count"]
+            has_more = bool(rows) and following < total_count
             link = f"{request.url.path}?{urlencode({'offset': following, 'limit': limit})}" if has_more else None
             return JsonResponse(
-                {"rows": rows, "total_count": found["total_count"], "offset": offset, "limit": limit, "next": link}
+                {"rows": rows, "total_count": total_count, "offset": offset, "limit": limit, "next": link}
             )
 
         return answer
 
 
 def with_query(binding: Mapping[str, Any]) -> dict[str, Any]:
-    """A binding with its query as people read it: the text, its language, or the key of the store that has it."""
+    """Return a binding with its query: text and language, or the key of the query in the store."""
     arguments = binding.get("arguments") or {}
     text, key = arguments.get("x-query"), arguments.get("x-query-key")
     has_query = text is not None or key is not None
@@ -139,7 +138,7 @@ def with_query(binding: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_age(connection: Mapping[str, Any], now_us: int | None) -> dict[str, Any]:
-    """A connection with how long it has been open, instead of an instant on the broker's own clock."""
+    """Return a connection with the time that it has been open, instead of an instant of the broker's clock."""
     shown = dict(connection)
     since_us = shown.pop("since_us", None)
     if since_us is not None and now_us is not None:
@@ -147,27 +146,27 @@ def _with_age(connection: Mapping[str, Any], now_us: int | None) -> dict[str, An
     return shown
 
 
-def _number(request: Request, name: str, default: int, most: int) -> int:
-    """A whole number of the query string; the largest page is given to whoever asks for a larger one."""
+def _number(request: Request, name: str, default: int, number_max: int) -> int:
+    """Return a whole number of the query string, at most `number_max`."""
     text = request.query_params.get(name)
     if text is None:
         return default
-    least = 1 if name == "limit" else 0
-    if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) >= least):
-        raise HTTPException(400, f"{name}: expected a whole number from {least}, not '{text[:40]}'")
-    return min(int(text), most)
+    number_min = 1 if name == "limit" else 0
+    if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) >= number_min):
+        raise HTTPException(400, f"{name}: expected a whole number from {number_min}, not '{text[:40]}'")
+    return min(int(text), number_max)
 
 
-# ---- form ----
+# ---- responses ----
 
 
 class JsonResponse(Response):
-    """JSON that is harmless wherever it is put: names come from clients, and some of them try."""
+    """JSON that is harmless inside HTML: clients choose names, and may be hostile."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """`content` in UTF-8, without the characters that HTML takes for its own."""
+        """Return `content` in UTF-8, with the special characters of HTML escaped."""
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         for character in "<>&\u2028\u2029":
             text = text.replace(character, f"\\u{ord(character):04x}")
@@ -175,7 +174,7 @@ class JsonResponse(Response):
 
 
 class _Headers:
-    """Every answer says that it is nobody's to keep, to frame or to guess the type of."""
+    """Adds headers to every response that forbid caching, framing and guessing its type."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -195,7 +194,7 @@ class _Headers:
         await self._app(scope, receive, send_with if scope["type"] == "http" else send)
 
 
-# ---- what goes wrong ----
+# ---- errors ----
 
 
 def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -203,16 +202,16 @@ def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
+    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this type only
     reason = error.detail
     if error.status_code == 404:
         paths = ", ".join(["/health", "/metrics", "/api/overview", *(f"/api/{name}" for name in LISTS)])
-        reason = f"nothing is here; there are {paths}"
+        reason = f"unknown path; known: {paths}"
     return _error(error.status_code, reason, error.headers)
 
 
-async def _refused_entry(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedEntryError)  # noqa: S101
+async def _auth_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, AuthError)  # noqa: S101
     headers = {"www-authenticate": 'Basic realm="tamis", charset="UTF-8"'} if error.status == 401 else None
     return _error(error.status, error.reason, headers)
 

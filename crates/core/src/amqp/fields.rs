@@ -6,10 +6,12 @@ use std::fmt;
 
 use super::error::DecodeError;
 use super::frame::{FrameKind, begin_frame, end_frame};
-use super::method::{FieldKind, MethodId, MethodSpec, spec_named, spec_of};
+use super::method::{FieldKind, MethodSpec, spec_named, spec_of};
+use super::method_id::MethodId;
 use super::reply::ReplyCode;
+use super::short_string::SHORT_SIZE_BYTES_MAX;
 use super::table::{FieldValue, RawTable, TABLE_SIZE_BYTES_MAX, Table};
-use super::wire::{Reader, SHORT_SIZE_BYTES_MAX, Writer};
+use super::wire::{WireDecoder, WireEncoder};
 
 /// A method that cannot be written: what of it, and why. The fault of the caller, not of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ impl std::error::Error for EncodeError {}
 /// # Errors
 /// As [`super::Method::decode`], and for tables that cannot be read.
 pub fn decode(payload: &[u8]) -> Result<(&'static MethodSpec, Table), DecodeError> {
-    let mut reader = Reader::new(payload);
+    let mut reader = WireDecoder::new(payload);
     reader.u32()?;
     let unknown = DecodeError { code: ReplyCode::NotImplemented, reason: "unknown method" };
     let spec = spec_of(MethodId::of_payload(payload)).ok_or(unknown)?;
@@ -41,7 +43,7 @@ pub fn decode(payload: &[u8]) -> Result<(&'static MethodSpec, Table), DecodeErro
     Ok((spec, fields))
 }
 
-fn read(reader: &mut Reader<'_>, kind: FieldKind) -> Result<FieldValue, DecodeError> {
+fn read(reader: &mut WireDecoder<'_>, kind: FieldKind) -> Result<FieldValue, DecodeError> {
     Ok(match kind {
         FieldKind::Bit => FieldValue::Bool(reader.bit()?),
         FieldKind::Octet => FieldValue::U8(reader.u8()?),
@@ -66,7 +68,7 @@ pub fn encode(name: &str, fields: &Table, channel: u16, out: &mut Vec<u8>) -> Re
     }
     let length_before = out.len();
     let frame = begin_frame(out, FrameKind::Method, channel);
-    let mut writer = Writer::new(out);
+    let mut writer = WireEncoder::new(out);
     writer.bytes(&spec.id.class_id.to_be_bytes());
     writer.bytes(&spec.id.method_id.to_be_bytes());
     for &(field, kind) in spec.fields {
@@ -80,7 +82,7 @@ pub fn encode(name: &str, fields: &Table, channel: u16, out: &mut Vec<u8>) -> Re
 }
 
 /// Append one field, or say what was expected.
-fn write(writer: &mut Writer<'_>, kind: FieldKind, value: Option<&FieldValue>) -> Result<(), &'static str> {
+fn write(writer: &mut WireEncoder<'_>, kind: FieldKind, value: Option<&FieldValue>) -> Result<(), &'static str> {
     match kind {
         FieldKind::Bit => writer.bit(match value {
             Some(value) => value.as_bool().ok_or("true or false")?,

@@ -10,34 +10,10 @@ use std::fmt;
 
 use super::error::DecodeError;
 use super::frame::{FrameKind, begin_frame, end_frame};
+use super::method_id::MethodId;
 use super::reply::ReplyCode;
 use super::table::RawTable;
-use super::wire::{Reader, Writer};
-
-/// The numbers of a method, as close methods carry them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct MethodId {
-    /// The class: 60 is basic.
-    pub class_id: u16,
-    /// The method within it.
-    pub method_id: u16,
-}
-
-impl MethodId {
-    /// No method: what a close that no method caused carries.
-    pub const NONE: Self = Self { class_id: 0, method_id: 0 };
-
-    /// The numbers at the start of a method frame's payload, whatever they are; `NONE` where there are none.
-    #[must_use]
-    pub fn of_payload(payload: &[u8]) -> Self {
-        match payload {
-            &[c1, c0, m1, m0, ..] => {
-                Self { class_id: u16::from_be_bytes([c1, c0]), method_id: u16::from_be_bytes([m1, m0]) }
-            }
-            _ => Self::NONE,
-        }
-    }
-}
+use super::wire::{WireDecoder, WireEncoder};
 
 impl fmt::Display for MethodId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,22 +69,22 @@ pub fn spec_named(name: &str) -> Option<&'static MethodSpec> {
 }
 
 /// A type of fields: how it is read and written.
-trait Field<'a>: Sized {
+trait MethodField<'a>: Sized {
     const KIND: FieldKind;
-    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
-    fn write(&self, writer: &mut Writer<'_>);
+    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError>;
+    fn write(&self, writer: &mut WireEncoder<'_>);
 }
 
 macro_rules! number_fields {
     ($($type:ty, $kind:ident, $read:ident;)*) => {
-        $(impl<'a> Field<'a> for $type {
+        $(impl<'a> MethodField<'a> for $type {
             const KIND: FieldKind = FieldKind::$kind;
             #[inline]
-            fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+            fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
                 reader.$read()
             }
             #[inline]
-            fn write(&self, writer: &mut Writer<'_>) {
+            fn write(&self, writer: &mut WireEncoder<'_>) {
                 writer.bytes(&self.to_be_bytes());
             }
         })*
@@ -122,50 +98,50 @@ number_fields! {
     u64, LongLong, u64;
 }
 
-impl<'a> Field<'a> for bool {
+impl<'a> MethodField<'a> for bool {
     const KIND: FieldKind = FieldKind::Bit;
     #[inline]
-    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
         reader.bit()
     }
     #[inline]
-    fn write(&self, writer: &mut Writer<'_>) {
+    fn write(&self, writer: &mut WireEncoder<'_>) {
         writer.bit(*self);
     }
 }
 
-impl<'a> Field<'a> for &'a str {
+impl<'a> MethodField<'a> for &'a str {
     const KIND: FieldKind = FieldKind::ShortString;
     #[inline]
-    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
         reader.short()
     }
     #[inline]
-    fn write(&self, writer: &mut Writer<'_>) {
+    fn write(&self, writer: &mut WireEncoder<'_>) {
         writer.short(self);
     }
 }
 
-impl<'a> Field<'a> for &'a [u8] {
+impl<'a> MethodField<'a> for &'a [u8] {
     const KIND: FieldKind = FieldKind::LongString;
     #[inline]
-    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
         reader.long_bytes()
     }
     #[inline]
-    fn write(&self, writer: &mut Writer<'_>) {
+    fn write(&self, writer: &mut WireEncoder<'_>) {
         writer.long_bytes(self);
     }
 }
 
-impl<'a> Field<'a> for RawTable<'a> {
+impl<'a> MethodField<'a> for RawTable<'a> {
     const KIND: FieldKind = FieldKind::Table;
     #[inline]
-    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
         reader.long_bytes().map(RawTable::new)
     }
     #[inline]
-    fn write(&self, writer: &mut Writer<'_>) {
+    fn write(&self, writer: &mut WireEncoder<'_>) {
         writer.long_bytes(self.as_bytes());
     }
 }
@@ -192,14 +168,14 @@ macro_rules! methods {
                 const SPEC: MethodSpec = MethodSpec {
                     name: $name,
                     id: Self::ID,
-                    fields: &[$((stringify!($field), <$type as Field>::KIND)),*],
+                    fields: &[$((stringify!($field), <$type as MethodField>::KIND)),*],
                 };
 
                 /// Append the whole method frame. Short strings are cut to 255 bytes, between characters.
                 #[inline]
                 pub fn encode(&self, channel: u16, out: &mut Vec<u8>) {
                     let frame = begin_frame(out, FrameKind::Method, channel);
-                    let mut writer = Writer::new(out);
+                    let mut writer = WireEncoder::new(out);
                     writer.bytes(&u32::to_be_bytes($class << 16 | $method));
                     $(self.$field.write(&mut writer);)*
                     end_frame(out, frame);
@@ -219,11 +195,11 @@ macro_rules! methods {
             /// 540 for a method that does not exist, 502 when the fields do not fit the payload or a name is no UTF-8.
             #[inline]
             pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
-                let mut reader = Reader::new(payload);
+                let mut reader = WireDecoder::new(payload);
                 let id = reader.u32()?;
                 Ok(match (id >> 16, id & 0xFFFF) {
                     $(($class, $method) => Self::$variant({
-                        let method = $variant { $($field: <$type as Field>::read(&mut reader)?),* };
+                        let method = $variant { $($field: <$type as MethodField>::read(&mut reader)?),* };
                         reader.finish()?;
                         method
                     }),)*
@@ -428,9 +404,10 @@ methods! {
     TxRollbackOk = "tx.rollback-ok" 90 31 {}
 }
 
+#[cfg(test)]
 impl BasicDeliver<'_> {
     /// Append the frames of a whole delivery: the method, the header and the body in frames of `frame_size_max`.
-    /// `properties` are the bytes of [`super::Properties::as_bytes`], which are sent on as they came.
+    /// `properties` are the bytes of [`super::BasicProperties::as_bytes`], which are sent on as they came.
     #[inline]
     pub fn encode_with_content(
         &self,

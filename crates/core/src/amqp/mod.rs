@@ -15,15 +15,18 @@ pub mod error;
 pub mod fields;
 pub mod frame;
 pub mod method;
+mod method_id;
 pub mod properties;
 pub mod reply;
+mod short_string;
 pub mod table;
 mod wire;
 
 pub use error::{AmqpError, DecodeError};
 pub use frame::{Frame, FrameError, FrameKind, next_frame};
-pub use method::{Method, MethodId};
-pub use properties::{ContentHeader, Properties, PropertyFields};
+pub use method::Method;
+pub use method_id::MethodId;
+pub use properties::{BasicProperties, ContentHeader, PropertyFields};
 pub use reply::{ReplyCode, Scope};
 pub use table::{FieldValue, RawTable, RawValue, Table};
 

@@ -1,6 +1,6 @@
 //! Content headers: the size of a message's body and its properties.
 //!
-//! [`Properties`] is the bytes as they came, checked once, and passed on as they are: only what is asked for is read.
+//! [`BasicProperties`] is the bytes as they came, checked once, and passed on as they are: only what is asked for is read.
 //!
 //! Source: AMQP 0-9-1 specification, section 4.2.6.1 and class basic.
 
@@ -9,8 +9,9 @@ use std::fmt;
 use super::error::DecodeError;
 use super::frame::{FRAME_END, FrameKind, put_body};
 use super::reply::ReplyCode;
+use super::short_string::put_short;
 use super::table::{FieldValue, RawTable};
-use super::wire::{Reader, Writer, put_short};
+use super::wire::{WireDecoder, WireEncoder};
 
 /// The class of all content: basic.
 const CLASS_BASIC: u16 = 60;
@@ -24,7 +25,7 @@ pub struct ContentHeader<'a> {
     /// How many bytes of body follow, in however many frames. Claimed by the peer: allocate as they come.
     pub body_size: u64,
     /// The message's properties.
-    pub properties: Properties<'a>,
+    pub properties: BasicProperties<'a>,
 }
 
 impl<'a> ContentHeader<'a> {
@@ -34,7 +35,7 @@ impl<'a> ContentHeader<'a> {
     /// 505 for content of another class than basic; 502 for properties that cannot be read.
     #[inline]
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(payload);
+        let mut reader = WireDecoder::new(payload);
         let class_id = reader.u16()?;
         if class_id != CLASS_BASIC {
             return Err(DecodeError {
@@ -46,7 +47,7 @@ impl<'a> ContentHeader<'a> {
             return Err(DecodeError::syntax("a content header with a weight"));
         }
         let body_size = reader.u64()?;
-        Ok(Self { body_size, properties: Properties::parse(reader.rest())? })
+        Ok(Self { body_size, properties: BasicProperties::parse(reader.rest())? })
     }
 
     /// Append the whole header frame.
@@ -120,9 +121,9 @@ mod flag {
 
 /// A message's properties as they came: two bytes of flags, then the values of those that are set.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Properties<'a>(&'a [u8]);
+pub struct BasicProperties<'a>(&'a [u8]);
 
-impl Default for Properties<'_> {
+impl Default for BasicProperties<'_> {
     fn default() -> Self {
         Self(&NO_PROPERTIES)
     }
@@ -140,8 +141,8 @@ macro_rules! getters {
 
 /// Go over the properties that `bytes` begins with, and stand behind them.
 #[inline]
-fn check(bytes: &[u8]) -> Result<Reader<'_>, DecodeError> {
-    let mut reader = Reader::new(bytes);
+fn check(bytes: &[u8]) -> Result<WireDecoder<'_>, DecodeError> {
+    let mut reader = WireDecoder::new(bytes);
     let flags = reader.u16()?;
     if flags & flag::UNKNOWN != 0 {
         return Err(DecodeError::syntax("a content header sets unknown property flags"));
@@ -160,7 +161,7 @@ fn check(bytes: &[u8]) -> Result<Reader<'_>, DecodeError> {
     Ok(reader)
 }
 
-impl<'a> Properties<'a> {
+impl<'a> BasicProperties<'a> {
     /// The properties in `bytes`, checked: afterwards every getter can read what is set.
     ///
     /// # Errors
@@ -174,7 +175,7 @@ impl<'a> Properties<'a> {
     /// The properties that `bytes` begins with, checked, and what follows them: they say themselves where they end.
     ///
     /// # Errors
-    /// As [`Properties::parse`], but for too many bytes.
+    /// As [`BasicProperties::parse`], but for too many bytes.
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
         let rest = check(bytes)?.rest();
         Ok((Self(&bytes[..bytes.len() - rest.len()]), rest))
@@ -187,7 +188,7 @@ impl<'a> Properties<'a> {
         Self(bytes)
     }
 
-    /// The bytes, flags first: what [`put_content`] sends on and [`Properties::from_checked`] takes.
+    /// The bytes, flags first: what [`put_content`] sends on and [`BasicProperties::from_checked`] takes.
     #[inline]
     #[must_use]
     pub const fn as_bytes(&self) -> &'a [u8] {
@@ -196,8 +197,8 @@ impl<'a> Properties<'a> {
 
     /// Where the value of `flag` stands, or None when it is not set.
     #[inline]
-    fn seek(&self, flag: u16) -> Option<Reader<'a>> {
-        let mut reader = Reader::new(self.0);
+    fn seek(&self, flag: u16) -> Option<WireDecoder<'a>> {
+        let mut reader = WireDecoder::new(self.0);
         let flags = reader.u16().ok()?;
         if flags & flag == 0 {
             return None;
@@ -294,7 +295,7 @@ impl<'a> Properties<'a> {
     }
 }
 
-impl fmt::Debug for Properties<'_> {
+impl fmt::Debug for BasicProperties<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fields().fmt(f)
     }
@@ -310,7 +311,7 @@ impl fmt::Debug for Properties<'_> {
 /// assert!(Properties::parse(&bytes).unwrap().is_persistent());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // as the getters of `Properties`
+#[allow(missing_docs)] // as the getters of `BasicProperties`
 pub struct PropertyFields<'a> {
     pub content_type: Option<&'a str>,
     pub content_encoding: Option<&'a str>,
@@ -329,13 +330,13 @@ pub struct PropertyFields<'a> {
 }
 
 impl PropertyFields<'_> {
-    /// Append the bytes of [`Properties`]. Texts are cut to 255 bytes, between characters.
+    /// Append the bytes of [`BasicProperties`]. Texts are cut to 255 bytes, between characters.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&NO_PROPERTIES);
         let mut flags = 0;
-        let mut writer = Writer::new(out);
-        let mut text = |writer: &mut Writer<'_>, flag: u16, value: Option<&str>| {
+        let mut writer = WireEncoder::new(out);
+        let mut text = |writer: &mut WireEncoder<'_>, flag: u16, value: Option<&str>| {
             if let Some(value) = value {
                 flags |= flag;
                 writer.short(value);

@@ -9,7 +9,8 @@
 use std::fmt;
 
 use super::error::DecodeError;
-use super::wire::{Reader, SHORT_SIZE_BYTES_MAX, put_short};
+use super::short_string::{SHORT_SIZE_BYTES_MAX, put_short};
+use super::wire::WireDecoder;
 
 /// How deep tables and arrays may nest; the table itself is level 1. Reading recurses, so this bounds the stack.
 pub const TABLE_DEPTH_MAX: usize = 32;
@@ -76,7 +77,7 @@ pub enum RawValue<'a> {
 
 impl<'a> RawValue<'a> {
     #[inline]
-    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError> {
         Ok(match reader.u8()? {
             b'S' => Self::Text(reader.long_bytes()?),
             b't' => Self::Bool(reader.u8()? != 0),
@@ -198,7 +199,7 @@ impl<'a> RawTable<'a> {
     #[inline]
     #[must_use]
     pub fn iter(&self) -> RawFields<'a> {
-        RawFields(Reader::new(self.0))
+        RawFields(WireDecoder::new(self.0))
     }
 
     /// The value of the first field of that name; None also where the bytes before it are damaged.
@@ -209,7 +210,7 @@ impl<'a> RawTable<'a> {
 
     /// The fields in their order, each with its own bytes (name, type and value), to be copied without being understood.
     pub(crate) fn fields_as_bytes(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
-        let mut reader = Reader::new(self.0);
+        let mut reader = WireDecoder::new(self.0);
         std::iter::from_fn(move || {
             let before = reader.rest();
             let key = reader.short().ok()?;
@@ -274,7 +275,7 @@ impl<'a> RawArray<'a> {
     #[inline]
     #[must_use]
     pub fn iter(&self) -> RawValues<'a> {
-        RawValues(Reader::new(self.0))
+        RawValues(WireDecoder::new(self.0))
     }
 
     fn check_at(&self, depth: usize) -> Result<(), DecodeError> {
@@ -308,7 +309,7 @@ impl<'a> IntoIterator for RawArray<'a> {
 
 /// The fields of a [`RawTable`].
 #[derive(Clone, Debug)]
-pub struct RawFields<'a>(Reader<'a>);
+pub struct RawFields<'a>(WireDecoder<'a>);
 
 impl<'a> Iterator for RawFields<'a> {
     type Item = Result<(&'a str, RawValue<'a>), DecodeError>;
@@ -320,7 +321,7 @@ impl<'a> Iterator for RawFields<'a> {
         }
         let field = self.0.short().and_then(|key| Ok((key, RawValue::read(&mut self.0)?)));
         if field.is_err() {
-            self.0 = Reader::new(&[]);
+            self.0 = WireDecoder::new(&[]);
         }
         Some(field)
     }
@@ -328,7 +329,7 @@ impl<'a> Iterator for RawFields<'a> {
 
 /// The values of a [`RawArray`].
 #[derive(Clone, Debug)]
-pub struct RawValues<'a>(Reader<'a>);
+pub struct RawValues<'a>(WireDecoder<'a>);
 
 impl<'a> Iterator for RawValues<'a> {
     type Item = Result<RawValue<'a>, DecodeError>;
@@ -340,7 +341,7 @@ impl<'a> Iterator for RawValues<'a> {
         }
         let value = RawValue::read(&mut self.0);
         if value.is_err() {
-            self.0 = Reader::new(&[]);
+            self.0 = WireDecoder::new(&[]);
         }
         Some(value)
     }

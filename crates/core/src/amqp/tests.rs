@@ -7,35 +7,15 @@ use super::frame::{FRAME_OVERHEAD_BYTES, HEARTBEAT, begin_frame, end_frame};
 use super::method::{self, BasicDeliver, FieldKind, SPECS};
 use super::table::{TABLE_DEPTH_MAX, TABLE_SIZE_BYTES_MAX};
 use super::*;
-use crate::testing::{fewer, rounds};
+use crate::testing::{Random, fewer, rounds};
 
 const FRAME_SIZE_MAX: usize = 128 * 1024;
 
-/// xorshift64*: enough to pick, the same on every machine.
-struct Random(u64);
+const ALPHABET: [char; 8] = ['a', 'Z', '.', '#', 'é', '€', '😀', '\0'];
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() >> 33) as usize % bound
-    }
-
-    fn bytes(&mut self, count_max: usize) -> Vec<u8> {
-        (0..self.below(count_max + 1)).map(|_| self.next() as u8).collect()
-    }
-
-    fn text(&mut self, count_max: usize) -> String {
-        (0..self.below(count_max + 1)).map(|_| ['a', 'Z', '.', '#', 'é', '€', '😀', '\0'][self.below(8)]).collect()
-    }
-
-    fn value(&mut self, depth: usize) -> FieldValue {
-        let bits = self.next();
+    fn field_value(&mut self, depth: usize) -> FieldValue {
+        let bits = self.bits();
         match self.below(if depth < 4 { 17 } else { 14 }) {
             0 => FieldValue::Bool(bits & 1 == 1),
             1 => FieldValue::I8(bits as i8),
@@ -51,34 +31,34 @@ impl Random {
             11 => FieldValue::Text(self.bytes(20).into()),
             12 => FieldValue::Timestamp(bits),
             13 => [FieldValue::Void, FieldValue::Bytes(self.bytes(20).into())][self.below(2)].clone(),
-            14 => FieldValue::Array((0..self.below(4)).map(|_| self.value(depth + 1)).collect()),
-            _ => FieldValue::Table(self.table(depth + 1)),
+            14 => FieldValue::Array((0..self.below(4)).map(|_| self.field_value(depth + 1)).collect()),
+            _ => FieldValue::Table(self.field_table(depth + 1)),
         }
     }
 
-    fn table(&mut self, depth: usize) -> Table {
-        (0..self.below(5)).map(|_| (self.text(8), self.value(depth))).collect()
+    fn field_table(&mut self, depth: usize) -> Table {
+        (0..self.below(5)).map(|_| (self.text(&ALPHABET, 8), self.field_value(depth))).collect()
     }
 
     /// Random values for the fields of a method.
-    fn fields(&mut self, spec: &method::MethodSpec) -> Table {
+    fn method_fields(&mut self, spec: &method::MethodSpec) -> Table {
         let value = |random: &mut Self, kind| match kind {
-            FieldKind::Bit => FieldValue::Bool(random.next() & 1 == 1),
-            FieldKind::Octet => FieldValue::U8(random.next() as u8),
-            FieldKind::Short => FieldValue::U16(random.next() as u16),
-            FieldKind::Long => FieldValue::U32(random.next() as u32),
-            FieldKind::LongLong => FieldValue::I64(random.next() as i64),
-            FieldKind::ShortString => random.text(60).as_str().into(),
+            FieldKind::Bit => FieldValue::Bool(random.bits() & 1 == 1),
+            FieldKind::Octet => FieldValue::U8(random.bits() as u8),
+            FieldKind::Short => FieldValue::U16(random.bits() as u16),
+            FieldKind::Long => FieldValue::U32(random.bits() as u32),
+            FieldKind::LongLong => FieldValue::I64(random.bits() as i64),
+            FieldKind::ShortString => random.text(&ALPHABET, 60).as_str().into(),
             FieldKind::LongString => FieldValue::Bytes(random.bytes(300).into()),
-            FieldKind::Table => FieldValue::Table(random.table(2)),
+            FieldKind::Table => FieldValue::Table(random.field_table(2)),
         };
         spec.fields.iter().map(|&(name, kind)| (name, value(self, kind))).collect()
     }
 
-    fn properties(&mut self) -> Vec<u8> {
-        let texts: Vec<String> = (0..10).map(|_| self.text(20)).collect();
-        let headers = self.table(2).to_bytes();
-        let flags = self.next();
+    fn encoded_properties(&mut self) -> Vec<u8> {
+        let texts: Vec<String> = (0..10).map(|_| self.text(&ALPHABET, 20)).collect();
+        let headers = self.field_table(2).to_bytes();
+        let flags = self.bits();
         let text = |index: usize| (flags >> index & 1 == 1).then(|| texts[index].as_str());
         let mut bytes = Vec::new();
         let fields = PropertyFields {
@@ -98,21 +78,21 @@ impl Random {
             cluster_id: text(9),
         };
         fields.encode(&mut bytes);
-        assert_eq!(Properties::parse(&bytes).unwrap().fields(), fields);
+        assert_eq!(BasicProperties::parse(&bytes).unwrap().fields(), fields);
         bytes
     }
 
     /// One frame of any kind.
     fn frame(&mut self, out: &mut Vec<u8>) {
-        let channel = self.next() as u16;
+        let channel = self.bits() as u16;
         match self.below(4) {
             0 => {
                 let spec = &SPECS[self.below(SPECS.len())];
-                fields::encode(spec.name, &self.fields(spec), channel, out).unwrap();
+                fields::encode(spec.name, &self.method_fields(spec), channel, out).unwrap();
             }
             1 => {
-                let properties = self.properties();
-                ContentHeader { body_size: self.next(), properties: Properties::parse(&properties).unwrap() }
+                let properties = self.encoded_properties();
+                ContentHeader { body_size: self.bits(), properties: BasicProperties::parse(&properties).unwrap() }
                     .encode(channel, out);
             }
             2 => {
@@ -141,10 +121,10 @@ fn read_all(frame: Frame<'_>) {
     if let Ok(header) = ContentHeader::decode(payload) {
         read_properties(header.properties);
     }
-    if let Ok(properties) = Properties::parse(payload) {
+    if let Ok(properties) = BasicProperties::parse(payload) {
         read_properties(properties);
     }
-    let _ = Properties::from_checked(payload).fields();
+    let _ = BasicProperties::from_checked(payload).fields();
     let raw = RawTable::new(payload);
     assert_eq!(raw.check().err(), raw.parse().err());
     if let Ok(table) = raw.parse() {
@@ -154,7 +134,7 @@ fn read_all(frame: Frame<'_>) {
     }
 }
 
-fn read_properties(properties: Properties<'_>) {
+fn read_properties(properties: BasicProperties<'_>) {
     let mut again = Vec::new();
     properties.fields().encode(&mut again);
     assert_eq!(again, properties.as_bytes());
@@ -168,7 +148,7 @@ fn every_method_reads_as_it_was_written_by_both_codecs() {
     let mut random = Random(0x7A31);
     for spec in SPECS {
         for _ in rounds(0..50) {
-            let (values, channel) = (random.fields(spec), random.next() as u16);
+            let (values, channel) = (random.method_fields(spec), random.bits() as u16);
             let mut bytes = Vec::new();
             fields::encode(spec.name, &values, channel, &mut bytes).unwrap();
             let (frame, consumed) = next_frame(&bytes, FRAME_SIZE_MAX).unwrap().unwrap();
@@ -241,7 +221,7 @@ fn garbage_and_damage_are_read_or_refused() {
             random.frame(&mut bytes);
             for _ in 0..=random.below(3) {
                 let place = random.below(bytes.len());
-                bytes[place] = random.next() as u8;
+                bytes[place] = random.bits() as u8;
             }
         }
         if let Ok(Some((frame, consumed))) = next_frame(&bytes, FRAME_SIZE_MAX) {
@@ -257,16 +237,16 @@ fn a_truncated_payload_is_refused_at_every_length() {
     let mut random = Random(0x7C);
     for spec in SPECS {
         let mut bytes = Vec::new();
-        fields::encode(spec.name, &random.fields(spec), 1, &mut bytes).unwrap();
+        fields::encode(spec.name, &random.method_fields(spec), 1, &mut bytes).unwrap();
         let payload = next_frame(&bytes, FRAME_SIZE_MAX).unwrap().unwrap().0.payload;
         for cut in rounds(0..payload.len()) {
             assert!(Method::decode(&payload[..cut]).is_err(), "{} cut to {cut} bytes", spec.name);
         }
         assert_eq!(Method::decode(&[payload, b"x"].concat()).unwrap_err().code, ReplyCode::SyntaxError);
     }
-    let properties = random.properties();
+    let properties = random.encoded_properties();
     for cut in 0..properties.len() {
-        assert!(Properties::parse(&properties[..cut]).is_err());
+        assert!(BasicProperties::parse(&properties[..cut]).is_err());
     }
 }
 
@@ -298,7 +278,7 @@ fn a_method_that_does_not_exist_is_not_implemented() {
 fn tables_keep_their_values_and_their_order() {
     let mut random = Random(0x7AB1E);
     for _ in rounds(0..2_000) {
-        let table = random.table(1);
+        let table = random.field_table(1);
         let bytes = table.to_bytes();
         let raw = RawTable::new(&bytes);
         assert_eq!(raw.check(), Ok(()));
@@ -408,7 +388,7 @@ fn properties_are_refused_when_flags_or_values_are_wrong() {
         (&[0x80, 0, 1, 0xFF], "text that is no UTF-8"),
         (&[0x20, 0, 0, 0, 0, 3, 1, b'a', b'?'], "headers of unknown type"),
     ] {
-        assert_eq!(Properties::parse(bytes).map_err(|error| error.code), Err(ReplyCode::SyntaxError), "{why}");
+        assert_eq!(BasicProperties::parse(bytes).map_err(|error| error.code), Err(ReplyCode::SyntaxError), "{why}");
     }
     let other_class = ContentHeader::decode(&[0, 50, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(other_class.unwrap_err().code, ReplyCode::UnexpectedFrame);
@@ -418,12 +398,12 @@ fn properties_are_refused_when_flags_or_values_are_wrong() {
 fn a_header_is_added_to_properties_or_replaced() {
     let mut random = Random(0x4EAD);
     for _ in rounds(0..500) {
-        let bytes = random.properties();
-        let properties = Properties::parse(&bytes).unwrap();
+        let bytes = random.encoded_properties();
+        let properties = BasicProperties::parse(&bytes).unwrap();
         let (mut once, mut twice) = (Vec::new(), Vec::new());
         properties.encode_with_header("x-stream-offset", &FieldValue::I64(7), &mut once);
-        Properties::parse(&once).unwrap().encode_with_header("x-stream-offset", &FieldValue::I64(8), &mut twice);
-        let changed = Properties::parse(&twice).unwrap();
+        BasicProperties::parse(&once).unwrap().encode_with_header("x-stream-offset", &FieldValue::I64(8), &mut twice);
+        let changed = BasicProperties::parse(&twice).unwrap();
         let mut expected = properties.headers().map_or(Table::new(), |headers| headers.parse().unwrap());
         expected.push("x-stream-offset", 8_i64);
         assert_eq!(changed.headers().unwrap().parse(), Ok(expected));
@@ -433,7 +413,7 @@ fn a_header_is_added_to_properties_or_replaced() {
 
 #[test]
 fn a_delivery_is_split_into_frames_of_the_agreed_size() {
-    let properties = Random(5).properties();
+    let properties = Random(5).encoded_properties();
     let deliver = BasicDeliver { consumer_tag: "c", delivery_tag: 1, exchange: "e", ..Default::default() };
     for (body_bytes, body_frames) in [(0, 0), (1, 1), (4088, 1), (4089, 2), (10_000, 3)] {
         let body = &(0..=255).collect::<Vec<u8>>().repeat(40)[..body_bytes];

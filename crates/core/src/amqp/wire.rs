@@ -1,14 +1,13 @@
 //! The elementary types: reading them from a slice, appending them to a buffer.
 
 use super::error::DecodeError;
-
-pub(crate) const SHORT_SIZE_BYTES_MAX: usize = 255;
+use super::short_string::put_short;
 
 const TRUNCATED: DecodeError = DecodeError::syntax("the fields end too early");
 
 /// A cursor over the bytes of one frame's payload. Every read is checked; none allocates.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct WireDecoder<'a> {
     rest: &'a [u8],
     /// Bits of the octet being read, the next one lowest; bits that follow each other share octets.
     bits: u8,
@@ -27,7 +26,7 @@ macro_rules! numbers {
     };
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireDecoder<'a> {
     #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, bits: 0, bit_count: 0 }
@@ -97,13 +96,13 @@ impl<'a> Reader<'a> {
 
 /// Appends fields to a buffer, packing bits that follow each other into octets.
 #[derive(Debug)]
-pub(crate) struct Writer<'o> {
+pub(crate) struct WireEncoder<'o> {
     out: &'o mut Vec<u8>,
     /// The bit for the next flag in the last octet; 0 when the last field was no bit.
     next_bit: u8,
 }
 
-impl<'o> Writer<'o> {
+impl<'o> WireEncoder<'o> {
     #[inline]
     pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         Self { out, next_bit: 0 }
@@ -140,23 +139,4 @@ impl<'o> Writer<'o> {
         self.bytes(&count.to_be_bytes());
         self.out.extend_from_slice(&bytes[..count as usize]);
     }
-}
-
-/// `text`, cut between characters to what a short string can hold.
-#[inline]
-pub(crate) fn clamp_short(text: &str) -> &str {
-    if text.len() <= SHORT_SIZE_BYTES_MAX {
-        return text;
-    }
-    // A character has at most four bytes: one of the last four places is between two.
-    let end = (0..=SHORT_SIZE_BYTES_MAX).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
-}
-
-/// Append `text` as a short string, cut to 255 bytes.
-#[inline]
-pub(crate) fn put_short(out: &mut Vec<u8>, text: &str) {
-    let text = clamp_short(text);
-    out.push(text.len() as u8); // at most 255, by the cut
-    out.extend_from_slice(text.as_bytes());
 }

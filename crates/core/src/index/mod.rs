@@ -7,41 +7,20 @@
 //!
 //! Sources: the OpenAMQ and Malamute papers, inverted bitmaps; the ITMO paper, access predicates.
 
-mod answers;
-mod atoms;
-mod attributes;
-mod automata;
 pub(crate) mod batch;
-mod builder;
-mod cluster;
 mod codec;
-mod columns;
-mod format;
+mod compile;
 mod hash;
-mod hits;
+mod layout;
 mod leaf;
-mod map;
-mod merge;
-mod normal;
-mod pages;
-mod processor;
-mod removed;
+mod matching;
 pub mod report;
-mod scratch;
-mod seen;
 mod segment;
-mod snapshot;
-mod sort;
-mod store;
-mod summary;
-mod symbols;
 #[cfg(test)]
 mod tests;
 pub mod timing;
-mod together;
 mod topics;
-mod units;
-mod version;
+mod versions;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,10 +35,12 @@ use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::message::Message;
 use crate::query::Query;
 
-use builder::{Builder, Built, Subscription, sample_step};
-pub use scratch::Scratch;
+use compile::builder::{Builder, Built, Subscription, sample_step};
+use matching::field_hits;
+pub use matching::scratch::Scratch;
 use segment::Segment;
-use version::{Place, TAIL, Tail, Version};
+use versions::version::{Place, TAIL, Tail, Version};
+use versions::{merge, snapshot};
 
 /// While a merge goes on, an engine may have this many segments; whoever adds more waits for it.
 const SEGMENTS_MAX: usize = 64;
@@ -338,7 +319,7 @@ impl Engine {
             segment.hits_into(message, &version.hierarchies, version.number, &mut found)?;
         }
         for (_, id, query) in version.live_tail().filter(|(_, _, query)| query.is_fields()) {
-            let counted = hits::count_hits(query, message, &version.hierarchies);
+            let counted = field_hits::count_hits(query, message, &version.hierarchies);
             found.extend(counted.map(|(hits, criteria)| Hit { id, hits, criteria }));
         }
         if !found.is_sorted_by_key(|hit| hit.id) {

@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use super::{Engine, Scratch};
 use crate::error::EngineError;
+use crate::index::{Engine, Scratch};
 use crate::message::{Body, Message, Properties};
 
 /// A message that waits to be matched.
@@ -127,7 +127,7 @@ fn thread_cpu_ns() -> u64 {
 mod tests {
     use super::*;
     use crate::message::Value;
-    use crate::query::selector::{Dialect, parse};
+    use crate::query::selector::{SelectorDialect, parse};
     use std::sync::Arc;
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
     fn every_message_is_timed_and_its_matches_counted() {
         let engine = Engine::new();
         for limit in 0..200 {
-            engine.add(Arc::new(parse(&format!("a > {limit}"), Dialect::Jms).expect("a selector")));
+            engine.add(Arc::new(parse(&format!("a > {limit}"), SelectorDialect::Jms).expect("a selector")));
         }
         let message = |value| Prepared { properties: [("a".into(), Value::Int(value))].into(), ..Prepared::default() };
         let times = engine.time_matches(&[message(0), message(150)], 1, 3).expect("no snapshot, no damage");

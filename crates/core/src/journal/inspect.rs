@@ -4,11 +4,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::directory::{Directory, Found, OpenError};
-use super::disk::Disk;
-use super::record::Sequence;
-use super::scan::{self, Damage, DamageKind, Extent, Scanner};
-use super::segment::Name;
+use crate::journal::damage::{Damage, DamageKind};
+use crate::journal::disk::Disk;
+use crate::journal::errors::OpenError;
+use crate::journal::format::record::Sequence;
+use crate::journal::format::segment::SegmentName;
+use crate::journal::recovery::directory::{Directory, ExistingLog};
+use crate::journal::recovery::scan;
+use crate::journal::recovery::scan::{Scanner, WalkExtent};
 
 /// What a log has, every record checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub struct SegmentReport {
 pub fn inspect(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Inspection, OpenError> {
     let (listing, found) = Directory::find(disk, dir)?;
     let no_log = || OpenError::NoLog(format!("{}: no log of tamis is here", dir.display()));
-    let Found { directory, mark } = found.ok_or_else(no_log)?;
+    let ExistingLog { directory, mark } = found.ok_or_else(no_log)?;
     let mut inspection = Inspection { synced: mark.map_or(Sequence(0), |mark| mark.synced), ..Inspection::default() };
     let mut expected = listing.segments.first().map_or(Sequence(1), |name| name.first);
     for (index, &name) in listing.segments.iter().enumerate() {
@@ -63,7 +66,11 @@ pub fn inspect(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Inspection, OpenError
 
 /// What is wrong with one sealed segment.
 #[cfg(test)]
-pub(crate) fn inspect_segment(directory: &Directory, name: Name, next: Name) -> Result<Vec<Damage>, OpenError> {
+pub(crate) fn inspect_segment(
+    directory: &Directory,
+    name: SegmentName,
+    next: SegmentName,
+) -> Result<Vec<Damage>, OpenError> {
     let mut inspection = Inspection::default();
     inspection.add(directory, name, Some(&next), name.first)?;
     Ok(inspection.damage)
@@ -74,8 +81,8 @@ impl Inspection {
     fn add(
         &mut self,
         directory: &Directory,
-        name: Name,
-        next: Option<&Name>,
+        name: SegmentName,
+        next: Option<&SegmentName>,
         expected: Sequence,
     ) -> Result<Sequence, OpenError> {
         if name.first > expected {
@@ -97,13 +104,13 @@ impl Inspection {
                     self.damage.push(index);
                 }
                 let end = u64::from(trailer.end);
-                (Extent::Sealed { end, last: trailer.last }, end)
+                (WalkExtent::Sealed { end, last: trailer.last }, end)
             }
             (None, Some(next)) => {
                 self.damage.push(index);
-                (Extent::Before { next: next.first }, segment.file_bytes)
+                (WalkExtent::Before { next: next.first }, segment.file_bytes)
             }
-            (None, None) => (Extent::Open { proven: self.synced }, segment.file_bytes),
+            (None, None) => (WalkExtent::Open { proven: self.synced }, segment.file_bytes),
         };
         let mut report = SegmentReport {
             ordinal: name.ordinal,
@@ -136,15 +143,15 @@ impl Inspection {
     fn walk(
         &mut self,
         scanner: &mut Scanner,
-        name: Name,
-        extent: Extent,
+        name: SegmentName,
+        extent: WalkExtent,
         mut record: impl FnMut(i64, u8, Sequence),
     ) -> io::Result<u64> {
         scan::walk(scanner, name.ordinal, name.first, extent, &mut |found| match found {
-            scan::Found::Record(_, decoded) => {
+            scan::Walked::Record(_, decoded) => {
                 record(decoded.record.time_us, decoded.record.kind, decoded.record.sequence)
             }
-            scan::Found::Damage(damage) => self.damage.push(damage),
+            scan::Walked::Damage(damage) => self.damage.push(damage),
         })
     }
 }

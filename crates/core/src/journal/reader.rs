@@ -1,18 +1,19 @@
 //! Reading a log from any place on, while it grows, and while retention removes its beginning.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
-use super::directory::{Directory, OpenError, SegmentFile, read_mark};
-use super::disk::{Disk, DiskFile};
-use super::footer::Sparse;
-use super::log::Shared;
-use super::mark::Mark;
-use super::record::{Record, Sequence};
-use super::scan::{Damage, DamageKind, Scanner};
-use super::segment::{Location, Name};
+use crate::journal::damage::{Damage, DamageKind};
+use crate::journal::disk::{Disk, DiskFile};
+use crate::journal::errors::{OpenError, ReadError};
+use crate::journal::format::footer::SparsePoint;
+use crate::journal::format::mark::SyncMark;
+use crate::journal::format::record::{Record, Sequence};
+use crate::journal::format::segment::SegmentName;
+use crate::journal::recovery::directory::{Directory, SegmentFile, read_mark};
+use crate::journal::recovery::scan::Scanner;
+use crate::journal::writing::shared::SharedLog;
 
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub enum Start {
 
 /// What a reader comes upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum LogItem<'a> {
     /// A record.
     Record(Record<'a>),
     /// Records that are damaged: they come no more, those behind them do.
@@ -38,61 +39,27 @@ pub enum Item<'a> {
     Missed(Sequence, Sequence),
 }
 
-/// Why something cannot be read.
-#[derive(Debug)]
-pub enum ReadError {
-    /// The file system said no.
-    Io(io::Error),
-    /// The record is not what was written.
-    Damaged(Location),
-    /// Its segment has been removed.
-    Gone(Location),
-    /// Nothing says how far the log is synced.
-    NoMark,
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "{error}"),
-            Self::Damaged(Location { segment, offset }) => {
-                write!(f, "the record at {offset} of segment {segment} is damaged")
-            }
-            Self::Gone(Location { segment, .. }) => write!(f, "segment {segment} has been removed"),
-            Self::NoMark => f.write_str("the mark, which says how far the log is synced, cannot be read"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// Reads a log in order, each record once, and never one that a crash could still take back.
-pub struct Reader {
-    source: Source,
+pub struct LogReader {
+    source: LogSource,
     next: Sequence,
     /// Where the source was synced when last asked.
     synced: Sequence,
     /// Records before this time are left out, until one is not.
     from_time_us: Option<i64>,
-    segment: Option<Open>,
+    segment: Option<OpenSegment>,
 }
 
 /// Who says which segments there are, and how far they are synced.
-enum Source {
+enum LogSource {
     /// The log itself, in this process.
-    Live(Arc<Shared>),
+    Live(Arc<SharedLog>),
     /// The directory, which another process writes.
     Files(Directory, Arc<dyn DiskFile>),
 }
 
-struct Open {
-    name: Name,
+struct OpenSegment {
+    name: SegmentName,
     /// The first number of the segment behind, once there is one.
     following: Option<Sequence>,
     scanner: Scanner,
@@ -110,7 +77,7 @@ enum Here {
     Elsewhere,
 }
 
-impl Reader {
+impl LogReader {
     /// Read the log in `dir`, which another process may be writing. Nothing is written here.
     ///
     /// # Errors
@@ -120,17 +87,17 @@ impl Reader {
         let no_log = || OpenError::NoLog(format!("{}: no log of tamis is here", dir.display()));
         let directory = found.ok_or_else(no_log)?.directory;
         let (_, mark_file) = read_mark(disk.as_ref(), dir)?;
-        Self::of(Source::Files(directory, mark_file), start).map_err(|error| match error {
+        Self::of(LogSource::Files(directory, mark_file), start).map_err(|error| match error {
             ReadError::Io(error) => OpenError::Io(error),
             other => OpenError::NoLog(format!("{}: {other}", dir.display())),
         })
     }
 
-    pub(crate) fn live(log: Arc<Shared>, start: Start) -> Result<Self, ReadError> {
-        Self::of(Source::Live(log), start)
+    pub(crate) fn live(log: Arc<SharedLog>, start: Start) -> Result<Self, ReadError> {
+        Self::of(LogSource::Live(log), start)
     }
 
-    fn of(source: Source, start: Start) -> Result<Self, ReadError> {
+    fn of(source: LogSource, start: Start) -> Result<Self, ReadError> {
         let synced = source.synced()?;
         let mut reader = Self { source, next: synced.next(), synced, from_time_us: None, segment: None };
         match start {
@@ -148,7 +115,7 @@ impl Reader {
     /// # Errors
     /// What the system says. The reader stays where it is.
     #[expect(clippy::should_implement_trait, reason = "what it returns is borrowed from it")]
-    pub fn next(&mut self) -> Result<Option<Item<'_>>, ReadError> {
+    pub fn next(&mut self) -> Result<Option<LogItem<'_>>, ReadError> {
         let length = loop {
             if self.next > self.synced {
                 self.synced = self.source.synced()?;
@@ -161,11 +128,11 @@ impl Reader {
                 Here::Early => self.next = self.next.next(),
                 Here::Damaged(damage) => {
                     self.next = damage.last.next();
-                    return Ok(Some(Item::Damaged(damage)));
+                    return Ok(Some(LogItem::Damaged(damage)));
                 }
                 Here::Missed(first, last) => {
                     self.next = last.next();
-                    return Ok(Some(Item::Missed(first, last)));
+                    return Ok(Some(LogItem::Missed(first, last)));
                 }
                 Here::Record(length) => break length,
             }
@@ -175,7 +142,7 @@ impl Reader {
             Some(open) => open.scanner.take(length)?,
             None => None,
         };
-        Ok(record.map(Item::Record))
+        Ok(record.map(LogItem::Record))
     }
 
     /// The number that comes next.
@@ -306,19 +273,19 @@ impl Reader {
         if let Some(entry) = begin {
             scanner.offset = u64::from(entry.offset);
         }
-        self.segment = Some(Open { name, following: names.get(place).map(|name| name.first), scanner });
+        self.segment = Some(OpenSegment { name, following: names.get(place).map(|name| name.first), scanner });
         Ok(Here::Elsewhere)
     }
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for LogReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reader of {} at {}", self.source.directory().path.display(), self.next)
     }
 }
 
 /// Go to the record `next`, if only records are before it. None when something else is.
-fn here(open: &mut Open, next: Sequence, from_time_us: &mut Option<i64>) -> io::Result<Option<Here>> {
+fn here(open: &mut OpenSegment, next: Sequence, from_time_us: &mut Option<i64>) -> io::Result<Option<Here>> {
     loop {
         let offset = open.scanner.offset;
         let Ok(decoded) = open.scanner.peek()? else { return Ok(None) };
@@ -342,7 +309,7 @@ fn here(open: &mut Open, next: Sequence, from_time_us: &mut Option<i64>) -> io::
     }
 }
 
-impl Source {
+impl LogSource {
     fn directory(&self) -> &Directory {
         match self {
             Self::Live(log) => &log.directory,
@@ -350,7 +317,7 @@ impl Source {
         }
     }
 
-    fn names(&self) -> io::Result<Vec<Name>> {
+    fn names(&self) -> io::Result<Vec<SegmentName>> {
         match self {
             Self::Live(log) => Ok(log.names()),
             Self::Files(directory, _) => directory.names(),
@@ -360,7 +327,7 @@ impl Source {
     fn synced(&self) -> Result<Sequence, ReadError> {
         match self {
             Self::Live(log) => Ok(log.synced()),
-            Self::Files(_, file) => match Mark::read(file.as_ref())? {
+            Self::Files(_, file) => match SyncMark::read(file.as_ref())? {
                 Ok(Some(mark)) => Ok(mark.synced),
                 _ => Err(ReadError::NoMark),
             },
@@ -368,7 +335,7 @@ impl Source {
     }
 
     /// The sparse index of a segment; nothing where it has none yet, or is damaged: then one begins at its beginning.
-    fn sparse(&self, segment: &SegmentFile) -> io::Result<Vec<Sparse>> {
+    fn sparse(&self, segment: &SegmentFile) -> io::Result<Vec<SparsePoint>> {
         if let Self::Live(log) = self
             && let Some(sparse) = log.sparse_of(segment.name)
         {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::expensive::Opaque;
 use crate::message::Value;
 use crate::query::like::LikePattern;
-use crate::query::regex_needles;
+use crate::query::patterns::regex_needles;
 use crate::text::Phrase;
 use crate::topic::TopicPattern;
 
@@ -108,7 +108,7 @@ impl From<Predicate> for Expr {
 
 /// A property's name. In the `cbm` dialect it is written in lower case and found without regard to case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Name {
+pub struct PropertyName {
     /// The name, with dots where it reaches into mappings.
     pub text: Arc<str>,
     /// Found without regard to case; canonical text `ANYCASE(name)`.
@@ -123,14 +123,14 @@ pub enum Reference {
     /// The body.
     Body,
     /// A property.
-    Property(Name),
+    Property(PropertyName),
 }
 
 impl Reference {
     /// The property called `name`, whatever it is called (`topic` and `body` too).
     #[must_use]
     pub fn property(name: &str) -> Self {
-        Self::Property(Name { text: name.into(), any_case: false })
+        Self::Property(PropertyName { text: name.into(), any_case: false })
     }
 }
 

@@ -6,9 +6,9 @@ use chrono::{DateTime, SecondsFormat};
 
 use crate::message::Value;
 use crate::query::Query;
-use crate::query::expr::{Arithmetic, Comparison, Expr, Name, Operand, Predicate, Reference, ValueSet};
+use crate::query::expr::{Arithmetic, Comparison, Expr, Operand, Predicate, PropertyName, Reference, ValueSet};
 use crate::query::selector::is_plain_identifier;
-use crate::topic::Dialect;
+use crate::topic::TopicDialect;
 
 impl Display for Query {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -63,7 +63,7 @@ impl Display for Predicate {
                 write!(f, "NEAR({reference}, {}, {}, {distance})", Quoted(a.text()), Quoted(b.text()))
             }
             Self::Topic(pattern) => match pattern.dialect() {
-                Dialect::Amqp => write!(f, "TOPIC({})", Quoted(pattern.text())),
+                TopicDialect::Amqp => write!(f, "TOPIC({})", Quoted(pattern.text())),
                 other => write!(f, "TOPIC({}, {})", Quoted(pattern.text()), Quoted(other.name())),
             },
             Self::Prefix(reference, prefix) => write!(f, "PREFIX({reference}, {})", Quoted(prefix)),
@@ -92,8 +92,8 @@ impl Display for Reference {
         match self {
             Self::Topic => f.write_str("topic"),
             Self::Body => f.write_str("body"),
-            Self::Property(Name { text, any_case: true }) => write!(f, "ANYCASE({})", Identifier(text)),
-            Self::Property(Name { text, any_case: false }) => Identifier(text).fmt(f),
+            Self::Property(PropertyName { text, any_case: true }) => write!(f, "ANYCASE({})", Identifier(text)),
+            Self::Property(PropertyName { text, any_case: false }) => Identifier(text).fmt(f),
         }
     }
 }
@@ -123,7 +123,7 @@ impl Display for ValueSet {
             if index > 0 {
                 f.write_str(", ")?;
             }
-            Literal(value).fmt(f)?;
+            LiteralText(value).fmt(f)?;
         }
         f.write_char(')')
     }
@@ -132,7 +132,7 @@ impl Display for ValueSet {
 impl Display for Operand {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Literal(value) => Literal(value).fmt(f),
+            Self::Literal(value) => LiteralText(value).fmt(f),
             Self::Reference(reference) => reference.fmt(f),
             Self::Negate(inner) => match &**inner {
                 Self::Arithmetic(..) => write!(f, "-({inner})"),
@@ -175,9 +175,9 @@ fn is_sum(op: Arithmetic) -> bool {
 }
 
 /// A constant as selector text.
-pub struct Literal<'a>(pub &'a Value);
+pub struct LiteralText<'a>(pub &'a Value);
 
-impl Display for Literal<'_> {
+impl Display for LiteralText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Bool(true) => f.write_str("TRUE"),
@@ -203,7 +203,7 @@ impl Display for Literal<'_> {
                     if index > 0 {
                         f.write_str(", ")?;
                     }
-                    Literal(value).fmt(f)?;
+                    LiteralText(value).fmt(f)?;
                 }
                 f.write_char(']')
             }

@@ -2,7 +2,7 @@
 //! know of a predicate without evaluating it.
 
 use crate::message::Value;
-use crate::query::expr::{Comparison, Expr, Name, Operand, Predicate, Reference};
+use crate::query::expr::{Comparison, Expr, Operand, Predicate, PropertyName, Reference};
 
 /// One node of a tree, seen from above.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +76,7 @@ impl Comparison {
 
 fn property(operand: &Operand) -> Option<&str> {
     match operand {
-        Operand::Reference(Reference::Property(Name { text, any_case: false })) => Some(text),
+        Operand::Reference(Reference::Property(PropertyName { text, any_case: false })) => Some(text),
         _ => None,
     }
 }
@@ -84,10 +84,10 @@ fn property(operand: &Operand) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::selector::{Dialect, parse};
+    use crate::query::selector::{SelectorDialect, parse};
 
     fn shown(text: &str) -> String {
-        let query = parse(text, Dialect::Jms).expect("a selector");
+        let query = parse(text, SelectorDialect::Jms).expect("a selector");
         match query.expr().structure() {
             Structure::Equality(name, values) => format!("{name} in {values:?}"),
             Structure::Range(name, low, high) => format!("{name} from {low:?} to {high:?}"),
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn operands_stand_below_and_or_and_not() {
-        let query = parse("NOT (a = 1 OR b = 2) AND c = 3", Dialect::Jms).expect("a selector");
+        let query = parse("NOT (a = 1 OR b = 2) AND c = 3", SelectorDialect::Jms).expect("a selector");
         let Structure::And([first, second]) = query.expr().structure() else { panic!("an AND of two") };
         assert!(matches!(second.structure(), Structure::Equality("c", [Value::Int(3)])));
         let Structure::Not(inner) = first.structure() else { panic!("a NOT") };

@@ -31,7 +31,7 @@ pub struct Signature {
     /// The text in lower case, as far as that is ASCII: what most terms are a part of. Then the other terms.
     texts: String,
     /// In the order in which they first stand in the text.
-    terms: Vec<Term>,
+    terms: Vec<SignatureTerm>,
     /// The number of each term, by its hash.
     table: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -42,7 +42,7 @@ pub struct Signature {
 }
 
 #[derive(Clone, Debug)]
-struct Term {
+struct SignatureTerm {
     hash: u64,
     text: Range<usize>,
     /// Its positions; while the signature is made, only how many there are.
@@ -117,7 +117,7 @@ impl Signature {
             Entry::Vacant(entry) => {
                 let number = self.terms.len() as u32;
                 entry.insert(number);
-                self.terms.push(Term { hash, text: range, positions: 0..1 });
+                self.terms.push(SignatureTerm { hash, text: range, positions: 0..1 });
                 Some(number)
             }
         }
@@ -147,7 +147,7 @@ impl Signature {
         number.map_or(&[], |number| self.positions_of(&self.terms[*number as usize]))
     }
 
-    fn positions_of(&self, term: &Term) -> &[u32] {
+    fn positions_of(&self, term: &SignatureTerm) -> &[u32] {
         &self.positions[term.positions.start as usize..term.positions.end as usize]
     }
 

@@ -37,12 +37,12 @@ pub struct TopicCache<T> {
 
 #[derive(Debug)]
 struct Generation<T> {
-    entries: HashTable<Entry<T>>,
+    entries: HashTable<CachedTopic<T>>,
     weight: usize,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct CachedTopic<T> {
     hash: u64,
     name: Box<str>,
     weight: usize,
@@ -81,7 +81,7 @@ impl<T> TopicCache<T> {
     /// The value of `name`, whose hash is `hash`, if it is here.
     #[inline]
     pub fn get_hashed(&mut self, hash: u64, name: &str) -> Option<&T> {
-        let is_it = |entry: &Entry<T>| *entry.name == *name;
+        let is_it = |entry: &CachedTopic<T>| *entry.name == *name;
         let place = match self.young.entries.find_bucket_index(hash, is_it) {
             Some(place) => place,
             None => {
@@ -109,7 +109,7 @@ impl<T> TopicCache<T> {
             self.young.remove(hash, name); // where `get` has put it
         }
         if is_stored || self.was_offered(hash) {
-            self.insert(Entry { hash, name: name.into(), weight, value: make() });
+            self.insert(CachedTopic { hash, name: name.into(), weight, value: make() });
         }
     }
 
@@ -159,7 +159,7 @@ impl<T> TopicCache<T> {
     }
 
     /// The place in the young generation of an entry that is in none.
-    fn insert(&mut self, entry: Entry<T>) -> usize {
+    fn insert(&mut self, entry: CachedTopic<T>) -> usize {
         if self.young.entries.len() == self.entries_max || entry.weight > self.weight_max - self.young.weight {
             mem::swap(&mut self.young, &mut self.old);
             self.young.clear();
@@ -174,7 +174,7 @@ impl<T> Generation<T> {
         Self { entries: HashTable::new(), weight: 0 }
     }
 
-    fn remove(&mut self, hash: u64, name: &str) -> Option<Entry<T>> {
+    fn remove(&mut self, hash: u64, name: &str) -> Option<CachedTopic<T>> {
         let (entry, _) = self.entries.find_entry(hash, |entry| *entry.name == *name).ok()?.remove();
         self.weight -= entry.weight;
         Some(entry)

@@ -5,7 +5,7 @@ pub mod trie;
 
 /// Which rules `*` and `#` follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dialect {
+pub enum TopicDialect {
     /// AMQP 0-9-1: `*` one word, `#` zero or more.
     Amqp,
     /// The OpenAMQ paper's table: one final `*` may also match nothing; `#` one or more.
@@ -14,7 +14,7 @@ pub enum Dialect {
     OpenAmqProgram,
 }
 
-impl Dialect {
+impl TopicDialect {
     /// The name that selectors and the library use.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -36,14 +36,14 @@ impl Dialect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPattern {
     text: Box<str>,
-    dialect: Dialect,
+    dialect: TopicDialect,
     is_literal: bool,
 }
 
 impl TopicPattern {
     /// Compile `text`; every text is a pattern.
     #[must_use]
-    pub fn new(text: &str, dialect: Dialect) -> Self {
+    pub fn new(text: &str, dialect: TopicDialect) -> Self {
         let is_literal = !words(text).any(|word| matches!(word, "*" | "#"));
         Self { text: text.into(), dialect, is_literal }
     }
@@ -56,7 +56,7 @@ impl TopicPattern {
 
     /// Its dialect.
     #[must_use]
-    pub fn dialect(&self) -> Dialect {
+    pub fn dialect(&self) -> TopicDialect {
         self.dialect
     }
 
@@ -74,14 +74,14 @@ impl TopicPattern {
         if self.is_literal {
             return *self.text == *topic;
         }
-        let hash_least = usize::from(self.dialect != Dialect::Amqp);
+        let hash_least = usize::from(self.dialect != TopicDialect::Amqp);
         fits(words(&self.text), words(topic), hash_least)
             || self.without_optional_star().is_some_and(|shorter| fits(shorter, words(topic), hash_least))
     }
 
     /// The pattern without its final `*`, where that may match nothing.
     fn without_optional_star(&self) -> Option<impl Iterator<Item = &str> + Clone> {
-        let has_star = self.dialect == Dialect::OpenAmq && self.text.ends_with(".*");
+        let has_star = self.dialect == TopicDialect::OpenAmq && self.text.ends_with(".*");
         has_star.then(|| words(&self.text).take(words(&self.text).count() - 1))
     }
 }
@@ -132,12 +132,12 @@ mod tests {
     use crate::testing::rounds;
 
     /// The definition, by recursion: exponential, for short topics only.
-    fn by_definition(pattern: &[&str], topic: &[&str], dialect: Dialect, is_whole: bool) -> bool {
+    fn by_definition(pattern: &[&str], topic: &[&str], dialect: TopicDialect, is_whole: bool) -> bool {
         let Some((first, rest)) = pattern.split_first() else { return topic.is_empty() };
-        let least = usize::from(dialect != Dialect::Amqp);
+        let least = usize::from(dialect != TopicDialect::Amqp);
         match *first {
             "#" => (least..=topic.len()).any(|taken| by_definition(rest, &topic[taken..], dialect, false)),
-            "*" if rest.is_empty() && !is_whole && dialect == Dialect::OpenAmq => topic.len() <= 1,
+            "*" if rest.is_empty() && !is_whole && dialect == TopicDialect::OpenAmq => topic.len() <= 1,
             word => topic.split_first().is_some_and(|(head, tail)| {
                 (word == "*" || word == *head) && by_definition(rest, tail, dialect, false)
             }),
@@ -163,7 +163,7 @@ mod tests {
     fn every_short_pattern_agrees_with_the_definition_on_every_short_topic() {
         let topics = every_text(&["a", "b", ""], 4);
         for pattern in rounds(&every_text(&["a", "", "*", "#"], 4)) {
-            for dialect in [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram] {
+            for dialect in [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram] {
                 let compiled = TopicPattern::new(pattern, dialect);
                 for topic in &topics {
                     let expected = by_definition(&split(pattern), &split(topic), dialect, true);
@@ -178,7 +178,7 @@ mod tests {
         let topics = ["forex", "forex.gbp", "forex.eur", "forex.usd", "trade", "trade.usd", "trade.jpy"];
         let rows = [("forex.*", "1111000"), ("*.usd", "0001010"), ("*.eur", "0010000"), ("#", "1111111")];
         for (pattern, row) in rows {
-            let pattern = TopicPattern::new(pattern, Dialect::OpenAmq);
+            let pattern = TopicPattern::new(pattern, TopicDialect::OpenAmq);
             let found: String = topics.iter().map(|topic| if pattern.is_match(topic) { '1' } else { '0' }).collect();
             assert_eq!(found, row, "{}", pattern.text());
         }
@@ -187,15 +187,15 @@ mod tests {
     #[test]
     fn wildcards_are_whole_words() {
         for (pattern, topic) in [("##", "##"), ("a#b.#", "a#b.c"), ("**.#", "**")] {
-            assert!(TopicPattern::new(pattern, Dialect::Amqp).is_match(topic));
+            assert!(TopicPattern::new(pattern, TopicDialect::Amqp).is_match(topic));
         }
-        assert!(!TopicPattern::new("##", Dialect::Amqp).is_match("a"));
-        assert!(!TopicPattern::new("a#b.#", Dialect::Amqp).is_match("axb"));
+        assert!(!TopicPattern::new("##", TopicDialect::Amqp).is_match("a"));
+        assert!(!TopicPattern::new("a#b.#", TopicDialect::Amqp).is_match("axb"));
     }
 
     #[test]
     fn many_hashes_do_not_explode() {
-        let pattern = TopicPattern::new(&("#.a.".repeat(200) + "#.z"), Dialect::Amqp);
+        let pattern = TopicPattern::new(&("#.a.".repeat(200) + "#.z"), TopicDialect::Amqp);
         assert!(!pattern.is_match(&"a.".repeat(4_000)));
         assert!(pattern.is_match(&("a.".repeat(4_000) + "z")));
     }

@@ -326,7 +326,7 @@ impl Durability {
     pub fn open_log(
         &mut self,
         name: &str,
-        options: journal::Options,
+        options: journal::LogOptions,
         segment_bytes: Option<u64>,
     ) -> Result<(Log, PathBuf), String> {
         /// The smallest and largest segments that a stream may ask for.
@@ -335,7 +335,7 @@ impl Durability {
         let dir = journal.streams_dir().join(name);
         let segment_bytes = segment_bytes.unwrap_or(journal.segment_bytes.into());
         let segment_bytes = segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end()) as u32;
-        let options = journal::Options { segment_bytes, ..options };
+        let options = journal::LogOptions { segment_bytes, ..options };
         let opened = Log::open(Arc::clone(&journal.disk), &dir, options, &journal.committer);
         let (log, recovery) = opened.map_err(|error| error.to_string())?;
         journal.damage.extend(recovery.damage);

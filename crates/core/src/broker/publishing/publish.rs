@@ -1,7 +1,7 @@
 //! The way of a published message: may it be published, where does it go, and what is the publisher told.
 
 use crate::amqp::method::BasicPublish;
-use crate::amqp::{AmqpError, Properties, ReplyCode};
+use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 use crate::journal::AppendError;
 
 use crate::broker::Broker;
@@ -38,7 +38,7 @@ impl Broker {
         parts: &Parts<'_>,
         flags: PublishFlags,
     ) -> Result<(), AmqpError> {
-        let properties = Properties::parse(parts.properties).map_err(|error| error.at(BasicPublish::ID))?;
+        let properties = BasicProperties::parse(parts.properties).map_err(|error| error.at(BasicPublish::ID))?;
         if flags.immediate() {
             return Err(error(ReplyCode::NotImplemented, "immediate=true").at_publish());
         }
@@ -59,7 +59,7 @@ impl Broker {
         slot: ChannelSlot,
         parts: &Parts<'_>,
         flags: PublishFlags,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
     ) -> Result<(), AmqpError> {
         let mut routed = std::mem::take(&mut self.publishing.routed);
         routed.clear();
@@ -76,7 +76,7 @@ impl Broker {
         &mut self,
         slot: ChannelSlot,
         parts: &Parts<'_>,
-        properties: &Properties<'_>,
+        properties: &BasicProperties<'_>,
     ) -> Result<(), AmqpError> {
         self.check_route(slot, parts)?;
         self.check_user(slot, properties)
@@ -87,7 +87,7 @@ impl Broker {
         &mut self,
         slot: ChannelSlot,
         parts: &Parts<'_>,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
         routed: &mut Vec<QueueId>,
     ) -> Result<(), AmqpError> {
         self.check_user(slot, &properties)?;
@@ -130,7 +130,7 @@ impl Broker {
     }
 
     /// A client may sign its messages only with its own name.
-    fn check_user(&self, slot: ChannelSlot, properties: &Properties<'_>) -> Result<(), AmqpError> {
+    fn check_user(&self, slot: ChannelSlot, properties: &BasicProperties<'_>) -> Result<(), AmqpError> {
         let Some(claimed) = properties.user_id() else { return Ok(()) };
         let user = &*self.principal(slot).user;
         if claimed == user {
@@ -141,7 +141,7 @@ impl Broker {
     }
 
     /// When a message's own time runs out.
-    fn expiration(&self, properties: &Properties<'_>) -> Result<Micros, AmqpError> {
+    fn expiration(&self, properties: &BasicProperties<'_>) -> Result<Micros, AmqpError> {
         let Some(text) = properties.expiration() else { return Ok(NEVER) };
         match text.parse::<u32>() {
             Ok(milliseconds) => Ok(self.clock.now() + Micros::from(milliseconds) * 1000),
@@ -158,7 +158,7 @@ impl Broker {
         slot: ChannelSlot,
         parts: &Parts<'_>,
         flags: PublishFlags,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
         routed: &mut Vec<QueueId>,
         expires: Micros,
     ) -> Result<(), AmqpError> {

@@ -1,7 +1,7 @@
 //! Transactions: what was published and settled since the last commit is kept until the next, which carries out all of it.
 
 use crate::amqp::method::{TxCommitOk, TxRollbackOk};
-use crate::amqp::{AmqpError, Properties, ReplyCode};
+use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::connections::content::PublishFlags;
@@ -99,7 +99,7 @@ impl Broker {
         }
         for message in &messages {
             let parts = message.parts();
-            self.publish_now(channel, &parts, message.flags, Properties::from_checked(parts.properties))?;
+            self.publish_now(channel, &parts, message.flags, BasicProperties::from_checked(parts.properties))?;
         }
         for settle in settles {
             self.settle_deliveries(channel, settle)?;

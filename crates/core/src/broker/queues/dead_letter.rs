@@ -7,7 +7,7 @@
 //! Source: RabbitMQ's dead letter exchanges; the header `x-death` is theirs.
 
 use crate::amqp::table::{FieldValue, Table};
-use crate::amqp::{Properties, PropertyFields, RawTable};
+use crate::amqp::{BasicProperties, PropertyFields, RawTable};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
@@ -88,7 +88,7 @@ impl Broker {
             vhost: info.vhost,
             exchange: to.exchange.clone(),
             routing_key: to.routing_key.clone().unwrap_or_else(|| routing_key.into()),
-            properties: with_death(Properties::from_checked(parts.properties), &death),
+            properties: with_death(BasicProperties::from_checked(parts.properties), &death),
             body: parts.body.to_vec(),
         })
     }
@@ -102,7 +102,7 @@ impl Broker {
 
     /// Put one into the queues that it is routed to. An exchange that there is not takes nothing.
     fn send_letter(&mut self, letter: &Letter) {
-        let properties = Properties::from_checked(&letter.properties);
+        let properties = BasicProperties::from_checked(&letter.properties);
         let message =
             Published { exchange: &letter.exchange, routing_key: &letter.routing_key, properties, body: &letter.body };
         let mut routed: Vec<QueueId> = Vec::new();
@@ -161,7 +161,7 @@ fn deaths_of(headers: Option<RawTable<'_>>) -> Vec<Table> {
 }
 
 /// A message's properties with one death more. Its own time to live has ended, or would end it again: it goes.
-fn with_death(properties: Properties<'_>, death: &Death<'_>) -> Vec<u8> {
+fn with_death(properties: BasicProperties<'_>, death: &Death<'_>) -> Vec<u8> {
     let mut headers = properties.headers().and_then(|headers| headers.parse().ok()).unwrap_or_default();
     let mut deaths = deaths_of(properties.headers());
     let same = |other: &Table| {

@@ -5,7 +5,7 @@
 //! delivered from disk is read for that delivery and not kept. Above the watermark itself publishers are blocked
 //! (`backpressure.rs`): entries take memory too.
 
-use crate::amqp::Properties;
+use crate::amqp::BasicProperties;
 
 use crate::broker::Broker;
 use crate::broker::durable::DefinitionId;
@@ -107,7 +107,8 @@ impl Broker {
 
     /// Whether the time of a recovered message has run out: only its properties tell, which only the journal had.
     fn is_out_of_time(&self, properties: &[u8], time_us: i64) -> bool {
-        let expiration = Properties::from_checked(properties).expiration().and_then(|text| text.parse::<u32>().ok());
+        let expiration =
+            BasicProperties::from_checked(properties).expiration().and_then(|text| text.parse::<u32>().ok());
         expiration.is_some_and(|milliseconds| time_us + i64::from(milliseconds) * 1000 <= self.clock.wall_us())
     }
 

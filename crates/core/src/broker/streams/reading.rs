@@ -12,8 +12,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::amqp::method::BasicConsume;
-use crate::amqp::{AmqpError, FieldValue, Properties, RawTable, RawValue, ReplyCode};
-use crate::journal::{self, Item, Log, Retention, Sequence, Start};
+use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
+use crate::journal::{self, Log, LogItem, Retention, Sequence, Start};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
@@ -45,7 +45,7 @@ pub(crate) struct Stream {
 
 /// What a consumer reads next from a stream.
 pub(crate) struct StreamReader {
-    reader: journal::Reader,
+    reader: journal::LogReader,
     filter: Option<ConsumerFilter>,
     missed: u64,
 }
@@ -60,7 +60,7 @@ impl Broker {
     /// Open the log of a queue of type stream; a new one is empty.
     pub(crate) fn open_stream(&mut self, id: QueueId, definition: DefinitionId, name: &str) -> Result<(), String> {
         let policy = &self.queues[id].policy;
-        let options = journal::Options { retention: retention(policy), ..journal::Options::default() };
+        let options = journal::LogOptions { retention: retention(policy), ..journal::LogOptions::default() };
         let (log, dir) = self.durability.open_log(&dir_name(name, definition), options, policy.segment_bytes)?;
         let woken = log.synced();
         let log = self.streams.add_log(log);
@@ -176,12 +176,12 @@ impl Broker {
         while has_more && left > 0 && self.can_take(slot) {
             let queue = self.clients[slot].queue;
             match reader.reader.next() {
-                Ok(Some(Item::Record(record))) => {
+                Ok(Some(LogItem::Record(record))) => {
                     left = left.saturating_sub(record.body.len() + 32);
                     self.read_record(slot, &reader.filter, &mut reader.missed, record.sequence, record.body);
                 }
-                Ok(Some(Item::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
-                Ok(Some(Item::Damaged(damage))) => {
+                Ok(Some(LogItem::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
+                Ok(Some(LogItem::Damaged(damage))) => {
                     reader.missed += damage.last.0 - damage.first.0 + 1;
                     self.report_lost(queue, format!("numbers {} to {} are damaged", damage.first, damage.last));
                 }
@@ -253,7 +253,7 @@ impl Broker {
 }
 
 /// The properties of a delivery: those of the message, and where it stands.
-fn annotated(properties: Properties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
+fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(properties.as_bytes().len() + 64);
     properties.encode_with_header("x-stream-offset", &FieldValue::I64(sequence.0 as i64), &mut bytes);
     if missed == 0 {
@@ -261,7 +261,7 @@ fn annotated(properties: Properties<'_>, sequence: Sequence, missed: u64) -> Vec
     }
     let mut with_missed = Vec::with_capacity(bytes.len() + 32);
     let missed = FieldValue::I64(i64::try_from(missed).unwrap_or(i64::MAX));
-    Properties::from_checked(&bytes).encode_with_header("x-stream-missed", &missed, &mut with_missed);
+    BasicProperties::from_checked(&bytes).encode_with_header("x-stream-missed", &missed, &mut with_missed);
     with_missed
 }
 

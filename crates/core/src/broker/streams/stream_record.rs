@@ -8,7 +8,7 @@
 //!
 //! Source: AMQP 0-9-1 specification, sections 4.2.5.3 (short strings) and 4.2.6.1 (properties).
 
-use crate::amqp::{DecodeError, Properties};
+use crate::amqp::{BasicProperties, DecodeError};
 
 /// The kind of these records.
 pub const MESSAGE: u8 = 1;
@@ -21,7 +21,7 @@ pub struct StreamRecord<'a> {
     /// With which key.
     pub routing_key: &'a str,
     /// Its properties and headers.
-    pub properties: Properties<'a>,
+    pub properties: BasicProperties<'a>,
     /// Its body.
     pub body: &'a [u8],
 }
@@ -34,7 +34,7 @@ impl<'a> StreamRecord<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (exchange, rest) = short(bytes)?;
         let (routing_key, rest) = short(rest)?;
-        let (properties, body) = Properties::split(rest)?;
+        let (properties, body) = BasicProperties::split(rest)?;
         Ok(Self { exchange, routing_key, properties, body })
     }
 
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written_and_nothing_shorter_is() {
         let bytes = properties(&table(vec![("price", FieldValue::I32(3))]));
-        let properties = Properties::parse(&bytes).expect("properties");
+        let properties = BasicProperties::parse(&bytes).expect("properties");
         for (exchange, routing_key, body) in
             [("", "orders", &b"x"[..]), ("amq.topic", "", b""), ("e", "\u{e9}", &[0; 300])]
         {
@@ -107,7 +107,7 @@ mod tests {
     fn what_is_no_message_is_refused_whatever_it_is() {
         let mut written = Vec::new();
         let bytes = properties(&table(vec![("a", FieldValue::Text(Box::from(&b"b"[..])))]));
-        let properties = Properties::parse(&bytes).expect("properties");
+        let properties = BasicProperties::parse(&bytes).expect("properties");
         StreamRecord { exchange: "e", routing_key: "k", properties, body: b"body" }.encode(&mut written);
         for place in 0..written.len() {
             for value in rounds(0..=255) {
@@ -124,7 +124,7 @@ mod tests {
     fn assert_seen_alike(headers: Vec<(&str, FieldValue)>, body: &[u8], mode: BodyMode, names: &[(&str, &str)]) {
         let headers = table(headers);
         let bytes = properties(&headers);
-        let amqp = Properties::parse(&bytes).expect("properties");
+        let amqp = BasicProperties::parse(&bytes).expect("properties");
         let seen = properties_seen(&amqp, body, mode);
         let (mut room, all) = (ViewScratch::default(), Needs { properties: true, text: true, json: true });
         View::new(&mut room, amqp, body).with("k", all, |message: &Message<'_>| {
@@ -164,7 +164,7 @@ mod tests {
             assert_seen_alike(headers(), body, BodyMode::Json, &fields);
         }
         let bytes = properties(&[]);
-        let seen = properties_seen(&Properties::parse(&bytes).expect("properties"), b"{}", BodyMode::None);
+        let seen = properties_seen(&BasicProperties::parse(&bytes).expect("properties"), b"{}", BodyMode::None);
         assert_eq!(seen.get("timestamp"), Some(&Value::Timestamp(1_600_000_000_000_000)));
     }
 }

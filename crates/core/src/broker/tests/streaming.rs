@@ -6,7 +6,7 @@ use super::client::{EPOCH_US, ReceivedMethod, TestBroker, bodies, closed, names,
 use crate::amqp::method::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicQos, QueueBind, QueueDeclare, QueueDelete,
 };
-use crate::amqp::{FieldValue, Method, Properties, PropertyFields, RawTable, Table};
+use crate::amqp::{BasicProperties, FieldValue, Method, PropertyFields, RawTable, Table};
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::journal::{Dice, SimulatedDisk};
 use crate::testing::or_few;
@@ -43,8 +43,9 @@ fn read(
 }
 
 fn offsets(seen: &[ReceivedMethod]) -> Vec<i64> {
-    let offset =
-        |seen: &ReceivedMethod| Properties::from_checked(&seen.properties).headers()?.get("x-stream-offset")?.as_i64();
+    let offset = |seen: &ReceivedMethod| {
+        BasicProperties::from_checked(&seen.properties).headers()?.get("x-stream-offset")?.as_i64()
+    };
     seen.iter().filter_map(offset).collect()
 }
 
@@ -159,7 +160,7 @@ fn retention_removes_the_oldest_and_readers_are_told_how_much_they_missed() {
         world.commit();
     }
     let seen = world.ask(slow, 1, BasicAck { delivery_tag: 1, multiple: false });
-    let headers = Properties::from_checked(&seen[0].properties).headers().expect("headers");
+    let headers = BasicProperties::from_checked(&seen[0].properties).headers().expect("headers");
     let missed = headers.get("x-stream-missed").and_then(|value| value.as_i64());
     assert_eq!(missed, Some(offsets(&seen)[0] - 2));
     assert!(missed > Some(1000));

@@ -15,7 +15,7 @@ use crate::index::{Engine, SubscriptionId};
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
-use crate::topic::{Dialect, TopicPattern};
+use crate::topic::{TopicDialect, TopicPattern};
 
 use super::filter::StoredQuery;
 use super::names::Needs;
@@ -299,7 +299,7 @@ fn compile(
         ExchangeKind::Fanout | ExchangeKind::Query => None,
         ExchangeKind::Direct if is_plain => return Ok(CompiledCondition::Key),
         ExchangeKind::Direct => Some(key_is(key)),
-        ExchangeKind::Topic => match TopicPattern::new(key, Dialect::Amqp) {
+        ExchangeKind::Topic => match TopicPattern::new(key, TopicDialect::Amqp) {
             pattern if pattern.text() == "#" => None,
             pattern if pattern.is_literal() && is_plain => return Ok(CompiledCondition::Key),
             pattern => Some(Predicate::Topic(pattern).into()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::amqp::{AmqpError, RawTable};
 use crate::error::QueryError;
 use crate::query::expr::{Expr, Predicate, Reference};
-use crate::query::selector::{self, Dialect};
+use crate::query::selector::{self, SelectorDialect};
 use crate::query::{Query, boolean};
 use crate::text::Phrase;
 
@@ -103,8 +103,8 @@ fn text_argument<'a>(arguments: RawTable<'a>, name: &str) -> Result<Option<&'a s
 
 fn read(text: &str, language: &str) -> Result<Query, AmqpError> {
     let query = match language {
-        "selector" => selector::parse(text, Dialect::Jms),
-        "cbm" => selector::parse(text, Dialect::Cbm),
+        "selector" => selector::parse(text, SelectorDialect::Jms),
+        "cbm" => selector::parse(text, SelectorDialect::Cbm),
         "boolean" => boolean::parse(text),
         "text" => Phrase::new(text)
             .ok_or_else(|| QueryError::at_byte(text, 0, "a word"))

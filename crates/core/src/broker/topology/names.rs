@@ -5,7 +5,7 @@
 //! checked, cannot be given by a header. Names that begin with a NUL are ours, and no header is ever put under one:
 //! a JSON body, and headers that are called like properties, which a headers exchange tells from them.
 
-use crate::query::expr::{Expr, Name, Operand, Predicate, Reference};
+use crate::query::expr::{Expr, Operand, Predicate, PropertyName, Reference};
 
 /// Where the value of a JSON body is.
 pub(super) const JSON: &str = "\0body";
@@ -120,10 +120,10 @@ pub(super) fn resolve(expr: Expr, mode: BodyMode) -> (Expr, Needs) {
     (expr, needs)
 }
 
-fn json_field(name: &Name) -> Option<Name> {
+fn json_field(name: &PropertyName) -> Option<PropertyName> {
     let (first, rest) = name.text.split_once('.')?;
     let is_body = if name.any_case { first.eq_ignore_ascii_case("body") } else { first == "body" };
-    is_body.then(|| Name { text: format!("{JSON}.{rest}").into(), any_case: name.any_case })
+    is_body.then(|| PropertyName { text: format!("{JSON}.{rest}").into(), any_case: name.any_case })
 }
 
 type ReferenceMap<'a> = &'a mut dyn FnMut(Reference) -> Reference;
@@ -171,10 +171,10 @@ fn in_operand(operand: Operand, map: ReferenceMap<'_>) -> Operand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::selector::{self, Dialect};
+    use crate::query::selector::{self, SelectorDialect};
 
     fn needs(text: &str, mode: BodyMode) -> Needs {
-        let query = selector::parse(text, Dialect::Jms).expect(text);
+        let query = selector::parse(text, SelectorDialect::Jms).expect(text);
         resolve(query.expr().clone(), mode).1
     }
 

@@ -1,6 +1,6 @@
 //! The way of a message: from an exchange over its bindings to queues, each once.
 
-use crate::amqp::{AmqpError, MethodId, Properties, ReplyCode};
+use crate::amqp::{AmqpError, BasicProperties, MethodId, ReplyCode};
 use crate::index::{Scratch, SubscriptionId};
 
 use super::exchange::Exchange;
@@ -19,7 +19,7 @@ pub struct Published<'a> {
     /// Its routing key.
     pub routing_key: &'a str,
     /// Its properties, with the headers.
-    pub properties: Properties<'a>,
+    pub properties: BasicProperties<'a>,
     /// All of its body.
     pub body: &'a [u8],
 }

@@ -83,7 +83,7 @@ impl Topology {
 mod tests {
     use super::super::*;
     use super::*;
-    use crate::amqp::{FieldValue, Properties, PropertyFields, Table};
+    use crate::amqp::{BasicProperties, FieldValue, PropertyFields, Table};
 
     const ME: Owner = 1;
 
@@ -136,7 +136,7 @@ mod tests {
             let mut bytes = Vec::new();
             PropertyFields { headers: Some(RawTable::new(&headers)), ..PropertyFields::default() }.encode(&mut bytes);
             let published =
-                Published { exchange, routing_key: "", properties: Properties::from_checked(&bytes), body: b"" };
+                Published { exchange, routing_key: "", properties: BasicProperties::from_checked(&bytes), body: b"" };
             let mut found = Vec::new();
             let mut scratch = RouteScratch::default();
             self.topology.route(self.vhost, &published, &mut scratch, &mut found).expect("routed");

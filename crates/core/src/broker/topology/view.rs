@@ -1,6 +1,6 @@
 //! An AMQP message as queries see it: made when the first query asks, at most once a message, in room that is kept.
 
-use crate::amqp::{Properties as AmqpProperties, RawTable, RawValue};
+use crate::amqp::{BasicProperties as AmqpProperties, RawTable, RawValue};
 use crate::json;
 use crate::message::{Body, Message, Properties, Value};
 

@@ -11,13 +11,13 @@ use arrow_schema::Field;
 
 use super::super::tests::Random;
 use super::*;
-use crate::query::selector::{Dialect, parse};
+use crate::query::selector::{SelectorDialect, parse};
 use crate::testing::{fewer, rounds};
 
 fn engine(selectors: &[&str]) -> Engine {
     let engine = Engine::new();
     for text in selectors {
-        engine.add(Arc::new(parse(text, Dialect::Jms).expect(text)));
+        engine.add(Arc::new(parse(text, SelectorDialect::Jms).expect(text)));
     }
     engine
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::expensive::Opaque;
 use crate::message::Value;
 use crate::query::Query;
-use crate::query::expr::{Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
+use crate::query::expr::{Expr, Operand, Pattern, Predicate, PropertyName, Reference, ValueSet};
 use crate::query::like::LikePattern;
 use crate::text::Phrase;
 use crate::topic::TopicPattern;
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
             TOPIC => Reference::Topic,
             BODY => Reference::Body,
             tag @ (PROPERTY | PROPERTY_ANY_CASE) => {
-                Reference::Property(Name { text: self.text()?.into(), any_case: tag == PROPERTY_ANY_CASE })
+                Reference::Property(PropertyName { text: self.text()?.into(), any_case: tag == PROPERTY_ANY_CASE })
             }
             other => return Err(unknown("reference", other)),
         })

@@ -9,7 +9,7 @@ mod decode;
 mod encode;
 
 use crate::query::expr::{Arithmetic, Comparison};
-use crate::topic::Dialect;
+use crate::topic::TopicDialect;
 
 pub use decode::{Reader, decode};
 pub use encode::{encode, encode_count, encode_opaques, encode_text};
@@ -67,4 +67,4 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::GreaterOrEqual,
 ];
 const ARITHMETICS: [Arithmetic; 4] = [Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Multiply, Arithmetic::Divide];
-const DIALECTS: [Dialect; 3] = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+const DIALECTS: [TopicDialect; 3] = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];

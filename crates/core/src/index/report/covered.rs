@@ -10,7 +10,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use crate::query::Query;
-use crate::query::implication::{Key, Meaning};
+use crate::query::implication::{FilingKey, Meaning};
 
 /// How many of the queries that cover it are looked for.
 const COVERS_MAX: usize = 8;
@@ -42,9 +42,9 @@ struct Allowance {
 
 #[derive(Clone, Copy)]
 struct Filed {
-    key: Key,
+    key: FilingKey,
     /// Another one that a covered query must look up; [`NO_SECOND`] where there is none.
-    second: Key,
+    second: FilingKey,
     /// A bit for each key that a covered query must look up.
     needed: u64,
     /// A bit for each key of which it must look up one; twice.
@@ -52,7 +52,7 @@ struct Filed {
     query: usize,
 }
 
-const NO_SECOND: Key = 0;
+const NO_SECOND: FilingKey = 0;
 
 impl Filed {
     /// False when something that it asks for is not among the keys looked up, of which this is the mask.
@@ -93,7 +93,7 @@ struct Search<'s, 'q> {
 }
 
 impl Search<'_, '_> {
-    fn visit(&mut self, narrow: usize, keys: &[Key]) {
+    fn visit(&mut self, narrow: usize, keys: &[FilingKey]) {
         self.masks_left += MASKS.each;
         self.claims_left += CLAIMS.each;
         let looked_up = mask(keys);
@@ -156,7 +156,7 @@ impl Meanings<'_, '_> {
 
 /// The keys that each query looks up.
 struct Lookups {
-    keys: Vec<Key>,
+    keys: Vec<FilingKey>,
     /// Where those of each query end.
     ends: Vec<usize>,
 }
@@ -171,12 +171,12 @@ impl Lookups {
         lookups
     }
 
-    fn of_query(&self, query: usize) -> &[Key] {
+    fn of_query(&self, query: usize) -> &[FilingKey] {
         let start = if query == 0 { 0 } else { self.ends[query - 1] };
         &self.keys[start..self.ends[query]]
     }
 
-    fn counts(&self) -> HashMap<Key, usize> {
+    fn counts(&self) -> HashMap<FilingKey, usize> {
         let mut counts = HashMap::new();
         self.keys.iter().for_each(|key| *counts.entry(*key).or_default() += 1);
         counts
@@ -186,9 +186,9 @@ impl Lookups {
 /// Queries by the keys that they are filed under.
 struct Files {
     filed: Vec<Filed>,
-    places: HashMap<Key, Range<usize>>,
+    places: HashMap<FilingKey, Range<usize>>,
     /// The parts of long lists, by both keys.
-    parts: HashMap<(Key, Key), Range<usize>>,
+    parts: HashMap<(FilingKey, FilingKey), Range<usize>>,
 }
 
 impl Files {
@@ -220,7 +220,7 @@ impl Files {
     }
 
     /// What a query that looks up `keys` finds, list by list.
-    fn under<'f>(&'f self, keys: &'f [Key]) -> impl Iterator<Item = &'f [Filed]> {
+    fn under<'f>(&'f self, keys: &'f [FilingKey]) -> impl Iterator<Item = &'f [Filed]> {
         keys.iter().filter_map(|key| self.places.get(key).map(|place| (*key, place))).flat_map(move |(key, place)| {
             let is_short = place.len() <= SCANNED_MAX;
             let whole = is_short.then(|| place.clone());
@@ -247,6 +247,6 @@ fn runs<'f, K: PartialEq + 'f>(
 }
 
 /// A bit of 64 for each key.
-fn mask(keys: &[Key]) -> u64 {
+fn mask(keys: &[FilingKey]) -> u64 {
     keys.iter().fold(0, |mask, key| mask | 1 << (key >> 58))
 }

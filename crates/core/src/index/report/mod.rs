@@ -16,13 +16,13 @@ use hashbrown::HashSet;
 use crate::error::EngineError;
 use crate::expensive::{Opaque, OpaqueCounts, OpaqueTable};
 use crate::query::Query;
-use crate::query::expr::{Name, Predicate, Reference};
+use crate::query::expr::{Predicate, PropertyName, Reference};
 use crate::query::implication::Meaning;
 
-use super::codec::encode;
-use super::normal::Normal;
-use super::symbols::Interner;
-use super::{Engine, SubscriptionId};
+use crate::index::codec::encode;
+use crate::index::compile::clauses::Normal;
+use crate::index::compile::interner::Interner;
+use crate::index::{Engine, SubscriptionId};
 use sharing::Shared;
 
 /// How many predicates and queries are named where only the first ones are of interest.
@@ -190,7 +190,7 @@ pub fn names(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Vec<&str> {
     for (_, query) in subscriptions {
         for predicate in query.expr().predicates() {
             for reference in predicate.references() {
-                if let Reference::Property(Name { text, any_case: false }) = reference {
+                if let Reference::Property(PropertyName { text, any_case: false }) = reference {
                     names.insert(&**text);
                 }
             }

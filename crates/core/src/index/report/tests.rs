@@ -5,11 +5,11 @@ use crate::expensive::{InjectedCost, Opaque};
 use crate::index::{Engine, SubscriptionId};
 use crate::query::Query;
 use crate::query::expr::{Expr, Predicate};
-use crate::query::selector::{Dialect, parse};
+use crate::query::selector::{SelectorDialect, parse};
 use crate::testing::rounds;
 
 fn query(text: &str) -> Query {
-    parse(text, Dialect::Jms).expect(text)
+    parse(text, SelectorDialect::Jms).expect(text)
 }
 
 fn report(texts: &[&str]) -> Report {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 mod snapshots;
 
+use super::compile::{clauses, interner};
 use super::*;
 use crate::expensive::{InjectedCost, Opaque};
 use crate::message::{Body, Properties, Value};
-use crate::query::expr::{Comparison, Expr, Name, Operand, Pattern, Predicate, Reference, ValueSet};
+use crate::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, PropertyName, Reference, ValueSet};
 use crate::query::like::LikePattern;
 use crate::testing::{fewer, or_few, rounds};
 use crate::text::{Phrase, Signature};
-use crate::topic::{Dialect, TopicPattern};
+use crate::topic::{TopicDialect, TopicPattern};
 
 /// xorshift64*; a failing test prints its seed.
 pub(super) struct Random(pub u64);
@@ -73,7 +74,7 @@ fn reference(random: &mut Random) -> Reference {
     match random.below(12) {
         0 => Reference::Topic,
         1 => Reference::Body,
-        2 => Reference::Property(Name { text: random.pick(&["a", "A.b"]).into(), any_case: true }),
+        2 => Reference::Property(PropertyName { text: random.pick(&["a", "A.b"]).into(), any_case: true }),
         _ => Reference::property(random.pick(&NAMES)),
     }
 }
@@ -94,7 +95,7 @@ fn predicate(random: &mut Random) -> Predicate {
         11 => Predicate::IsNull(left),
         12 => Predicate::Exists(reference(random)),
         13 | 24 => {
-            let dialects = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+            let dialects = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];
             Predicate::Topic(TopicPattern::new(random.pick(&PATTERNS), random.pick(&dialects)))
         }
         14 => Predicate::Prefix(reference(random), random.pick(&["", "x", "the", "y x"]).into()),
@@ -283,7 +284,7 @@ fn the_engine_agrees_with_brute_force_in_memory_reopened_and_changed() {
 /// Patterns that have to do with a few words, alone and as a part of a query.
 fn topic_query(random: &mut Random, has_prefixes: bool) -> Arc<Query> {
     let words: Vec<_> = (0..random.below(5)).map(|_| random.pick(&["a", "b", "c", "*", "#"])).collect();
-    let dialects = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+    let dialects = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];
     let topic = Predicate::Topic(TopicPattern::new(&words.join("."), random.pick(&dialects)));
     let expr = match random.below(4) {
         0 => Expr::and(vec![topic.into(), predicate(random).into()]),
@@ -330,7 +331,7 @@ fn check_topics(has_prefixes: bool) {
 
 #[test]
 fn values_that_few_and_that_many_queries_name_agree_with_brute_force() {
-    use crate::query::selector::{Dialect, parse};
+    use crate::query::selector::{SelectorDialect, parse};
     const NAMES: [&str; 3] = ["few", "some", "many"]; // by how many values they have
     const VALUES: [usize; 3] = [4, 60, 4_000];
     let mut random = Random(3);
@@ -352,8 +353,9 @@ fn values_that_few_and_that_many_queries_name_agree_with_brute_force() {
         }
     };
     let text = |random: &mut Random| (0..1 + random.below(3)).map(|_| test(random)).collect::<Vec<_>>().join(" AND ");
-    let queries: Vec<_> =
-        (0..fewer(4_000)).map(|_| Arc::new(parse(&text(&mut random), Dialect::Jms).expect("a selector"))).collect();
+    let queries: Vec<_> = (0..fewer(4_000))
+        .map(|_| Arc::new(parse(&text(&mut random), SelectorDialect::Jms).expect("a selector")))
+        .collect();
     let parents = (0..60_usize).map(|value| (format!("v{value}"), (value > 0).then(|| format!("v{}", value / 4))));
     let engine = Engine::new();
     engine.set_hierarchy("some", Hierarchy::new(parents.collect()).expect("a tree"));
@@ -426,7 +428,9 @@ fn all_who_subscribe_to_equal_queries_are_found_also_after_some_have_left() {
                 2 => format!("a = 'v{value}' AND price > {bound}"),
                 _ => format!("a <> 'v{value}' AND price < {bound}"),
             };
-            Arc::new(crate::query::selector::parse(&text, crate::query::selector::Dialect::Jms).expect("a selector"))
+            Arc::new(
+                crate::query::selector::parse(&text, crate::query::selector::SelectorDialect::Jms).expect("a selector"),
+            )
         };
         let queries: Vec<_> = (0..COUNT).map(|_| query(&mut random)).collect();
         pair.engine.change(queries.clone(), &[]).expect("in memory");
@@ -520,8 +524,9 @@ fn an_engine_may_be_shared_by_threads() {
 #[test]
 fn what_a_clause_says_is_not_evaluated_again() {
     let has_rest = |text: &str| {
-        let query = crate::query::selector::parse(text, crate::query::selector::Dialect::Jms).expect("a selector");
-        let normal = normal::Normal::of(query.expr(), false, &mut symbols::Interner::default());
+        let query =
+            crate::query::selector::parse(text, crate::query::selector::SelectorDialect::Jms).expect("a selector");
+        let normal = clauses::Normal::of(query.expr(), false, &mut interner::Interner::default());
         normal.has_rest || !normal.units.is_empty()
     };
     for exact in [
@@ -542,10 +547,11 @@ fn what_a_clause_says_is_not_evaluated_again() {
 #[test]
 fn keys_are_necessary_and_the_rarest_are_taken() {
     let rarest = |text: &str| {
-        let query = crate::query::selector::parse(text, crate::query::selector::Dialect::Jms).expect("a selector");
-        let mut interner = symbols::Interner::default();
-        let normal = normal::Normal::of(query.expr(), false, &mut interner);
-        let is_symbol = |key: &&normal::Key| matches!(key, normal::Key::Symbol(_));
+        let query =
+            crate::query::selector::parse(text, crate::query::selector::SelectorDialect::Jms).expect("a selector");
+        let mut interner = interner::Interner::default();
+        let normal = clauses::Normal::of(query.expr(), false, &mut interner);
+        let is_symbol = |key: &&clauses::Key| matches!(key, clauses::Key::Symbol(_));
         normal.access.map(|access| (access.keys.iter().filter(is_symbol).count(), access.keys.len()))
     };
     let symbols = |count| Some((count, count));

@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 
 use super::*;
 use crate::expensive::{InjectedCost, Opaque, OpaqueTable};
+use crate::index::layout::{header as format, pages};
 
 #[test]
 fn ids_are_never_used_again_also_after_a_save() {
@@ -204,7 +205,7 @@ fn random_records_are_refused_or_read_and_never_crash() {
 fn the_deepest_queries_that_the_languages_allow_are_kept() {
     let deep = |begin: &str, middle: &str, end: &str, depth: usize| {
         let text = [&begin.repeat(depth), middle, &end.repeat(depth)].concat();
-        crate::query::selector::parse(&text, crate::query::selector::Dialect::Jms).expect(&text)
+        crate::query::selector::parse(&text, crate::query::selector::SelectorDialect::Jms).expect(&text)
     };
     for query in [
         deep("NOT ", "a", "", 100),
@@ -267,7 +268,9 @@ fn kept_file(version: u32) -> PathBuf {
 }
 
 fn every_kind() -> Vec<Query> {
-    EVERY_KIND.map(|text| crate::query::selector::parse(text, crate::query::selector::Dialect::Jms).expect(text)).into()
+    EVERY_KIND
+        .map(|text| crate::query::selector::parse(text, crate::query::selector::SelectorDialect::Jms).expect(text))
+        .into()
 }
 
 fn metals() -> Hierarchy {

@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 pub mod real;
+#[cfg(test)]
 pub mod simulated;
 pub mod unsynced;
 

@@ -10,28 +10,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, DiskFile};
+use crate::testing::Random;
 
 /// What survives a power cut whole or not at all, but for the one that is torn.
 const SECTOR_BYTES: usize = 512;
 
-/// Numbers that look random and come again from the same seed (SplitMix64; Steele, Lea and Flood 2014).
+/// What happens by chance in a simulation: pseudo-random numbers, the same for the same seed.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Dice(Random);
 
 impl Dice {
     /// Dice that fall the same way for the same seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Random(seed))
     }
 
     /// Any number.
     pub fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
     /// A number from 0 to `bound`, exclusive; 0 when the bound is.
@@ -47,11 +44,11 @@ impl Dice {
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone, Default)]
-pub struct SimulatedDisk(Arc<Mutex<State>>);
+pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
 
 #[derive(Default)]
-struct State {
-    files: Vec<Contents>,
+struct DiskState {
+    files: Vec<SimulatedContents>,
     names: BTreeMap<PathBuf, usize>,
     synced_names: BTreeMap<PathBuf, usize>,
     changes: Vec<NameChange>,
@@ -64,7 +61,7 @@ struct State {
 }
 
 #[derive(Clone, Default)]
-struct Contents {
+struct SimulatedContents {
     now: Vec<u8>,
     synced: Vec<u8>,
     unsynced: Vec<(usize, Vec<u8>)>,
@@ -139,7 +136,7 @@ impl SimulatedDisk {
     pub fn put(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.lock();
         let id = state.files.len();
-        state.files.push(Contents { synced: bytes.clone(), now: bytes, unsynced: Vec::new() });
+        state.files.push(SimulatedContents { synced: bytes.clone(), now: bytes, unsynced: Vec::new() });
         state.names.insert(path.to_owned(), id);
         state.synced_names.insert(path.to_owned(), id);
     }
@@ -159,7 +156,7 @@ impl SimulatedDisk {
         self.lock().names.keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,7 +172,7 @@ impl fmt::Debug for SimulatedDisk {
     }
 }
 
-impl State {
+impl DiskState {
     fn used_bytes(&self) -> u64 {
         self.names.values().map(|&id| self.files[id].now.len() as u64).sum()
     }
@@ -185,7 +182,7 @@ impl State {
     }
 }
 
-impl Contents {
+impl SimulatedContents {
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
         if self.now.len() < end {
@@ -290,7 +287,7 @@ impl Disk for SimulatedDisk {
         }
         let id = state.files.len();
         let size = usize::try_from(size_bytes).map_err(|_| io::ErrorKind::StorageFull)?;
-        state.files.push(Contents { now: vec![0; size], ..Contents::default() });
+        state.files.push(SimulatedContents { now: vec![0; size], ..SimulatedContents::default() });
         state.names.insert(path.to_owned(), id);
         state.changes.push(NameChange::Create(path.to_owned(), id));
         Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))

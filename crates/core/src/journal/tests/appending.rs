@@ -5,7 +5,7 @@ use crate::journal::{HEAD_BYTES_MAX, Location, ReadError, Retention};
 
 #[test]
 fn what_is_appended_is_read_back_by_number_and_by_place() {
-    let bench = Bench::open(&SimulatedDisk::new(), small(8192));
+    let bench = TestLog::open(&SimulatedDisk::new(), small(8192));
     let sizes = |number: u64| (number * 37 % 900) as usize;
     let mut places = Vec::new();
     let end = or_few(200, 50) as u64;
@@ -28,20 +28,20 @@ fn what_is_appended_is_read_back_by_number_and_by_place() {
 
 #[test]
 fn nothing_is_visible_before_it_is_synced() {
-    let bench = Bench::open(&SimulatedDisk::new(), small(8192));
+    let bench = TestLog::open(&SimulatedDisk::new(), small(8192));
     let mut reader = all_from_first(&bench.log);
     bench.append(1, 10).expect("appended");
     assert_eq!((bench.log.synced(), bench.log.next_sequence()), (Sequence(0), Sequence(2)));
     assert!(matches!(reader.next(), Ok(None)));
     bench.committer.commit_once();
     assert_eq!(bench.log.synced(), Sequence(1));
-    assert!(matches!(reader.next(), Ok(Some(Item::Record(_)))));
+    assert!(matches!(reader.next(), Ok(Some(LogItem::Record(_)))));
     assert!(matches!(reader.next(), Ok(None)));
 }
 
 #[test]
 fn one_commit_is_one_sync_however_much_was_appended() {
-    let bench = Bench::open(&SimulatedDisk::new(), small(1 << 20));
+    let bench = TestLog::open(&SimulatedDisk::new(), small(1 << 20));
     bench.commit(1, 2, 10);
     let before = bench.disk.sync_count();
     bench.commit(2, fewer(1000) as u64, 10);
@@ -52,7 +52,7 @@ fn one_commit_is_one_sync_however_much_was_appended() {
 
 #[test]
 fn a_record_that_no_segment_can_hold_is_refused_and_takes_no_number() {
-    let bench = Bench::open(&SimulatedDisk::new(), small(4096));
+    let bench = TestLog::open(&SimulatedDisk::new(), small(4096));
     let max = bench.log.record_bytes_max();
     let refused = bench.log.append(0, 0, &[], &[&vec![0; max]]).expect_err("too large");
     assert_eq!(refused, AppendError::TooLarge { size_bytes: max + 28, max_bytes: max });
@@ -63,7 +63,7 @@ fn a_record_that_no_segment_can_hold_is_refused_and_takes_no_number() {
     bench.committer.commit_once();
     assert_eq!(bench.log.synced(), Sequence(4));
     let head = vec![7; HEAD_BYTES_MAX];
-    let large = Bench::open(&SimulatedDisk::new(), small(1 << 20));
+    let large = TestLog::open(&SimulatedDisk::new(), small(1 << 20));
     let place = large.log.append(0, 0, &head, &[]).expect("appended").location;
     large.committer.commit_once();
     assert_eq!(large.log.read_at(place, &mut Vec::new()).expect("there").head, head);
@@ -74,24 +74,26 @@ fn a_log_goes_on_where_it_was() {
     let disk = SimulatedDisk::new();
     let rounds = or_few(6, 2) as u64;
     for round in 0..rounds {
-        let bench = Bench::open(&disk, small(8192));
+        let bench = TestLog::open(&disk, small(8192));
         assert_eq!(bench.recovery.next, Sequence(1 + round * 40));
         assert_eq!(bench.recovery.damage, []);
         bench.commit(1 + round * 40, 41 + round * 40, 100);
     }
-    let bench = Bench::open(&disk, small(8192));
+    let bench = TestLog::open(&disk, small(8192));
     assert_eq!(read_all(all_from_first(&bench.log), |_| 100), ((1..1 + rounds * 40).collect(), Vec::new()));
 }
 
 #[test]
 fn heads_are_had_without_bodies_and_are_those_of_the_records() {
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(8192));
+    let bench = TestLog::open(&disk, small(8192));
     let end = or_few(300, 70) as u64;
     bench.commit(1, end, 100);
-    for bench in
-        [bench, Bench::open(&disk, small(8192)), Bench::open(&disk, Options { index_heads: false, ..small(8192) })]
-    {
+    for bench in [
+        bench,
+        TestLog::open(&disk, small(8192)),
+        TestLog::open(&disk, LogOptions { index_heads: false, ..small(8192) }),
+    ] {
         let mut heads = Vec::new();
         let damage = bench.log.for_each_head(&mut |head| {
             assert_eq!((head.head, head.kind), (&*head_of(head.sequence.0), kind_of(head.sequence.0)));
@@ -111,8 +113,8 @@ fn a_log_may_be_opened_with_other_options_at_any_time() {
     let disk = SimulatedDisk::new();
     let mut next = 1;
     for round in rounds(0..40) {
-        let options = Options { index_heads: round % 2 == 1, ..small(4096 << (round % 3)) };
-        let bench = Bench::open(&disk, options);
+        let options = LogOptions { index_heads: round % 2 == 1, ..small(4096 << (round % 3)) };
+        let bench = TestLog::open(&disk, options);
         bench.commit(next, next + 23, 90);
         next += 23;
         let mut heads = 0;
@@ -125,7 +127,7 @@ fn a_log_may_be_opened_with_other_options_at_any_time() {
 #[test]
 fn segments_that_nobody_wants_are_used_again_and_never_show_what_they_had() {
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(8192));
+    let bench = TestLog::open(&disk, small(8192));
     let mut reader = all_from_first(&bench.log);
     // Every record has the same size: the old ones lie exactly where the new ones are looked for.
     let size = |number: u64| 100 - head_of(number).len();
@@ -138,7 +140,7 @@ fn segments_that_nobody_wants_are_used_again_and_never_show_what_they_had() {
         bench.committer.commit_once();
         while let Some(item) = reader.next().expect("readable") {
             assert!(
-                matches!(item, Item::Record(record) if record.body == body_of(record.sequence.0, size(record.sequence.0)))
+                matches!(item, LogItem::Record(record) if record.body == body_of(record.sequence.0, size(record.sequence.0)))
             );
         }
         bench.log.remove_through(Sequence(round * 50));
@@ -152,20 +154,22 @@ fn segments_that_nobody_wants_are_used_again_and_never_show_what_they_had() {
     // Control: the seed without the ordinal, and the old records do verify.
     let path = segments(&disk).pop().expect("one");
     let bytes = disk.contents(&path).expect("there");
-    let old = (0..bytes.len() - 28).filter(|&at| crate::journal::record::length_of(&bytes[at..]) == Some(128)).count();
+    let old = (0..bytes.len() - 28)
+        .filter(|&at| crate::journal::format::record::length_of(&bytes[at..]) == Some(128))
+        .count();
     assert!(old > read_all(bench.log.reader(Start::Sequence(first_of(&path))).expect("a reader"), size).0.len());
 }
 
 fn first_of(path: &Path) -> Sequence {
     let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-    crate::journal::segment::Name::parse(name).expect("a segment").first
+    crate::journal::format::segment::SegmentName::parse(name).expect("a segment").first
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
 fn retention_removes_whole_segments_by_bytes_and_by_age() {
     let retention = Retention { bytes_max: Some(30_000), age_us_max: None };
-    let bench = Bench::open(&SimulatedDisk::new(), Options { retention, ..small(8192) });
+    let bench = TestLog::open(&SimulatedDisk::new(), LogOptions { retention, ..small(8192) });
     let place = bench.append(1, 100).expect("appended").location;
     bench.commit(2, 1000, 100);
     assert!(bench.log.size_bytes() <= 30_000 && bench.log.size_bytes() > 15_000);
@@ -180,12 +184,12 @@ fn retention_removes_whole_segments_by_bytes_and_by_age() {
     assert_eq!(bench.log.segment_count(), 1, "the last one is never removed");
     let mut reader = bench.log.reader(Start::Sequence(Sequence(5))).expect("a reader");
     let first = bench.log.first_sequence();
-    assert_eq!(reader.next().expect("readable"), Some(Item::Missed(Sequence(5), first.previous())));
+    assert_eq!(reader.next().expect("readable"), Some(LogItem::Missed(Sequence(5), first.previous())));
 }
 
 #[test]
 fn a_place_in_a_segment_that_was_used_again_is_gone() {
-    let bench = Bench::open(&SimulatedDisk::new(), small(4096));
+    let bench = TestLog::open(&SimulatedDisk::new(), small(4096));
     let place = bench.append(1, 100).expect("appended").location;
     bench.commit(2, 100, 100);
     assert_eq!(place, Location { segment: 1, offset: 64 });
@@ -218,5 +222,5 @@ fn the_thread_commits_what_many_threads_append() {
     assert_eq!(log.synced(), Sequence(4 * count));
     assert!(wakes.load(std::sync::atomic::Ordering::Relaxed) > 0);
     drop(log);
-    assert_eq!(Bench::open(&disk, small(1 << 16)).recovery.next, Sequence(4 * count + 1));
+    assert_eq!(TestLog::open(&disk, small(1 << 16)).recovery.next, Sequence(4 * count + 1));
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::journal::OpenError;
-use crate::journal::segment::VERSION;
+use crate::journal::format::segment::VERSION;
 
 /// A log of format 1 as it was written in 2026: three segments, 120 records with bodies of 100 bytes.
 const KEPT: [(&str, &[u8]); 4] = [
@@ -27,7 +27,7 @@ fn a_log_of_format_1_is_read() {
     for (name, bytes) in KEPT {
         disk.put(&dir().join(name), bytes.to_vec());
     }
-    let bench = Bench::open(&disk, small(8192));
+    let bench = TestLog::open(&disk, small(8192));
     assert_eq!(bench.recovery.damage, []);
     assert_eq!(read_all(all_from_first(&bench.log), |_| 100), ((1..121).collect(), Vec::new()));
 }
@@ -59,7 +59,7 @@ fn a_later_format_is_refused_with_both_numbers() {
 #[ignore = "writes the log that is kept in tests/data"]
 fn journal_of_this_format() {
     let disk = SimulatedDisk::new();
-    Bench::open(&disk, small(8192)).commit(1, 121, 100);
+    TestLog::open(&disk, small(8192)).commit(1, 121, 100);
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/journal-{VERSION}"));
     std::fs::create_dir_all(&place).expect("made");
     for path in disk.paths() {

@@ -12,24 +12,26 @@ mod trouble;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{AppendError, Appended, Committer, Damage, Dice, Item, Log, Options, Reader, Recovery, Sequence};
+use super::{
+    AppendError, Appended, Committer, Damage, Dice, Log, LogItem, LogOptions, LogReader, LogRecovery, Sequence,
+};
 use super::{SimulatedDisk, Start};
 use crate::testing::{fewer, or_few, rounds};
 
 /// A log on a simulated disk, with whoever commits it.
-struct Bench {
+struct TestLog {
     disk: SimulatedDisk,
     committer: Committer,
     log: Log,
-    recovery: Recovery,
+    recovery: LogRecovery,
 }
 
-impl Bench {
-    fn open(disk: &SimulatedDisk, options: Options) -> Self {
+impl TestLog {
+    fn open(disk: &SimulatedDisk, options: LogOptions) -> Self {
         Self::try_open(disk, options).expect("a log")
     }
 
-    fn try_open(disk: &SimulatedDisk, options: Options) -> Option<Self> {
+    fn try_open(disk: &SimulatedDisk, options: LogOptions) -> Option<Self> {
         let committer = Committer::manual(|| {});
         let (log, recovery) = Log::open(Arc::new(disk.clone()), dir(), options, &committer).ok()?;
         Some(Self { disk: disk.clone(), committer, log, recovery })
@@ -54,8 +56,8 @@ fn dir() -> &'static Path {
     Path::new("/data/journal")
 }
 
-fn small(segment_bytes: u32) -> Options {
-    Options { segment_bytes, index_heads: true, ..Options::default() }
+fn small(segment_bytes: u32) -> LogOptions {
+    LogOptions { segment_bytes, index_heads: true, ..LogOptions::default() }
 }
 
 /// What the record with a number is made of: whoever reads another body than this has been deceived.
@@ -77,19 +79,19 @@ fn time_of(number: u64) -> i64 {
 }
 
 /// Everything a reader finds: the numbers of the records, which have to be right in every byte, and the damage.
-fn read_all(mut reader: Reader, size_of: impl Fn(u64) -> usize) -> (Vec<u64>, Vec<Damage>) {
+fn read_all(mut reader: LogReader, size_of: impl Fn(u64) -> usize) -> (Vec<u64>, Vec<Damage>) {
     let (mut numbers, mut damage) = (Vec::new(), Vec::new());
     while let Some(item) = reader.next().expect("readable") {
         match item {
-            Item::Record(record) => {
+            LogItem::Record(record) => {
                 let number = record.sequence.0;
                 assert_eq!(record.body, body_of(number, size_of(number)), "the body of {number}");
                 assert_eq!(record.head, head_of(number), "the head of {number}");
                 assert_eq!((record.kind, record.time_us), (kind_of(number), time_of(number)));
                 numbers.push(number);
             }
-            Item::Damaged(found) => damage.push(found),
-            Item::Missed(first, last) => panic!("missed {first} to {last}"),
+            LogItem::Damaged(found) => damage.push(found),
+            LogItem::Missed(first, last) => panic!("missed {first} to {last}"),
         }
     }
     (numbers, damage)
@@ -111,6 +113,6 @@ fn seed(test: &str, own: u64) -> u64 {
     seed
 }
 
-fn all_from_first(log: &Log) -> Reader {
+fn all_from_first(log: &Log) -> LogReader {
     log.reader(Start::First).expect("a reader")
 }

@@ -6,23 +6,23 @@ use super::*;
 
 /// What a run of cuts has shown.
 #[derive(Debug, Default)]
-struct Tally {
+struct PowerTally {
     cuts: usize,
     lost: usize,
     changed: usize,
 }
 
 /// Append, commit, remove and cut the power, many times over.
-fn cut_power(seed: u64, cuts: usize, prepare: impl Fn(&SimulatedDisk)) -> Tally {
-    let (disk, mut dice, mut tally) = (SimulatedDisk::new(), Dice::new(seed), Tally::default());
+fn cut_power(seed: u64, cuts: usize, prepare: impl Fn(&SimulatedDisk)) -> PowerTally {
+    let (disk, mut dice, mut tally) = (SimulatedDisk::new(), Dice::new(seed), PowerTally::default());
     prepare(&disk);
     // What was read or reported synced, by number: it may never be anything else.
     let mut seen: HashMap<u64, u64> = HashMap::new();
     let (mut removed, mut fresh) = (Sequence(0), 0_u64);
     for _ in 0..cuts {
         let (spares_max, has_reserve) = (dice.below(3) as usize, dice.once_in(2));
-        let options = Options { spares_max, has_reserve, ..small(4096 << dice.below(3)) };
-        let Some(bench) = Bench::try_open(&disk, options) else {
+        let options = LogOptions { spares_max, has_reserve, ..small(4096 << dice.below(3)) };
+        let Some(bench) = TestLog::try_open(&disk, options) else {
             tally.lost += seen.len();
             return tally;
         };
@@ -50,12 +50,12 @@ fn cut_power(seed: u64, cuts: usize, prepare: impl Fn(&SimulatedDisk)) -> Tally 
     tally
 }
 
-impl Tally {
-    fn check(&mut self, bench: &Bench, seen: &HashMap<u64, u64>, removed: Sequence) {
+impl PowerTally {
+    fn check(&mut self, bench: &TestLog, seen: &HashMap<u64, u64>, removed: Sequence) {
         let mut found = HashMap::new();
         let mut reader = all_from_first(&bench.log);
         while let Some(item) = reader.next().expect("readable") {
-            if let Item::Record(record) = item {
+            if let LogItem::Record(record) = item {
                 let fresh = u64::from_le_bytes(record.head.try_into().expect("a head of 8 bytes"));
                 assert_eq!(record.body, body_of(fresh, record.body.len()), "a torn body");
                 found.insert(record.sequence.0, fresh);
@@ -99,10 +99,10 @@ fn what_a_reader_has_seen_is_never_another_body_later() {
     let mut seen: HashMap<u64, Vec<u8>> = HashMap::new();
     let mut fresh = 0_u64;
     for _ in rounds(0..300) {
-        let bench = Bench::open(&disk, small(4096));
+        let bench = TestLog::open(&disk, small(4096));
         let mut readers = [
             all_from_first(&bench.log),
-            Reader::open(&(Arc::new(disk.clone()) as _), dir(), Start::First).expect("a log"),
+            LogReader::open(&(Arc::new(disk.clone()) as _), dir(), Start::First).expect("a log"),
         ];
         for _ in 0..dice.below(20) {
             fresh += 1;
@@ -112,7 +112,7 @@ fn what_a_reader_has_seen_is_never_another_body_later() {
             }
             let reader = &mut readers[dice.below(2) as usize];
             while let Some(item) = reader.next().expect("readable") {
-                let Item::Record(record) = item else { panic!("{item:?}") };
+                let LogItem::Record(record) = item else { panic!("{item:?}") };
                 let first = seen.entry(record.sequence.0).or_insert_with(|| record.body.to_vec());
                 assert_eq!(first, record.body, "number {} has two bodies", record.sequence);
             }

@@ -7,16 +7,19 @@ use crate::journal::{Disk, OpenError};
 fn a_reader_begins_at_any_number_and_at_any_time() {
     let disk = SimulatedDisk::new();
     let end = or_few(3000, 120) as u64;
-    let bench = Bench::open(&disk, small(or_few(200_000, 8192) as u32));
+    let bench = TestLog::open(&disk, small(or_few(200_000, 8192) as u32));
     bench.commit(1, end, 150);
     assert!(bench.log.segment_count() > 2);
     let shared: Arc<dyn Disk> = Arc::new(disk);
     for number in rounds((1..end).step_by(41)) {
         for start in [Start::Sequence(Sequence(number)), Start::Time(time_of(number)), Start::Time(time_of(number) - 9)]
         {
-            for reader in [bench.log.reader(start), Reader::open(&shared, dir(), start).map_err(|_| unreachable!())] {
+            for reader in [bench.log.reader(start), LogReader::open(&shared, dir(), start).map_err(|_| unreachable!())]
+            {
                 let mut reader = reader.expect("a reader");
-                assert!(matches!(reader.next(), Ok(Some(Item::Record(record))) if record.sequence == Sequence(number)));
+                assert!(
+                    matches!(reader.next(), Ok(Some(LogItem::Record(record))) if record.sequence == Sequence(number))
+                );
                 assert_eq!(reader.position(), Sequence(number + 1));
             }
         }
@@ -26,10 +29,10 @@ fn a_reader_begins_at_any_number_and_at_any_time() {
     let mut late = bench.log.reader(Start::Time(time_of(end + 1))).expect("a reader");
     assert!(matches!(late.next(), Ok(None)));
     bench.commit(end, end + 3, 150);
-    assert!(matches!(reader.next(), Ok(Some(Item::Record(record))) if record.sequence == Sequence(end)));
-    assert!(matches!(late.next(), Ok(Some(Item::Record(record))) if record.sequence == Sequence(end + 1)));
+    assert!(matches!(reader.next(), Ok(Some(LogItem::Record(record))) if record.sequence == Sequence(end)));
+    assert!(matches!(late.next(), Ok(Some(LogItem::Record(record))) if record.sequence == Sequence(end + 1)));
     reader.seek(Sequence(17));
-    assert!(matches!(reader.next(), Ok(Some(Item::Record(record))) if record.sequence == Sequence(17)));
+    assert!(matches!(reader.next(), Ok(Some(LogItem::Record(record))) if record.sequence == Sequence(17)));
 }
 
 #[test]
@@ -38,9 +41,9 @@ fn readers_follow_a_log_that_grows_and_are_told_what_retention_took() {
     let seed = seed("readers_follow", 5);
     let mut dice = Dice::new(seed);
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(4096));
+    let bench = TestLog::open(&disk, small(4096));
     let shared: Arc<dyn Disk> = Arc::new(disk);
-    let mut readers: Vec<(Reader, u64, u64)> = Vec::new();
+    let mut readers: Vec<(LogReader, u64, u64)> = Vec::new();
     for number in 1..3000 {
         bench.append(number, dice.below(300) as usize).expect("appended");
         if dice.once_in(4) {
@@ -53,7 +56,7 @@ fn readers_follow_a_log_that_grows_and_are_told_what_retention_took() {
             let start = Start::Sequence(Sequence(dice.below(number) + 1));
             let reader = match dice.once_in(2) {
                 true => bench.log.reader(start).expect("a reader"),
-                false => Reader::open(&shared, dir(), start).expect("a log"),
+                false => LogReader::open(&shared, dir(), start).expect("a log"),
             };
             let next = reader.position().0;
             readers.push((reader, next, 0));
@@ -64,17 +67,17 @@ fn readers_follow_a_log_that_grows_and_are_told_what_retention_took() {
             for _ in 0..dice.below(100) {
                 match reader.next().expect("readable") {
                     None => break,
-                    Some(Item::Record(record)) => {
+                    Some(LogItem::Record(record)) => {
                         assert_eq!(record.sequence.0, *next, "no gap, no repeat");
                         assert_eq!(record.body, body_of(*next, record.body.len()));
                         *next += 1;
                     }
-                    Some(Item::Missed(first, last)) => {
+                    Some(LogItem::Missed(first, last)) => {
                         assert_eq!(first.0, *next);
                         *missed += last.0 - first.0 + 1;
                         *next = last.0 + 1;
                     }
-                    Some(Item::Damaged(damage)) => panic!("{damage:?}"),
+                    Some(LogItem::Damaged(damage)) => panic!("{damage:?}"),
                 }
             }
         }
@@ -85,18 +88,18 @@ fn readers_follow_a_log_that_grows_and_are_told_what_retention_took() {
 #[test]
 fn a_directory_without_a_log_is_no_log() {
     let shared: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
-    assert!(matches!(Reader::open(&shared, dir(), Start::First), Err(OpenError::NoLog(_))));
+    assert!(matches!(LogReader::open(&shared, dir(), Start::First), Err(OpenError::NoLog(_))));
 }
 
 #[test]
 fn a_log_without_a_mark_opens_and_one_with_nothing_readable_says_so() {
     let disk = SimulatedDisk::new();
-    Bench::open(&disk, small(4096)).commit(1, 50, 100);
+    TestLog::open(&disk, small(4096)).commit(1, 50, 100);
     let mark = dir().join("mark");
     Disk::remove(&disk, &mark).expect("removed");
-    assert_eq!(Bench::open(&disk, small(4096)).recovery.next, Sequence(50));
+    assert_eq!(TestLog::open(&disk, small(4096)).recovery.next, Sequence(50));
     disk.put(&mark, vec![1; 4096]);
-    assert_eq!(Bench::open(&disk, small(4096)).recovery.next, Sequence(50));
+    assert_eq!(TestLog::open(&disk, small(4096)).recovery.next, Sequence(50));
     disk.put(&mark, vec![1; 4096]);
     for path in segments(&disk) {
         disk.flip(&path, 30, 1);
@@ -117,19 +120,19 @@ fn with_real_files_it_is_the_same() {
         let committer = Committer::start(|| {}).expect("a thread");
         let (log, recovery) = Log::open(Arc::clone(&disk), &dir, small(65_536), &committer).expect("a log");
         assert_eq!((recovery.next, recovery.damage.len()), (Sequence(round * 500 + 1), 0));
-        let mut reader = Reader::open(&disk, &dir, Start::Sequence(recovery.next)).expect("a log");
+        let mut reader = LogReader::open(&disk, &dir, Start::Sequence(recovery.next)).expect("a log");
         for number in round * 500 + 1..round * 500 + 501 {
             log.append(kind_of(number), time_of(number), &head_of(number), &[&body_of(number, 300)]).expect("appended");
         }
         drop(committer);
         let mut count = 0;
-        while let Some(Item::Record(_)) = reader.next().expect("readable") {
+        while let Some(LogItem::Record(_)) = reader.next().expect("readable") {
             count += 1;
         }
         assert_eq!(count, 500);
         log.reader(Start::First).expect("a reader");
     }
-    let (numbers, damage) = read_all(Reader::open(&disk, &dir, Start::First).expect("a log"), |_| 300);
+    let (numbers, damage) = read_all(LogReader::open(&disk, &dir, Start::First).expect("a log"), |_| 300);
     assert_eq!((numbers, damage), ((1..1501).collect(), Vec::new()));
     let lock = crate::journal::DirectoryLock::take(&root).expect("free");
     assert_eq!(crate::journal::DirectoryLock::take(&root).expect_err("taken").kind(), std::io::ErrorKind::WouldBlock);

@@ -1,11 +1,11 @@
 //! Bit rot is never delivered and never skipped in silence.
 
 use super::*;
-use crate::journal::directory::Directory;
-use crate::journal::footer::Contents;
+use crate::journal::format::footer::SegmentContents;
+use crate::journal::format::record::{self, Seed};
+use crate::journal::format::segment::{self, SegmentName};
 use crate::journal::inspect::inspect_segment;
-use crate::journal::record::{self, Seed};
-use crate::journal::segment::{self, Name};
+use crate::journal::recovery::directory::Directory;
 use crate::journal::{Disk, inspect};
 
 const SEGMENT: u32 = or_few(65_536, 4096) as u32;
@@ -14,7 +14,7 @@ const SIZE: usize = or_few(450, 50);
 /// Three segments of which the middle one gets the rot, and the numbers in it.
 fn three_segments() -> (SimulatedDisk, PathBuf, std::ops::Range<u64>, u64) {
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(SEGMENT));
+    let bench = TestLog::open(&disk, small(SEGMENT));
     let mut firsts = Vec::new();
     let mut number = 0;
     while firsts.len() < 3 || number < firsts[2] + 20 {
@@ -33,7 +33,7 @@ fn three_segments() -> (SimulatedDisk, PathBuf, std::ops::Range<u64>, u64) {
 }
 
 /// The directory of the log, its segments' names, and the seed of the middle one.
-fn known(disk: &SimulatedDisk) -> (Directory, Vec<Name>, Seed) {
+fn known(disk: &SimulatedDisk) -> (Directory, Vec<SegmentName>, Seed) {
     let (listing, found) = Directory::find(&(Arc::new(disk.clone()) as Arc<dyn Disk>), dir()).expect("a log");
     let directory = found.expect("a log").directory;
     let seed = segment::seed(directory.log_id, listing.segments[1].ordinal);
@@ -41,11 +41,11 @@ fn known(disk: &SimulatedDisk) -> (Directory, Vec<Name>, Seed) {
 }
 
 /// Where nothing is written: between the records and the footer.
-fn unused(directory: &Directory, name: Name) -> std::ops::Range<usize> {
+fn unused(directory: &Directory, name: SegmentName) -> std::ops::Range<usize> {
     let segment = directory.open(name).expect("there");
     let (file, file_bytes) = (segment.file.as_ref(), segment.file_bytes);
     let trailer = segment.trailer().expect("readable").expect("sealed");
-    let mut contents = Contents::empty(false);
+    let mut contents = SegmentContents::empty(false);
     contents.sparse = trailer.read_sparse(file, file_bytes).expect("readable").expect("whole");
     contents.heads = trailer.read_heads(file, file_bytes).expect("readable");
     trailer.end as usize..SEGMENT as usize - contents.encode(segment.seed).len()
@@ -65,7 +65,7 @@ fn every_bit_of_a_sealed_segment_that_turns_over_is_reported_and_no_wrong_body_i
         disk.flip(&path, place, mask);
         // All of the log is read, and every body compared, for one bit in 61; the segment is checked for every one.
         if bit % 61 == 0 {
-            let reader = Reader::open(&shared, dir(), Start::First).expect("a log");
+            let reader = LogReader::open(&shared, dir(), Start::First).expect("a log");
             let (numbers, damage) = read_all(reader, |_| SIZE);
             let lost: u64 = damage.iter().map(|damage| damage.lost()).sum();
             assert!(damage.iter().all(|damage| rotten.contains(&damage.first.0)), "{damage:?}");
@@ -89,7 +89,7 @@ fn every_bit_of_a_sealed_segment_that_turns_over_is_reported_and_no_wrong_body_i
     record::seal(first, first[25], seed);
     disk.put(&path, bytes);
     assert!(inspect(&shared, dir()).expect("a log").damage.is_empty());
-    let reader = Reader::open(&shared, dir(), Start::First).expect("a log");
+    let reader = LogReader::open(&shared, dir(), Start::First).expect("a log");
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| read_all(reader, |_| SIZE)));
     assert!(caught.is_err(), "the comparison of bodies sees a wrong one");
 }
@@ -107,7 +107,7 @@ fn a_log_with_rot_opens_reports_it_and_goes_on() {
             broken[start..end].iter_mut().for_each(|byte| *byte = dice.roll() as u8);
         }
         disk.put(&path, broken);
-        let bench = Bench::open(&disk, small(SEGMENT));
+        let bench = TestLog::open(&disk, small(SEGMENT));
         assert_eq!(bench.recovery.next, Sequence(last + 1));
         let (numbers, damage) = read_all(all_from_first(&bench.log), |_| SIZE);
         let lost: u64 = damage.iter().map(|damage| damage.lost()).sum();
@@ -125,7 +125,7 @@ fn a_log_with_rot_opens_reports_it_and_goes_on() {
 fn a_segment_that_is_not_there_is_reported_with_its_numbers() {
     let (disk, path, rotten, last) = three_segments();
     Disk::remove(&disk, &path).expect("removed");
-    let bench = Bench::open(&disk, small(SEGMENT));
+    let bench = TestLog::open(&disk, small(SEGMENT));
     let lost: Vec<_> = bench.recovery.damage.iter().map(|damage| damage.first.0..damage.last.0 + 1).collect();
     assert_eq!(lost, std::slice::from_ref(&rotten));
     let (numbers, damage) = read_all(all_from_first(&bench.log), |_| SIZE);
@@ -138,7 +138,7 @@ fn a_reader_is_told_of_damage_from_its_place_on_and_of_none_before() {
     let count = or_few(40, 19) as u64;
     let rotten = [3, 6, 7, count];
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(SEGMENT));
+    let bench = TestLog::open(&disk, small(SEGMENT));
     let append = |number| bench.append(number, SIZE).expect("appended").location.offset;
     let places: Vec<_> = (1..=count).map(append).collect();
     bench.committer.commit_once();
@@ -148,7 +148,7 @@ fn a_reader_is_told_of_damage_from_its_place_on_and_of_none_before() {
     }
     let shared: Arc<dyn Disk> = Arc::new(disk);
     for start in (1..=count).step_by(or_few(1, 6)) {
-        let reader = Reader::open(&shared, dir(), Start::Sequence(Sequence(start))).expect("a log");
+        let reader = LogReader::open(&shared, dir(), Start::Sequence(Sequence(start))).expect("a log");
         let (numbers, damage) = read_all(reader, |_| SIZE);
         let told: Vec<u64> = damage.iter().flat_map(|damage| damage.first.0..=damage.last.0).collect();
         let is_bad = |number: &u64| rotten.contains(number);

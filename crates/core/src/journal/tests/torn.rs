@@ -1,21 +1,21 @@
 //! The last record is torn at any byte, and nothing else is lost.
 
 use super::*;
-use crate::journal::segment::Name;
+use crate::journal::format::segment::SegmentName;
 
 const RECORDS: u64 = or_few(1000, 100) as u64;
 /// How many are committed together.
 const BATCH: u64 = RECORDS / 10;
 const SIZE: usize = 12;
 
-fn options() -> Options {
-    Options { index_heads: false, ..small(1 << 16) }
+fn options() -> LogOptions {
+    LogOptions { index_heads: false, ..small(1 << 16) }
 }
 
 /// A log with one segment of many records, and where each of them begins and the last ends.
 fn whole() -> (Vec<u8>, PathBuf, Vec<u32>) {
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, options());
+    let bench = TestLog::open(&disk, options());
     let mut places = Vec::new();
     for number in 1..=RECORDS {
         places.push(bench.append(number, SIZE).expect("appended").location.offset);
@@ -29,16 +29,17 @@ fn whole() -> (Vec<u8>, PathBuf, Vec<u32>) {
 }
 
 /// What recovery makes of the segment when only its first `length` bytes were written.
-fn recovered(bytes: &[u8], path: &Path, length: usize) -> Bench {
+fn recovered(bytes: &[u8], path: &Path, length: usize) -> TestLog {
     let disk = SimulatedDisk::new();
     let mut cut = bytes[..length].to_vec();
     cut.resize(bytes.len(), 0);
     // No mark: after a power cut it may say nothing yet, and then it cannot help.
-    let header = crate::journal::segment::Header::decode(&bytes[..64]).expect("our version").expect("whole");
-    let mark = crate::journal::mark::Mark { log_id: header.log_id, synced: Sequence(0) };
+    let header =
+        crate::journal::format::segment::SegmentHeader::decode(&bytes[..64]).expect("our version").expect("whole");
+    let mark = crate::journal::format::mark::SyncMark { log_id: header.log_id, synced: Sequence(0) };
     mark.write(disk_file(&disk).as_ref()).expect("written");
     disk.put(path, cut);
-    Bench::open(&disk, options())
+    TestLog::open(&disk, options())
 }
 
 fn disk_file(disk: &SimulatedDisk) -> Arc<dyn crate::journal::DiskFile> {
@@ -76,7 +77,7 @@ fn the_bytes_behind_a_torn_record_never_come_back() {
     assert_eq!(bench.recovery.next, Sequence(bad), "nothing proves that the last batch was synced");
     // A record of the same size takes its place; the old one behind it would follow it.
     bench.commit(bad, bad + 1, SIZE);
-    let again = Bench::open(&bench.disk, options());
+    let again = TestLog::open(&bench.disk, options());
     assert_eq!(again.recovery.next, Sequence(bad + 1));
     assert_eq!(read_all(all_from_first(&again.log), |_| SIZE), ((1..bad + 1).collect(), Vec::new()));
     // Control: without zeroes behind the end the old records do come back.
@@ -107,14 +108,14 @@ fn rot_before_records_that_prove_it_was_synced_is_reported_and_cuts_nothing_off(
 fn what_the_mark_had_seen_and_is_not_there_is_reported() {
     let (segment_bytes, size) = (or_few(8192, 4096) as u32, or_few(100, 20));
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(segment_bytes));
+    let bench = TestLog::open(&disk, small(segment_bytes));
     bench.commit(1, 20, size);
     let path = segments(&disk).remove(0);
     drop(bench);
     // The last record is gone: a torn tail, but for the mark.
     let place = disk.contents(&path).expect("there").iter().rposition(|&byte| byte != 0).expect("a record");
     disk.flip(&path, place, 255);
-    let bench = Bench::open(&disk, small(segment_bytes));
+    let bench = TestLog::open(&disk, small(segment_bytes));
     assert_eq!(
         bench.recovery.damage.iter().map(|damage| (damage.first.0, damage.last.0)).collect::<Vec<_>>(),
         [(19, 19)]
@@ -124,14 +125,14 @@ fn what_the_mark_had_seen_and_is_not_there_is_reported() {
     let (numbers, damage) = read_all(all_from_first(&bench.log), |_| size);
     assert_eq!(numbers, (1..19).chain(20..30).collect::<Vec<_>>());
     assert_eq!(damage.len(), 1);
-    let again = Bench::open(&disk, small(segment_bytes));
+    let again = TestLog::open(&disk, small(segment_bytes));
     assert_eq!((again.recovery.damage.len(), again.recovery.next), (1, Sequence(30)));
 }
 
 #[test]
 fn a_segment_that_was_only_begun_is_begun_again() {
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(4096));
+    let bench = TestLog::open(&disk, small(4096));
     disk.limit(Some(2 * 4096)); // the mark and one segment
     bench.commit(1, 60, 100);
     let next = bench.log.synced().next();
@@ -141,11 +142,11 @@ fn a_segment_that_was_only_begun_is_begun_again() {
     // The power went when the file had its name and not yet its header, or not all of its size either.
     for size in [4096, 0, 100, 4095] {
         let disk = copy_of(&disk);
-        disk.put(&dir().join(Name { ordinal: 2, first: next }.file_name()), vec![0x5a; size]);
-        let bench = Bench::open(&disk, small(4096));
+        disk.put(&dir().join(SegmentName { ordinal: 2, first: next }.file_name()), vec![0x5a; size]);
+        let bench = TestLog::open(&disk, small(4096));
         assert_eq!((bench.recovery.next, bench.recovery.damage.len()), (next, 0));
         bench.commit(next.0, 60, 100);
-        let again = Bench::open(&disk, small(4096));
+        let again = TestLog::open(&disk, small(4096));
         assert_eq!(read_all(all_from_first(&again.log), |_| 100), ((1..60).collect(), Vec::new()));
     }
 }
@@ -159,18 +160,18 @@ fn copy_of(disk: &SimulatedDisk) -> SimulatedDisk {
 #[test]
 fn a_segment_that_was_made_only_in_part_takes_what_fits() {
     let disk = SimulatedDisk::new();
-    let bench = Bench::open(&disk, small(16_384));
+    let bench = TestLog::open(&disk, small(16_384));
     disk.limit(Some(4096 + 16_384));
     bench.commit(1, 200, 100);
     let next = bench.log.synced().next();
     drop(bench);
     disk.limit(None);
-    disk.put(&dir().join(Name { ordinal: 2, first: next }.file_name()), vec![0; 5000]);
-    let bench = Bench::open(&disk, small(16_384));
+    disk.put(&dir().join(SegmentName { ordinal: 2, first: next }.file_name()), vec![0; 5000]);
+    let bench = TestLog::open(&disk, small(16_384));
     bench.commit(next.0, next.0 + 1, 6000);
     bench.commit(next.0 + 1, 200, 100);
     let size = |number: u64| if number == next.0 { 6000 } else { 100 };
-    let again = Bench::open(&disk, small(16_384));
+    let again = TestLog::open(&disk, small(16_384));
     assert_eq!(again.recovery.damage, []);
     assert_eq!(read_all(all_from_first(&again.log), size), ((1..200).collect(), Vec::new()));
 }

@@ -6,7 +6,7 @@ use crate::journal::Disk;
 #[test]
 fn after_a_failed_sync_nothing_is_reported_synced_any_more() {
     for after in 0..6 {
-        let bench = Bench::open(&SimulatedDisk::new(), small(4096));
+        let bench = TestLog::open(&SimulatedDisk::new(), small(4096));
         bench.disk.fail_sync_after(after);
         let mut number = 0;
         while bench.committer.failed().is_none() {
@@ -36,7 +36,7 @@ fn after_a_failed_sync_nothing_is_reported_synced_any_more() {
 fn a_failed_write_ends_everything_too_and_is_no_torn_record_later() {
     for after in 0..12 {
         let disk = SimulatedDisk::new();
-        let bench = Bench::open(&disk, small(4096));
+        let bench = TestLog::open(&disk, small(4096));
         disk.fail_write_after(after);
         let mut number = 0;
         while bench.committer.failed().is_none() {
@@ -46,7 +46,7 @@ fn a_failed_write_ends_everything_too_and_is_no_torn_record_later() {
         }
         let synced = bench.log.synced().0;
         drop(bench);
-        let again = Bench::open(&disk, small(4096));
+        let again = TestLog::open(&disk, small(4096));
         assert_eq!(again.recovery.damage, []);
         assert!(again.recovery.next.0 > synced, "what was reported is there");
         let (numbers, _) = read_all(all_from_first(&again.log), |_| 200);
@@ -75,8 +75,8 @@ fn every_log_of_a_committer_stops_with_the_first_failure() {
 #[test]
 fn a_full_disk_loses_nothing_and_goes_on_when_there_is_room() {
     let disk = SimulatedDisk::new();
-    let options = Options { pending_bytes_max: 20_000, ..small(8192) };
-    let bench = Bench::open(&disk, options);
+    let options = LogOptions { pending_bytes_max: 20_000, ..small(8192) };
+    let bench = TestLog::open(&disk, options);
     bench.commit(1, 30, 200);
     disk.limit(Some(8192 * 3 + 4096));
     let mut number = 30;
@@ -109,14 +109,14 @@ fn a_full_disk_loses_nothing_and_goes_on_when_there_is_room() {
     let first = bench.log.first_sequence().0;
     assert_eq!(read_all(all_from_first(&bench.log), |_| 200), ((first..number + 10).collect(), Vec::new()));
     drop(bench);
-    assert_eq!(Bench::open(&disk, options).recovery.next, Sequence(number + 10));
+    assert_eq!(TestLog::open(&disk, options).recovery.next, Sequence(number + 10));
 }
 
 #[test]
 fn a_reserve_takes_a_segment_more_on_a_full_disk() {
     let disk = SimulatedDisk::new();
-    let options = Options { has_reserve: true, ..small(8192) };
-    let bench = Bench::open(&disk, options);
+    let options = LogOptions { has_reserve: true, ..small(8192) };
+    let bench = TestLog::open(&disk, options);
     bench.commit(1, 5, 200);
     disk.limit(Some(0));
     let mut number = 5;
@@ -141,7 +141,7 @@ fn a_reserve_takes_a_segment_more_on_a_full_disk() {
     bench.commit(stuck_at, stuck_at + 100, 200);
     assert_eq!(read_all(all_from_first(&bench.log), |_| 200), ((1..stuck_at + 100).collect(), Vec::new()));
     drop(bench);
-    let again = Bench::open(&disk, options);
+    let again = TestLog::open(&disk, options);
     assert_eq!((again.recovery.next, &again.recovery.damage[..]), (Sequence(stuck_at + 100), &[][..]));
 }
 
@@ -186,9 +186,9 @@ fn wait(condition: impl Fn() -> bool) {
 #[test]
 fn opening_on_a_full_disk_works_and_appending_waits() {
     let disk = SimulatedDisk::new();
-    drop(Bench::open(&disk, small(4096)));
+    drop(TestLog::open(&disk, small(4096)));
     disk.limit(Some(0));
-    let bench = Bench::open(&disk, small(4096));
+    let bench = TestLog::open(&disk, small(4096));
     bench.append(1, 10).expect("appended");
     assert!(bench.committer.commit_once().is_full);
     assert!(disk.free_bytes(dir()).expect("known") == 0);

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::Budget;
+use super::budget::Budget;
 use super::patterns;
 use super::region::{Region, Set};
 use crate::message::{Body, Message, Properties, Value};

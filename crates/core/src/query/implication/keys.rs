@@ -17,7 +17,7 @@ use crate::message::Value;
 use crate::query::expr::{Predicate, Reference};
 
 /// A hash. Two keys that fall together cost a comparison of queries, and never an answer.
-pub(crate) type Key = u64;
+pub(crate) type FilingKey = u64;
 
 /// Words of a topic that are looked at; the rest of a longer one is compared when it is found.
 const WORDS_MAX: usize = 8;
@@ -25,16 +25,16 @@ const WORDS_MAX: usize = 8;
 /// Where a query is filed.
 pub(crate) struct Filing {
     /// A query that it covers looks up one of these.
-    pub(crate) keys: Vec<Key>,
+    pub(crate) keys: Vec<FilingKey>,
     /// A query that it covers looks up all of these; those that fewest look up first.
-    pub(crate) needed: Vec<Key>,
+    pub(crate) needed: Vec<FilingKey>,
     /// A query that it covers looks up one of each.
-    pub(crate) alternatives: Vec<Vec<Key>>,
+    pub(crate) alternatives: Vec<Vec<FilingKey>>,
 }
 
 impl Form<'_> {
     /// Append the keys that it looks up.
-    pub(super) fn lookups(&self, found: &mut Vec<Key>) {
+    pub(super) fn lookups(&self, found: &mut Vec<FilingKey>) {
         match self {
             Self::Always | Self::Never => {}
             Self::Atom(atom) => atom.lookups(found),
@@ -44,7 +44,7 @@ impl Form<'_> {
         }
     }
 
-    pub(super) fn filing(&self, count: &impl Fn(Key) -> usize) -> Filing {
+    pub(super) fn filing(&self, count: &impl Fn(FilingKey) -> usize) -> Filing {
         let operands = match self {
             Self::And(children) => children.as_slice(),
             single => std::slice::from_ref(single),
@@ -72,7 +72,7 @@ impl Form<'_> {
     }
 
     /// Append keys of which whatever implies this looks one up.
-    fn file(&self, found: &mut Vec<Key>) {
+    fn file(&self, found: &mut Vec<FilingKey>) {
         match self {
             Self::Always | Self::Never => {}
             Self::Atom(atom) => atom.file(found),
@@ -83,7 +83,7 @@ impl Form<'_> {
 }
 
 impl Atom<'_> {
-    fn lookups(&self, found: &mut Vec<Key>) {
+    fn lookups(&self, found: &mut Vec<FilingKey>) {
         let subject = self.subject.hash();
         found.push(any(subject));
         for reference in self.subject.references() {
@@ -99,7 +99,7 @@ impl Atom<'_> {
         }
     }
 
-    fn file(&self, found: &mut Vec<Key>) {
+    fn file(&self, found: &mut Vec<FilingKey>) {
         let subject = self.subject.hash();
         match (self.values(), &self.claim) {
             (Some(values), _) => found.extend(values.iter().map(|value| of_value(subject, value))),
@@ -164,21 +164,21 @@ impl Subject<'_> {
     }
 }
 
-fn any(subject: u64) -> Key {
+fn any(subject: u64) -> FilingKey {
     hash(&(4, subject))
 }
 
 /// For values above something: only what says so too can lie within.
-fn above(subject: u64) -> Key {
+fn above(subject: u64) -> FilingKey {
     hash(&(11, subject))
 }
 
-fn below(subject: u64) -> Key {
+fn below(subject: u64) -> FilingKey {
     hash(&(12, subject))
 }
 
 /// Values that compare as equal have one key: numbers by the float that is nearest.
-fn of_value(subject: u64, value: &Value) -> Key {
+fn of_value(subject: u64, value: &Value) -> FilingKey {
     match value {
         Value::Text(text) => hash(&(5, subject, text)),
         Value::Bool(truth) => hash(&(6, subject, truth)),
@@ -190,7 +190,7 @@ fn of_value(subject: u64, value: &Value) -> Key {
     }
 }
 
-fn of_words(words: &[&str]) -> Key {
+fn of_words(words: &[&str]) -> FilingKey {
     hash(&(10, words))
 }
 

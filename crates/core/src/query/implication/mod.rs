@@ -4,6 +4,7 @@
 //! say may hold too (`docs/report.md` lists them). A tree becomes claims under AND and OR ([`claim`]), NOT pushed to
 //! the predicates, which three-valued logic allows: a query is true exactly when these claims hold.
 
+mod budget;
 mod claim;
 mod form;
 mod keys;
@@ -13,26 +14,9 @@ mod region;
 mod tests;
 
 use crate::query::Query;
+use budget::{Budget, STEPS_MAX};
 use form::Form;
-pub(crate) use keys::Key;
-
-/// Comparisons of claims and of values that one question may cost. Beyond it the answer is "not known", which is
-/// sound. A usual query takes tens; 1,000 predicates on one attribute are within it.
-const STEPS_MAX: usize = 1_000_000;
-
-/// What is left of the work that a question may cost.
-#[derive(Debug)]
-struct Budget(usize);
-
-impl Budget {
-    fn spend(&mut self, steps: usize) {
-        self.0 = self.0.saturating_sub(steps);
-    }
-
-    fn is_spent(&self) -> bool {
-        self.0 == 0
-    }
-}
+pub(crate) use keys::FilingKey;
 
 /// A query, seen as claims.
 #[derive(Debug)]
@@ -59,7 +43,7 @@ impl<'q> Meaning<'q> {
     }
 
     /// Keys of which another query has one among its [`Self::filing`] if this is covered by it.
-    pub(crate) fn lookups(&self) -> Vec<Key> {
+    pub(crate) fn lookups(&self) -> Vec<FilingKey> {
         let mut found = Vec::new();
         self.0.lookups(&mut found);
         found.sort_unstable();
@@ -68,7 +52,7 @@ impl<'q> Meaning<'q> {
     }
 
     /// Where it is filed, so that what it covers finds it; `count` tells how many look up a key.
-    pub(crate) fn filing(&self, count: &impl Fn(Key) -> usize) -> keys::Filing {
+    pub(crate) fn filing(&self, count: &impl Fn(FilingKey) -> usize) -> keys::Filing {
         self.0.filing(count)
     }
 }

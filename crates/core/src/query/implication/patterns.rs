@@ -1,9 +1,9 @@
 //! When every text that passes one test of text passes another, and when none passes both.
 
-use super::Budget;
+use super::budget::Budget;
 use crate::query::expr::Predicate;
 use crate::text::Phrase;
-use crate::topic::{Dialect, TopicPattern};
+use crate::topic::{TopicDialect, TopicPattern};
 
 /// True when every text that passes `a` passes `b`; sound, not complete.
 pub(super) fn is_within(a: &Predicate, b: &Predicate, budget: &mut Budget) -> bool {
@@ -54,7 +54,7 @@ pub(super) fn is_literal(pattern: &TopicPattern) -> bool {
 
 /// True when it stands for every topic.
 pub(super) fn is_everything(pattern: &TopicPattern) -> bool {
-    pattern.dialect() == Dialect::Amqp && !pattern.text().is_empty() && words(pattern).all(|word| word == "#")
+    pattern.dialect() == TopicDialect::Amqp && !pattern.text().is_empty() && words(pattern).all(|word| word == "#")
 }
 
 fn words(pattern: &TopicPattern) -> impl Iterator<Item = &str> {
@@ -65,10 +65,10 @@ fn words(pattern: &TopicPattern) -> impl Iterator<Item = &str> {
 /// included. Cost: words times words.
 fn covers(wide: &TopicPattern, narrow: &TopicPattern, budget: &mut Budget) -> bool {
     // A final `*` of `openamq` may match nothing, for which words do not stand one by one.
-    if wide.dialect() != narrow.dialect() || wide.dialect() == Dialect::OpenAmq {
+    if wide.dialect() != narrow.dialect() || wide.dialect() == TopicDialect::OpenAmq {
         return false;
     }
-    let hash_takes_none = wide.dialect() == Dialect::Amqp;
+    let hash_takes_none = wide.dialect() == TopicDialect::Amqp;
     let (wide, narrow): (Vec<_>, Vec<_>) = (words(wide).collect(), words(narrow).collect());
     budget.spend(wide.len().saturating_mul(narrow.len()));
     if budget.is_spent() {

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::Budget;
+use super::budget::Budget;
 use super::patterns;
 use crate::message::Value;
 use crate::query::expr::{Comparison, Predicate};
@@ -29,7 +29,7 @@ pub(super) enum Set<'q> {
     /// These, sorted by [`order`], each once.
     Values(Vec<Constant<'q>>),
     /// Values of one kind between bounds.
-    Within(Interval<'q>),
+    Within(ValueInterval<'q>),
     /// The texts that pass a test of text: LIKE, PREFIX, REGEX, CONTAINS, NEAR, TOPIC.
     Texts(&'q Predicate),
     /// Not of one value but of two: how they compare, as a mask of the four outcomes.
@@ -38,13 +38,13 @@ pub(super) enum Set<'q> {
 
 /// Between two bounds of one kind, at least one of them there. Never empty, never a single value.
 #[derive(Clone, Debug)]
-pub(super) struct Interval<'q> {
-    low: Option<Bound<'q>>,
-    high: Option<Bound<'q>>,
+pub(super) struct ValueInterval<'q> {
+    low: Option<IntervalBound<'q>>,
+    high: Option<IntervalBound<'q>>,
 }
 
 #[derive(Clone, Debug)]
-struct Bound<'q> {
+struct IntervalBound<'q> {
     value: Constant<'q>,
     is_inclusive: bool,
 }
@@ -59,7 +59,7 @@ const ALL_OUTCOMES: u8 = LESS | EQUAL | GREATER | UNLIKE;
 impl<'q> Region<'q> {
     /// What `value op constant` is true of. `constant` is known.
     pub(super) fn compared(op: Comparison, constant: Constant<'q>) -> Self {
-        let bound = |is_inclusive| Some(Bound { value: constant.clone(), is_inclusive });
+        let bound = |is_inclusive| Some(IntervalBound { value: constant.clone(), is_inclusive });
         let set = match op {
             Comparison::Equal | Comparison::NotEqual => Set::values([constant]),
             Comparison::Less => Set::between(None, bound(false)),
@@ -72,7 +72,7 @@ impl<'q> Region<'q> {
 
     /// What `value BETWEEN low AND high` is true of. Both are known.
     pub(super) fn between(low: Constant<'q>, high: Constant<'q>) -> Self {
-        let bound = |value| Some(Bound { value, is_inclusive: true });
+        let bound = |value| Some(IntervalBound { value, is_inclusive: true });
         Set::between(bound(low), bound(high)).into()
     }
 
@@ -151,8 +151,9 @@ impl<'q> Set<'q> {
         Self::Values(values)
     }
 
-    fn between(low: Option<Bound<'q>>, high: Option<Bound<'q>>) -> Self {
-        let is_nan = |bound: &Option<Bound<'q>>| bound.as_ref().is_some_and(|b| b.value.compare(&b.value).is_none());
+    fn between(low: Option<IntervalBound<'q>>, high: Option<IntervalBound<'q>>) -> Self {
+        let is_nan =
+            |bound: &Option<IntervalBound<'q>>| bound.as_ref().is_some_and(|b| b.value.compare(&b.value).is_none());
         if is_nan(&low) || is_nan(&high) {
             return Self::Values(Vec::new());
         }
@@ -165,7 +166,7 @@ impl<'q> Set<'q> {
                 _ => return Self::Values(Vec::new()),
             }
         }
-        Self::Within(Interval { low, high })
+        Self::Within(ValueInterval { low, high })
     }
 
     fn contains(&self, value: &Value, budget: &mut Budget) -> bool {
@@ -211,14 +212,14 @@ impl<'q> Set<'q> {
     }
 }
 
-impl Interval<'_> {
+impl ValueInterval<'_> {
     /// Whether there is a lower bound, and an upper one.
     pub(super) fn bounds(&self) -> (bool, bool) {
         (self.low.is_some(), self.high.is_some())
     }
 
     fn contains(&self, value: &Value) -> bool {
-        let is_on_side = |bound: &Option<Bound<'_>>, side: Ordering| match bound {
+        let is_on_side = |bound: &Option<IntervalBound<'_>>, side: Ordering| match bound {
             None => true,
             Some(bound) => match value.compare(&bound.value) {
                 Some(Ordering::Equal) => bound.is_inclusive,
@@ -242,21 +243,23 @@ impl Interval<'_> {
     }
 
     fn is_within(&self, other: &Self) -> bool {
-        let inside = |inner: &Option<Bound<'_>>, outer: &Option<Bound<'_>>, side: Ordering| match (inner, outer) {
-            (_, None) => true,
-            (None, Some(_)) => false,
-            (Some(inner), Some(outer)) => match inner.value.compare(&outer.value) {
-                Some(Ordering::Equal) => outer.is_inclusive || !inner.is_inclusive,
-                order => order == Some(side),
-            },
-        };
+        let inside =
+            |inner: &Option<IntervalBound<'_>>, outer: &Option<IntervalBound<'_>>, side: Ordering| match (inner, outer)
+            {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(inner), Some(outer)) => match inner.value.compare(&outer.value) {
+                    Some(Ordering::Equal) => outer.is_inclusive || !inner.is_inclusive,
+                    order => order == Some(side),
+                },
+            };
         self.is_like(other)
             && inside(&self.low, &other.low, Ordering::Greater)
             && inside(&self.high, &other.high, Ordering::Less)
     }
 
     fn is_apart_from(&self, other: &Self) -> bool {
-        let below = |high: &Option<Bound<'_>>, low: &Option<Bound<'_>>| match (high, low) {
+        let below = |high: &Option<IntervalBound<'_>>, low: &Option<IntervalBound<'_>>| match (high, low) {
             (Some(high), Some(low)) => match high.value.compare(&low.value) {
                 Some(Ordering::Equal) => !(high.is_inclusive && low.is_inclusive),
                 order => order == Some(Ordering::Less),

@@ -1,11 +1,11 @@
 use super::Meaning;
 use crate::message::{Body, Message, Properties, Value};
 use crate::query::Query;
-use crate::query::selector::{Dialect, parse};
-use crate::testing::{fewer, rounds};
+use crate::query::selector::{SelectorDialect, parse};
+use crate::testing::{Random, fewer, rounds};
 
 fn query(text: &str) -> Query {
-    parse(text, Dialect::Jms).unwrap_or_else(|error| panic!("{text}: {error}"))
+    parse(text, SelectorDialect::Jms).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn is_covered(narrow: &str, wide: &str) -> bool {
@@ -155,48 +155,36 @@ fn a_query_that_can_be_true_alone_is_not_covered() {
     }
 }
 
-/// A linear congruential generator: fixed data, without a dependency.
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
-    }
-
-    fn text(&mut self, depth: usize) -> String {
+    fn query_text(&mut self, depth: usize) -> String {
         match self.below(if depth == 0 { 1 } else { 4 }) {
             0 => self.predicate(),
-            1 => format!("({} AND {})", self.text(depth - 1), self.text(depth - 1)),
-            2 => format!("({} OR {})", self.text(depth - 1), self.text(depth - 1)),
-            _ => format!("NOT ({})", self.text(depth - 1)),
+            1 => format!("({} AND {})", self.query_text(depth - 1), self.query_text(depth - 1)),
+            2 => format!("({} OR {})", self.query_text(depth - 1), self.query_text(depth - 1)),
+            _ => format!("NOT ({})", self.query_text(depth - 1)),
         }
     }
 
     fn predicate(&mut self) -> String {
-        let name = self.one(&["a", "b", "a", "-a", "a + b"]);
-        let constant = |random: &mut Self| random.one(&["1", "2", "2.0", "3", "1.5", "'x'", "'xy'"]);
-        let op = self.one(&["=", "<>", "<", "<=", ">", ">="]);
+        let name = self.pick(&["a", "b", "a", "-a", "a + b"]);
+        let constant = |random: &mut Self| random.pick(&["1", "2", "2.0", "3", "1.5", "'x'", "'xy'"]);
+        let op = self.pick(&["=", "<>", "<", "<=", ">", ">="]);
         match self.below(14) {
             0..=4 => format!("{name} {op} {}", constant(self)),
             5 => format!("{name} BETWEEN {} AND {}", constant(self), constant(self)),
             6 => format!("{name} IN ({}, {})", constant(self), constant(self)),
-            7 => self.one(&["a", "b", "a = TRUE", "a = FALSE", "TRUE", "FALSE"]).to_owned(),
+            7 => self.pick(&["a", "b", "a = TRUE", "a = FALSE", "TRUE", "FALSE"]).to_owned(),
             8 => format!("a {op} b"),
             9 => format!("{name} IS NULL"),
-            10 => self.one(&["EXISTS(a)", "EXISTS(b)"]).to_owned(),
-            11 => self.one(&["a LIKE 'x%'", "PREFIX(a, 'x')", "PREFIX(a, 'xy')", "topic LIKE '%b'"]).to_owned(),
+            10 => self.pick(&["EXISTS(a)", "EXISTS(b)"]).to_owned(),
+            11 => self.pick(&["a LIKE 'x%'", "PREFIX(a, 'x')", "PREFIX(a, 'xy')", "topic LIKE '%b'"]).to_owned(),
             12 => {
-                let pattern = self.one(&["a.b", "a.*", "a.#", "#", "*.b", "#.b", "b.#", "*", "#.a.#"]);
-                let dialect = self.one(&["amqp", "amqp", "openamq", "openamq-program"]);
+                let pattern = self.pick(&["a.b", "a.*", "a.#", "#", "*.b", "#.b", "b.#", "*", "#.a.#"]);
+                let dialect = self.pick(&["amqp", "amqp", "openamq", "openamq-program"]);
                 format!("TOPIC('{pattern}', '{dialect}')")
             }
             _ => self
-                .one(&["topic = 'a.b'", "topic <> 'a'", "topic IN ('a', 'b')", "topic > 'a'", "a BETWEEN b AND 3"])
+                .pick(&["topic = 'a.b'", "topic <> 'a'", "topic IN ('a', 'b')", "topic > 'a'", "a BETWEEN b AND 3"])
                 .to_owned(),
         }
     }
@@ -205,9 +193,9 @@ impl Random {
         match self.below(10) {
             0 => Value::Null,
             1 => Value::Present,
-            2 => Value::Bool(self.below(2) == 0),
+            2 => Value::Bool(self.one_in(2)),
             3 => Value::Float(f64::NAN),
-            4 => Value::Text(self.one(&["x", "xy", "y"]).into()),
+            4 => Value::Text(self.pick(&["x", "xy", "y"]).into()),
             5 => Value::Map(Properties::default()),
             6 => Value::Float(1.5),
             _ => Value::Int(i64::try_from(self.below(4)).expect("small")),
@@ -236,10 +224,10 @@ impl Random {
 fn whatever_is_said_of_random_queries_holds_of_random_messages() {
     let mut random = Random(11);
     let messages: Vec<(Properties, &str)> =
-        rounds(0..400).map(|_| (random.properties(), random.one(&["", "a", "b", "a.b", "b.a", "a.b.b"]))).collect();
+        rounds(0..400).map(|_| (random.properties(), random.pick(&["", "a", "b", "a.b", "b.a", "a.b.b"]))).collect();
     let (mut never, mut always, mut covered) = (0, 0, 0);
     for _ in rounds(0..200) {
-        let texts: Vec<String> = (0..24).map(|index| random.text(index % 3)).collect();
+        let texts: Vec<String> = (0..24).map(|index| random.query_text(index % 3)).collect();
         let queries: Vec<Query> = texts.iter().map(|text| query(text)).collect();
         let truths: Vec<Vec<bool>> = queries
             .iter()

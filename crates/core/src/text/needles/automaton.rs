@@ -8,7 +8,7 @@
 //! The states nearest to the root, in which a text spends its time, have a row with the next state for every class of
 //! bytes. The others have only their children and the state to fall back to.
 
-use super::trie::{NONE, ROOT, Trie};
+use super::trie::{NONE, NeedleTrie, ROOT};
 
 /// The rows take at most this much, and so much more for each state, and no more than a processor's cache in all: rows
 /// in memory are no faster than the states without.
@@ -26,8 +26,8 @@ const LANE_BYTES_MIN: usize = 32;
 
 /// The automaton of some needles, none of them empty.
 #[derive(Clone, Debug)]
-pub struct Automaton {
-    trie: Trie,
+pub struct NeedleAutomaton {
+    trie: NeedleTrie,
     /// Bytes that no needle tells apart are of one class; class 0 is in no needle.
     classes: Box<[u8; 256]>,
     /// Of the first states: the address of the next state by class, and last the needle that ends here.
@@ -45,10 +45,10 @@ pub struct Automaton {
     suffixes: Vec<u32>,
 }
 
-impl Automaton {
+impl NeedleAutomaton {
     /// The automaton of `needles`: ascending, all different, none empty. Time and memory are linear in their length.
     pub fn new(needles: &[&[u8]]) -> Self {
-        let trie = Trie::new(needles);
+        let trie = NeedleTrie::new(needles);
         let (classes, class_count) = classes(needles);
         let row_length = class_count + 1;
         let row_bytes_max = (ROW_BYTES_BASE + trie.len() * ROW_BYTES_PER_STATE).min(ROW_BYTES_MAX);

@@ -8,8 +8,8 @@ mod trie;
 
 use memchr::memmem::Finder;
 
-use automaton::Automaton;
-use trie::Trie;
+use automaton::NeedleAutomaton;
+use trie::NeedleTrie;
 
 /// Up to so many needles anywhere, searching for one after the other is faster than the automaton.
 const ONE_BY_ONE_MAX: usize = 16;
@@ -43,17 +43,17 @@ impl Anchor {
 /// Many needles, looked for together.
 #[derive(Clone, Debug)]
 pub struct Needles {
-    anywhere: (Anywhere, Ids),
-    start: (Trie, Ids),
+    anywhere: (Anywhere, NeedleIds),
+    start: (NeedleTrie, NeedleIds),
     /// Over the reversed bytes.
-    end: (Trie, Ids),
-    whole: (Trie, Ids),
+    end: (NeedleTrie, NeedleIds),
+    whole: (NeedleTrie, NeedleIds),
 }
 
 #[derive(Clone, Debug)]
 enum Anywhere {
     OneByOne(Box<[Finder<'static>]>),
-    Together(Box<Automaton>),
+    Together(Box<NeedleAutomaton>),
 }
 
 /// What a search writes down; one serves any number of [`Needles`], one after the other.
@@ -86,12 +86,12 @@ impl Needles {
             }
         }
         by_anchor[Anchor::End as usize] = end.iter().map(|(needle, id)| (&**needle, *id)).collect();
-        let [anywhere, start, end, whole] = by_anchor.map(Ids::new);
+        let [anywhere, start, end, whole] = by_anchor.map(NeedleIds::new);
         Self {
             anywhere: (Anywhere::new(&anywhere.0), anywhere.1),
-            start: (Trie::new(&start.0), start.1),
-            end: (Trie::new(&end.0), end.1),
-            whole: (Trie::new(&whole.0), whole.1),
+            start: (NeedleTrie::new(&start.0), start.1),
+            end: (NeedleTrie::new(&end.0), end.1),
+            whole: (NeedleTrie::new(&whole.0), whole.1),
         }
     }
 
@@ -121,7 +121,7 @@ impl Anywhere {
         if needles.len() <= ONE_BY_ONE_MAX {
             return Self::OneByOne(needles.iter().map(|needle| Finder::new(needle).into_owned()).collect());
         }
-        Self::Together(Box::new(Automaton::new(needles)))
+        Self::Together(Box::new(NeedleAutomaton::new(needles)))
     }
 
     fn find(&self, text: &[u8], scratch: &mut NeedleScratch, mut found: impl FnMut(u32)) {
@@ -174,13 +174,13 @@ impl NeedleScratch {
 
 /// The ids of each of the needles that are different.
 #[derive(Clone, Debug)]
-struct Ids {
+struct NeedleIds {
     ids: Box<[u32]>,
     /// Where the ids of each needle end.
     ends: Box<[u32]>,
 }
 
-impl Ids {
+impl NeedleIds {
     /// The different needles, ascending, and their ids.
     fn new(mut needles: Vec<(&[u8], u32)>) -> (Vec<&[u8]>, Self) {
         needles.sort_unstable();
@@ -208,22 +208,9 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{fewer, rounds};
+    use crate::testing::{Random, fewer, rounds};
 
     const ANCHORS: [Anchor; 4] = [Anchor::Anywhere, Anchor::Start, Anchor::End, Anchor::Whole];
-
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % bound
-        }
-
-        fn text(&mut self, alphabet: &[char], length_max: u64) -> String {
-            (0..self.below(length_max + 1)).map(|_| alphabet[self.below(alphabet.len() as u64) as usize]).collect()
-        }
-    }
 
     fn found(needles: &Needles, scratch: &mut NeedleScratch, text: &str) -> Vec<u32> {
         let mut found = Vec::new();
@@ -249,11 +236,11 @@ mod tests {
         for round in rounds(0..600) {
             let alphabet: &[char] = [&['a', 'b'][..], &['a', 'b', 'é', '🥕', '\0'], &['a']][round % 3];
             let count = [3, 30, fewer(300)][round / 3 % 3];
-            let needle = |_| (random.text(alphabet, 6), ANCHORS[random.below(4) as usize]);
+            let needle = |_| (random.text(alphabet, 6), ANCHORS[random.below(4)]);
             let listed: Vec<_> = (0..count).map(needle).collect();
             let needles = of(&listed);
             for length in [0, 3, 12, fewer(80), fewer(700)] {
-                let text = random.text(alphabet, length as u64);
+                let text = random.text(alphabet, length);
                 let expected = by_definition(&listed, &text);
                 assert_eq!(found(&needles, &mut scratch, &text), expected, "{listed:?} {text:?}");
                 found_count += expected.len();
@@ -273,9 +260,9 @@ mod tests {
             // Needles, and needles cut short, side by side: deep states are reached and left again.
             let mut text = String::new();
             for _ in 0..40 {
-                let (needle, _) = &listed[random.below(listed.len() as u64) as usize];
-                text += &needle[random.below(needle.len() as u64) as usize..];
-                text += &needle[..random.below(needle.len() as u64 + 1) as usize];
+                let (needle, _) = &listed[random.below(listed.len())];
+                text += &needle[random.below(needle.len())..];
+                text += &needle[..random.below(needle.len() + 1)];
             }
             assert_eq!(found(&needles, &mut scratch, &text), by_definition(&listed, &text));
         }

@@ -14,7 +14,7 @@ const BYTES_MAX: usize = 256 << 20;
 
 /// A trie over byte strings that are sorted and all different, and are known by their place in that order.
 #[derive(Clone, Debug)]
-pub struct Trie {
+pub struct NeedleTrie {
     /// One more than there are states.
     first_child: Vec<u32>,
     /// The byte that leads to each state; 0 for the root.
@@ -25,7 +25,7 @@ pub struct Trie {
     levels: Vec<u32>,
 }
 
-impl Trie {
+impl NeedleTrie {
     /// The trie of `needles`, ascending and all different. Linear in their total length.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::super::{Dialect, TopicPattern, words};
+use super::super::{TopicDialect, TopicPattern, words};
 use super::layout::{
     EMPTY, ENDS_MANY, ENDS_ONE, ENDS_TWICE, HAS_HASH, HAS_STAR, HASH, HEADER_BYTES, MAGIC, NODE_BYTES, NONE, ROOT,
     STAR, WORD_BYTES, edge_hash, filter_bit, number, scale, word_hash,
@@ -13,7 +13,7 @@ const SLOTS_OF: usize = 10;
 /// ... so many are taken: with more the searches get long, with fewer the memory grows.
 const SLOTS_TAKEN: usize = 7;
 
-/// The trie of `patterns`, as bytes for [`super::Trie`]. A pattern's id is its place in the slice.
+/// The trie of `patterns`, as bytes for [`super::TopicTrie`]. A pattern's id is its place in the slice.
 ///
 /// The same patterns in the same order give the same bytes. Cost: linear in the words of all patterns.
 ///
@@ -58,7 +58,7 @@ struct End {
 impl<'a> Draft<'a> {
     /// File one pattern, whatever its dialect, as one path, or as two if its final `*` is optional.
     fn insert(&mut self, id: u32, pattern: &'a TopicPattern, path: &mut Vec<u32>) {
-        let has_more_words = pattern.dialect != Dialect::Amqp;
+        let has_more_words = pattern.dialect != TopicDialect::Amqp;
         self.normalise(words(&pattern.text), has_more_words, path);
         let node = self.node(path);
         let Some(shorter) = pattern.without_optional_star() else {
@@ -143,8 +143,8 @@ impl<'a> Draft<'a> {
 }
 
 /// The table of words, the slot of each, and their texts.
-fn place_words(words: &[&str], seed: u64) -> (Table<WORD_BYTES>, Vec<u32>, Vec<u8>) {
-    let mut table = Table::new(words.len());
+fn place_words(words: &[&str], seed: u64) -> (ProbeTable<WORD_BYTES>, Vec<u32>, Vec<u8>) {
+    let mut table = ProbeTable::new(words.len());
     let mut texts = Vec::new();
     let slots = words.iter().map(|word| {
         let hash = word_hash(seed, word.as_bytes());
@@ -157,8 +157,8 @@ fn place_words(words: &[&str], seed: u64) -> (Table<WORD_BYTES>, Vec<u32>, Vec<u
 }
 
 /// The table of nodes with their edges but no ends, the slot of each, and the root's info and ends.
-fn place_nodes(nodes: &[(u32, u32)], keys: &[u32], seed: u64) -> (Table<NODE_BYTES>, Vec<u32>, (u32, u32)) {
-    let mut table = Table::new(nodes.len());
+fn place_nodes(nodes: &[(u32, u32)], keys: &[u32], seed: u64) -> (ProbeTable<NODE_BYTES>, Vec<u32>, (u32, u32)) {
+    let mut table = ProbeTable::new(nodes.len());
     let mut slots: Vec<u32> = Vec::with_capacity(nodes.len());
     let mut root_info = 0;
     for (parent, key) in nodes {
@@ -178,7 +178,12 @@ fn place_nodes(nodes: &[(u32, u32)], keys: &[u32], seed: u64) -> (Table<NODE_BYT
 }
 
 /// Give each `#` node its place in the list that is returned: no ends so far, and the place of the one it supersedes.
-fn place_hashes(nodes: &[(u32, u32)], ends: &[End], slots: &[u32], table: &mut Table<NODE_BYTES>) -> Vec<[u32; 2]> {
+fn place_hashes(
+    nodes: &[(u32, u32)],
+    ends: &[End],
+    slots: &[u32],
+    table: &mut ProbeTable<NODE_BYTES>,
+) -> Vec<[u32; 2]> {
     // Nodes with one edge and no pattern's end are passed through by all that comes from above.
     let mut edge_counts = vec![0_u32; nodes.len()];
     for (parent, _) in nodes.iter().filter(|(parent, _)| *parent != ROOT) {
@@ -208,7 +213,7 @@ fn place_hashes(nodes: &[(u32, u32)], ends: &[End], slots: &[u32], table: &mut T
 fn place_ends(
     ends: &[End],
     slots: &[u32],
-    table: &mut Table<NODE_BYTES>,
+    table: &mut ProbeTable<NODE_BYTES>,
     root: &mut (u32, u32),
     hashes: &mut [[u32; 2]],
 ) -> Vec<u32> {
@@ -240,13 +245,13 @@ fn place_ends(
 }
 
 /// Open addressing, of a size that is known before.
-struct Table<const N: usize> {
+struct ProbeTable<const N: usize> {
     slots: Vec<[u8; N]>,
     /// How many slots the longest search for a record looks at.
     probe_max: u32,
 }
 
-impl<const N: usize> Table<N> {
+impl<const N: usize> ProbeTable<N> {
     fn new(records: usize) -> Self {
         let mut empty = [0; N];
         empty[4..8].copy_from_slice(&EMPTY.to_le_bytes());

@@ -14,7 +14,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use super::layout::{
     EMPTY, ENDS_MANY, ENDS_ONE, ENDS_TWICE, FILTER, HAS_HASH, HAS_STAR, HASH, STAR, filter_bit, number,
 };
-use super::{Node, Trie, TrieScratch, split_word};
+use super::{TopicTrie, TrieNode, TrieScratch, split_word};
 
 /// Moves, states, and nodes of all states: 8 MB in all.
 const MOVES_MAX: usize = 7 << 15; // what fits in a hash map's 2^18 places
@@ -42,7 +42,7 @@ const NO_STATE: u32 = u32::MAX;
 /// The automaton of one trie, as far as topics have asked for it.
 #[derive(Debug, Default)]
 pub struct LazyDfa {
-    states: Vec<State>,
+    states: Vec<DfaState>,
     /// Where every topic begins, once there is a state.
     start: u32,
     /// The nodes of all states.
@@ -63,7 +63,7 @@ pub struct LazyDfa {
 
 /// What may match a topic that has come so far.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct DfaState {
     /// From here, the nodes that may be followed or where a pattern ends: those that the last word led to, and the `#`
     /// nodes that were entered. Ascending.
     start: u32,
@@ -88,7 +88,7 @@ impl LazyDfa {
     /// The bytes are damaged; `matched` then holds some ids that mean nothing.
     pub fn match_into(
         &mut self,
-        trie: &Trie<'_>,
+        trie: &TopicTrie<'_>,
         topic: &str,
         scratch: &mut TrieScratch,
         matched: &mut Vec<u32>,
@@ -104,7 +104,7 @@ impl LazyDfa {
     /// # Errors
     /// The bytes are damaged.
     #[inline]
-    pub fn state(&mut self, trie: &Trie<'_>, topic: &str) -> Result<Option<u32>, String> {
+    pub fn state(&mut self, trie: &TopicTrie<'_>, topic: &str) -> Result<Option<u32>, String> {
         if self.left_to_trie > 0 {
             self.left_to_trie -= 1;
             return Ok(None);
@@ -124,7 +124,7 @@ impl LazyDfa {
     }
 
     /// The state that `topic` leads to.
-    fn walk(&mut self, trie: &Trie<'_>, topic: &[u8]) -> Option<u32> {
+    fn walk(&mut self, trie: &TopicTrie<'_>, topic: &[u8]) -> Option<u32> {
         if self.is_full {
             let is_worth_it = self.step_count >= STEPS_PER_MOVE_MIN * self.moves.len();
             self.forget(if is_worth_it { 0 } else { LEFT_TO_TRIE });
@@ -155,7 +155,7 @@ impl LazyDfa {
 
     /// Find out where a move leads.
     #[cold]
-    fn add_move(&mut self, trie: &Trie<'_>, from: u64) -> Option<u32> {
+    fn add_move(&mut self, trie: &TopicTrie<'_>, from: u64) -> Option<u32> {
         self.is_full |= self.moves.len() >= MOVES_MAX
             || self.states.len() >= STATES_MAX
             || self.nodes.len() + NODES_OF_STATE_MAX > NODES_MAX;
@@ -193,14 +193,14 @@ impl LazyDfa {
     }
 
     /// The state of the nodes in `next`, new or known.
-    fn state_of_next(&mut self, trie: &Trie<'_>) -> Option<u32> {
+    fn state_of_next(&mut self, trie: &TopicTrie<'_>) -> Option<u32> {
         self.next.settle(trie)?;
         let Next { alive, done, .. } = &self.next;
         if alive.len() + done.len() > NODES_OF_STATE_MAX {
             return Some(NO_STATE);
         }
         let Self { states, nodes, by_nodes, hasher, .. } = self;
-        let parts = |state: &State| {
+        let parts = |state: &DfaState| {
             let (start, middle, end) = (state.start as usize, state.done as usize, state.end as usize);
             (&nodes[start..middle], &nodes[middle..end])
         };
@@ -215,7 +215,7 @@ impl LazyDfa {
         let start = nodes.len();
         nodes.extend(alive.iter().chain(done));
         let [start, done, end] = [start, start + alive.len(), nodes.len()].map(|place| place as u32);
-        states.push(State { start, done, end });
+        states.push(DfaState { start, done, end });
         Some(state | mark)
     }
 
@@ -223,16 +223,16 @@ impl LazyDfa {
     ///
     /// # Errors
     /// The bytes are damaged; `matched` then holds some ids that mean nothing.
-    pub fn patterns_into(&self, trie: &Trie<'_>, state: u32, matched: &mut Vec<u32>) -> Result<(), String> {
+    pub fn patterns_into(&self, trie: &TopicTrie<'_>, state: u32, matched: &mut Vec<u32>) -> Result<(), String> {
         self.report(trie, state, matched).ok_or_else(damaged)
     }
 
-    fn report(&self, trie: &Trie<'_>, state: u32, matched: &mut Vec<u32>) -> Option<()> {
-        let State { start, end, .. } = self.states[state as usize];
+    fn report(&self, trie: &TopicTrie<'_>, state: u32, matched: &mut Vec<u32>) -> Option<()> {
+        let DfaState { start, end, .. } = self.states[state as usize];
         let before = matched.len();
         let mut may_be_twice = false;
         for &slot in &self.nodes[start as usize..end as usize] {
-            let (Node { info, mut ends, .. }, is_hash) = trie.node(slot)?;
+            let (TrieNode { info, mut ends, .. }, is_hash) = trie.node(slot)?;
             if is_hash {
                 ends = number(trie.hashes.get(ends as usize)?, 0);
             }
@@ -272,7 +272,7 @@ impl Next {
     }
 
     /// A node was reached.
-    fn enter(&mut self, trie: &Trie<'_>, node: Node) -> Option<()> {
+    fn enter(&mut self, trie: &TopicTrie<'_>, node: TrieNode) -> Option<()> {
         if node.info & HAS_HASH != 0 {
             let hash = trie.child(node.slot, HASH)?;
             if !self.done.contains(&hash.slot) {
@@ -287,7 +287,7 @@ impl Next {
     }
 
     /// Each node once, in order, and those of `#` that need not be followed apart, as far as a pattern ends there.
-    fn settle(&mut self, trie: &Trie<'_>) -> Option<()> {
+    fn settle(&mut self, trie: &TopicTrie<'_>) -> Option<()> {
         let Self { alive, done, superseded } = self;
         alive.sort_unstable();
         alive.dedup();
@@ -312,16 +312,16 @@ impl Next {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Dialect, TopicPattern};
+    use super::super::super::{TopicDialect, TopicPattern};
     use super::super::build;
     use super::*;
 
     fn patterns(texts: impl Iterator<Item = String>) -> Vec<TopicPattern> {
-        texts.map(|text| TopicPattern::new(&text, Dialect::Amqp)).collect()
+        texts.map(|text| TopicPattern::new(&text, TopicDialect::Amqp)).collect()
     }
 
     /// Match `topic` by the automaton, compare with the definition, and look at the bounds.
-    fn check(dfa: &mut LazyDfa, trie: &Trie<'_>, patterns: &[TopicPattern], topic: &str) {
+    fn check(dfa: &mut LazyDfa, trie: &TopicTrie<'_>, patterns: &[TopicPattern], topic: &str) {
         let mut found = Vec::new();
         dfa.match_into(trie, topic, &mut TrieScratch::default(), &mut found).expect("whole");
         found.sort_unstable();
@@ -345,7 +345,7 @@ mod tests {
         let patterns = patterns((0..100).map(|n| format!("w{}.*.#.w{}", n % 10, n / 10)));
         let all: Vec<_> = patterns.iter().collect();
         let bytes = build(&all);
-        let trie = Trie::new(&bytes).expect("whole");
+        let trie = TopicTrie::new(&bytes).expect("whole");
         let (mut dfa, mut random) = (LazyDfa::default(), 1);
         (0..3_000).for_each(|_| check(&mut dfa, &trie, &patterns, &topic(&mut random, 4, 12)));
         let count = dfa.states.len();
@@ -360,7 +360,7 @@ mod tests {
         // Any set of 18 words is a state of its own.
         let patterns = patterns((0..18).map(|n| format!("#.w{n}.#.z")));
         let bytes = build(&patterns.iter().collect::<Vec<_>>());
-        let trie = Trie::new(&bytes).expect("whole");
+        let trie = TopicTrie::new(&bytes).expect("whole");
         let (mut dfa, mut random, mut left_to_trie) = (LazyDfa::default(), 1, 0);
         for _ in 0..12_000 {
             check(&mut dfa, &trie, &patterns, &topic(&mut random, 12, 18));
@@ -374,7 +374,7 @@ mod tests {
     fn topics_that_never_go_where_others_went_are_left_to_the_trie() {
         let patterns = patterns((0..2_000).map(|n| format!("first{n}.*.last")));
         let bytes = build(&patterns.iter().collect::<Vec<_>>());
-        let trie = Trie::new(&bytes).expect("whole");
+        let trie = TopicTrie::new(&bytes).expect("whole");
         let mut dfa = LazyDfa::default();
         (0..1_000).for_each(|n| check(&mut dfa, &trie, &patterns, &format!("first{n}.any.last")));
         assert!(dfa.left_to_trie > 0 && dfa.states.is_empty() && dfa.moves.capacity() == 0);
@@ -389,7 +389,7 @@ mod tests {
         let count = NODES_OF_STATE_MAX + 50;
         let patterns = patterns((0..count).map(|n| format!("#.w{n}.#.z")));
         let bytes = build(&patterns.iter().collect::<Vec<_>>());
-        let trie = Trie::new(&bytes).expect("whole");
+        let trie = TopicTrie::new(&bytes).expect("whole");
         let mut dfa = LazyDfa::default();
         let all: Vec<_> = (0..count).map(|n| format!("w{n}")).collect();
         (0..3).for_each(|_| check(&mut dfa, &trie, &patterns, &(all.join(".") + ".z")));

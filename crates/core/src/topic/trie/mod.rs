@@ -24,10 +24,10 @@ pub use lazy_dfa::LazyDfa;
 
 /// A view of the bytes that [`build`] made.
 #[derive(Clone, Copy, Debug)]
-pub struct Trie<'a> {
+pub struct TopicTrie<'a> {
     pattern_count: u32,
     seed: u64,
-    root: Node,
+    root: TrieNode,
     word_probe_max: u32,
     node_probe_max: u32,
     nodes: &'a [[u8; NODE_BYTES]],
@@ -48,7 +48,7 @@ pub struct TrieScratch {
     /// The same after it.
     next: Vec<Edges>,
     /// `#` nodes that were entered and have edges: alive for all words to come.
-    open: Vec<Open>,
+    open: Vec<OpenNode>,
     /// For each `#` node, the number of the last match that entered it; one more where it was superseded since.
     entered: Vec<u32>,
     /// The number of this match, even.
@@ -59,7 +59,7 @@ pub struct TrieScratch {
 
 /// A node's record.
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct TrieNode {
     slot: u32,
     info: u32,
     ends: u32,
@@ -74,13 +74,13 @@ struct Edges {
 
 /// A `#` node that is alive.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenNode {
     edges: Edges,
     /// Its place among the `#` nodes.
     hash: u32,
 }
 
-impl<'a> Trie<'a> {
+impl<'a> TopicTrie<'a> {
     /// Read the header. Cost: constant; the rest is checked where a match uses it.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl<'a> Trie<'a> {
         let trie = Self {
             pattern_count: number(header, 1),
             seed: u64::from_le_bytes(*header.last_chunk()?),
-            root: Node { slot: ROOT, info: number(header, 9), ends: number(header, 10) },
+            root: TrieNode { slot: ROOT, info: number(header, 9), ends: number(header, 10) },
             word_probe_max: number(header, 7),
             node_probe_max: number(header, 8),
             nodes: section(&mut rest, number(header, 3))?,
@@ -149,12 +149,12 @@ impl<'a> Trie<'a> {
 
     /// The node in `slot`, and whether it is one of `#`.
     #[inline]
-    fn node(&self, slot: u32) -> Option<(Node, bool)> {
+    fn node(&self, slot: u32) -> Option<(TrieNode, bool)> {
         if slot == ROOT {
             return Some((self.root, false));
         }
         let record = self.nodes.get(slot as usize)?;
-        Some((Node { slot, info: number(record, 2), ends: number(record, 3) }, number(record, 1) == HASH))
+        Some((TrieNode { slot, info: number(record, 2), ends: number(record, 3) }, number(record, 1) == HASH))
     }
 
     /// The ids in the list at `place`.
@@ -166,10 +166,10 @@ impl<'a> Trie<'a> {
     }
 
     #[inline]
-    fn child(&self, parent: u32, key: u32) -> Option<Node> {
+    fn child(&self, parent: u32, key: u32) -> Option<TrieNode> {
         let is_it = |record: &[u8; NODE_BYTES]| number(record, 0) == parent && number(record, 1) == key;
         let (slot, record) = find(self.nodes, edge_hash(self.seed, parent, key), self.node_probe_max, is_it)?;
-        Some(Node { slot, info: number(record, 2), ends: number(record, 3) })
+        Some(TrieNode { slot, info: number(record, 2), ends: number(record, 3) })
     }
 }
 
@@ -208,7 +208,7 @@ impl TrieScratch {
 
 /// One match. Its functions give None when the trie is damaged.
 struct Walk<'w, 'a> {
-    trie: &'w Trie<'a>,
+    trie: &'w TopicTrie<'a>,
     scratch: &'w mut TrieScratch,
     matched: &'w mut Vec<u32>,
     /// More is found only where lists overlap that should not.
@@ -279,7 +279,7 @@ impl Walk<'_, '_> {
 
     /// A node was reached; with the last word, its patterns match.
     #[inline]
-    fn enter(&mut self, node: Node, is_last: bool) -> Option<()> {
+    fn enter(&mut self, node: TrieNode, is_last: bool) -> Option<()> {
         if node.info & HAS_HASH != 0 {
             self.enter_hash(node.slot, is_last)?;
         }
@@ -308,7 +308,7 @@ impl Walk<'_, '_> {
             *entered.get_mut(superseded as usize)? = *match_number + 1;
         }
         if !is_last && hash.info & FILTER != 0 {
-            open.push(Open { edges: Edges { slot: hash.slot, info: hash.info }, hash: hash.ends });
+            open.push(OpenNode { edges: Edges { slot: hash.slot, info: hash.info }, hash: hash.ends });
         }
         self.report(hash.info, ends)
     }

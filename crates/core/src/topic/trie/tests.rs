@@ -1,8 +1,8 @@
-use super::super::{Dialect, TopicPattern};
-use super::{LazyDfa, Trie, TrieScratch, build};
-use crate::testing::{fewer, or_few, rounds};
+use super::super::{TopicDialect, TopicPattern};
+use super::{LazyDfa, TopicTrie, TrieScratch, build};
+use crate::testing::{Random, fewer, or_few, rounds};
 
-const DIALECTS: [Dialect; 3] = [Dialect::Amqp, Dialect::OpenAmq, Dialect::OpenAmqProgram];
+const DIALECTS: [TopicDialect; 3] = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];
 
 /// All texts of up to `words_max` words of `alphabet`, the empty one too.
 fn every_text(alphabet: &[&str], words_max: u32) -> Vec<String> {
@@ -25,7 +25,7 @@ fn build_all(patterns: &[TopicPattern]) -> Vec<u8> {
 }
 
 /// Sorted; with an id twice if the trie reported it twice.
-fn found(trie: &Trie, topic: &str, scratch: &mut TrieScratch) -> Vec<u32> {
+fn found(trie: &TopicTrie, topic: &str, scratch: &mut TrieScratch) -> Vec<u32> {
     let mut matched = vec![u32::MAX];
     trie.match_into(topic, scratch, &mut matched).unwrap();
     assert_eq!(matched[0], u32::MAX, "what was there before stays");
@@ -34,7 +34,7 @@ fn found(trie: &Trie, topic: &str, scratch: &mut TrieScratch) -> Vec<u32> {
     matched
 }
 
-fn found_by(dfa: &mut LazyDfa, trie: &Trie, topic: &str, scratch: &mut TrieScratch) -> Vec<u32> {
+fn found_by(dfa: &mut LazyDfa, trie: &TopicTrie, topic: &str, scratch: &mut TrieScratch) -> Vec<u32> {
     let mut matched = vec![u32::MAX];
     dfa.match_into(trie, topic, scratch, &mut matched).unwrap();
     assert_eq!(matched.remove(0), u32::MAX, "what was there before stays");
@@ -48,7 +48,7 @@ fn by_definition(patterns: &[TopicPattern], topic: &str) -> Vec<u32> {
 
 fn check(patterns: &[TopicPattern], topics: &[String], scratch: &mut TrieScratch) {
     let bytes = build_all(patterns);
-    let trie = Trie::new(&bytes).unwrap();
+    let trie = TopicTrie::new(&bytes).unwrap();
     let mut dfa = LazyDfa::default();
     for topic in topics {
         let texts = patterns.iter().map(|pattern| (pattern.text(), pattern.dialect()));
@@ -60,19 +60,9 @@ fn check(patterns: &[TopicPattern], topics: &[String], scratch: &mut TrieScratch
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn text(&mut self, alphabet: &[&str], words_max: u64) -> String {
-        let count = self.below(words_max + 1);
-        let words: Vec<&str> = (0..count).map(|_| alphabet[self.below(alphabet.len() as u64) as usize]).collect();
-        words.join(".")
-    }
+/// At most `count_max` words of `alphabet`, joined by dots.
+fn dotted(random: &mut Random, alphabet: &[&str], count_max: usize) -> String {
+    (0..random.below(count_max + 1)).map(|_| random.pick(alphabet)).collect::<Vec<_>>().join(".")
 }
 
 #[test]
@@ -110,11 +100,10 @@ fn random_sets_of_patterns_agree_with_the_definition() {
     let mut scratch = TrieScratch::default();
     let words = ["a", "b", "c", "d", "ä", "longer than eight bytes", "eleven byte", "", "*", "*", "#", "#", "a#", "**"];
     for _ in rounds(0..300) {
-        let count = random.below(fewer(200) as u64);
-        let pattern =
-            |random: &mut Random| TopicPattern::new(&random.text(&words, 9), DIALECTS[random.below(3) as usize]);
+        let count = random.below(fewer(200));
+        let pattern = |random: &mut Random| TopicPattern::new(&dotted(random, &words, 9), random.pick(&DIALECTS));
         let patterns: Vec<TopicPattern> = (0..count).map(|_| pattern(&mut random)).collect();
-        let topics: Vec<String> = rounds(0..30).map(|_| random.text(&words, 14)).collect();
+        let topics: Vec<String> = rounds(0..30).map(|_| dotted(&mut random, &words, 14)).collect();
         check(&patterns, &topics, &mut scratch);
     }
 }
@@ -123,7 +112,7 @@ fn random_sets_of_patterns_agree_with_the_definition() {
 fn words_of_every_length_are_told_apart() {
     let word = |length: usize, at: usize| -> String { (0..length).map(|i| if i == at { 'b' } else { 'a' }).collect() };
     let words: Vec<String> = (0..40).flat_map(|length| (0..=length).map(move |at| word(length, at))).collect();
-    let patterns: Vec<TopicPattern> = words.iter().map(|word| TopicPattern::new(word, Dialect::Amqp)).collect();
+    let patterns: Vec<TopicPattern> = words.iter().map(|word| TopicPattern::new(word, TopicDialect::Amqp)).collect();
     let topics: Vec<String> = rounds(words).collect();
     check(&patterns, &topics, &mut TrieScratch::default());
 }
@@ -141,9 +130,9 @@ fn the_same_patterns_give_the_same_bytes() {
 
 #[test]
 fn a_scratch_forgets_which_nodes_it_entered_when_its_number_begins_again() {
-    let patterns = [TopicPattern::new("#.a.#", Dialect::Amqp)];
+    let patterns = [TopicPattern::new("#.a.#", TopicDialect::Amqp)];
     let bytes = build_all(&patterns);
-    let trie = Trie::new(&bytes).unwrap();
+    let trie = TopicTrie::new(&bytes).unwrap();
     let mut scratch = TrieScratch::default();
     assert_eq!(found(&trie, "b.a.b", &mut scratch), [0]);
     scratch.match_number = u32::MAX - 5;
@@ -158,17 +147,17 @@ fn many_hashes_do_not_explode() {
         .map(|n| format!("{}w{n}", "#.a.#.b.".repeat(n % 64)))
         .chain([("#.a.".repeat(64) + "#.z"), "#.a.".repeat(64) + "#"])
         .collect();
-    let patterns: Vec<TopicPattern> = texts.iter().map(|text| TopicPattern::new(text, Dialect::Amqp)).collect();
+    let patterns: Vec<TopicPattern> = texts.iter().map(|text| TopicPattern::new(text, TopicDialect::Amqp)).collect();
     let topics = ["", "z", "w1999"].map(|end| "a.b.".repeat(fewer(500)) + end);
     check(&patterns, &topics, &mut TrieScratch::default());
 }
 
 #[test]
 fn only_nodes_with_edges_stay_alive() {
-    let patterns = ["#.a.#", "a.#", "#", "*.b", "a.b"].map(|text| TopicPattern::new(text, Dialect::Amqp));
+    let patterns = ["#.a.#", "a.#", "#", "*.b", "a.b"].map(|text| TopicPattern::new(text, TopicDialect::Amqp));
     let bytes = build_all(&patterns);
     let mut scratch = TrieScratch::default();
-    assert_eq!(found(&Trie::new(&bytes).unwrap(), "a.b.a.a", &mut scratch), [0, 1, 2]);
+    assert_eq!(found(&TopicTrie::new(&bytes).unwrap(), "a.b.a.a", &mut scratch), [0, 1, 2]);
     assert_eq!((scratch.alive.len(), scratch.open.len()), (0, 0), "a.# was found once and needs no more");
 }
 
@@ -176,11 +165,12 @@ fn only_nodes_with_edges_stay_alive() {
 fn a_hash_gives_way_to_the_next_unless_its_paths_divide() {
     let mut scratch = TrieScratch::default();
     let mut open_after = |texts: &[&str], topic| {
-        let patterns: Vec<TopicPattern> = texts.iter().map(|text| TopicPattern::new(text, Dialect::Amqp)).collect();
+        let patterns: Vec<TopicPattern> =
+            texts.iter().map(|text| TopicPattern::new(text, TopicDialect::Amqp)).collect();
         let topics: Vec<String> = rounds(every_text(&["a", "b", "c"], 5)).collect();
         check(&patterns, &topics, &mut scratch);
         let bytes = build_all(&patterns);
-        found(&Trie::new(&bytes).unwrap(), topic, &mut scratch);
+        found(&TopicTrie::new(&bytes).unwrap(), topic, &mut scratch);
         scratch.open.len()
     };
     assert_eq!(open_after(&["#.a.#.b"], "a.c.c"), 1);
@@ -198,11 +188,11 @@ fn a_damaged_trie_neither_panics_nor_hangs() {
         texts.iter().flat_map(|text| DIALECTS.map(|dialect| TopicPattern::new(text, dialect))).collect();
     let bytes = build_all(&patterns);
     let mut scratch = TrieScratch::default();
-    let is_possible = |trie: &Trie, matched: &[u32]| {
+    let is_possible = |trie: &TopicTrie, matched: &[u32]| {
         matched.len() <= trie.pattern_count() as usize && matched.iter().all(|id| *id < trie.pattern_count())
     };
     let mut try_all = |bytes: &[u8]| {
-        let Ok(trie) = Trie::new(bytes) else { return };
+        let Ok(trie) = TopicTrie::new(bytes) else { return };
         let mut dfa = LazyDfa::default();
         for topic in ["", "a", "a.b", "a.a.b.c", "a longer word.a.b.a.b", ".."] {
             let mut matched = Vec::new();
@@ -214,7 +204,7 @@ fn a_damaged_trie_neither_panics_nor_hangs() {
         }
     };
     for length in 0..bytes.len() {
-        assert!(Trie::new(&bytes[..length]).is_err());
+        assert!(TopicTrie::new(&bytes[..length]).is_err());
     }
     let mut damaged = bytes.clone();
     for place in rounds(0..bytes.len()) {
@@ -227,7 +217,7 @@ fn a_damaged_trie_neither_panics_nor_hangs() {
     let mut random = Random(9);
     for _ in rounds(0..2_000) {
         for _ in 0..1 + random.below(20) {
-            damaged[random.below(bytes.len() as u64) as usize] = random.below(256) as u8;
+            damaged[random.below(bytes.len())] = random.below(256) as u8;
         }
         try_all(&damaged);
         damaged.copy_from_slice(&bytes);
@@ -236,10 +226,10 @@ fn a_damaged_trie_neither_panics_nor_hangs() {
 
 #[test]
 fn a_trie_may_lie_at_any_address() {
-    let bytes = build_all(&[TopicPattern::new("a.*.#", Dialect::OpenAmq)]);
+    let bytes = build_all(&[TopicPattern::new("a.*.#", TopicDialect::OpenAmq)]);
     for offset in 0..8 {
         let mut shifted = vec![0; offset];
         shifted.extend(&bytes);
-        assert_eq!(found(&Trie::new(&shifted[offset..]).unwrap(), "a.b.c", &mut TrieScratch::default()), [0]);
+        assert_eq!(found(&TopicTrie::new(&shifted[offset..]).unwrap(), "a.b.c", &mut TrieScratch::default()), [0]);
     }
 }

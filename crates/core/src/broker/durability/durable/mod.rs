@@ -25,7 +25,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::journal::{
-    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, OpenError, Options, ReadError, Sequence, Statistics,
+    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, Sequence, Statistics,
 };
 
 use compaction::PendingMove;
@@ -77,7 +77,7 @@ pub struct DurableOptions {
 
 impl Default for DurableOptions {
     fn default() -> Self {
-        let Options { segment_bytes, pending_bytes_max, .. } = Options::default();
+        let LogOptions { segment_bytes, pending_bytes_max, .. } = LogOptions::default();
         Self { segment_bytes, pending_bytes_max }
     }
 }
@@ -129,8 +129,13 @@ impl Durable {
         committer: &Committer,
     ) -> Result<(Self, RecoveredJournal), OpenError> {
         let DurableOptions { segment_bytes, pending_bytes_max } = options;
-        let log_options =
-            Options { segment_bytes, pending_bytes_max, index_heads: true, has_reserve: true, ..Options::default() };
+        let log_options = LogOptions {
+            segment_bytes,
+            pending_bytes_max,
+            index_heads: true,
+            has_reserve: true,
+            ..LogOptions::default()
+        };
         let (log, found) = Log::open(disk, dir, log_options, committer)?;
         let mut durable = Self {
             last: log.synced(),

@@ -8,7 +8,7 @@ mod random;
 mod seen;
 
 use super::*;
-use crate::amqp::{Properties, PropertyFields, Table};
+use crate::amqp::{BasicProperties, PropertyFields, Table};
 
 /// The connection of a test that does not care.
 const ME: Owner = 1;
@@ -57,14 +57,14 @@ impl TestTopology {
         let fields = PropertyFields { headers, ..PropertyFields::default() };
         let mut bytes = Vec::new();
         fields.encode(&mut bytes);
-        self.route_with(exchange, routing_key, Properties::from_checked(&bytes), body.as_bytes())
+        self.route_with(exchange, routing_key, BasicProperties::from_checked(&bytes), body.as_bytes())
     }
 
     fn route_with(
         &mut self,
         exchange: &str,
         routing_key: &str,
-        properties: Properties<'_>,
+        properties: BasicProperties<'_>,
         body: &[u8],
     ) -> Vec<String> {
         let message = Published { exchange, routing_key, properties, body };

@@ -9,7 +9,7 @@ use super::random::Random;
 use super::*;
 use crate::amqp::{FieldValue, RawValue};
 use crate::message::{Body, Message, Properties as Values, Value};
-use crate::query::selector::{self, Dialect};
+use crate::query::selector::{self, SelectorDialect};
 use crate::query::{Query, boolean};
 use crate::testing::{or_few, rounds};
 use crate::topic::{self, TopicPattern};
@@ -56,7 +56,7 @@ fn every_message_goes_where_a_plain_loop_over_all_bindings_sends_it() {
             let exchange = EXCHANGES[random.below(EXCHANGES.len())].0;
             let key = random.key(false);
             let (bytes, body) = random.message();
-            let properties = Properties::parse(&bytes).expect("properties");
+            let properties = BasicProperties::parse(&bytes).expect("properties");
             let found = world.route_with(exchange, &key, properties, body);
             let expected = by_definition(&bound, exchange, &key, properties, body);
             *(if found.is_empty() { &mut unrouted } else { &mut routed }) += 1;
@@ -145,7 +145,7 @@ fn by_definition(
     bound: &[BoundCondition],
     exchange: &'static str,
     key: &str,
-    properties: Properties<'_>,
+    properties: BasicProperties<'_>,
     body: &[u8],
 ) -> Vec<String> {
     let (mut queues, mut passed) = (BTreeSet::new(), BTreeSet::new());
@@ -172,17 +172,23 @@ fn by_definition(
     queues.into_iter().collect()
 }
 
-fn takes(binding: &BoundCondition, kind: ExchangeKind, key: &str, properties: Properties<'_>, body: &[u8]) -> bool {
+fn takes(
+    binding: &BoundCondition,
+    kind: ExchangeKind,
+    key: &str,
+    properties: BasicProperties<'_>,
+    body: &[u8],
+) -> bool {
     let by_kind = match kind {
         ExchangeKind::Direct => binding.key == key,
         ExchangeKind::Fanout | ExchangeKind::Query => true,
-        ExchangeKind::Topic => TopicPattern::new(&binding.key, topic::Dialect::Amqp).is_match(key),
+        ExchangeKind::Topic => TopicPattern::new(&binding.key, topic::TopicDialect::Amqp).is_match(key),
         ExchangeKind::Headers => headers_match(&binding.arguments, properties),
     };
     by_kind && query_is_true(&binding.arguments, key, properties, body)
 }
 
-fn headers_match(arguments: &Table, properties: Properties<'_>) -> bool {
+fn headers_match(arguments: &Table, properties: BasicProperties<'_>) -> bool {
     let mode = arguments.get("x-match").and_then(FieldValue::as_str).unwrap_or("all");
     let headers = properties.headers().map(|table| table.parse().expect("a table")).unwrap_or_default();
     let mut tests = arguments
@@ -228,12 +234,12 @@ fn equal(a: &FieldValue, b: &FieldValue) -> bool {
     }
 }
 
-fn query_is_true(arguments: &Table, key: &str, properties: Properties<'_>, body: &[u8]) -> bool {
+fn query_is_true(arguments: &Table, key: &str, properties: BasicProperties<'_>, body: &[u8]) -> bool {
     let text = |name: &str| arguments.get(name).and_then(FieldValue::as_str);
     let Some(query) = text("x-query") else { return true };
     let query: Query = match text("x-query-language") {
         Some("boolean") => boolean::parse(query),
-        _ => selector::parse(query, Dialect::Jms),
+        _ => selector::parse(query, SelectorDialect::Jms),
     }
     .expect("a query");
     let mode = text("x-query-body").unwrap_or("none");
@@ -243,7 +249,7 @@ fn query_is_true(arguments: &Table, key: &str, properties: Properties<'_>, body:
 }
 
 /// Headers under their names, properties above them, and a JSON body under `body`.
-fn values(properties: Properties<'_>, body: &[u8], is_json: bool) -> Values {
+fn values(properties: BasicProperties<'_>, body: &[u8], is_json: bool) -> Values {
     let mut values = Values::new();
     let of = |value: RawValue<'_>| super::super::view::value(value);
     for field in properties.headers().iter().flat_map(RawTable::iter) {

@@ -49,7 +49,7 @@ fn a_header_is_seen_where_a_property_is_not_set_but_for_the_user() {
     };
     let mut bytes = Vec::new();
     fields.encode(&mut bytes);
-    let properties = Properties::parse(&bytes).expect("properties");
+    let properties = BasicProperties::parse(&bytes).expect("properties");
     assert_eq!(world.route_with("amq.fanout", "", properties, b""), ["type", "user"]);
 }
 
@@ -104,7 +104,7 @@ fn a_filter_of_a_consumer_asks_as_a_binding_does() {
     fields.encode(&mut bytes);
     let mut room = ViewScratch::default();
     let mut asked = |body: &[u8], key: &str| {
-        filter.is_match(key, &mut View::new(&mut room, Properties::from_checked(&bytes), body))
+        filter.is_match(key, &mut View::new(&mut room, BasicProperties::from_checked(&bytes), body))
     };
     assert!(asked(br#"{"x": 2}"#, "a.b"));
     assert!(!asked(br#"{"x": 2}"#, "b.a"));

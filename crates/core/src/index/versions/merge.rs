@@ -1,0 +1,237 @@
+//! Merging segments, so that there are few of them: of each size at most a few, each several times the one before.
+//!
+//! Small merges are done by whoever adds; larger ones by a thread, one at a time for an engine, while adding goes on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::error::EngineError;
+use crate::query::Query;
+
+use crate::index::SubscriptionId;
+use crate::index::compile::builder::{Builder, Built, Subscription, sample_step};
+use crate::index::segment::Segment;
+use crate::index::versions::version::{TAIL, Version};
+
+/// So many segments of one size become one of the next; each size is so many times the one before.
+const FANOUT: usize = 4;
+/// Merges of more subscriptions than this are done by a thread.
+pub const INLINE_MAX: usize = 1_024;
+/// Segments of no more than this are built without counting what their queries have in common.
+const SAMPLED_MIN: usize = FANOUT * TAIL;
+/// A segment is written anew when so many of it have been removed, and more than half.
+const REMOVED_MIN: usize = 1_024;
+
+/// The segments that should become one now, if any, apart from those in `busy`; at most `size_max` subscriptions.
+pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<Vec<Arc<Segment>>> {
+    let idle = || idle(version, busy);
+    let worn = idle().find(|segment| {
+        let removed = segment.removed.count();
+        removed > REMOVED_MIN && removed * 2 > segment.place_count() && segment.place_count() <= size_max
+    });
+    if let Some(worn) = worn {
+        return Some(vec![Arc::clone(worn)]);
+    }
+    let mut counts = [0; u32::BITS as usize];
+    idle().for_each(|segment| counts[tier(segment.place_count()) as usize] += 1);
+    if counts.iter().all(|count| *count < FANOUT) {
+        return None; // as after most changes
+    }
+    let due = cascade(idle(), 0, size_max);
+    (!due.is_empty()).then_some(due)
+}
+
+/// The segments that would become one with a new one of `count` subscriptions as soon as that is there: it is built with
+/// them instead. All of them together are few.
+pub fn joining(version: &Version, busy: &[Arc<Segment>], count: usize) -> Vec<Arc<Segment>> {
+    let no_smaller = |segment: &&Arc<Segment>| tier(segment.place_count()) >= tier(count);
+    cascade(idle(version, busy).filter(no_smaller), count, INLINE_MAX)
+}
+
+fn idle<'a>(version: &'a Version, busy: &[Arc<Segment>]) -> impl Iterator<Item = &'a Arc<Segment>> {
+    version.segments.iter().filter(|segment| !busy.iter().any(|other| Arc::ptr_eq(other, segment)))
+}
+
+/// Those of `segments` that become one, beginning with the smallest, when so many subscriptions are `arriving`.
+fn cascade<'a>(
+    segments: impl Iterator<Item = &'a Arc<Segment>>,
+    arriving: usize,
+    size_max: usize,
+) -> Vec<Arc<Segment>> {
+    let mut by_tier: BTreeMap<u32, Vec<Arc<Segment>>> = BTreeMap::new();
+    segments.for_each(|segment| by_tier.entry(tier(segment.place_count())).or_default().push(Arc::clone(segment)));
+    let (mut due, mut places) = (Vec::new(), arriving);
+    for (of, segments) in by_tier {
+        // What is due already would be one more of this size: where that is the last that is wanted, all becomes one at
+        // once, and nothing is merged twice.
+        let one_more = usize::from(places > 0 && tier(places) == of);
+        if segments.len() + one_more >= FANOUT && places + size(&segments) <= size_max {
+            places += size(&segments);
+            due.extend(segments);
+        } else if places > 0 {
+            break;
+        }
+    }
+    due
+}
+
+/// How often [`FANOUT`] segments of one size have to become one for a segment of `places`.
+fn tier(places: usize) -> u32 {
+    (places / TAIL).max(1).ilog2() / FANOUT.ilog2()
+}
+
+/// How many subscriptions a merge of `segments` goes through.
+pub fn size(segments: &[Arc<Segment>]) -> usize {
+    segments.iter().map(|segment| segment.place_count()).sum()
+}
+
+/// A segment of `subscriptions`. Few queries are kept as they are, since they will be merged again soon.
+///
+/// # Panics
+/// Never: a builder's sections are whole.
+pub fn build(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Segment {
+    // A handful of queries say little of what the others are like, and are soon merged: they are taken as they come.
+    let sampled = if subscriptions.len() > SAMPLED_MIN { subscriptions } else { &[] };
+    let sample = sampled.iter().step_by(sample_step(sampled.len())).map(|(_, query)| &**query);
+    let mut builder = Builder::new(subscriptions.len(), sample);
+    let add = |(id, query): &(SubscriptionId, Arc<Query>)| {
+        builder.add(query, [Subscription { id: *id, key: None }].into_iter()) as usize
+    };
+    let added: Vec<_> = subscriptions.iter().map(add).collect();
+    let Built { sections, opaques, slots } = builder.finish();
+    let segment = Segment::of(sections, opaques.as_slice().to_vec());
+    if subscriptions.len() <= INLINE_MAX {
+        let queries = subscriptions.iter().map(|(_, query)| query);
+        segment.keep(added.into_iter().map(|place| slots[place]).zip(queries));
+    }
+    segment
+}
+
+/// The subscriptions that are live in `segments` at `version`, where all their queries have been kept and none has a
+/// key that was saved.
+pub fn kept(segments: &[Arc<Segment>], version: u64) -> Option<Vec<(SubscriptionId, Arc<Query>)>> {
+    let mut all = Vec::with_capacity(size(segments));
+    for segment in segments {
+        for slot in 0..segment.slot_count() as u32 {
+            for place in segment.places(slot).ok()? {
+                if segment.removed.is_live(place, version) {
+                    if segment.key(place).ok()?.is_some() {
+                        return None;
+                    }
+                    all.push((segment.id(place).ok()?, Arc::clone(segment.kept(slot)?)));
+                }
+            }
+        }
+    }
+    Some(all)
+}
+
+/// One segment of what is live in `segments` at `version`. Cost: a few microseconds a query.
+///
+/// # Errors
+/// A damaged snapshot.
+pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineError> {
+    if let Some(all) = kept(segments, version) {
+        return Ok(build(&all));
+    }
+    let slots =
+        || segments.iter().flat_map(|segment| (0..segment.slot_count() as u32).map(move |slot| (segment, slot)));
+    let count = segments.iter().map(|segment| segment.slot_count()).sum();
+    let step = sample_step(count);
+    let mut damage = None;
+    let sample = slots()
+        .step_by(step)
+        .map_while(|(segment, slot)| segment.decode(slot).map_err(|error| damage = Some(error)).ok());
+    let mut builder = Builder::new(count, sample);
+    if let Some(error) = damage {
+        return Err(error);
+    }
+    for (segment, slot) in slots() {
+        let mut live = Vec::new();
+        for place in segment.places(slot)? {
+            if segment.removed.is_live(place, version) {
+                live.push(Subscription { id: segment.id(place)?, key: segment.key(place)? });
+            }
+        }
+        if !live.is_empty() {
+            match segment.kept(slot) {
+                Some(query) => builder.add(query, live.into_iter()),
+                None => builder.add(&segment.decode(slot)?, live.into_iter()),
+            };
+        }
+    }
+    let Built { sections, opaques, .. } = builder.finish();
+    Ok(Segment::of(sections, opaques.as_slice().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::expr::Predicate;
+
+    fn segment(first: u64, count: u64) -> Arc<Segment> {
+        let query = Arc::new(Query::new(Predicate::Constant(true).into()).expect("a query"));
+        let ids = (first..first + count).map(SubscriptionId);
+        Arc::new(build(&ids.map(|id| (id, Arc::clone(&query))).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+    fn what_would_be_merged_again_at_once_is_merged_together() {
+        let mut version = Version::default();
+        let sizes = [40, 40, 40, 40, 160, 160, 160, 640, 640];
+        version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
+        let due_sizes = |size_max| {
+            let found = due(&version, &[], size_max).unwrap_or_default();
+            found.iter().map(|segment| segment.place_count()).collect::<Vec<_>>()
+        };
+        assert_eq!(due_sizes(usize::MAX), [40, 40, 40, 40, 160, 160, 160]);
+        assert_eq!(due_sizes(200), [40, 40, 40, 40]);
+        version.segments.push(segment(9_000, 640));
+        let found = due(&version, &[], usize::MAX).unwrap_or_default();
+        assert_eq!(found.len(), version.segments.len());
+        version.segments.remove(0);
+        assert!(due(&version, &[], usize::MAX).is_none());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+    fn a_new_segment_is_built_with_those_that_it_would_be_merged_with() {
+        let mut version = Version::default();
+        let sizes = [40, 40, 40, 160, 160, 640, 640, 640];
+        version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
+        let joining_sizes = |version: &Version, busy: &[Arc<Segment>], count| {
+            joining(version, busy, count).iter().map(|segment| segment.place_count()).collect::<Vec<_>>()
+        };
+        assert_eq!(joining_sizes(&version, &[], 33), [40, 40, 40]);
+        assert_eq!(joining_sizes(&version, &version.segments[1..2], 33), [0; 0], "one of them is busy");
+        assert_eq!(joining_sizes(&version, &[], 140), [0; 0], "there are two of its size");
+        version.segments.push(segment(9_000, 160));
+        assert_eq!(
+            joining_sizes(&version, &[], 33),
+            [40, 40, 40, 160, 160, 160],
+            "and no more than a thread is asked for"
+        );
+        assert_eq!(joining_sizes(&version, &[], 140), [160, 160, 160], "smaller ones wait for more of their size");
+        assert_eq!(joining_sizes(&version, &[], 5_000), [0; 0]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+    fn small_segments_are_merged_also_while_a_large_one_waits() {
+        let worn = segment(0, 5_000);
+        (0..3_000).for_each(|place| worn.removed.remove(place, 1));
+        let small: Vec<_> = (0..4).map(|i| segment(5_000 + 40 * i, 40)).collect();
+        let mut version = Version::default();
+        version.number = 1;
+        version.segments = [vec![Arc::clone(&worn)], small.clone()].concat();
+        let is_due = |busy: &[Arc<Segment>], size_max, expected: &[Arc<Segment>]| {
+            let found = due(&version, busy, size_max).unwrap_or_default();
+            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        assert!(is_due(&[], usize::MAX, std::slice::from_ref(&worn)));
+        assert!(is_due(&[], INLINE_MAX, &small));
+        assert!(is_due(std::slice::from_ref(&worn), usize::MAX, &small));
+        assert!(is_due(&small[..1], INLINE_MAX, &[]));
+    }
+}

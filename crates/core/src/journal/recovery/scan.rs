@@ -1,0 +1,218 @@
+//! Walking through the records of one segment, and over what is no record.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::journal::damage::{Damage, DamageKind};
+use crate::journal::disk::DiskFile;
+use crate::journal::format::record::{
+    Decoded, HEADER_BYTES, NoRecord, Record, SYNCED_BEFORE, Seed, Sequence, decode, length_of, parse, sequence_of,
+};
+use crate::journal::format::segment::DATA_START;
+
+/// How much is read at once.
+const CHUNK_BYTES: u64 = 256 * 1024;
+
+/// A place in a segment's file and a part of the file around it.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    file: Arc<dyn DiskFile>,
+    seed: Seed,
+    /// Where the next record is expected.
+    pub offset: u64,
+    /// Where records end at the latest.
+    limit: u64,
+    buffer: Vec<u8>,
+    buffer_start: u64,
+}
+
+impl Scanner {
+    pub fn new(file: Arc<dyn DiskFile>, seed: Seed, limit: u64) -> Self {
+        Self { file, seed, offset: u64::from(DATA_START), limit, buffer: Vec::new(), buffer_start: 0 }
+    }
+
+    /// The record here, without going past it.
+    pub fn peek(&mut self) -> io::Result<Result<Decoded<'_>, NoRecord>> {
+        let remaining = self.limit.saturating_sub(self.offset);
+        let wanted = match length_of(self.window(HEADER_BYTES as u64)?) {
+            Some(length) if u64::from(length) <= remaining => u64::from(length).max(HEADER_BYTES as u64),
+            _ => HEADER_BYTES as u64,
+        };
+        let seed = self.seed;
+        Ok(decode(self.window(wanted)?, remaining, seed))
+    }
+
+    /// Go past a record of this length.
+    pub fn advance(&mut self, length: u32) {
+        self.offset += u64::from(length);
+    }
+
+    /// Take the record here, which has been looked at and has this length, and go past it.
+    pub fn take(&mut self, length: u32) -> io::Result<Option<Record<'_>>> {
+        let window = self.window(u64::from(length))?.len();
+        let start = (self.offset - self.buffer_start) as usize;
+        self.offset += u64::from(length);
+        Ok(parse(&self.buffer[start..start + window.min(length as usize)]).map(|decoded| decoded.record))
+    }
+
+    /// Forget what was read: the file may have changed.
+    pub fn refresh(&mut self) {
+        self.buffer_start = u64::MAX; // no place of a file; the memory is used again
+    }
+
+    /// Go on to the next place behind this one where a record numbered `from` to `to` stands. False, and nothing changed,
+    /// when there is none. Takes time linear in what is left of the segment.
+    pub fn resync(&mut self, from: Sequence, to: Sequence) -> io::Result<bool> {
+        let start = self.offset;
+        self.offset += 1;
+        while self.offset + HEADER_BYTES as u64 <= self.limit {
+            let remaining = self.limit - self.offset;
+            let window = self.window(remaining.min(CHUNK_BYTES))?;
+            // Where nothing was written there is no record, whose number is not 0: most of a segment that was just begun.
+            if window.len() >= HEADER_BYTES && is_zero(window) {
+                self.offset += (window.len() - HEADER_BYTES + 1) as u64;
+                continue;
+            }
+            let in_range = |&place: &usize| {
+                let sequence = sequence_of(&window[place..]);
+                sequence.is_some_and(|sequence| from <= sequence && sequence <= to)
+            };
+            let places = window.len().saturating_sub(HEADER_BYTES - 1);
+            if places == 0 {
+                break; // the file is shorter than it should be
+            }
+            match (0..places).find(in_range) {
+                None => self.offset += places as u64,
+                Some(place) => {
+                    self.offset += place as u64;
+                    if self.peek()?.is_ok() {
+                        return Ok(true);
+                    }
+                    self.offset += 1;
+                }
+            }
+        }
+        self.offset = start;
+        Ok(false)
+    }
+
+    /// Up to `count` bytes at the offset, or a few more: fewer where the file or the segment ends.
+    fn window(&mut self, count: u64) -> io::Result<&[u8]> {
+        let end = (self.offset + count).min(self.limit).max(self.offset);
+        let buffered = self.buffer_start <= self.offset && end <= self.buffer_start + self.buffer.len() as u64;
+        if !buffered {
+            let size = (end - self.offset).max(CHUNK_BYTES.min(self.limit.saturating_sub(self.offset)));
+            make_room(&mut self.buffer, size as usize);
+            let read = self.file.read_at(self.offset, &mut self.buffer)?;
+            self.buffer.truncate(read);
+            self.buffer_start = self.offset;
+        }
+        let start = self.buffer.len().min((self.offset - self.buffer_start) as usize);
+        let available = self.buffer.len().min((end - self.buffer_start) as usize).max(start);
+        Ok(&self.buffer[start..available])
+    }
+}
+
+/// Make `buffer` so long, for what is about to be read into it. Unlike `resize` it keeps nothing, so that there is nothing
+/// to copy, and new memory comes zeroed from the system.
+pub(crate) fn make_room(buffer: &mut Vec<u8>, size_bytes: usize) {
+    if buffer.len() < size_bytes {
+        *buffer = vec![0; size_bytes];
+    }
+    buffer.truncate(size_bytes);
+}
+
+/// Whether all bytes are 0. Every one being equal to the next is asked of many at once.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
+}
+
+/// What a walk through a segment finds, in order.
+pub(crate) enum Walked<'a> {
+    Record(u64, Decoded<'a>),
+    Damage(Damage),
+}
+
+/// Where a walk through a segment has to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WalkExtent {
+    /// The segment is sealed: records reach to `end`, the last of them is `last`.
+    Sealed { end: u64, last: Sequence },
+    /// The segment is sealed, or was before its trailer was damaged; the next one begins with `next`.
+    Before { next: Sequence },
+    /// The last segment: records up to `proven` were synced; behind them a first bad one is a torn tail.
+    Open { proven: Sequence },
+}
+
+/// Walk through the records of segment `ordinal` from the scanner's place on, of which the first is to be `expected`.
+/// Returns where the walk ended: the end of the last record.
+pub(crate) fn walk(
+    scanner: &mut Scanner,
+    ordinal: u32,
+    mut expected: Sequence,
+    extent: WalkExtent,
+    found: &mut dyn FnMut(Walked<'_>),
+) -> io::Result<u64> {
+    let missing = |first: Sequence, next: Sequence, offset: u64, size_bytes: u64| {
+        let kind = if size_bytes == 0 { DamageKind::Missing } else { DamageKind::Records };
+        Walked::Damage(Damage { kind, segment: ordinal, offset, size_bytes, first, last: next.previous() })
+    };
+    let last = match extent {
+        WalkExtent::Sealed { last, .. } => last,
+        WalkExtent::Before { next } => next.previous(),
+        WalkExtent::Open { proven } => proven,
+    };
+    let is_open = matches!(extent, WalkExtent::Open { .. });
+    // Where bad bytes begin that have not been reported yet.
+    let mut bad_from = None;
+    loop {
+        let offset = scanner.offset;
+        let is_end = matches!(extent, WalkExtent::Sealed { end, .. } if offset >= end) || (!is_open && expected > last);
+        let next = if is_end { None } else { scanner.peek()?.ok() };
+        let fits = |decoded: &Decoded<'_>| match decoded.record.sequence {
+            sequence if sequence < expected => false,
+            sequence if is_open => sequence <= last || sequence == expected || decoded.flags & SYNCED_BEFORE != 0,
+            sequence => sequence <= last,
+        };
+        if let Some(decoded) = next.filter(fits) {
+            let (sequence, length) = (decoded.record.sequence, decoded.length);
+            let start = bad_from.take().unwrap_or(offset);
+            if sequence > expected || start < offset {
+                found(missing(expected, sequence, start, offset - start));
+            }
+            found(Walked::Record(offset, decoded));
+            expected = sequence.next();
+            scanner.advance(length);
+        } else if expected > last {
+            return Ok(offset);
+        } else {
+            bad_from = Some(offset);
+            if !scanner.resync(expected, last)? {
+                let end = match extent {
+                    WalkExtent::Sealed { end, .. } => end.max(offset),
+                    _ => offset,
+                };
+                found(missing(expected, last.next(), offset, end - offset));
+                return Ok(end);
+            }
+        }
+    }
+}
+
+/// The highest number behind the scanner's place, up to `to`, whose record proves that everything before it was synced.
+/// Leaves the scanner where it was.
+pub(crate) fn proven_behind(scanner: &mut Scanner, from: Sequence, to: Sequence) -> io::Result<Option<Sequence>> {
+    let start = scanner.offset;
+    let mut proven = None;
+    while scanner.resync(from, to)? {
+        while let Ok(decoded) = scanner.peek()? {
+            let length = decoded.length;
+            if decoded.flags & SYNCED_BEFORE != 0 {
+                proven = proven.max(Some(decoded.record.sequence));
+            }
+            scanner.advance(length);
+        }
+    }
+    scanner.offset = start;
+    Ok(proven)
+}

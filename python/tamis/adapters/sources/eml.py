@@ -1,0 +1,107 @@
+"""Mail and news in folders: each file is one message.
+
+New files are found by the time of their last change (ctime, which the system sets) and their name: progress in a folder
+is the ``[ctime_ns, name]`` of the last file that was read there. Each folder counts for itself, so that a folder that
+is moved here from elsewhere is read although its files are old. Files younger than `settle_ms` wait: the system's clock
+ticks every 1 to 10 ms, and files of one tick must all be there before their tick is passed. A file that is changed is
+read again; its messages have the same place, so nobody is notified twice."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row, too_large
+from tamis.adapters.sources.files import FileSource, status_of
+from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, place_name, places_of, slice_bytes
+
+_SLICE_FILES_MAX: Final = 2_000
+_OPEN_BYTES: Final = 16 << 10
+"""What opening a file costs, in bytes that could be parsed meanwhile: for slices of equal time."""
+
+_Key = tuple[int, str]
+
+
+class EmlSource(FileSource):
+    """The messages of a folder and the folders below it, of a glob, or of one file."""
+
+    type: ClassVar[str] = "eml"
+    pattern: ClassVar[str] = "*.eml"
+    settle_ms: ClassVar[int] = 100
+
+    def latest(
+        self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
+    ) -> Offset:
+        """As `Source.latest`: the oldest files first. Cost: 10 µs for each file that there is, old ones too."""
+        self.check()
+        places = places_of(start)
+        bounds = None if ceiling is None else places_of(ceiling)
+        before_ns = None if settled else time.time_ns() - int(self.settle_s * 1e9)
+        found = []
+        for folder, key, _ in self._files():
+            is_new = key > _key(places.get(folder))
+            in_bounds = bounds is None or key <= _key(bounds.get(folder))
+            if is_new and in_bounds and (before_ns is None or key[0] < before_ns):
+                found.append((key[0], folder, key[1]))
+        if not found:
+            return start
+        for changed_ns, folder, name in sorted(found)[:limit]:
+            places[folder] = [changed_ns, name]
+        return offset_of({folder: progress for folder, progress in places.items() if os.path.isdir(folder)})  # noqa: PTH112
+
+    def plan(self, start: Offset, end: Offset) -> list[Slice]:
+        """As `Source.plan`. A file that was changed or removed since is left out; a changed one comes later."""
+        before, after = places_of(start), places_of(end)
+        found = sorted(
+            (folder, key, size_bytes)
+            for folder, key, size_bytes in self._files()
+            if _key(before.get(folder)) < key <= _key(after.get(folder))
+        )
+        total = sum(size_bytes + _OPEN_BYTES for _, _, size_bytes in found)
+        return list(_slices((Range(f"{folder}/{key[1]}", 0, size) for folder, key, size in found), slice_bytes(total)))
+
+    def read(self, part: Slice) -> Iterator[Row]:
+        """As `Source.read`; a file that cannot be read is a dead letter, and the others go on."""
+        for piece in part.ranges:
+            yield self._row(piece.path)
+
+    def _row(self, path: str) -> Row:
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123 - once a message
+                raw = file.read(MESSAGE_BYTES_MAX + 1)
+                size_bytes = max(len(raw), os.fstat(file.fileno()).st_size)
+        except OSError as error:
+            reason = f"the file cannot be read: {error.strerror}"
+            return Row(place_name(path), 0, self.options.topic, error=reason, raw=b"")
+        if len(raw) > MESSAGE_BYTES_MAX:
+            reason = too_large(size_bytes, MESSAGE_BYTES_MAX)
+            return Row(place_name(path), 0, self.options.topic, error=reason, raw=raw[:RAW_KEPT_BYTES])
+        return self._mail_row(raw, path, 0, os.path.basename(os.path.dirname(path)))  # noqa: PTH119, PTH120
+
+    def _files(self) -> Iterator[tuple[str, _Key, int]]:
+        """The folder, (ctime, name) and size of every file there is."""
+        for path in self._walk():
+            if status := status_of(path):
+                folder, _, name = path.rpartition("/")
+                yield folder or "/", (status.st_ctime_ns, name), status.st_size
+
+
+def _key(progress: list[int | str] | None) -> _Key:
+    """Progress as something to compare with; that of a folder that was never read is before everything."""
+    return (int(progress[0]), str(progress[1])) if progress else (-1, "")
+
+
+def _slices(files: Iterator[Range], size_bytes: int) -> Iterator[Slice]:
+    waiting: list[Range] = []
+    room = size_bytes
+    for file in files:
+        waiting.append(file)
+        room -= file.end + _OPEN_BYTES
+        if room <= 0 or len(waiting) >= _SLICE_FILES_MAX:
+            yield Slice(tuple(waiting))
+            waiting, room = [], size_bytes
+    if waiting:
+        yield Slice(tuple(waiting))

@@ -1,0 +1,60 @@
+"""Mail in mbox files: one file holds many messages, and new ones are appended.
+
+The dialect is mboxrd: a line that begins with ``From `` begins a message, and such a line inside one is written with a
+``>`` before it, as is one that has some already. A message that is being appended is not cut: the last one in a file is
+taken when another follows, or when the file has been left alone for a second.
+
+Source: https://www.loc.gov/preservation/digital/formats/fdd/fdd000385.shtml (mboxrd)."""
+
+from __future__ import annotations
+
+import os
+import re
+from codecs import BOM_UTF8
+from typing import ClassVar, Final
+
+from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
+from tamis.adapters.rows import Row, too_large
+from tamis.adapters.sources.records import Piece, RecordSource
+from tamis.adapters.sources.source import place_name
+
+_FROM: Final = b"From "
+_ESCAPED = re.compile(rb"^>(>*From )", re.MULTILINE)
+
+
+class MboxSource(RecordSource):
+    """The messages of a file, a folder or a glob of mbox files."""
+
+    type: ClassVar[str] = "mbox"
+    pattern: ClassVar[str] = "*"
+    settle_ms: ClassVar[int] = 1_000
+    separator: ClassVar[bytes] = b"\n" + _FROM
+
+    def row(self, piece: Piece, path: str) -> Row | None:
+        """The row of one message with its ``From `` line; a dead letter for text that has none."""
+        if not piece.is_whole:
+            return self._dead(piece, path, too_large(piece.size_bytes, MESSAGE_BYTES_MAX))
+        content = piece.content.removeprefix(BOM_UTF8)
+        if content.startswith(_FROM):
+            source = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - once a message
+            return self._mail_row(unescape(content), path, piece.offset, source)
+        if not piece.content.strip():
+            return None
+        return self._dead(piece, path, "no 'From ' line before the text: it is no mbox, or goes on an earlier message")
+
+    def _dead(self, piece: Piece, path: str, reason: str) -> Row:
+        return Row(place_name(path), piece.offset, self.options.topic, error=reason, raw=piece.content)
+
+
+def unescape(content: bytes) -> bytes:
+    """A message as it was before it was put into an mbox.
+
+    Args:
+        content: with its ``From `` line and the empty line after it.
+    """
+    message = content.partition(b"\n")[2]
+    if message.endswith(b"\n\n"):
+        message = message[:-1]
+    elif message.endswith(b"\n\r\n"):
+        message = message[:-2]
+    return _ESCAPED.sub(rb"\1", message)

@@ -1,0 +1,263 @@
+"""Files that hold many messages and grow at their end: how far each was read, and where its messages begin."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, ClassVar, Final
+
+from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row
+from tamis.adapters.sources.files import FileSource, open_file, status_of
+from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, place_name, places_of, slice_bytes
+from tamis.errors import AdapterError
+
+READ_BYTES: Final = 1 << 20
+
+_MARK_BYTES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The bytes of one message in a file.
+
+    Attributes:
+        offset: where it begins, in bytes.
+        content: its bytes; of one that is too large, the first `RAW_KEPT_BYTES`.
+        size_bytes: how many bytes it has.
+    """
+
+    offset: int
+    content: bytes
+    size_bytes: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is small enough to be read."""
+        return self.size_bytes == len(self.content)
+
+
+class RecordSource(FileSource):
+    """A source of files that hold many messages and grow at their end.
+
+    Progress in a file is ``[bytes, mark]``: all messages before that byte have been read, and `mark` is a digest of the
+    first and last KiB before it, so that a file that was replaced, cut or edited is noticed instead of read from the
+    middle of some message.
+    """
+
+    separator: ClassVar[bytes]
+    """Begins with a line feed; a message begins after that, and at the beginning of the file."""
+
+    @abstractmethod
+    def row(self, piece: Piece, path: str) -> Row | None:
+        """The row of a message; None when there is nothing there but empty lines."""
+
+    def latest(
+        self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
+    ) -> Offset:
+        """As `Source.latest`. Cost: two system calls a file, and with a limit a search through what is new."""
+        self.check()
+        places = places_of(start)
+        bounds = None if ceiling is None else places_of(ceiling)
+        waiting = []
+        for path in self.files():
+            bound = None if bounds is None else bounds.get(path, [0])[0]
+            if new := self._new(path, places.get(path), bound, settled):
+                waiting.append(new)
+        if not waiting:
+            return start
+        for new in _allot(waiting, self.separator, limit):
+            with open_file(new.path) as file:
+                places[new.path] = [new.end, _mark(file, new.end)]
+        return offset_of(places)
+
+    def plan(self, start: Offset, end: Offset) -> list[Slice]:
+        """As `Source.plan`: slices of equal size, so that every core has one."""
+        before = places_of(start)
+        ranges = []
+        for path, (position, mark) in places_of(end).items():
+            begin = before.get(path, [0])[0]
+            if begin < position:
+                with open_file(path) as file:
+                    _check_mark(file, path, position, mark)
+                ranges.append(Range(path, begin, position))
+        total = sum(piece.end - piece.start for piece in ranges)
+        return list(_slices(ranges, slice_bytes(total), self.separator))
+
+    def read(self, part: Slice) -> Iterator[Row]:
+        """As `Source.read`. Memory: one message, at most 64 MiB."""
+        for piece_range in part.ranges:
+            with open_file(piece_range.path) as file:
+                for piece in split(file, piece_range, self.separator):
+                    row = self.row(piece, piece_range.path)
+                    if row is not None:
+                        yield row
+
+    def _new(self, path: str, progress: list[Any] | None, bound: int | None, settled: bool) -> Range | None:
+        """What of a file has not been read yet and is complete."""
+        position, mark = progress or (0, "")
+        status = status_of(path)
+        if status is None:
+            return None  # removed since it was listed
+        if status.st_size < position:
+            raise AdapterError(_changed(path, f"it had {position:,} bytes and has {status.st_size:,}"))
+        end = status.st_size if bound is None else min(bound, status.st_size)
+        if end <= position:
+            return None
+        with open_file(path) as file:
+            _check_mark(file, path, position, mark)
+            if bound is None and not settled and not self._is_quiet(status):
+                end = last_boundary(file, position, end, self.separator)
+        return Range(path, position, end) if end > position else None
+
+    def _is_quiet(self, status: os.stat_result) -> bool:
+        age = time.time() - status.st_mtime
+        return abs(age) >= self.settle_s  # a time in the future says nothing about now
+
+
+def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MESSAGE_BYTES_MAX) -> Iterator[Piece]:
+    """The messages of a range, in order.
+
+    Args:
+        file: opened for reading.
+        piece: the range.
+        separator: what begins a message, after a line feed that belongs to the one before.
+        limit_bytes: of a longer message only the beginning is given.
+
+    Raises:
+        AdapterError: the file is shorter than the range.
+
+    Cost: linear. Memory: one message, at most twice `limit_bytes`.
+    """
+    file.seek(piece.start)
+    left = piece.end - piece.start
+    begin, kept, dropped = piece.start, b"", 0  # of the message that is being read; `kept` when it is too large
+    buffer, cursor, searched = b"", 0, 0
+    while True:
+        while (found := buffer.find(separator, searched)) >= 0:
+            size = dropped + found + 1 - cursor
+            yield Piece(begin, kept or buffer[cursor : found + 1], size)
+            begin, kept, dropped = begin + size, b"", 0
+            cursor = searched = found + 1
+        if not left:
+            break
+        buffer, cursor = buffer[cursor:], 0
+        if len(buffer) > limit_bytes + len(separator):  # the end may be half a separator, and no part of the message
+            kept = kept or buffer[:RAW_KEPT_BYTES]
+            dropped, buffer = dropped + len(buffer) - len(separator), buffer[-len(separator) :]
+        searched = max(0, len(buffer) - len(separator) + 1)
+        chunk = file.read(min(left, max(READ_BYTES, len(buffer))))  # twice as much each time: linear in all
+        if not chunk:
+            raise AdapterError(_changed(piece.path, f"it ends {left:,} bytes before what is to be read"))
+        left -= len(chunk)
+        buffer += chunk
+    if cursor < len(buffer):
+        yield Piece(begin, kept or buffer[cursor:], dropped + len(buffer) - cursor)
+
+
+def last_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int:
+    """The last place in ``start < byte <= end`` where a message begins, or can begin; `start` when there is none."""
+    high = end
+    while high > start:
+        low = max(start, high - READ_BYTES)
+        file.seek(low)
+        found = file.read(high - low).rfind(separator)
+        if found >= 0:
+            return low + found + 1
+        high = low if low == start else low + len(separator) - 1
+    return start
+
+
+def next_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int:
+    """The first place from `start` on where a message begins; `end` when none does before."""
+    if start == 0:
+        return 0
+    low = start - 1
+    while low < end:
+        file.seek(low)
+        found = file.read(READ_BYTES).find(separator)
+        if found >= 0:
+            return min(end, low + found + 1)
+        low += READ_BYTES - len(separator) + 1
+    return end
+
+
+def _allot(waiting: list[Range], separator: bytes, limit: int | None) -> Iterator[Range]:
+    """Cut what is new to `limit` messages: the files share it, and what one leaves goes to the others."""
+    if limit is None:
+        yield from waiting
+        return
+    left = limit
+    ordered = sorted(waiting, key=lambda new: new.end - new.start)
+    for index, new in enumerate(ordered):
+        if left == 0:
+            return
+        share = max(1, left // (len(ordered) - index))
+        with open_file(new.path) as file:
+            end, count = _nth_boundary(file, new, separator, share)
+        left -= count
+        yield Range(new.path, new.start, end)
+
+
+def _nth_boundary(file: BinaryIO, piece: Range, separator: bytes, count: int) -> tuple[int, int]:
+    """Where the first `count` messages of a range end, and how many there are up to there."""
+    position, low, found_count = piece.start, piece.start, 0
+    while low < piece.end:
+        file.seek(low)
+        chunk = file.read(min(READ_BYTES, piece.end - low))
+        found = chunk.find(separator)
+        while found >= 0:
+            position, found_count = low + found + 1, found_count + 1
+            if found_count == count:
+                return position, count
+            found = chunk.find(separator, found + 1)
+        if low + len(chunk) >= piece.end or not chunk:
+            break
+        low += len(chunk) - len(separator) + 1
+    return piece.end, found_count + (position < piece.end)
+
+
+def _slices(ranges: Iterable[Range], size_bytes: int, separator: bytes) -> Iterator[Slice]:
+    """Ranges cut and put together to slices of about `size_bytes`."""
+    waiting: list[Range] = []
+    room = size_bytes
+    for piece in ranges:
+        start = piece.start
+        while start < piece.end:
+            end = piece.end
+            if end - start > room:
+                with open_file(piece.path) as file:
+                    end = next_boundary(file, start + room, piece.end, separator)
+            waiting.append(Range(piece.path, start, end))
+            room -= end - start
+            start = end
+            if room <= 0:
+                yield Slice(tuple(waiting))
+                waiting, room = [], size_bytes
+    if waiting:
+        yield Slice(tuple(waiting))
+
+
+def _mark(file: BinaryIO, position: int) -> str:
+    """A digest of the first and the last KiB before `position`."""
+    file.seek(0)
+    head = file.read(min(_MARK_BYTES, position))
+    file.seek(max(0, position - _MARK_BYTES))
+    tail = file.read(min(_MARK_BYTES, position))
+    return hashlib.blake2b(head + tail, digest_size=8).hexdigest()
+
+
+def _check_mark(file: BinaryIO, path: str, position: int, mark: str) -> None:
+    if position and _mark(file, position) != mark:
+        raise AdapterError(_changed(path, f"other bytes than those that were read stand before byte {position:,}"))
+
+
+def _changed(path: str, what: str) -> str:
+    return (
+        f"{place_name(path)}: the file was replaced, cut or edited while it was read: {what}. "
+        "Expected it only to grow. To read it as a new file, give it another name, or remove the adapter's checkpoint"
+    )

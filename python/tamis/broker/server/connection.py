@@ -1,0 +1,155 @@
+"""One client's socket: the handshake reads it first, the data plane from then on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from tamis.broker.config import TlsConfig, is_loopback
+from tamis.broker.login.handshake import Handshake, Login, Open, Peer, State
+
+if TYPE_CHECKING:
+    from tamis.broker.server.connections import Connections
+
+WRITE_BYTES_HIGH, WRITE_BYTES_LOW = 256 * 1024, 64 * 1024
+"""A client that does not read gets no more than the higher number of bytes; it goes on at the lower one."""
+_UNKNOWN_PEER = Peer()
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """A client's socket, and where its connection stands.
+
+    Attributes:
+        handshake: until it is over; None from then on.
+        number: the data plane's number for the open connection; -1 before and after.
+    """
+
+    __slots__ = (
+        "_connections",
+        "_is_reading",
+        "_is_refused",
+        "_plane",
+        "handshake",
+        "number",
+        "peer",
+        "tls",
+        "transport",
+        "user",
+        "vhost",
+    )
+
+    def __init__(self, connections: Connections, tls: TlsConfig | None) -> None:
+        self._connections = connections
+        self._plane = connections.plane
+        self._is_refused = False
+        self._is_reading = True
+        self.tls = tls
+        self.transport = cast(asyncio.Transport, None)  # until connection_made, which is called first
+        self.peer = _UNKNOWN_PEER
+        self.handshake: Handshake | None = None
+        self.number = -1
+        self.user = self.vhost = ""
+
+    # ---- called by the event loop ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH, low=WRITE_BYTES_LOW)
+        self.peer = _peer(self.transport, self.tls, self._connections.is_insecure)
+        self._connections.add(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer that all connections share."""
+        return self._plane.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand over what was read."""
+        if self.number >= 0:
+            self._plane.receive(self.number, self._plane.read_buffer[:nbytes])
+        elif self.handshake is not None:
+            self.continue_handshake(self.handshake.receive(bytes(self._plane.read_buffer[:nbytes])))
+
+    def eof_received(self) -> bool:
+        """Let the loop close the socket and call `connection_lost`."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._connections.remove(self)
+
+    def pause_writing(self) -> None:
+        """Stop deliveries to a client that does not read."""
+        if self.number >= 0:
+            self._plane.broker.set_writable(self.number, False)
+
+    def resume_writing(self) -> None:
+        """Continue deliveries."""
+        if self.number >= 0:
+            self._plane.broker.set_writable(self.number, True)
+            self._plane.flush()
+
+    # ---- the handshake ----
+
+    def continue_handshake(self, question: Login | Open | None) -> None:
+        """Write the handshake's output, and have its question answered."""
+        handshake = self.handshake
+        if handshake is None:
+            return
+        if isinstance(question, Open):
+            self._connections.admit(handshake, question)
+        if data := handshake.data_to_send():
+            self.transport.write(data)
+        if isinstance(question, Login):
+            self._connections.logins.log_in(self, question)
+        elif handshake.state is State.OPENED:
+            self._connections.open(self, handshake)
+        elif handshake.state in (State.CLOSING, State.CLOSED):
+            self._refused(handshake)
+
+    def _refused(self, handshake: Handshake) -> None:
+        """End a failed handshake. The client has some time to read the reason and to confirm it."""
+        if handshake.state is State.CLOSED:
+            self.transport.close()
+        if not self._is_refused:
+            self._is_refused = True
+            self._connections.refused(self, handshake.reason)
+
+    def answer_login(self, mechanism: str, refusal: str) -> None:
+        """Answer the handshake's Login; an empty `refusal` accepts it. The client may have left in the meantime."""
+        handshake = self.handshake
+        if handshake is None:
+            return
+        if not refusal:
+            self.continue_handshake(handshake.logged_in())
+            return
+        handshake.refuse_login(refusal, mechanism)
+        self.continue_handshake(None)
+
+    # ---- the data plane ----
+
+    def write(self, data: bytes, is_open: bool, wants_input: bool) -> None:
+        """Write `data`, then close the socket unless `is_open`, and read the socket only while `wants_input`."""
+        if data:
+            self.transport.write(data)
+        if not is_open:
+            self._connections.end(self)
+        elif wants_input is not self._is_reading and not self.transport.is_closing():
+            self._is_reading = wants_input
+            if wants_input:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+
+def _peer(transport: asyncio.Transport, tls: TlsConfig | None, is_insecure: bool) -> Peer:
+    name = transport.get_extra_info("peername")
+    if not isinstance(name, tuple):
+        return _UNKNOWN_PEER  # a Unix socket
+    is_local = is_loopback(name[0])
+    certificate = None
+    if tls is not None:
+        from tamis.broker.tls import user_of
+
+        certificate = user_of(transport.get_extra_info("peercert"), tls)
+    return Peer(name[0], is_local, is_private=tls is not None or is_local or is_insecure, certificate_name=certificate)

@@ -1,0 +1,186 @@
+"""Every client's connection from the first byte to the last: admission, handshake, data plane, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter, deque
+from collections.abc import Callable
+
+from tamis.broker.config import BrokerConfig
+from tamis.broker.log import Log
+from tamis.broker.login.handshake import Agreed, Handshake, Offer, Open
+from tamis.broker.rules import Rules
+from tamis.broker.server.connection import ClientConnection
+from tamis.broker.server.data_plane import DataPlane, now_us
+from tamis.broker.server.logins import Logins
+from tamis.broker.users.access import Access
+
+LINGER_S = 5.0
+"""Maximum time that a closed socket may take for its last bytes; then it is aborted."""
+SPECIFIED_QOS_CLIENTS = frozenset(("py-amqp",))
+"""Products whose basic.qos without `global` applies to the channel, as the specification says. kombu, and Celery with
+it, expects that of every broker that is not RabbitMQ: it widens the prefetch of an existing consumer, so that delayed
+tasks do not hold up others."""
+
+
+class Connections:
+    """The sockets of all clients.
+
+    Args:
+        config: limits, and whether the network may be read by others.
+        plane: gets the connections whose handshake is done.
+        rules: decide who may connect.
+        log: gets connections that are refused.
+        when_empty: called when the last connection has closed after `stop`.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, plane: DataPlane, rules: Rules, log: Log, when_empty: Callable[[], None]
+    ) -> None:
+        limits = config.limits
+        self.plane = plane
+        self.logins = Logins(rules, log)
+        self.is_insecure = config.insecure
+        self.is_stopping = False
+        self.sockets_count = 0
+        self.sockets_max = limits.connections
+        self._rules = rules
+        self._log = log
+        self._when_empty = when_empty
+        self._offer = Offer(limits.channels, limits.frame_bytes, limits.heartbeat_s)
+        self._handshake_s = limits.handshake_s
+        self._open_by_user: Counter[str] = Counter()
+        self._deadlines: deque[tuple[float, ClientConnection]] = deque()
+        self._lingering: deque[tuple[float, asyncio.Transport]] = deque()
+
+    # ---- the life of a connection ----
+
+    def add(self, connection: ClientConnection) -> None:
+        """Begin the handshake of a client that has connected, or refuse the socket when there are too many."""
+        self.sockets_count += 1
+        if self.is_stopping or self.sockets_count > self.sockets_max:
+            self._log.warning("connection refused", peer=connection.peer.address, reason="too many connections")
+            connection.transport.abort()
+            return
+        connection.handshake = Handshake(connection.peer, self._offer)
+        self._deadlines.append((_now_s() + self._handshake_s, connection))
+
+    def admit(self, handshake: Handshake, question: Open) -> None:
+        """Answer whether the user may enter the virtual host."""
+        user = handshake.agreed.user if handshake.agreed else ""
+        refusal = self._rules.access.may_open(user, question.vhost, self._open_by_user[user])
+        if refusal is None:
+            handshake.admit()
+        else:
+            handshake.refuse(refusal.code, refusal.text)
+
+    def open(self, connection: ClientConnection, handshake: Handshake) -> None:
+        """Give a connection to the data plane: its handshake is done."""
+        agreed = handshake.agreed
+        if agreed is None:
+            return
+        connection.handshake = None
+        connection.user, connection.vhost = sys.intern(agreed.user), sys.intern(agreed.vhost)
+        connection.number = self._connect(agreed, connection.peer.address)
+        self.plane.clients[connection.number] = connection
+        self._open_by_user[connection.user] += 1
+        self._log.debug("connection opened", peer=connection.peer.address, user=agreed.user, **agreed.client)
+        if agreed.remaining:
+            self.plane.receive(connection.number, agreed.remaining)
+        self.plane.flush()
+
+    def _connect(self, agreed: Agreed, address: str) -> int:
+        return self.plane.broker.connect(
+            user=agreed.user,
+            vhost=agreed.vhost,
+            frame_max=agreed.frame_bytes_max,
+            channel_max=agreed.channel_max,
+            heartbeat_s=agreed.heartbeat_s,
+            peer=address,
+            client_name=agreed.client.get("connection_name", agreed.client.get("product", "")),
+            knows_blocked="connection.blocked" in agreed.capabilities,
+            knows_cancel="consumer_cancel_notify" in agreed.capabilities,
+            qos_is_for_channel=agreed.client.get("product") in SPECIFIED_QOS_CLIENTS,
+            now_us=now_us(),
+        )
+
+    def refused(self, connection: ClientConnection, reason: str) -> None:
+        """Note that a handshake has failed."""
+        self._linger(connection.transport)
+        self._log.warning("handshake failed", peer=connection.peer.address, reason=reason)
+
+    def end(self, connection: ClientConnection) -> None:
+        """Close the socket of a connection that the data plane has ended."""
+        self._forget(connection)
+        connection.transport.close()
+        self._linger(connection.transport)
+
+    def remove(self, connection: ClientConnection) -> None:
+        """Forget a connection whose socket is closed."""
+        self.sockets_count -= 1
+        connection.handshake = None
+        number = self._forget(connection)
+        if number >= 0:
+            self.plane.broker.disconnect(number, now_us())
+            self.plane.flush()
+
+    def _forget(self, connection: ClientConnection) -> int:
+        """Take a connection off the list of open ones; return the number that it had."""
+        number, connection.number = connection.number, -1
+        if self.plane.clients.pop(number, None) is not None:
+            self._open_by_user[connection.user] -= 1
+            if not self._open_by_user[connection.user]:
+                del self._open_by_user[connection.user]
+            self._tell_when_empty()
+        return number
+
+    def _linger(self, transport: asyncio.Transport) -> None:
+        self._lingering.append((_now_s() + LINGER_S, transport))
+
+    # ---- all connections at once ----
+
+    def check_deadlines(self, now_s: float) -> None:
+        """Refuse handshakes that take too long, and abort sockets that do not close."""
+        while self._deadlines and (self._deadlines[0][0] <= now_s or self._deadlines[0][1].handshake is None):
+            _, connection = self._deadlines.popleft()
+            if connection.handshake is not None and not connection.transport.is_closing():
+                connection.handshake.refuse(320, "CONNECTION_FORCED - the handshake took too long")
+                connection.continue_handshake(None)
+        while self._lingering and self._lingering[0][0] <= now_s:
+            self._lingering.popleft()[1].abort()
+
+    def change_access(self, access: Access) -> frozenset[str]:
+        """Put other users into force, and close connections that are no longer permitted; return the changed users."""
+        changed = access.changed_users(self._rules.access)
+        self._rules.access = access
+        for user in changed:
+            self.plane.broker.forget_permissions(user)
+        for connection in list(self.plane.clients.values()):
+            if connection.user in changed and access.may_open(connection.user, connection.vhost, -1) is not None:
+                self.plane.close(connection.number, "the user is gone, or may not be here any longer")
+        self.plane.flush()
+        return changed
+
+    def stop(self) -> None:
+        """Take no further connections, and ask the clients to close theirs."""
+        self.is_stopping = True
+        for _, connection in self._deadlines:
+            if connection.handshake is not None:
+                connection.transport.abort()
+        self.plane.broker.stop("the broker is stopping", now_us())
+        self.plane.flush()
+        self._tell_when_empty()
+
+    def abort_all(self) -> None:
+        """Cut every open connection."""
+        for connection in list(self.plane.clients.values()):
+            connection.transport.abort()
+
+    def _tell_when_empty(self) -> None:
+        if self.is_stopping and not self.plane.clients:
+            self._when_empty()
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,113 @@
+"""The data plane and its clients: one call hands over a read and returns everything to be written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tamis._core import Broker
+from tamis.broker.config import BrokerConfig
+from tamis.broker.rules import Rules
+
+if TYPE_CHECKING:
+    from tamis._core import _BrokerOutput
+    from tamis.broker.server.connection import ClientConnection
+
+READ_BYTES = 256 * 1024
+"""Size of the buffer that all connections share: every read is handed over before the next one begins."""
+FLUSH_ROUNDS_MAX = 16
+"""Maximum rounds of writing before sockets are read again."""
+
+
+def now_us() -> int:
+    """Return the time of a monotonic clock, in microseconds."""
+    return time.monotonic_ns() // 1000
+
+
+def wall_us() -> int:
+    """Return the microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class DataPlane:
+    """The data plane in Rust, with the clients it writes to.
+
+    Attributes:
+        broker: the data plane itself.
+        clients: the open connections, by the data plane's number.
+        read_buffer: where every socket's bytes are read into.
+    """
+
+    def __init__(self, config: BrokerConfig, data: Path, rules: Rules) -> None:
+        limits = config.limits
+        self.broker = Broker(
+            rules,
+            frame_max=limits.frame_bytes,
+            channel_max=limits.channels,
+            message_bytes_max=limits.message_bytes,
+            memory_bytes_max=limits.memory_bytes,
+            seed=int.from_bytes(os.urandom(8), "big"),
+            now_us=now_us(),
+            wall_us=wall_us(),
+            data=data,
+            segment_bytes=config.journal.segment_bytes,
+            syncs=config.journal.sync,
+            confirms_received=config.journal.confirm == "received",
+        )
+        for vhost in config.vhosts:
+            self.broker.add_vhost(vhost)
+        self.clients: dict[int, ClientConnection] = {}
+        self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self._is_writing = self._is_flush_wanted = self._is_work_scheduled = False
+
+    def receive(self, number: int, data: memoryview | bytes) -> None:
+        """Hand over bytes that a client has sent, and write what follows from them.
+
+        A transport never reads while it writes, so this is never called from within `_write`.
+        """
+        self._write(self.broker.receive(number, data, now_us()))
+
+    def flush(self) -> None:
+        """Write all output of the data plane. Called while output is being written, it adds a round to that."""
+        self._is_flush_wanted = True
+        if not self._is_writing:
+            self._write(self.broker.take_output())
+
+    def close(self, number: int, reason: str) -> None:
+        """Close a connection with 320 (connection-forced). `flush` writes it."""
+        self.broker.close(number, reason, now_us())
+
+    def _write(self, output: _BrokerOutput) -> None:
+        """Write `output` and what follows, until there is no more or sockets have to be read again."""
+        self._is_writing = True
+        try:
+            rounds = 1
+            while self._write_round(output):
+                if rounds == FLUSH_ROUNDS_MAX:
+                    asyncio.get_running_loop().call_soon(self.flush)
+                    return
+                rounds += 1
+                output = self.broker.take_output()
+        finally:
+            self._is_writing = False
+        has_work = output[2]
+        if has_work and not self._is_work_scheduled:
+            self._is_work_scheduled = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _write_round(self, output: _BrokerOutput) -> bool:
+        """Write `output`; return whether there is more."""
+        self._is_flush_wanted = False
+        connections, has_more, _ = output
+        for number, data, is_open, wants_input in connections:
+            if client := self.clients.get(number):
+                client.write(data, is_open, wants_input)
+        return has_more or self._is_flush_wanted
+
+    def _work(self) -> None:
+        """Continue deferred work, between what comes from clients."""
+        self._is_work_scheduled = False
+        self._write(self.broker.work(now_us()))

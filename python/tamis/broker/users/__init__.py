@@ -1,0 +1,1 @@
+"""The broker's users: their file, their permissions, and what these permit."""

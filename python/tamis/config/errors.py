@@ -1,0 +1,116 @@
+"""What is said of a mistake in a TOML file that is checked with pydantic: file, line, what was expected.
+
+Shared by every configuration file; which sections there are and what they hold is each file's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tamis.config.toml_lines import Place
+from tamis.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+SIZE_BYTES_MAX = 1024 * 1024
+"""The largest configuration file that is read."""
+
+
+class MistakeError(ValueError):
+    """A mistake at a place below the one that the validator stands at."""
+
+    def __init__(self, below: Place, message: str) -> None:
+        super().__init__(message)
+        self.below = below
+
+
+def read_text(path: Path) -> str:
+    """The text of a configuration file.
+
+    Raises:
+        ConfigError: it is missing, cannot be read, is too large or no UTF-8.
+    """
+    try:
+        if path.stat().st_size > SIZE_BYTES_MAX:
+            raise ConfigError(f"{path}: expected a file of at most {SIZE_BYTES_MAX} bytes")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: expected UTF-8 text ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: the configuration cannot be read: {error.strerror}") from error
+
+
+def parse(path: Path, text: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Raises:
+        ConfigError: it is none; with line and column.
+    """
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, place = str(error).partition(" (at ")
+        found = re.match(r"line (\d+), column (\d+)", place)
+        where = f"line {found[1]}, column {found[2]}" if found else "at its end"
+        raise ConfigError(f"{path}, {where}: not TOML: {what[:1].lower()}{what[1:]}") from error
+
+
+def place_in_file(path: Path, lines: Mapping[Place, int], location: Place) -> str:
+    """``path, line 3``: the line of the value at `location`, or of the nearest table around it."""
+    line = line_of(lines, location)
+    return f"{path}, line {line}" if line else f"{path}"
+
+
+def line_of(lines: Mapping[Place, int], location: Place) -> int:
+    """The line of the value at `location`, or of the nearest table around it; 0 where there is none."""
+    return next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), 0)
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "path_type": "a path as text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "dataclass_type": "a table",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than_equal": "a number of at most {le}",
+    "string_too_short": "some text",
+    "string_too_long": "at most {max_length} characters",
+    "too_short": "at least one value",
+    "literal_error": "{expected}",
+}
+
+
+def expected(details: ErrorDetails, patterns: Mapping[str, str]) -> str:
+    """What should have been there, in the words used everywhere here: ``expected ...``.
+
+    Args:
+        patterns: regular expression of a field -> what it asks for, in words.
+    """
+    kind, context = details["type"], {name: _plain(value) for name, value in details.get("ctx", {}).items()}
+    if kind == "string_pattern_mismatch":
+        return f"expected {patterns[context['pattern']]}"
+    if kind in _EXPECTED:
+        return "expected " + _EXPECTED[kind].format(**context)
+    return details["msg"][:1].lower() + details["msg"][1:]
+
+
+def is_echo(details: ErrorDetails) -> bool:
+    """Whether pydantic only tells again of a bad value: that the list is too short without it."""
+    return details["type"] == "too_short" and bool(details["input"])
+
+
+def _plain(value: Any) -> Any:
+    """2.0 as 2."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

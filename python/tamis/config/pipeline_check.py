@@ -1,0 +1,257 @@
+"""Whether a pipeline would run: everything that a run builds is built, and nothing is changed.
+
+A check that passes on a bad file is worse than none, so it compiles every query, opens every path, looks into the
+store and runs every ``[[test]]``. It sends nothing and connects to nobody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tamis.config.errors import line_of
+from tamis.config.pipeline import PipelineConfig, TestBlock
+from tamis.config.toml_lines import Place, line_numbers
+from tamis.errors import ConfigError, StoreError, TamisError
+from tamis.name_hints import did_you_mean
+
+if TYPE_CHECKING:
+    from tamis.engine import Engine
+    from tamis.query import QuerySpec
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that keeps a pipeline from running as it is meant to.
+
+    Attributes:
+        file: where it is.
+        line: in that file, from 1; 0 when it is in no line.
+        text: what is wrong, what was expected; perhaps several lines, with a caret.
+    """
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        """As a compiler prints it: file, line, text."""
+        return f"{self.file}, line {self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return asdict(self)
+
+
+def check(config: PipelineConfig) -> list[Problem]:
+    """Everything that would keep `config` from running, in the order of the file; nothing is changed.
+
+    Raises:
+        ConfigError: the file was taken away since it was loaded.
+    """
+    return list(_Check(config).problems())
+
+
+def describe(config: PipelineConfig) -> str:
+    """What `check` looked at, in one line: ``60 queries, 2 adapters, 1 delivery, 1 test``."""
+    try:
+        query_count = len(_specs(config))
+    except TamisError:
+        query_count = 0
+    counted = (
+        (query_count, "query", "queries"),
+        (len(config.adapters), "adapter", "adapters"),
+        (len(config.deliveries), "delivery", "deliveries"),
+        (len(config.tests), "test", "tests"),
+    )
+    return ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counted)
+
+
+def _specs(config: PipelineConfig) -> list[QuerySpec]:
+    from tamis.query import load_queries
+
+    return load_queries(config.queries.file) if config.queries.file is not None else []
+
+
+class _Check:
+    """One check of one configuration."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        try:
+            self._lines = line_numbers(config.path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{config.path}: the configuration cannot be read: {error.strerror}") from error
+        self._queries: dict[str, QuerySpec] = {}
+        self._in_file: set[str] = set()
+
+    def problems(self) -> Iterator[Problem]:
+        """One after another; what builds on something broken is left out."""
+        yield from self._places()
+        yield from self._store()
+        broken = list(self._query_file())
+        yield from broken
+        yield from self._query_deliveries()
+        yield from self._adapters()
+        yield from self._deliveries()
+        if not broken:
+            yield from self._tests()
+
+    def _at(self, place: Place, text: object) -> Problem:
+        return Problem(str(self._config.path), line_of(self._lines, place), str(text))
+
+    def _places(self) -> Iterator[Problem]:
+        pipeline = self._config.pipeline
+        for name, folder in (("checkpoints", pipeline.checkpoints), ("work", pipeline.work)):
+            if problem := _folder_problem(folder):
+                yield self._at(("pipeline", name), problem)
+
+    def _store(self) -> Iterator[Problem]:
+        from tamis.store import Store
+
+        try:
+            for record in Store.peek(self._config.store_path):
+                self._queries[record.key] = _spec_of(record)
+        except StoreError as error:
+            yield self._at(("pipeline", "store"), error)
+
+    def _query_file(self) -> Iterator[Problem]:
+        from tamis.errors import QueryError
+
+        file, place = self._config.queries.file, ("queries", "file")
+        try:
+            specs = _specs(self._config)
+        except TamisError as error:
+            yield self._at(place, error)
+            return
+        if not specs and not self._queries:
+            yield self._at(place if file else ("queries",), "no queries: expected some in a file or in the store")
+        for spec in specs:
+            self._queries[spec.key] = spec
+            self._in_file.add(spec.key)
+            try:
+                spec.compile()
+            except (QueryError, ConfigError) as error:
+                yield Problem(str(file), spec.line, f"query '{spec.key}': {error}")
+
+    def _query_deliveries(self) -> Iterator[Problem]:
+        known = [delivery.name for delivery in self._config.deliveries]
+        for spec in self._queries.values():
+            where = self._config.queries.file if spec.key in self._in_file else self._config.store_path
+            for name in spec.deliveries:
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    text = f"query '{spec.key}': no [[delivery]] is named '{name}'{hint}"
+                    yield Problem(str(where), spec.line, text)
+
+    def _adapters(self) -> Iterator[Problem]:
+        from tamis.words import stop_words
+
+        if not self._config.adapters:
+            yield self._at((), "no [[adapter]]: there is nothing to read")
+        for index, adapter in enumerate(self._config.adapters):
+            problem = _source_problem(adapter.path)
+            if problem is None and adapter.type == "journal":
+                problem = _stream_problem(adapter.path)
+            if problem:
+                yield self._at(("adapter", index, "path"), problem)
+            try:
+                stop_words(adapter.stop_words)
+            except ConfigError as error:
+                yield self._at(("adapter", index, "stop_words"), error)
+
+    def _deliveries(self) -> Iterator[Problem]:
+        for index, delivery in enumerate(self._config.deliveries):
+            if delivery.type == "eml" and (problem := _folder_problem(delivery.folder)):
+                yield self._at(("delivery", index, "folder"), problem)
+            if delivery.type == "jsonl" and (problem := _file_problem(delivery.path)):
+                yield self._at(("delivery", index, "path"), problem)
+            if delivery.type == "smtp":
+                try:
+                    delivery.password()
+                    delivery.tls_context()
+                except ConfigError as error:
+                    yield self._at(("delivery", index), error)
+
+    def _tests(self) -> Iterator[Problem]:
+        from tamis.engine import Engine
+
+        engine = Engine()
+        engine.add_many((spec.key, spec.compile()) for spec in self._queries.values())
+        for index, test in enumerate(self._config.tests):
+            for problem in _test_problems(engine, list(self._queries), test):
+                yield self._at(("test", index, "match"), problem)
+
+
+def _spec_of(record: Any) -> QuerySpec:
+    from tamis.query import QuerySpec
+
+    return QuerySpec(record.key, record.text, record.language, record.owner, record.tags, record.deliveries)
+
+
+def _test_problems(engine: Engine, keys: list[str], test: TestBlock) -> Iterator[str]:
+    """What is wrong with the keys that a ``[[test]]`` expects."""
+    unknown = [key for key in test.match if key not in engine]
+    if unknown:
+        yield from (f"no query is named '{key}'{did_you_mean(key, keys)}" for key in unknown)
+        return
+    message = (test.message, test.topic, test.body)
+    try:
+        matched = engine.match(*message)
+    except (TypeError, ValueError) as error:
+        yield f"the message cannot be matched: {error}"
+        return
+    for key in keys:
+        if (key in matched) != (key in test.match):
+            expected = "expected" if key in test.match else "did not expect"
+            yield f"the test {expected} '{key}' to match: {engine.explain(key, *message)}"
+
+
+def _source_problem(path: Path) -> str | None:
+    """Why nothing can be read from `path`: a file, a folder or a glob."""
+    if any(sign in str(path) for sign in "*?["):
+        first = next(index for index, part in enumerate(path.parts) if any(sign in part for sign in "*?["))
+        path = Path(*path.parts[:first])
+    if not path.exists():
+        return f"{path}: no such file or folder; expected messages to read there"
+    if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+        return f"{path}: may not be read; change its permissions, or run as another user"
+    return None
+
+
+def _stream_problem(path: Path) -> str | None:
+    """Why `path` is no stream of the broker's."""
+    from tamis._core import JournalReader
+    from tamis.errors import JournalError
+
+    try:
+        JournalReader(path)
+    except (JournalError, OSError) as error:
+        return f"{error}; expected the directory of a stream"
+    return None
+
+
+def _folder_problem(folder: Path) -> str | None:
+    """Why no file can be written into `folder`, which is made when it is absent."""
+    if folder.exists():
+        return _unless(folder, Path.is_dir, "not a folder, where one was expected") or _unwritable(folder)
+    return _folder_problem(folder.parent)
+
+
+def _file_problem(path: Path) -> str | None:
+    """Why `path` cannot be appended to; it and its folder are made when they are absent."""
+    if path.exists():
+        return _unless(path, Path.is_file, "not a file, where one was expected") or _unwritable(path)
+    return _folder_problem(path.parent)
+
+
+def _unless(path: Path, holds: Callable[[Path], bool], problem: str) -> str | None:
+    return None if holds(path) else f"{path}: {problem}"
+
+
+def _unwritable(path: Path) -> str | None:
+    if os.access(path, os.W_OK | (os.X_OK if path.is_dir() else 0)):
+        return None
+    return f"{path}: may not be written; change its permissions, or give another path"

@@ -1,0 +1,56 @@
+"""Why a query is true, false or unknown of a message, and which names were probably meant by missing ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tamis.errors import short
+from tamis.message import Properties
+from tamis.name_hints import dotted_names, likely_names
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a query is true, false or unknown (None) of a message.
+
+    Attributes:
+        result: the answer.
+        predicates: (selector text, the value it looked at, its result), from left to right.
+        missing: names that the query asks for and the message lacks.
+        hints: which names of the message were probably meant by missing ones.
+    """
+
+    result: bool | None
+    predicates: list[tuple[str, Any, bool | None]]
+    missing: list[str]
+    hints: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values, for JSON."""
+        predicates = [{"text": text, "value": value, "result": result} for text, value, result in self.predicates]
+        plain = {"result": self.result, "predicates": predicates, "missing": list(self.missing)}
+        return {**plain, "hints": list(self.hints)} if self.hints else plain
+
+    def __str__(self) -> str:
+        words = {True: "true", False: "FALSE", None: "unknown"}
+        parts = [f"{text} is {words[result]} ({short(value)})" for text, value, result in self.predicates]
+        answer = {True: "yes", False: "no", None: "unknown"}[self.result]
+        missing = f"; missing: {', '.join(self.missing)}" if self.missing else ""
+        hints = "".join(f" ({hint})" for hint in self.hints)
+        return f"{answer}: {'; '.join(parts)}{missing}{hints}"
+
+
+def name_hints(missing: list[str], properties: Properties | None) -> list[str]:
+    """Guesses for names that the message lacks; `missing` are identifiers as selectors write them."""
+    if not missing or not properties:
+        return []
+    known = set(dotted_names(properties))
+    found = likely_names(map(_name_of, missing), known)
+    return [f"the message has no '{name}'; did you mean '{near}'?" for name, near in found]
+
+
+def _name_of(written: str) -> str:
+    """The name that an identifier stands for: ``"a b"``, ``ANYCASE(a)``."""
+    name = written[len("ANYCASE(") : -1] if written.startswith("ANYCASE(") else written
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -1,0 +1,115 @@
+"""Which key an id has: asked without a lock by those who match, kept by those who change.
+
+A match gives ids of the one state that it saw, and looks their keys up afterwards, when others may have changed the
+engine again. So that it still finds all of them, a key is here before its id can be matched, and a removed one stays
+for as long as a match runs that began before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING
+
+from tamis.engine.keys import decode_key
+
+if TYPE_CHECKING:
+    from tamis import _core
+
+
+class Removal:
+    """A key that was removed, and through `next` all that were removed after it.
+
+    The newest is empty and waits for its key. A match holds the one that was the newest when it began: nobody else
+    holds the others, so that they go when the last match that may need them ends."""
+
+    __slots__ = ("key", "next", "subscription_id")
+
+    subscription_id: int
+    key: Hashable
+    next: Removal | None
+
+    def __init__(self) -> None:
+        self.next = None
+
+
+class KeyTable:
+    """Key -> id and id -> key. Looking up takes no lock; whoever changes it holds the engine's."""
+
+    def __init__(self, core: _core.Engine, *, is_empty: bool) -> None:
+        self._core = core
+        self._ids: dict[Hashable, int] | None = {} if is_empty else None  # None: still in the mapped snapshot
+        self._keys: dict[int, Hashable] = {}
+        self.newest_removal = Removal()
+
+    def ids(self) -> dict[Hashable, int]:
+        """Key -> id, not to be changed; read from the mapped snapshot at the first need."""
+        if self._ids is None:
+            self._keys = {i: decode_key(self._core.key_bytes(i)) for i in self._core.ids()}
+            self._ids = {key: subscription_id for subscription_id, key in self._keys.items()}
+        return self._ids
+
+    def expect(self, keys: list[Hashable]) -> None:
+        """The keys of the ids that the core gives next, before it does."""
+        first = self._core.next_id()
+        self._keys.update(zip(range(first, first + len(keys)), keys, strict=True))
+
+    def add(self, subscription_ids: list[int], keys: list[Hashable]) -> None:
+        """The keys of ids that the core has given."""
+        # Again, for the case that a finalizer has added something since they were expected.
+        self._keys.update(zip(subscription_ids, keys, strict=True))
+        self.ids().update(zip(keys, subscription_ids, strict=True))
+
+    def remove(self, subscription_id: int) -> None:
+        """Forget the key of an id, once the core has removed it."""
+        key, newest = self._keys[subscription_id], Removal()
+        removal = self.newest_removal
+        removal.subscription_id, removal.key = subscription_id, key
+        removal.next = newest  # after its key, since others follow it without a lock
+        self.newest_removal = newest
+        del self.ids()[key]
+        del self._keys[subscription_id]
+
+    def keys_of(self, subscription_ids: Iterable[int], since: Removal | None = None) -> list[Hashable]:
+        """The keys of ids, in the order given.
+
+        Args:
+            subscription_ids: of subscriptions that are there, or were when `since` was the newest removal.
+            since: taken before the ids were matched; without it removed ones are not found.
+
+        Raises:
+            KeyError: an id that no subscription has.
+        """
+        wanted, keys = list(subscription_ids), self._keys
+        try:
+            return [keys[i] for i in wanted]
+        except KeyError:
+            return list(map(self.key_of(since), wanted))
+
+    def key_of(self, since: Removal | None = None) -> Callable[[int], Hashable]:
+        """The same for one id after another."""
+        removed = _Removed(since)
+        return lambda subscription_id: self._key(subscription_id, removed)
+
+    def _key(self, subscription_id: int, removed: _Removed) -> Hashable:
+        if self._ids is None:
+            try:
+                return decode_key(self._core.key_bytes(subscription_id))
+            except KeyError:
+                pass  # unless it never was, the first change has just read all keys
+        try:
+            return self._keys[subscription_id]
+        except KeyError:
+            return removed.key(subscription_id)
+
+
+class _Removed:
+    """The removals since one of them, read as far as they are needed."""
+
+    def __init__(self, since: Removal | None) -> None:
+        self._next = since
+        self._keys: dict[int, Hashable] = {}
+
+    def key(self, subscription_id: int) -> Hashable:
+        while self._next and self._next.next:
+            self._keys[self._next.subscription_id] = self._next.key
+            self._next = self._next.next
+        return self._keys[subscription_id]

@@ -1,0 +1,40 @@
+"""Queries: the functions that make them, one for each language, and the files that hold them."""
+
+from __future__ import annotations
+
+from tamis.query.file import compile_in_file, load_queries
+from tamis.query.languages import (
+    FieldValue,
+    Query,
+    boolean,
+    fields,
+    near,
+    opaque,
+    prefix,
+    regex,
+    restore,
+    selector,
+    text,
+    topic,
+)
+from tamis.query.spec import LANGUAGES, QuerySpec, compile_query
+
+__all__ = [
+    "LANGUAGES",
+    "FieldValue",
+    "Query",
+    "QuerySpec",
+    "boolean",
+    "compile_in_file",
+    "compile_query",
+    "fields",
+    "load_queries",
+    "near",
+    "opaque",
+    "prefix",
+    "regex",
+    "restore",
+    "selector",
+    "text",
+    "topic",
+]

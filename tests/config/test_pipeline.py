@@ -1,0 +1,180 @@
+"""pipeline.toml: what it may say, and what is said of a mistake in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tamis.config.pipeline import EmlDelivery, PipelineConfig, SmtpDelivery
+from tamis.errors import ConfigError
+
+GOOD = """\
+[pipeline]
+name = "mail"
+interval_ms = 100
+[queries]
+file = "queries.txt"
+deliveries = ["outbox"]
+[[adapter]]
+name = "inbox"
+type = "mbox"
+path = "mail/"
+topic = "mail.inbox"
+[[delivery]]
+name = "outbox"
+type = "eml"
+folder = "outbox"
+to = "ann@example.org"
+[[delivery]]
+name = "server"
+type = "smtp"
+host = "localhost"
+from = "tamis@example.org"
+to = ["ann@example.org", "bob@example.org"]
+[[test]]
+message = { author = "James" }
+match = ["james"]
+"""
+
+
+def _load(folder: Path, text: str) -> PipelineConfig:
+    path = folder / "pipeline.toml"
+    path.write_text(text)
+    return PipelineConfig.load(path)
+
+
+def _mistakes(folder: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        _load(folder, text)
+    return [line.removeprefix(f"{folder}/") for line in str(error.value).splitlines()]
+
+
+def test_a_good_file_says_all_that_it_says(tmp_path: Path) -> None:
+    config = _load(tmp_path, GOOD)
+    assert config.path == tmp_path / "pipeline.toml"
+    assert (config.pipeline.name, config.pipeline.interval_ms) == ("mail", 100)
+    (adapter,) = config.adapters
+    assert (adapter.name, adapter.type, adapter.topic, adapter.stop_words) == ("inbox", "mbox", "mail.inbox", "english")
+    outbox, server = config.deliveries
+    assert isinstance(outbox, EmlDelivery)
+    assert outbox.recipients == ("ann@example.org",)
+    assert isinstance(server, SmtpDelivery)
+    assert (server.port, server.tls, server.tries) == (587, "starttls", 5)
+    assert server.recipients == ("ann@example.org", "bob@example.org")
+    assert config.default_deliveries == ("outbox",)
+    assert (config.tests[0].message, config.tests[0].match) == ({"author": "James"}, ("james",))
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    config = _load(tmp_path, GOOD.replace('"outbox"\nto', '"/elsewhere/outbox"\nto'))
+    assert config.store_path == tmp_path / "tamis.sqlite"
+    assert config.pipeline.checkpoints == tmp_path / "checkpoints"
+    assert config.queries.file == tmp_path / "queries.txt"
+    assert config.adapters[0].path == tmp_path / "mail"
+    assert config.deliveries[0].folder == Path("/elsewhere/outbox")  # type: ignore[union-attr]
+
+
+def test_everything_has_a_default_but_what_it_is_about(tmp_path: Path) -> None:
+    config = _load(tmp_path, "")
+    assert (config.adapters, config.deliveries, config.queries.file) == ((), (), None)
+    assert config.pipeline.interval_ms == 200
+
+
+MISTAKES = [
+    (
+        "path = ",
+        "pth = ",
+        "line 7: [[adapter]] needs 'path'",
+        "line 10: unknown key 'pth' in [[adapter]]; did you mean 'path'?",
+    ),
+    ("[pipeline]", "[pipelin]", "line 1: unknown key 'pipelin'; did you mean 'pipeline'?"),
+    ("[[adapter]]", "[[adaptor]]", "line 7: unknown key 'adaptor'; did you mean 'adapter'?"),
+    (
+        "folder",
+        "floder",
+        "line 12: [[delivery]] needs 'folder'",
+        "line 15: unknown key 'floder' in [[delivery]]; did you mean 'folder'?",
+    ),
+    ("message =", "mesage =", "line 24: unknown key 'mesage' in [[test]]; did you mean 'message'?"),
+    ('"mbox"', '"mbx"', "line 9: type: expected 'mbox', 'eml', 'jsonl' or 'journal', not 'mbx'"),
+    (
+        '"smtp"',
+        '"smpt"',
+        "line 17: unknown type 'smpt' in [[delivery]]; did you mean 'smtp'?; known: store, eml, jsonl, smtp",
+    ),
+    ('type = "eml"\n', "", "line 12: [[delivery]] needs 'type': one of store, eml, jsonl, smtp"),
+    ('["outbox"]', '["outbx"]', "line 6: no [[delivery]] is named 'outbx'; did you mean 'outbox'?"),
+    ('"server"', '"outbox"', "line 18: the name 'outbox' is taken already"),
+    ('"inbox"', "5", "line 8: name: expected text, not 5"),
+    (
+        '"inbox"',
+        '"in/box"',
+        "line 8: name: expected letters, digits, '_', '.' and '-', beginning with a letter or digit, not 'in/box'",
+    ),
+    ("= 100", "= 0", "line 3: interval_ms: expected a number above 0, not 0"),
+    ("= 100", "= -1", "line 3: interval_ms: expected a number above 0, not -1"),
+    ("= 100", '= "100"', "line 3: interval_ms: expected a whole number, not '100'"),
+    ("= 100", "= true", "line 3: interval_ms: expected a whole number, not True"),
+    ("= 100", "= 1e9", "line 3: interval_ms: expected a whole number, not 1000000000.0"),
+    ('match = ["james"]', 'match = "james"', "line 25: match: expected a list, not 'james'"),
+    ("[[adapter]]", "[adapter]", "line 7: expected [[adapter]], not [adapter]"),
+    ('"mbox"', '"mbox"\nbody_field = "text"', "line 7: 'body_field' is for adapters of type 'jsonl', not 'mbox'"),
+    ('"mbox"', '"mbox"\nquery_body = "json"', "line 7: 'query_body' is for adapters of type 'journal', not 'mbox'"),
+    ('"mbox"', '"journal"\nquery_body = "xml"', "line 10: query_body: expected 'text' or 'json', not 'xml'"),
+    (
+        '"mbox"',
+        '"journal"\nstarting_offset = "last"',
+        "line 10: starting_offset: expected 'first', 'next' or a number from 1, not 'last'",
+    ),
+    (
+        '"mbox"',
+        '"journal"\nstarting_offset = 0',
+        "line 10: starting_offset: expected 'first', 'next' or a number from 1, not 0",
+    ),
+    ('"localhost"', '"localhost"\nport = 70000', "line 21: port: expected a number of at most 65535, not 70000"),
+    ('"localhost"', '"localhost"\nuser = "ann"', "line 17: 'user' and 'password_env' belong together"),
+    (
+        '"localhost"',
+        '"mail.example.org"\ntls = "none"\nuser = "ann"\npassword_env = "P"',
+        'line 17: a password for mail.example.org needs tls = "starttls" or "tls"',
+    ),
+    ('"localhost"', '"localhost"\nback_off_s = []', "line 21: back_off_s: expected at least one value, not []"),
+    ('"localhost"', '"localhost"\nback_off_s = [0]', "line 21: back_off_s: expected a number above 0, not 0"),
+    (
+        '"tamis@example.org"',
+        '"a@b\\nBcc: all@example.org"',
+        "line 21: from: expected text on one line, not 'a@b\\nBcc: all@example.org'",
+    ),
+    ('"mail"', '"mail', "line 2, column 13: not TOML: illegal character '\\n'"),
+]
+
+
+@pytest.mark.parametrize(("there", "instead", "expected"), [(a, b, list(c)) for a, b, *c in MISTAKES])
+def test_a_mistake_has_its_line_and_what_was_expected(
+    tmp_path: Path, there: str, instead: str, expected: list[str]
+) -> None:
+    assert there in GOOD
+    found = _mistakes(tmp_path, GOOD.replace(there, instead, 1))
+    assert found == [f"pipeline.toml, {mistake}" for mistake in expected]
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    assert len(_mistakes(tmp_path, GOOD.replace("path = ", "pth = ").replace("= 100", "= 0"))) == 3
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere.toml: the configuration cannot be read: No such file"):
+        PipelineConfig.load(tmp_path / "nowhere.toml")
+    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory"):
+        PipelineConfig.load(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
+    with pytest.raises(ConfigError, match=r"latin.toml: expected UTF-8 text"):
+        PipelineConfig.load(tmp_path / "latin.toml")
+
+
+def test_a_password_may_go_to_this_machine_in_the_clear(tmp_path: Path) -> None:
+    login = '"127.0.0.1"\ntls = "none"\nuser = "ann"\npassword_env = "P"'
+    server = _load(tmp_path, GOOD.replace('"localhost"', login)).deliveries[1]
+    assert isinstance(server, SmtpDelivery)
+    assert server.port == 25

@@ -1,0 +1,139 @@
+"""`check` of a pipeline: it passes on what runs, and on nothing else, and changes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tamis.config.pipeline import PipelineConfig
+from tamis.config.pipeline_check import check, describe
+from tamis.query import QuerySpec
+from tamis.store import Store
+
+GOOD = """\
+[queries]
+file = "queries.txt"
+deliveries = ["outbox"]
+[[adapter]]
+name = "inbox"
+type = "mbox"
+path = "mail/"
+[[delivery]]
+name = "outbox"
+type = "eml"
+folder = "outbox"
+[[test]]
+message = { author = "James", when = 2002-08-22T18:26:25Z }
+topic = "mail"
+body = "first frost"
+match = ["james", "frost"]
+[[test]]
+match = []
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a pipeline that runs."""
+    (tmp_path / "mail").mkdir()
+    (tmp_path / "queries.txt").write_text("james: author = 'James'\nfrost: CONTAINS(body, 'frost')\n")
+    (tmp_path / "pipeline.toml").write_text(GOOD)
+    return tmp_path
+
+
+def _problems(folder: Path, there: str = "", instead: str = "") -> list[str]:
+    path = folder / "pipeline.toml"
+    text = path.read_text()
+    assert there in text
+    path.write_text(text.replace(there, instead, 1))
+    return [str(problem).replace(f"{folder}/", "") for problem in check(PipelineConfig.load(path))]
+
+
+def test_a_good_pipeline_passes_and_nothing_is_made(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    assert _problems(folder) == []
+    assert sorted(folder.rglob("*")) == before
+    assert describe(PipelineConfig.load(folder / "pipeline.toml")) == "2 queries, 1 adapter, 1 delivery, 2 tests"
+
+
+def test_every_bad_query_is_told_with_a_caret(folder: Path) -> None:
+    (folder / "queries.txt").write_text("a: x >> 3\n# fine\nb: y = 1\nc: z LIKE 5\n")
+    first, second = _problems(folder)
+    assert first.startswith("queries.txt, line 1: query 'a': expected")
+    assert "^" in first
+    assert second.startswith("queries.txt, line 4: query 'c': expected")
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "expected"),
+    [
+        ('"queries.txt"', '"nowhere.txt"', "pipeline.toml, line 2: nowhere.txt: the file of queries cannot be read"),
+        ('"mail/"', '"mial/"', "pipeline.toml, line 7: mial: no such file or folder"),
+        ('"mail/"', '"mial/*.mbox"', "pipeline.toml, line 7: mial: no such file or folder"),
+        ('folder = "outbox"', 'folder = "queries.txt"', "pipeline.toml, line 11: queries.txt: not a folder"),
+        ('folder = "outbox"', 'folder = "queries.txt/x"', "pipeline.toml, line 11: queries.txt: not a folder"),
+        (
+            'type = "eml"\nfolder = "outbox"',
+            'type = "jsonl"\npath = "mail"',
+            "pipeline.toml, line 11: mail: not a file",
+        ),
+        (
+            'type = "eml"\nfolder = "outbox"',
+            'type = "smtp"\nhost = "h"\nfrom = "a@b"\nto = "c@d"\nuser = "u"\npassword_env = "TAMIS_UNSET"',
+            "pipeline.toml, line 8: delivery 'outbox': the environment variable TAMIS_UNSET is not set",
+        ),
+        (
+            "[queries]",
+            '[pipeline]\nstore = "nowhere/s.sqlite"\n[queries]',
+            "pipeline.toml, line 2: nowhere/s.sqlite: the folder nowhere does not exist",
+        ),
+        (
+            "[queries]",
+            '[pipeline]\nwork = "queries.txt"\n[queries]',
+            "pipeline.toml, line 2: queries.txt: not a folder",
+        ),
+        (
+            '"mail/"',
+            '"mail/"\nstop_words = "@nowhere"',
+            "pipeline.toml, line 8: nowhere: expected a file of stop words",
+        ),
+        ('["james", "frost"]', '["james"]', "pipeline.toml, line 16: the test did not expect 'frost' to match: yes"),
+        ("match = []", 'match = ["james"]', "pipeline.toml, line 18: the test expected 'james' to match:"),
+        ("match = []", 'match = ["jams"]', "pipeline.toml, line 18: no query is named 'jams'; did you mean 'james'?"),
+        (
+            "match = []",
+            "message = {x = 07:32:00}\nmatch = []",
+            "pipeline.toml, line 19: the message cannot be matched:",
+        ),
+    ],
+)
+def test_what_would_not_run_is_told_with_its_line(folder: Path, there: str, instead: str, expected: str) -> None:
+    (problem,) = _problems(folder, there, instead)
+    assert problem.startswith(expected)
+
+
+def test_queries_of_the_store_count_as_they_do_in_a_run(folder: Path) -> None:
+    with Store.open(folder / "tamis.sqlite") as store:
+        store.add_query(QuerySpec("any", "author IS NOT NULL", deliveries=("pager",)))
+    delivery, test = _problems(folder)
+    assert delivery == "tamis.sqlite: query 'any': no [[delivery]] is named 'pager'"
+    assert test.startswith("pipeline.toml, line 16: the test did not expect 'any' to match")
+
+
+def test_a_store_of_a_newer_version_is_told(folder: Path) -> None:
+    Store.open(folder / "tamis.sqlite").close()
+    connection = sqlite3.connect(folder / "tamis.sqlite", isolation_level=None)
+    connection.execute("UPDATE alembic_version SET version_num = '0007'")
+    connection.close()
+    (problem,) = _problems(folder)
+    assert problem.startswith("pipeline.toml: tamis.sqlite: the store is of version 7")
+
+
+def test_a_pipeline_of_nothing_does_not_pass(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_text("")
+    assert _problems(tmp_path) == [
+        "pipeline.toml: no queries: expected some in a file or in the store",
+        "pipeline.toml: no [[adapter]]: there is nothing to read",
+    ]

@@ -1,0 +1,1 @@
+"""Checks of the tree itself, which `make lint` runs; they need only the standard library."""

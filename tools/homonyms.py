@@ -1,0 +1,38 @@
+"""Finds type names that two or more Rust files declare, each with a meaning of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from tools.rust_source import read_crate
+
+PROJECT = Path(__file__).resolve().parent.parent
+HOMONYMS_MAX = 10
+"""So many names may have two meanings; code that only tests see does not count."""
+
+
+def homonyms(project: Path) -> dict[str, list[Path]]:
+    """The files that declare a struct, enum, trait, union or type of each name that several declare."""
+    files: dict[str, list[Path]] = defaultdict(list)
+    for manifest in sorted(project.glob("**/Cargo.toml")):
+        if "target" in manifest.parts:
+            continue
+        for file in read_crate(manifest.parent):
+            for name in file.types:
+                files[name].append(file.path)
+    return {name: sorted(set(paths)) for name, paths in sorted(files.items()) if len(set(paths)) > 1}
+
+
+def main(project: Path) -> int:
+    """Print each name with its files; 1 if there are too many."""
+    found = homonyms(project)
+    for name, paths in found.items():
+        print(f"{name:<20} {', '.join(str(path.relative_to(project)) for path in paths)}")
+    print(f"homonyms: {len(found)} type names stand in two or more files (at most {HOMONYMS_MAX})")
+    return 1 if len(found) > HOMONYMS_MAX else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT))
