@@ -1,6 +1,4 @@
-//! Measures how the engine grows with filters and threads, and what a snapshot costs to write and to open.
-//!
-//! Cost and memory are given by number of filters, messages per second by number of threads.
+//! Measures how the engine grows with filters and threads, and what writing and opening a snapshot costs.
 //!
 //! `cargo bench -p tamis-benches --bench scale [-- DIR --counts 1000,10000,100000,1000000 --json PATH]`
 

@@ -1,7 +1,6 @@
-//! The papers' algorithms in Rust, and what the benchmarks in `benches/` share.
+//! The papers' algorithms in Rust, behind one trait per kind, and what the benchmarks share.
 //!
-//! There is one trait per kind, so that the papers' comparisons compare algorithms and not languages. Nothing of tamis depends
-//! on this crate.
+//! In one language, the papers' comparisons compare algorithms. Nothing of tamis depends on this crate.
 //!
 //! The same algorithms are in `tamis.reference`, in Python, to be read and to be tested against; here they are to be
 //! timed.

@@ -1,4 +1,4 @@
-//! The A-tree of the crate `a-tree`: filters share their common subexpressions in one acyclic graph.
+//! The A-tree of the crate `a-tree`: filters share common subexpressions in one acyclic graph.
 //!
 //! A message climbs the graph from the predicates that it makes true.
 //!

@@ -1,6 +1,6 @@
-//! Brute force: every filter is evaluated, each until it is decided.
+//! Brute force evaluates every filter until it is decided.
 //!
-//! It is the definition, and the baseline of all others.
+//! It is the definition, and the baseline of all other algorithms.
 
 use super::BooleanMatcher;
 use super::filter::{BooleanFilter, FilterMessage, Schema, Tree};

@@ -8,6 +8,7 @@ use std::iter::StepBy;
 /// SplitMix64 from a seed: the same sequence on every machine, without a dependency.
 ///
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
+#[derive(Clone, Debug)]
 pub(crate) struct Random(pub u64);
 
 impl Random {

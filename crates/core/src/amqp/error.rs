@@ -1,9 +1,9 @@
-//! What is wrong with bytes, and what the peer is told.
+//! Errors in bytes from a peer, and the replies that tell the peer.
 
 use std::fmt;
 
 use super::frame::FrameError;
-use super::method::MethodId;
+use super::method_id::MethodId;
 use super::reply::{ReplyCode, Scope};
 
 /// Bytes that are no method, content header or table. Small and without a heap, since it is returned where bytes are hot.
@@ -46,7 +46,7 @@ pub struct AmqpError {
     pub text: String,
     /// The method that failed; zero where none did.
     pub method: MethodId,
-    /// What it ends: the code's own, unless [`AmqpError::closing_connection`] widened it.
+    /// What it ends: the connection or one channel, as the code says.
     pub scope: Scope,
 }
 
@@ -56,13 +56,6 @@ impl AmqpError {
     #[must_use]
     pub fn new(code: ReplyCode, reason: &str, method: MethodId) -> Self {
         Self { code, text: code.text(reason), method, scope: code.closes().unwrap_or(Scope::Connection) }
-    }
-
-    /// The same error for the whole connection: 403 at login, 404 on channel 0.
-    #[must_use]
-    pub fn closing_connection(mut self) -> Self {
-        self.scope = Scope::Connection;
-        self
     }
 }
 

@@ -1,4 +1,4 @@
-//! Methods by name, with their fields as values: for faces that know no Rust types, and for tests.
+//! Methods by name, with their fields as values, for bindings that know no Rust types and for tests.
 //!
 //! This reads and writes from [`super::method::SPECS`], one field after the other; [`super::Method`] is the fast way.
 
@@ -6,10 +6,12 @@ use std::fmt;
 
 use super::error::DecodeError;
 use super::frame::{FrameKind, begin_frame, end_frame};
-use super::method::{FieldKind, MethodId, MethodSpec, spec_named, spec_of};
+use super::method::{FieldKind, MethodSpec, spec_named, spec_of};
+use super::method_id::MethodId;
 use super::reply::ReplyCode;
+use super::short_string::SHORT_SIZE_BYTES_MAX;
 use super::table::{FieldValue, RawTable, TABLE_SIZE_BYTES_MAX, Table};
-use super::wire::{SHORT_SIZE_BYTES_MAX, WireDecoder, WireEncoder};
+use super::wire::{WireDecoder, WireEncoder};
 
 /// A method that cannot be written: what of it, and why. The fault of the caller, not of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]

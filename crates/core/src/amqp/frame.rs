@@ -1,4 +1,4 @@
-//! Frames: the cut of the stream into typed, numbered pieces.
+//! Frames: the typed, numbered pieces that the stream of bytes consists of.
 //!
 //! ```text
 //! octet 0     1         3             7                  7 + size
@@ -9,17 +9,11 @@
 
 use std::fmt;
 
-/// What a client sends before its first frame.
-pub const PROTOCOL_HEADER: [u8; 8] = *b"AMQP\x00\x00\x09\x01";
-
 /// Bytes before the payload.
 pub const FRAME_HEADER_BYTES: usize = 7;
 
 /// Bytes that are not payload: the header and the end octet.
 pub const FRAME_OVERHEAD_BYTES: usize = FRAME_HEADER_BYTES + 1;
-
-/// The smallest `frame_size_max` that peers may agree on.
-pub const FRAME_SIZE_MIN_MAX: usize = 4096;
 
 /// A whole heartbeat.
 pub const HEARTBEAT: [u8; FRAME_OVERHEAD_BYTES] = [FrameKind::Heartbeat as u8, 0, 0, 0, 0, 0, 0, FRAME_END];

@@ -1,4 +1,4 @@
-//! Methods: one struct each, read from the payload of a method frame and written as one.
+//! Methods: one struct each, decoded from the payload of a method frame and encoded as one.
 //!
 //! The table at the end names every method and field once; from it come the structs, [`Method`], both directions of the
 //! codec and [`SPECS`], which [`super::fields`] reads. Strings and tables are borrowed from the payload. Fields that the
@@ -10,34 +10,10 @@ use std::fmt;
 
 use super::error::DecodeError;
 use super::frame::{FrameKind, begin_frame, end_frame};
+use super::method_id::MethodId;
 use super::reply::ReplyCode;
 use super::table::RawTable;
 use super::wire::{WireDecoder, WireEncoder};
-
-/// The numbers of a method, as close methods carry them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct MethodId {
-    /// The class: 60 is basic.
-    pub class_id: u16,
-    /// The method within it.
-    pub method_id: u16,
-}
-
-impl MethodId {
-    /// No method: what a close that no method caused carries.
-    pub const NONE: Self = Self { class_id: 0, method_id: 0 };
-
-    /// The numbers at the start of a method frame's payload, whatever they are; `NONE` where there are none.
-    #[must_use]
-    pub fn of_payload(payload: &[u8]) -> Self {
-        match payload {
-            &[c1, c0, m1, m0, ..] => {
-                Self { class_id: u16::from_be_bytes([c1, c0]), method_id: u16::from_be_bytes([m1, m0]) }
-            }
-            _ => Self::NONE,
-        }
-    }
-}
 
 impl fmt::Display for MethodId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -428,6 +404,7 @@ methods! {
     TxRollbackOk = "tx.rollback-ok" 90 31 {}
 }
 
+#[cfg(test)]
 impl BasicDeliver<'_> {
     /// Append the frames of a whole delivery: the method, the header and the body in frames of `frame_size_max`.
     /// `properties` are the bytes of [`super::BasicProperties::as_bytes`], which are sent on as they came.

@@ -1,4 +1,6 @@
-//! AMQP 0-9-1 on the wire: bytes in, values out, and back. No socket, clock, thread or state of a connection.
+//! AMQP 0-9-1 on the wire: bytes in, values out, and back.
+//!
+//! There is no socket, clock, thread or state of a connection here.
 //!
 //! [`frame::next_frame`] cuts the stream into frames; [`method::Method::decode`] reads a method frame,
 //! [`properties::ContentHeader::decode`] a content header, [`table::RawTable`] the tables inside both. What is decoded
@@ -15,14 +17,17 @@ pub mod error;
 pub mod fields;
 pub mod frame;
 pub mod method;
+mod method_id;
 pub mod properties;
 pub mod reply;
+mod short_string;
 pub mod table;
 mod wire;
 
 pub use error::{AmqpError, DecodeError};
 pub use frame::{Frame, FrameError, FrameKind, next_frame};
-pub use method::{Method, MethodId};
+pub use method::Method;
+pub use method_id::MethodId;
 pub use properties::{BasicProperties, ContentHeader, PropertyFields};
 pub use reply::{ReplyCode, Scope};
 pub use table::{FieldValue, RawTable, RawValue, Table};

@@ -9,8 +9,9 @@ use std::fmt;
 use super::error::DecodeError;
 use super::frame::{FRAME_END, FrameKind, put_body};
 use super::reply::ReplyCode;
+use super::short_string::put_short;
 use super::table::{FieldValue, RawTable};
-use super::wire::{WireDecoder, WireEncoder, put_short};
+use super::wire::{WireDecoder, WireEncoder};
 
 /// The class of all content: basic.
 const CLASS_BASIC: u16 = 60;

@@ -1,8 +1,8 @@
-//! Reply codes: what a close, a return or a refusal says, and how much of the connection it ends.
+//! Reply codes: the reason in a close, a return or a refusal, and how much of the connection it ends.
 //!
 //! Source: AMQP 0-9-1 specification, section 1.1 (constants); RabbitMQ for what it closes where they differ.
 
-use super::wire::clamp_short;
+use super::short_string::clamp_short;
 
 /// What an error ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ macro_rules! reply_codes {
             }
 
             /// The code of that number, if it is one.
+            #[cfg(test)]
             #[must_use]
             pub fn from_number(number: u16) -> Option<Self> {
                 match number { $($number => Some(Self::$code),)* _ => None }

@@ -9,7 +9,8 @@
 use std::fmt;
 
 use super::error::DecodeError;
-use super::wire::{SHORT_SIZE_BYTES_MAX, WireDecoder, put_short};
+use super::short_string::{SHORT_SIZE_BYTES_MAX, put_short};
+use super::wire::WireDecoder;
 
 /// How deep tables and arrays may nest; the table itself is level 1. Reading recurses, so this bounds the stack.
 pub const TABLE_DEPTH_MAX: usize = 32;

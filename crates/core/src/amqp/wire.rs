@@ -1,8 +1,7 @@
-//! The elementary types: reading them from a slice, appending them to a buffer.
+//! Decodes the elementary types from a slice and appends them to a buffer.
 
 use super::error::DecodeError;
-
-pub(crate) const SHORT_SIZE_BYTES_MAX: usize = 255;
+use super::short_string::put_short;
 
 const TRUNCATED: DecodeError = DecodeError::syntax("the fields end too early");
 
@@ -140,23 +139,4 @@ impl<'o> WireEncoder<'o> {
         self.bytes(&count.to_be_bytes());
         self.out.extend_from_slice(&bytes[..count as usize]);
     }
-}
-
-/// `text`, cut between characters to what a short string can hold.
-#[inline]
-pub(crate) fn clamp_short(text: &str) -> &str {
-    if text.len() <= SHORT_SIZE_BYTES_MAX {
-        return text;
-    }
-    // A character has at most four bytes: one of the last four places is between two.
-    let end = (0..=SHORT_SIZE_BYTES_MAX).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
-}
-
-/// Append `text` as a short string, cut to 255 bytes.
-#[inline]
-pub(crate) fn put_short(out: &mut Vec<u8>, text: &str) {
-    let text = clamp_short(text);
-    out.push(text.len() as u8); // at most 255, by the cut
-    out.extend_from_slice(text.as_bytes());
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::expensive::Opaque;
 use crate::message::Value;
 use crate::query::like::LikePattern;
-use crate::query::regex_needles;
+use crate::query::patterns::regex_needles;
 use crate::text::Phrase;
 use crate::topic::TopicPattern;
 

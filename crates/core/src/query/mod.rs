@@ -1,21 +1,20 @@
-//! Queries: the expression tree ([`expr`]), its languages ([`selector`], [`boolean`]), its meaning ([`evaluate`]),
-//! its canonical text ([`render`]) and its shape for algorithms outside ([`structure`]).
+//! Queries: their expression tree, their languages, their evaluation, and their canonical text.
+//!
+//! The tree is in [`expr`], the languages in [`selector`] and [`boolean`], the evaluation in [`evaluate`], the canonical
+//! text in [`render`], and the shape for algorithms outside the core in [`structure`].
 
-pub mod boolean;
-mod cost;
-pub mod distance;
-pub mod evaluate;
-pub mod explain;
+mod evaluation;
 pub mod expr;
-pub mod highlight;
 pub mod implication;
-mod lexer;
-pub mod like;
-mod regex_needles;
+mod language;
+mod patterns;
 pub mod render;
-mod residual;
-pub mod selector;
 pub mod structure;
+pub mod truth;
+
+pub use evaluation::{distance, evaluate, explain, highlight};
+pub use language::{boolean, selector};
+pub use patterns::like;
 
 use crate::error::QueryError;
 use crate::expensive::Opaque;

@@ -1,4 +1,4 @@
-//! Appending, numbers, places, segments.
+//! Tests appending: sequence numbers, locations, segments and retention.
 
 use super::*;
 use crate::journal::{HEAD_BYTES_MAX, Location, ReadError, Retention};
@@ -154,13 +154,15 @@ fn segments_that_nobody_wants_are_used_again_and_never_show_what_they_had() {
     // Control: the seed without the ordinal, and the old records do verify.
     let path = segments(&disk).pop().expect("one");
     let bytes = disk.contents(&path).expect("there");
-    let old = (0..bytes.len() - 28).filter(|&at| crate::journal::record::length_of(&bytes[at..]) == Some(128)).count();
+    let old = (0..bytes.len() - 28)
+        .filter(|&at| crate::journal::format::record::length_of(&bytes[at..]) == Some(128))
+        .count();
     assert!(old > read_all(bench.log.reader(Start::Sequence(first_of(&path))).expect("a reader"), size).0.len());
 }
 
 fn first_of(path: &Path) -> Sequence {
     let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-    crate::journal::segment::SegmentName::parse(name).expect("a segment").first
+    crate::journal::format::segment::SegmentName::parse(name).expect("a segment").first
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Formats last.
+//! Tests that files of earlier versions of the format can still be read.
 
 use super::*;
 use crate::journal::OpenError;
-use crate::journal::segment::VERSION;
+use crate::journal::format::segment::VERSION;
 
 /// A log of format 1 as it was written in 2026: three segments, 120 records with bodies of 100 bytes.
 const KEPT: [(&str, &[u8]); 4] = [

@@ -1,11 +1,11 @@
 //! Bit rot is never delivered and never skipped in silence.
 
 use super::*;
-use crate::journal::directory::Directory;
-use crate::journal::footer::SegmentContents;
+use crate::journal::format::footer::SegmentContents;
+use crate::journal::format::record::{self, Seed};
+use crate::journal::format::segment::{self, SegmentName};
 use crate::journal::inspect::inspect_segment;
-use crate::journal::record::{self, Seed};
-use crate::journal::segment::{self, SegmentName};
+use crate::journal::recovery::directory::Directory;
 use crate::journal::{Disk, inspect};
 
 const SEGMENT: u32 = or_few(65_536, 4096) as u32;

@@ -1,7 +1,7 @@
 //! The last record is torn at any byte, and nothing else is lost.
 
 use super::*;
-use crate::journal::segment::SegmentName;
+use crate::journal::format::segment::SegmentName;
 
 const RECORDS: u64 = or_few(1000, 100) as u64;
 /// How many are committed together.
@@ -34,8 +34,9 @@ fn recovered(bytes: &[u8], path: &Path, length: usize) -> TestLog {
     let mut cut = bytes[..length].to_vec();
     cut.resize(bytes.len(), 0);
     // No mark: after a power cut it may say nothing yet, and then it cannot help.
-    let header = crate::journal::segment::SegmentHeader::decode(&bytes[..64]).expect("our version").expect("whole");
-    let mark = crate::journal::mark::SyncMark { log_id: header.log_id, synced: Sequence(0) };
+    let header =
+        crate::journal::format::segment::SegmentHeader::decode(&bytes[..64]).expect("our version").expect("whole");
+    let mark = crate::journal::format::mark::LogMark { log_id: header.log_id, synced: Sequence(0) };
     mark.write(disk_file(&disk).as_ref()).expect("written");
     disk.put(path, cut);
     TestLog::open(&disk, options())

@@ -1,6 +1,6 @@
-//! Claims under AND and OR.
+//! Joins claims under AND and OR.
 
-use super::Budget;
+use super::budget::Budget;
 use super::claim::{Atom, Claim, Claimed, claimed};
 use super::region::{Region, Set};
 use crate::query::expr::Expr;

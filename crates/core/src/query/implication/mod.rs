@@ -1,9 +1,10 @@
-//! What can be said of queries without a message: never true, always true, and covered by another.
+//! Decides without a message whether a query is never true, always true, or covered by another query.
 //!
 //! The rules are sound and not complete: what they say holds of every message, hierarchy and list; what they do not
 //! say may hold too (`docs/report.md` lists them). A tree becomes claims under AND and OR ([`claim`]), NOT pushed to
 //! the predicates, which three-valued logic allows: a query is true exactly when these claims hold.
 
+mod budget;
 mod claim;
 mod form;
 mod keys;
@@ -13,26 +14,9 @@ mod region;
 mod tests;
 
 use crate::query::Query;
+use budget::{Budget, STEPS_MAX};
 use form::Form;
 pub(crate) use keys::FilingKey;
-
-/// Comparisons of claims and of values that one question may cost. Beyond it the answer is "not known", which is
-/// sound. A usual query takes tens; 1,000 predicates on one attribute are within it.
-const STEPS_MAX: usize = 1_000_000;
-
-/// What is left of the work that a question may cost.
-#[derive(Debug)]
-struct Budget(usize);
-
-impl Budget {
-    fn spend(&mut self, steps: usize) {
-        self.0 = self.0.saturating_sub(steps);
-    }
-
-    fn is_spent(&self) -> bool {
-        self.0 == 0
-    }
-}
 
 /// A query, seen as claims.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
-//! When every text that passes one test of text passes another, and when none passes both.
+//! Decides when every text that passes one text test passes another, and when no text passes both.
 
-use super::Budget;
+use super::budget::Budget;
 use crate::query::expr::Predicate;
 use crate::text::Phrase;
 use crate::topic::{TopicDialect, TopicPattern};

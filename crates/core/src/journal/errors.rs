@@ -1,0 +1,97 @@
+//! Why a log cannot be opened, appended to or read.
+
+use std::{fmt, io};
+
+use crate::journal::format::segment::Location;
+
+/// Why a log cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The file system reported an error.
+    Io(io::Error),
+    /// A later version of tamis wrote the log.
+    Version(String),
+    /// There is no log, or nothing in it tells which log it is.
+    NoLog(String),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Version(text) | Self::NoLog(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Why a record was not appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppendError {
+    /// The record is larger than a log with segments of this size accepts.
+    TooLarge {
+        /// The size of the record.
+        size_bytes: usize,
+        /// The maximum size of a record.
+        max_bytes: usize,
+    },
+    /// `LogOptions::pending_bytes_max` already wait to be written: the disk is full, or slower than the publishers.
+    Busy,
+    /// Writing or syncing failed for this reason, and nothing is written any more.
+    Failed(String),
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { size_bytes, max_bytes } => {
+                write!(f, "a record of {size_bytes} bytes, where at most {max_bytes} fit")
+            }
+            Self::Busy => f.write_str("too much waits to be written"),
+            Self::Failed(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for AppendError {}
+
+/// Why records cannot be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The file system reported an error.
+    Io(io::Error),
+    /// The record differs from what was written.
+    Damaged(Location),
+    /// The segment of the record has been removed.
+    Gone(Location),
+    /// There is no mark that tells how far the log is synced.
+    NoMark,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Damaged(Location { segment, offset }) => {
+                write!(f, "the record at {offset} of segment {segment} is damaged")
+            }
+            Self::Gone(Location { segment, .. }) => write!(f, "segment {segment} has been removed"),
+            Self::NoMark => f.write_str("the mark, which says how far the log is synced, cannot be read"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

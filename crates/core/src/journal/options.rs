@@ -1,0 +1,46 @@
+//! The options of a log: the size of its segments, what waits in memory, and what is kept.
+
+/// How a log is kept. Segments written with other options stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// The size of a segment, from [`SEGMENT_BYTES_MIN`](super::SEGMENT_BYTES_MIN) to
+    /// [`SEGMENT_BYTES_MAX`](super::SEGMENT_BYTES_MAX). Its file is allocated whole. A record may take half of it.
+    pub segment_bytes: u32,
+    /// Whether sealed segments have an index of the heads of their records, so that
+    /// [`Log::for_each_head`](super::Log::for_each_head) need not read the records. It takes 27 bytes per record and
+    /// the head itself: on disk, and in memory for the segment that is being written.
+    pub index_heads: bool,
+    /// The maximum size of records that wait in memory to be written. Beyond it, [`Log::append`](super::Log::append)
+    /// refuses.
+    pub pending_bytes_max: usize,
+    /// What is removed, and when.
+    pub retention: Retention,
+    /// The maximum number of files of removed segments that are kept for reuse.
+    pub spares_max: usize,
+    /// Whether the file of one further segment is allocated before it is needed. When the disk has no room for it,
+    /// [`Log::is_full`](super::Log::is_full) says so, and one segment is left for records that must still be written.
+    pub has_reserve: bool,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 * 1024 * 1024,
+            index_heads: false,
+            pending_bytes_max: 64 * 1024 * 1024,
+            retention: Retention::default(),
+            spares_max: 2,
+            has_reserve: false,
+        }
+    }
+}
+
+/// What a log keeps. Whole segments are removed, oldest first, but never the last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// The maximum size of the log; older segments beyond it are removed. None keeps all.
+    pub bytes_max: Option<u64>,
+    /// The maximum age of a segment's newest record, at the time given to [`Log::expire`](super::Log::expire). None
+    /// keeps all.
+    pub age_us_max: Option<i64>,
+}

@@ -1,0 +1,218 @@
+//! Walks through the records of one segment, and past bytes that are no record.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::journal::damage::{Damage, DamageKind};
+use crate::journal::disk::DiskFile;
+use crate::journal::format::record::{
+    Decoded, HEADER_BYTES, NoRecord, Record, SYNCED_BEFORE, Seed, Sequence, decode, length_of, parse, sequence_of,
+};
+use crate::journal::format::segment::DATA_START;
+
+/// The number of bytes that are read at once.
+const CHUNK_BYTES: u64 = 256 * 1024;
+
+/// A position in a segment's file, and the part of the file around it.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    file: Arc<dyn DiskFile>,
+    seed: Seed,
+    /// The offset of the next record.
+    pub offset: u64,
+    /// The offset at which records end at the latest.
+    limit: u64,
+    buffer: Vec<u8>,
+    buffer_start: u64,
+}
+
+impl Scanner {
+    pub fn new(file: Arc<dyn DiskFile>, seed: Seed, limit: u64) -> Self {
+        Self { file, seed, offset: u64::from(DATA_START), limit, buffer: Vec::new(), buffer_start: 0 }
+    }
+
+    /// The record at this position, without moving past it.
+    pub fn peek(&mut self) -> io::Result<Result<Decoded<'_>, NoRecord>> {
+        let remaining = self.limit.saturating_sub(self.offset);
+        let wanted = match length_of(self.window(HEADER_BYTES as u64)?) {
+            Some(length) if u64::from(length) <= remaining => u64::from(length).max(HEADER_BYTES as u64),
+            _ => HEADER_BYTES as u64,
+        };
+        let seed = self.seed;
+        Ok(decode(self.window(wanted)?, remaining, seed))
+    }
+
+    /// Moves past a record of this length.
+    pub fn advance(&mut self, length: u32) {
+        self.offset += u64::from(length);
+    }
+
+    /// Takes the record at this position, which was peeked at and has this length, and moves past it.
+    pub fn take(&mut self, length: u32) -> io::Result<Option<Record<'_>>> {
+        let window = self.window(u64::from(length))?.len();
+        let start = (self.offset - self.buffer_start) as usize;
+        self.offset += u64::from(length);
+        Ok(parse(&self.buffer[start..start + window.min(length as usize)]).map(|decoded| decoded.record))
+    }
+
+    /// Forgets the bytes that were read: the file may have changed.
+    pub fn refresh(&mut self) {
+        self.buffer_start = u64::MAX; // no place of a file; the memory is used again
+    }
+
+    /// Moves to the next later position that has a record numbered `from` to `to`. Returns false, without moving, when
+    /// there is none. The time is linear in the remaining bytes of the segment.
+    pub fn resync(&mut self, from: Sequence, to: Sequence) -> io::Result<bool> {
+        let start = self.offset;
+        self.offset += 1;
+        while self.offset + HEADER_BYTES as u64 <= self.limit {
+            let remaining = self.limit - self.offset;
+            let window = self.window(remaining.min(CHUNK_BYTES))?;
+            // Zeros are no record, since no record has number 0. They fill most of a segment that was just begun.
+            if window.len() >= HEADER_BYTES && is_zero(window) {
+                self.offset += (window.len() - HEADER_BYTES + 1) as u64;
+                continue;
+            }
+            let in_range = |&place: &usize| {
+                let sequence = sequence_of(&window[place..]);
+                sequence.is_some_and(|sequence| from <= sequence && sequence <= to)
+            };
+            let places = window.len().saturating_sub(HEADER_BYTES - 1);
+            if places == 0 {
+                break; // the file is shorter than it should be
+            }
+            match (0..places).find(in_range) {
+                None => self.offset += places as u64,
+                Some(place) => {
+                    self.offset += place as u64;
+                    if self.peek()?.is_ok() {
+                        return Ok(true);
+                    }
+                    self.offset += 1;
+                }
+            }
+        }
+        self.offset = start;
+        Ok(false)
+    }
+
+    /// Up to `count` bytes at the offset, or a few more; fewer where the file or the segment ends.
+    fn window(&mut self, count: u64) -> io::Result<&[u8]> {
+        let end = (self.offset + count).min(self.limit).max(self.offset);
+        let buffered = self.buffer_start <= self.offset && end <= self.buffer_start + self.buffer.len() as u64;
+        if !buffered {
+            let size = (end - self.offset).max(CHUNK_BYTES.min(self.limit.saturating_sub(self.offset)));
+            make_room(&mut self.buffer, size as usize);
+            let read = self.file.read_at(self.offset, &mut self.buffer)?;
+            self.buffer.truncate(read);
+            self.buffer_start = self.offset;
+        }
+        let start = self.buffer.len().min((self.offset - self.buffer_start) as usize);
+        let available = self.buffer.len().min((end - self.buffer_start) as usize).max(start);
+        Ok(&self.buffer[start..available])
+    }
+}
+
+/// Sets the length of `buffer`, into which bytes are about to be read. Unlike `resize` it keeps nothing, so that
+/// nothing is copied, and new memory comes zeroed from the system.
+pub(crate) fn make_room(buffer: &mut Vec<u8>, size_bytes: usize) {
+    if buffer.len() < size_bytes {
+        *buffer = vec![0; size_bytes];
+    }
+    buffer.truncate(size_bytes);
+}
+
+/// Whether all bytes are 0. Comparing each byte with the next one compiles to a comparison of many at once.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
+}
+
+/// What a walk through a segment meets, in order.
+pub(crate) enum Walked<'a> {
+    Record(u64, Decoded<'a>),
+    Damage(Damage),
+}
+
+/// The condition at which a walk through a segment stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WalkExtent {
+    /// The segment is sealed: its records reach to `end`, and the last of them is `last`.
+    Sealed { end: u64, last: Sequence },
+    /// The segment is sealed, or was before its trailer was damaged; the next segment begins with `next`.
+    Before { next: Sequence },
+    /// The segment is the last: records up to `proven` were synced; the first bad one after them is a torn tail.
+    Open { proven: Sequence },
+}
+
+/// Walks through the records of segment `ordinal` from the scanner's position on; the first must be `expected`. Returns
+/// the end of the last record.
+pub(crate) fn walk(
+    scanner: &mut Scanner,
+    ordinal: u32,
+    mut expected: Sequence,
+    extent: WalkExtent,
+    found: &mut dyn FnMut(Walked<'_>),
+) -> io::Result<u64> {
+    let missing = |first: Sequence, next: Sequence, offset: u64, size_bytes: u64| {
+        let kind = if size_bytes == 0 { DamageKind::Missing } else { DamageKind::Records };
+        Walked::Damage(Damage { kind, segment: ordinal, offset, size_bytes, first, last: next.previous() })
+    };
+    let last = match extent {
+        WalkExtent::Sealed { last, .. } => last,
+        WalkExtent::Before { next } => next.previous(),
+        WalkExtent::Open { proven } => proven,
+    };
+    let is_open = matches!(extent, WalkExtent::Open { .. });
+    // The offset of bad bytes that were not reported yet.
+    let mut bad_from = None;
+    loop {
+        let offset = scanner.offset;
+        let is_end = matches!(extent, WalkExtent::Sealed { end, .. } if offset >= end) || (!is_open && expected > last);
+        let next = if is_end { None } else { scanner.peek()?.ok() };
+        let fits = |decoded: &Decoded<'_>| match decoded.record.sequence {
+            sequence if sequence < expected => false,
+            sequence if is_open => sequence <= last || sequence == expected || decoded.flags & SYNCED_BEFORE != 0,
+            sequence => sequence <= last,
+        };
+        if let Some(decoded) = next.filter(fits) {
+            let (sequence, length) = (decoded.record.sequence, decoded.length);
+            let start = bad_from.take().unwrap_or(offset);
+            if sequence > expected || start < offset {
+                found(missing(expected, sequence, start, offset - start));
+            }
+            found(Walked::Record(offset, decoded));
+            expected = sequence.next();
+            scanner.advance(length);
+        } else if expected > last {
+            return Ok(offset);
+        } else {
+            bad_from = Some(offset);
+            if !scanner.resync(expected, last)? {
+                let end = match extent {
+                    WalkExtent::Sealed { end, .. } => end.max(offset),
+                    _ => offset,
+                };
+                found(missing(expected, last.next(), offset, end - offset));
+                return Ok(end);
+            }
+        }
+    }
+}
+
+/// The highest number behind the scanner's position, up to `to`, whose record proves that everything before it was
+/// synced. Leaves the scanner where it was.
+pub(crate) fn proven_behind(scanner: &mut Scanner, from: Sequence, to: Sequence) -> io::Result<Option<Sequence>> {
+    let start = scanner.offset;
+    let mut proven = None;
+    while scanner.resync(from, to)? {
+        while let Ok(decoded) = scanner.peek()? {
+            let length = decoded.length;
+            if decoded.flags & SYNCED_BEFORE != 0 {
+                proven = proven.max(Some(decoded.record.sequence));
+            }
+            scanner.advance(length);
+        }
+    }
+    scanner.offset = start;
+    Ok(proven)
+}

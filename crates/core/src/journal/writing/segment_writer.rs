@@ -1,0 +1,79 @@
+//! Writes batches of records into the active segment, and seals it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use crate::journal::disk::DiskFile;
+use crate::journal::format::record::{SYNCED_BEFORE, Sequence, length_of, parse, seal};
+use crate::journal::format::segment::TERMINATOR;
+use crate::journal::recovery::recover::ActiveSegment;
+use crate::journal::writing::appending::PendingRun;
+
+/// The maximum number of buffers of 1 MiB that are kept for further batches.
+const BUFFERS_MAX: usize = 8;
+/// A buffer that a large record has grown beyond this is freed.
+const BUFFER_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// The committer's side of a log.
+#[derive(Debug)]
+pub(crate) struct SegmentWriter {
+    pub active: Option<ActiveSegment>,
+    pub mark_file: Arc<dyn DiskFile>,
+    /// Runs that were taken and are not yet written: only while the disk is full.
+    pub runs: VecDeque<PendingRun>,
+    /// Empty buffers for the next batch.
+    pub buffers: Vec<Vec<u8>>,
+    /// Whether written bytes are not yet synced.
+    pub is_unsynced: bool,
+    /// The sequence number of the last record written.
+    pub written: Sequence,
+}
+
+impl SegmentWriter {
+    pub fn new(active: Option<ActiveSegment>, mark_file: Arc<dyn DiskFile>, written: Sequence) -> Self {
+        Self { active, mark_file, runs: VecDeque::new(), buffers: Vec::new(), is_unsynced: false, written }
+    }
+
+    /// Writes a run of records, which lack only their checksums, and returns its buffer.
+    pub fn put(&mut self, run: PendingRun) -> io::Result<Vec<u8>> {
+        let mut bytes = run.bytes;
+        let Some(active) = &mut self.active else { return Ok(bytes) };
+        let mut place = 0;
+        let end = bytes.len() - TERMINATOR.len();
+        while place < end {
+            let length = length_of(&bytes[place..]).unwrap_or(0) as usize;
+            let record = &mut bytes[place..place + length];
+            seal(record, if self.is_unsynced { 0 } else { SYNCED_BEFORE }, active.segment.seed);
+            self.is_unsynced = true;
+            let decoded = parse(record).expect("a record that was just encoded");
+            active.contents.push(run.offset + place as u32, &decoded);
+            place += length;
+        }
+        active.segment.file.write_at(u64::from(run.offset), &bytes)?;
+        self.written = active.contents.last;
+        Ok(bytes)
+    }
+
+    pub fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.buffers.len() < BUFFERS_MAX && buffer.capacity() <= BUFFER_BYTES_MAX {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// Writes the footer of the active segment, and returns its file, which must be synced.
+    pub fn seal(&mut self) -> io::Result<Option<&dyn DiskFile>> {
+        let Some(active) = &mut self.active else { return Ok(None) };
+        let mut footer = active.contents.encode(active.segment.seed);
+        let room = active.segment.file_bytes - u64::from(active.contents.end);
+        if footer.len() as u64 > room {
+            // The segment was begun without an index of heads, so no room was reserved for one.
+            active.contents.heads = None;
+            footer = active.contents.encode(active.segment.seed);
+        }
+        let file = active.segment.file.as_ref();
+        file.write_at(active.segment.file_bytes - footer.len() as u64, &footer)?;
+        Ok(Some(file))
+    }
+}

@@ -1,0 +1,251 @@
+//! Evaluates a predicate in three-valued logic (Kleene, SQL-92).
+//!
+//! `residual.rs` joins predicates under AND, OR and NOT.
+
+use crate::hierarchy::{self, Hierarchies};
+use crate::message::{Body, Message, Resolved, Value, lookup, lookup_any_case};
+use crate::query::expr::{Arithmetic, Comparison, Operand, Predicate, Reference};
+use crate::query::truth::Truth;
+use crate::text::{Phrase, Signature};
+
+/// Kleene OR when `deciding` is true, AND when it is false: the deciding value wins, then unknown.
+fn fold(truths: impl Iterator<Item = Truth>, deciding: bool) -> Truth {
+    let mut result = Some(!deciding);
+    for truth in truths {
+        match truth {
+            Some(value) if value == deciding => return Some(deciding),
+            Some(_) => {}
+            None => result = None,
+        }
+    }
+    result
+}
+
+impl Predicate {
+    /// True, false or unknown (None) of `message`. Time is linear in the text looked at.
+    #[must_use]
+    pub fn evaluate(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Truth {
+        match self {
+            Self::Constant(truth) => Some(*truth),
+            Self::Truth(reference) => each(reference.value(message), |value| match value {
+                Value::Bool(truth) => Some(*truth),
+                _ => None,
+            }),
+            Self::Compare(left, op, right) => compare_operands(left, *op, right, message),
+            Self::Between(operand, low, high) => {
+                let constant = low.is_constant() && high.is_constant();
+                let (low, high) = (low.scalar(message), high.scalar(message));
+                let one = |value: &Value| {
+                    let above = compare(value, Comparison::GreaterOrEqual, &low);
+                    let below = compare(value, Comparison::LessOrEqual, &high);
+                    fold([above, below].into_iter(), false)
+                };
+                if constant { operand.each(message, one) } else { one(&operand.scalar(message)) }
+            }
+            Self::In(operand, values) => operand.each(message, |value| known(value).map(|v| values.contains(v))),
+            Self::Like(operand, pattern) => operand.each(message, |value| text_test(value, |t| pattern.is_match(t))),
+            Self::IsNull(operand) => Some(operand.is_null(message)),
+            Self::Exists(reference) => Some(!matches!(reference.value(message), Referent::Absent)),
+            Self::Contains(reference, phrase) => {
+                on_signature(reference, message, &[phrase], |signature| signature.contains(phrase))
+            }
+            Self::Near(reference, a, b, distance) => {
+                on_signature(reference, message, &[a, b], |signature| signature.near(a, b, *distance).is_some())
+            }
+            Self::Topic(pattern) => Some(pattern.is_match(message.topic)),
+            Self::Prefix(reference, prefix) => on_text(reference, message, |text| text.starts_with(&**prefix)),
+            Self::Regex(reference, pattern) => on_text(reference, message, |text| pattern.is_match(text)),
+            Self::Under(reference, ancestor) => {
+                let Reference::Property(name) = reference else { return None };
+                let hierarchy = hierarchy::of_attribute(hierarchies?, name)?;
+                on_text(reference, message, |text| hierarchy.is_under(text, ancestor))
+            }
+            Self::Opaque(opaque) => opaque.evaluate(message),
+        }
+    }
+}
+
+/// What a reference reaches: nothing, one value, several (a list), or text of the message itself.
+#[derive(Debug)]
+pub enum Referent<'a> {
+    /// The property is absent, or there is no body.
+    Absent,
+    /// One value.
+    One(&'a Value),
+    /// The elements of a list.
+    Many(Vec<&'a Value>),
+    /// The topic or a body that is text.
+    Text(&'a str),
+    /// A body that is not text: present, unknown to every predicate.
+    Binary,
+}
+
+impl Reference {
+    /// What this reference reaches in `message`.
+    #[must_use]
+    pub fn value<'a>(&self, message: &Message<'a>) -> Referent<'a> {
+        match self {
+            Self::Topic => Referent::Text(message.topic),
+            Self::Body => match message.body {
+                Body::Absent => Referent::Absent,
+                Body::Text(text) => Referent::Text(text),
+                Body::Binary(_) => Referent::Binary,
+            },
+            Self::Property(name) => {
+                let find = if name.any_case { lookup_any_case } else { lookup };
+                match find(message.properties, &name.text) {
+                    None => Referent::Absent,
+                    Some(Resolved::One(value)) => Referent::One(value),
+                    Some(Resolved::Many(values)) => Referent::Many(values),
+                }
+            }
+        }
+    }
+}
+
+/// A predicate of a list is true if it is true of an element, false if false of all, else unknown.
+fn each(seen: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
+    match seen {
+        Referent::Absent | Referent::Binary => None,
+        Referent::One(value) => test(value),
+        Referent::Many(values) => fold(values.into_iter().map(test), true),
+        Referent::Text(text) => test(&Value::Text(text.into())),
+    }
+}
+
+/// A test of text: unknown of null, false of what is present and no text.
+fn text_test(value: &Value, test: impl Fn(&str) -> bool) -> Truth {
+    known(value).map(|value| matches!(value, Value::Text(text) if test(text)))
+}
+
+fn on_text(reference: &Reference, message: &Message<'_>, test: impl Fn(&str) -> bool) -> Truth {
+    match reference.value(message) {
+        Referent::Text(text) => Some(test(text)), // no copy of a body
+        other => each(other, |value| text_test(value, &test)),
+    }
+}
+
+fn on_signature(
+    reference: &Reference,
+    message: &Message<'_>,
+    phrases: &[&Phrase],
+    test: impl Fn(&Signature) -> bool,
+) -> Truth {
+    match (reference, message.body) {
+        (Reference::Body, Body::Text(body)) => {
+            let signature = message.signature(body);
+            if phrases.iter().all(|phrase| signature.is_complete_for(phrase)) {
+                Some(test(signature))
+            } else {
+                Some(test(message.full_signature(body)))
+            }
+        }
+        _ => on_text(reference, message, |text| test(&Signature::of(text))),
+    }
+}
+
+fn known(value: &Value) -> Option<&Value> {
+    (!value.is_unknown()).then_some(value)
+}
+
+/// Compare two scalars; None when one of them is unknown. Unlike types are `<>` and nothing else.
+fn compare(left: &Value, op: Comparison, right: &Value) -> Truth {
+    if left.is_unknown() || right.is_unknown() {
+        return None;
+    }
+    let order = left.compare(right);
+    Some(match op {
+        Comparison::Equal => order.is_some_and(|o| o.is_eq()),
+        Comparison::NotEqual => order.is_none_or(|o| o.is_ne()),
+        Comparison::Less => order.is_some_and(|o| o.is_lt()),
+        Comparison::LessOrEqual => order.is_some_and(|o| o.is_le()),
+        Comparison::Greater => order.is_some_and(|o| o.is_gt()),
+        Comparison::GreaterOrEqual => order.is_some_and(|o| o.is_ge()),
+    })
+}
+
+fn compare_operands(left: &Operand, op: Comparison, right: &Operand, message: &Message<'_>) -> Truth {
+    // A list is compared element by element with a constant; with anything from the message it is unknown.
+    if let Operand::Literal(right) = right {
+        left.each(message, |value| compare(value, op, right)) // the usual case, without a copy of the literal
+    } else if right.is_constant() {
+        let right = right.scalar(message);
+        left.each(message, |value| compare(value, op, &right))
+    } else if left.is_constant() {
+        let left = left.scalar(message);
+        right.each(message, |value| compare(&left, op, value))
+    } else {
+        compare(&left.scalar(message), op, &right.scalar(message))
+    }
+}
+
+impl Operand {
+    /// Test the operand's value, or each element when it is a list.
+    fn each(&self, message: &Message<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
+        match self {
+            Self::Reference(reference) => each(reference.value(message), test),
+            computed => test(&computed.scalar(message)),
+        }
+    }
+
+    /// The operand as one value; null when it is absent, unknown or a list.
+    #[must_use]
+    pub fn scalar(&self, message: &Message<'_>) -> Value {
+        match self {
+            Self::Literal(value) => value.clone(),
+            Self::Reference(reference) => match reference.value(message) {
+                Referent::One(value) => value.clone(),
+                Referent::Text(text) => Value::Text(text.into()),
+                Referent::Absent | Referent::Many(_) | Referent::Binary => Value::Null,
+            },
+            Self::Negate(inner) => match inner.scalar(message) {
+                Value::Int(value) => value.checked_neg().map_or(Value::Null, Value::Int),
+                Value::Float(value) => Value::Float(-value),
+                _ => Value::Null,
+            },
+            Self::Arithmetic(left, op, right) => arithmetic(left.scalar(message), *op, right.scalar(message)),
+        }
+    }
+
+    /// IS NULL: absent, null or (of something computed) unknown; a field without a value is there.
+    fn is_null(&self, message: &Message<'_>) -> bool {
+        match self {
+            Self::Reference(reference) => match reference.value(message) {
+                Referent::Absent => true,
+                Referent::One(value) => matches!(value, Value::Null),
+                Referent::Many(_) | Referent::Text(_) | Referent::Binary => false,
+            },
+            computed => computed.scalar(message).is_unknown(),
+        }
+    }
+}
+
+/// Integers stay exact and overflow to unknown; `/` is always in floating point; a division by zero is unknown.
+fn arithmetic(left: Value, op: Arithmetic, right: Value) -> Value {
+    let exact = |value: Option<i64>| value.map_or(Value::Null, Value::Int);
+    match (left, op, right) {
+        (Value::Text(a), Arithmetic::Add, Value::Text(b)) => Value::Text((String::from(a) + &b).into()),
+        (Value::Int(a), Arithmetic::Add, Value::Int(b)) => exact(a.checked_add(b)),
+        (Value::Int(a), Arithmetic::Subtract, Value::Int(b)) => exact(a.checked_sub(b)),
+        (Value::Int(a), Arithmetic::Multiply, Value::Int(b)) => exact(a.checked_mul(b)),
+        (a, op, b) => match (as_float(&a), as_float(&b)) {
+            (Some(a), Some(b)) => match op {
+                Arithmetic::Add => Value::Float(a + b),
+                Arithmetic::Subtract => Value::Float(a - b),
+                Arithmetic::Multiply => Value::Float(a * b),
+                Arithmetic::Divide if b == 0.0 => Value::Null,
+                Arithmetic::Divide => Value::Float(a / b),
+            },
+            _ => Value::Null,
+        },
+    }
+}
+
+fn as_float(value: &Value) -> Option<f64> {
+    match value {
+        #[expect(clippy::cast_precision_loss, reason = "mixed arithmetic is in floating point")]
+        Value::Int(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
+        _ => None,
+    }
+}

@@ -1,0 +1,108 @@
+//! Explains why a query is true, false or unknown of a message: each predicate's result and value.
+
+use crate::hierarchy::Hierarchies;
+use crate::message::{Message, Value};
+use crate::query::Query;
+use crate::query::evaluate::Referent;
+use crate::query::expr::{Operand, Predicate, Reference};
+use crate::query::truth::Truth;
+
+/// One predicate's part in the answer.
+#[derive(Clone, Debug)]
+pub struct PredicateResult {
+    /// The predicate as selector text.
+    pub text: String,
+    /// The value of the message that it looked at first; null when that is absent.
+    pub value: Value,
+    /// What came of it.
+    pub result: Truth,
+}
+
+/// The answer and its parts.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// What the query is of the message.
+    pub result: Truth,
+    /// Every predicate, from left to right.
+    pub predicates: Vec<PredicateResult>,
+    /// Names that the query asks for and the message lacks, each once.
+    pub missing: Vec<String>,
+}
+
+impl Query {
+    /// Evaluate every predicate, also those that evaluation would not have reached. Cost: all of them once.
+    #[must_use]
+    pub fn explain(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Explanation {
+        let mut missing: Vec<String> = Vec::new();
+        let mut predicates = Vec::new();
+        for predicate in self.expr().predicates() {
+            for reference in predicate.references() {
+                let name = reference.to_string();
+                if matches!(reference.value(message), Referent::Absent) && !missing.contains(&name) {
+                    missing.push(name);
+                }
+            }
+            predicates.push(PredicateResult {
+                text: predicate.to_string(),
+                value: predicate.seen(message),
+                result: predicate.evaluate(message, hierarchies),
+            });
+        }
+        Explanation { result: self.evaluate(message, hierarchies), predicates, missing }
+    }
+}
+
+impl Predicate {
+    /// The parts of the message that the predicate looks at, from left to right.
+    #[must_use]
+    pub fn references(&self) -> Vec<&Reference> {
+        let mut found = Vec::new();
+        match self {
+            Self::Constant(_) | Self::Opaque(_) => {}
+            Self::Topic(_) => found.push(&Reference::Topic),
+            Self::Truth(reference)
+            | Self::Exists(reference)
+            | Self::Contains(reference, _)
+            | Self::Near(reference, ..)
+            | Self::Prefix(reference, _)
+            | Self::Regex(reference, _)
+            | Self::Under(reference, _) => found.push(reference),
+            Self::In(operand, _) | Self::Like(operand, _) | Self::IsNull(operand) => operand.references(&mut found),
+            Self::Compare(left, _, right) => {
+                left.references(&mut found);
+                right.references(&mut found);
+            }
+            Self::Between(operand, low, high) => {
+                operand.references(&mut found);
+                low.references(&mut found);
+                high.references(&mut found);
+            }
+        }
+        found
+    }
+
+    fn seen(&self, message: &Message<'_>) -> Value {
+        match self.references().first().map(|reference| reference.value(message)) {
+            None | Some(Referent::Absent) => Value::Null,
+            Some(Referent::Binary) => Value::Present,
+            Some(Referent::One(value)) => value.clone(),
+            Some(Referent::Text(text)) => Value::Text(text.into()),
+            Some(Referent::Many(values)) => Value::List(values.into_iter().cloned().collect()),
+        }
+    }
+}
+
+impl Operand {
+    /// Append the parts of the message that the operand looks at, from left to right.
+    pub(in crate::query) fn references<'a>(&'a self, found: &mut Vec<&'a Reference>) {
+        match self {
+            Self::Literal(_) => {}
+            Self::Reference(reference) => found.push(reference),
+            Self::Negate(inner) => inner.references(found),
+            Self::Arithmetic(left, _, right) => {
+                left.references(found);
+                right.references(found);
+            }
+        }
+    }
+}

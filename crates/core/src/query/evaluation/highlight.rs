@@ -1,0 +1,96 @@
+//! Finds the parts of a body that a query's text predicates matched, to highlight them.
+
+use std::ops::{Range, RangeInclusive};
+
+use crate::message::{Body, Message};
+use crate::query::Query;
+use crate::query::expr::{Expr, Operand, Predicate, Reference};
+use crate::text::words;
+
+/// At most this many places are marked for one predicate.
+const PLACES_MAX: usize = 100;
+
+impl Query {
+    /// Byte ranges of the body, ascending and apart, that made predicates on it true. Negated ones mark nothing.
+    #[must_use]
+    pub fn highlight(&self, message: &Message<'_>) -> Vec<Range<usize>> {
+        let Body::Text(body) = message.body else { return Vec::new() };
+        let mut found = Vec::new();
+        mark(self.expr(), message, body, &mut found);
+        merge(found)
+    }
+
+    /// The same as ranges of characters, for languages that count them.
+    #[must_use]
+    pub fn highlight_characters(&self, message: &Message<'_>) -> Vec<(usize, usize)> {
+        let Body::Text(body) = message.body else { return Vec::new() };
+        let (mut at, mut characters) = (0, 0);
+        let mut count_to = |byte: usize| {
+            characters += body[at..byte].chars().count();
+            at = byte;
+            characters
+        };
+        self.highlight(message).into_iter().map(|range| (count_to(range.start), count_to(range.end))).collect()
+    }
+}
+
+fn mark(expr: &Expr, message: &Message<'_>, body: &str, found: &mut Vec<Range<usize>>) {
+    match expr {
+        Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| mark(c, message, body, found)),
+        // An expensive predicate has no places to mark, so it is not asked.
+        Expr::Not(_) | Expr::Predicate(Predicate::Opaque(_)) => {}
+        Expr::Predicate(predicate) => {
+            if predicate.evaluate(message, None) == Some(true) {
+                mark_predicate(predicate, message, body, found);
+            }
+        }
+    }
+}
+
+fn mark_predicate(predicate: &Predicate, message: &Message<'_>, body: &str, found: &mut Vec<Range<usize>>) {
+    match predicate {
+        Predicate::Contains(Reference::Body, phrase) => {
+            let signature = message.full_signature(body);
+            let steps = u32::try_from(phrase.words().len()).unwrap_or(u32::MAX) - 1;
+            let spans = signature.starts_of(phrase).take(PLACES_MAX).map(|start| start..=start + steps);
+            mark_words(body, &spans.collect::<Vec<_>>(), found);
+        }
+        Predicate::Near(Reference::Body, a, b, distance) => {
+            if let Some((left, right)) = message.full_signature(body).near(a, b, *distance) {
+                mark_words(body, &[left..=left, right..=right], found);
+            }
+        }
+        Predicate::Regex(Reference::Body, pattern) => found.extend(pattern.find_all(body, PLACES_MAX)),
+        Predicate::Like(Operand::Reference(Reference::Body), pattern) => {
+            let mut from = 0;
+            for literal in pattern.literals() {
+                if let Some(at) = body[from..].find(literal) {
+                    found.push(from + at..from + at + literal.len());
+                    from += at + literal.len();
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn mark_words(body: &str, spans: &[RangeInclusive<u32>], found: &mut Vec<Range<usize>>) {
+    for (position, (place, _)) in (0u32..).zip(words(body)) {
+        if spans.iter().any(|span| span.contains(&position)) {
+            found.push(place);
+        }
+    }
+}
+
+fn merge(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    found.retain(|range| !range.is_empty());
+    found.sort_by_key(|range| (range.start, range.end));
+    let mut merged: Vec<Range<usize>> = Vec::with_capacity(found.len());
+    for range in found {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}

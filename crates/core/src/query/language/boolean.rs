@@ -1,0 +1,360 @@
+//! The Boolean language of the ITMO paper, as printed there.
+//!
+//! What stands on the left of an operator is a name, several words being one name with spaces; what stands on the
+//! right is a value, so that no bare word needs quotes.
+
+use crate::error::QueryError;
+use crate::message::Value;
+use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
+use crate::query::language::lexer::{Cursor, Style, TokenKind, unquote, whole_number};
+use crate::query::selector::{comparison, finish};
+use crate::query::{IN_VALUES_MAX, Query};
+
+/// Words that are no part of a name, in any case.
+const KEYWORDS: [&str; 5] = ["AND", "OR", "NOT", "IN", "UNDER"];
+
+/// Read `text` as a Boolean filter.
+///
+/// # Errors
+/// Where it cannot be read, and what was expected there.
+pub fn parse(text: &str) -> Result<Query, QueryError> {
+    let mut parser = BooleanParser { cursor: Cursor::new(text, Style::Boolean)? };
+    let expr = parser.disjunction()?;
+    match parser.cursor.token.kind {
+        TokenKind::End => finish(text, expr),
+        _ => Err(parser.cursor.unexpected("`&&`, `||` or the end")),
+    }
+}
+
+struct BooleanParser<'a> {
+    cursor: Cursor<'a>,
+}
+
+/// What stands on the left, before it is known whether an operator follows.
+enum Left {
+    Name(Reference),
+    /// A bare word that reads as a value: `true` is a condition, a number is nothing.
+    Value(Value),
+}
+
+type BooleanResult<T> = Result<T, QueryError>;
+
+impl BooleanParser<'_> {
+    fn disjunction(&mut self) -> BooleanResult<Expr> {
+        self.chain("||", "OR", Self::conjunction, Expr::or)
+    }
+
+    fn conjunction(&mut self) -> BooleanResult<Expr> {
+        self.chain("&&", "AND", Self::negation, Expr::and)
+    }
+
+    fn chain(
+        &mut self,
+        symbol: &str,
+        keyword: &str,
+        operand: fn(&mut Self) -> BooleanResult<Expr>,
+        combine: fn(Vec<Expr>) -> Expr,
+    ) -> BooleanResult<Expr> {
+        let mut operands = vec![operand(self)?];
+        while self.cursor.eat_symbol(symbol) || self.cursor.eat_keyword(keyword) {
+            operands.push(operand(self)?);
+        }
+        Ok(combine(operands))
+    }
+
+    fn negation(&mut self) -> BooleanResult<Expr> {
+        let is_parenthesis = self.cursor.token.kind == TokenKind::Symbol("(");
+        if !is_parenthesis && self.cursor.token.kind != TokenKind::Symbol("!") && !self.cursor.is_keyword("NOT") {
+            return self.predicate();
+        }
+        self.cursor.enter()?;
+        self.cursor.advance();
+        let inner = if is_parenthesis { self.disjunction()? } else { self.negation()?.negate() };
+        if is_parenthesis {
+            self.cursor.expect_symbol(")", "`&&`, `||` or `)`")?;
+        }
+        self.cursor.leave();
+        Ok(inner)
+    }
+
+    fn predicate(&mut self) -> BooleanResult<Expr> {
+        let start = self.cursor.token.start;
+        self.cursor.count_term(start)?;
+        let left = self.left()?;
+        if !self.at_operator() {
+            return match left {
+                Left::Name(reference) => Ok(Predicate::Truth(reference).into()),
+                Left::Value(Value::Bool(truth)) => Ok(Predicate::Constant(truth).into()),
+                Left::Value(_) => Err(self.cursor.error_at(start, "a condition")),
+            };
+        }
+        let Left::Name(reference) = left else {
+            let hint = "the name stands on the left; one that looks like a value stands in quotes";
+            return Err(self.cursor.error_at(start, "a name").with_hint(hint));
+        };
+        self.tested(reference, start)
+    }
+
+    fn left(&mut self) -> BooleanResult<Left> {
+        match self.cursor.token.kind {
+            TokenKind::Word(word) if !is_keyword(word) => {
+                let mut words = vec![word];
+                self.cursor.advance();
+                while let TokenKind::Word(word) = self.cursor.token.kind
+                    && !is_keyword(word)
+                {
+                    words.push(word);
+                    self.cursor.advance();
+                }
+                Ok(match words.as_slice() {
+                    ["topic"] => Left::Name(Reference::Topic),
+                    ["body"] => Left::Name(Reference::Body),
+                    [word] => match value_of(word) {
+                        Some(Value::Text(_)) => Left::Name(Reference::property(word)),
+                        Some(value) => Left::Value(value),
+                        None => Left::Value(Value::Null),
+                    },
+                    words => Left::Name(Reference::property(&words.join(" "))),
+                })
+            }
+            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) => {
+                Ok(Left::Name(Reference::property(&self.quoted())))
+            }
+            _ => Err(self.cursor.unexpected("a name")),
+        }
+    }
+
+    /// The text of the quoted token that is next.
+    fn quoted(&mut self) -> String {
+        match self.cursor.advance().kind {
+            TokenKind::SingleQuoted(raw) => unquote(raw, '\''),
+            TokenKind::DoubleQuoted(raw) => unquote(raw, '"'),
+            _ => String::new(),
+        }
+    }
+
+    fn at_operator(&self) -> bool {
+        match self.cursor.token.kind {
+            TokenKind::Symbol(symbol) => symbol != "<>" && comparison(symbol).is_some(),
+            TokenKind::Word(word) => ["IN", "NOT", "UNDER"].iter().any(|keyword| keyword.eq_ignore_ascii_case(word)),
+            _ => false,
+        }
+    }
+
+    /// `reference` and the operator that is next, with its right side.
+    fn tested(&mut self, reference: Reference, start: usize) -> BooleanResult<Expr> {
+        if self.cursor.eat_keyword("UNDER") {
+            return self.under(reference, start);
+        }
+        let is_negated = self.cursor.eat_keyword("NOT");
+        if self.cursor.eat_keyword("IN") {
+            return Ok(one_of(reference, self.set("`{`")?, is_negated));
+        }
+        let operator = self.cursor.token;
+        let TokenKind::Symbol(symbol) = operator.kind else { return Err(self.cursor.unexpected("IN")) };
+        let Some(op) = comparison(symbol).filter(|_| !is_negated) else {
+            return Err(self.cursor.unexpected("IN"));
+        };
+        self.cursor.advance();
+        self.compared(reference, op, operator.start)
+    }
+
+    fn under(&mut self, reference: Reference, start: usize) -> BooleanResult<Expr> {
+        if !matches!(reference, Reference::Property(_)) {
+            return Err(self.cursor.error_at(start, "the name of a property before UNDER"));
+        }
+        let ancestor = match self.cursor.token.kind {
+            TokenKind::Word(word) => {
+                self.cursor.advance();
+                word.to_owned()
+            }
+            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) => self.quoted(),
+            _ => return Err(self.cursor.unexpected("a value")),
+        };
+        self.no_second_word()?;
+        Ok(Predicate::Under(reference, ancestor.into()).into())
+    }
+
+    fn compared(&mut self, reference: Reference, op: Comparison, operator: usize) -> BooleanResult<Expr> {
+        let is_order = !matches!(op, Comparison::Equal | Comparison::NotEqual);
+        let is_set = matches!(self.cursor.token.kind, TokenKind::Symbol("(" | "{"));
+        if is_set && is_order {
+            return Err(self.cursor.unexpected("one value, for an order takes no set"));
+        }
+        if is_set {
+            return Ok(one_of(reference, self.set("`(`")?, op == Comparison::NotEqual));
+        }
+        let value = self.value()?;
+        if is_order && matches!(value, Value::Bool(_)) {
+            return Err(self.cursor.error_at(operator, "`==` or `!=`: true and false have no order"));
+        }
+        self.no_second_word()?;
+        Ok(compare(reference, op, value))
+    }
+
+    /// `(X || Y)` or `{X, Y}`; `expected` is how to begin one here.
+    fn set(&mut self, expected: &str) -> BooleanResult<Vec<Value>> {
+        let (close, wanted) = if self.cursor.eat_symbol("(") { (")", "`||` or `)`") } else { ("}", "`,` or `}`") };
+        if close == "}" {
+            self.cursor.expect_symbol("{", expected)?;
+        }
+        let mut values = vec![self.value()?];
+        while ["||", ","].iter().any(|symbol| self.cursor.eat_symbol(symbol)) || self.cursor.eat_keyword("OR") {
+            if values.len() == IN_VALUES_MAX {
+                let start = self.cursor.token.start;
+                return Err(self.cursor.error_at(start, format!("at most {IN_VALUES_MAX} values")));
+            }
+            values.push(self.value()?);
+        }
+        self.cursor.expect_symbol(close, wanted)?;
+        Ok(values)
+    }
+
+    fn value(&mut self) -> BooleanResult<Value> {
+        match self.cursor.token.kind {
+            TokenKind::Word(word) => {
+                let value = value_of(word).ok_or_else(|| {
+                    let hint = "in quotes it is a text";
+                    self.cursor.error_at(self.cursor.token.start, "an integer in 64 bits").with_hint(hint)
+                })?;
+                self.cursor.advance();
+                Ok(value)
+            }
+            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) => Ok(Value::Text(self.quoted().into())),
+            _ => Err(self.cursor.unexpected("a value")),
+        }
+    }
+
+    /// On the right several words are no value; say so here, where it is known that quotes are missing.
+    fn no_second_word(&self) -> BooleanResult<()> {
+        match self.cursor.token.kind {
+            TokenKind::Word(word) if !is_keyword(word) => {
+                let mut error = self.cursor.unexpected("`&&`, `||` or the end");
+                error.hint.get_or_insert_with(|| "a text with spaces stands in quotes".to_owned());
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_keyword(word: &str) -> bool {
+    KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
+}
+
+/// What a bare word on the right says; None for an integer of more than 64 bits.
+fn value_of(word: &str) -> Option<Value> {
+    Some(match whole_number(word) {
+        Some(TokenKind::Float(value)) => Value::Float(value),
+        Some(_) => Value::Int(word.parse().ok()?),
+        None if word.eq_ignore_ascii_case("true") => Value::Bool(true),
+        None if word.eq_ignore_ascii_case("false") => Value::Bool(false),
+        None => Value::Text(word.into()),
+    })
+}
+
+fn compare(reference: Reference, op: Comparison, value: Value) -> Expr {
+    Predicate::Compare(Operand::Reference(reference), op, Operand::Literal(value)).into()
+}
+
+/// `reference` equal to one of `values`, which are one or more, or to none of them.
+///
+/// `a NOT IN ('X')` says the same of a list as `NOT a = 'X'` and nests no deeper than what was written.
+fn one_of(reference: Reference, mut values: Vec<Value>, is_negated: bool) -> Expr {
+    if values.len() == 1 && !is_negated {
+        return compare(reference, Comparison::Equal, values.remove(0));
+    }
+    let one_of = Expr::from(Predicate::In(Operand::Reference(reference), ValueSet::new(values)));
+    if is_negated { one_of.negate() } else { one_of }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::selector;
+
+    /// The canonical text, which reads back as the same query.
+    fn canonical(text: &str) -> String {
+        let query = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let canonical = query.to_string();
+        assert_eq!(selector::parse(&canonical, selector::SelectorDialect::Jms), Ok(query), "{canonical}");
+        canonical
+    }
+
+    fn refused(text: &str) -> (usize, String) {
+        let error = parse(text).expect_err(text);
+        (error.position, error.hint.unwrap_or(error.expected))
+    }
+
+    #[test]
+    fn the_filters_of_the_paper_are_read_as_printed() {
+        assert_eq!(canonical("stock == IBM && MIC == XEUR"), "stock = 'IBM' AND MIC = 'XEUR'");
+        assert_eq!(
+            canonical(
+                "deleted = false && (CFI == OXXXX || CFI == FXXXX) && group == (American || European) \
+                 && Trading enabled == true"
+            ),
+            "deleted = FALSE AND (CFI = 'OXXXX' OR CFI = 'FXXXX') AND group IN ('American', 'European') \
+             AND \"Trading enabled\" = TRUE"
+        );
+    }
+
+    #[test]
+    fn a_bare_word_on_the_right_is_a_text_unless_it_reads_as_a_value() {
+        assert_eq!(canonical("a == -5 && b=+.5 && c<1e3"), "a = -5 AND b = 0.5 AND c < 1000.0");
+        assert_eq!(canonical("a == '5' && b == \"TRUE\" && c == True"), "a = '5' AND b = 'TRUE' AND c = TRUE");
+        assert_eq!(canonical("a == text/plain && b != x-1"), "a = 'text/plain' AND b <> 'x-1'");
+        assert_eq!(canonical("state == OR or state == in"), "state = 'OR' OR state = 'in'");
+        assert_eq!(canonical("a == nan && b == infinity"), "a = 'nan' AND b = 'infinity'");
+    }
+
+    #[test]
+    fn sets_of_one_are_a_comparison_and_of_more_a_list() {
+        assert_eq!(canonical("a in {X, 5, true}"), "a IN ('X', 5, TRUE)");
+        assert_eq!(canonical("a IN (X || Y) && b not in {X, Y}"), "a IN ('X', 'Y') AND b NOT IN ('X', 'Y')");
+        assert_eq!(canonical("a == (X) && a in {X}"), "a = 'X' AND a = 'X'");
+        assert_eq!(canonical("a != (X or Y)"), "a NOT IN ('X', 'Y')");
+        assert_eq!(canonical("a != (X)"), "a NOT IN ('X')");
+    }
+
+    #[test]
+    fn names_conditions_and_keywords() {
+        assert_eq!(canonical("!a && NOT (b || c)"), "NOT a AND NOT (b OR c)");
+        assert_eq!(canonical("Trading enabled and true"), "\"Trading enabled\" AND TRUE");
+        assert_eq!(canonical("topic == a.b && 'topic' == c && \"x y\" == d"), {
+            "topic = 'a.b' AND \"topic\" = 'c' AND \"x y\" = 'd'"
+        });
+        assert_eq!(canonical("!group under American"), "NOT group UNDER 'American'");
+        assert_eq!(canonical("a || b && c"), "a OR b AND c");
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        assert_eq!(refused("a === 1"), (4, "did you mean `==`?".into()));
+        assert_eq!(refused("a => 1"), (3, "did you mean `>=`?".into()));
+        assert_eq!(refused("a <> 1"), (2, "did you mean `!=`?".into()));
+        assert_eq!(refused("city == New York"), (12, "a text with spaces stands in quotes".into()));
+        assert_eq!(refused("a == 'x"), (5, "a closing `'` for the quote here".into()));
+        assert_eq!(refused("a < (1 || 2)"), (4, "one value, for an order takes no set".into()));
+        assert_eq!(refused("a < true").0, 2);
+        assert_eq!(refused("a == 9223372036854775808"), (5, "in quotes it is a text".into()));
+        assert_eq!(refused("5").0, 0);
+        assert_eq!(refused("5 == a").0, 0);
+        assert_eq!(refused(""), (0, "a name".into()));
+        assert_eq!(refused("(a == 1"), (7, "`&&`, `||` or `)`".into()));
+        assert_eq!(refused("a == (X || )").0, 11);
+        assert_eq!(refused("a not == 5"), (6, "IN".into()));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+    fn limits_hold() {
+        let nested = |depth: usize| "(".repeat(depth) + "a" + &")".repeat(depth);
+        assert!(parse(&nested(100)).is_ok());
+        assert_eq!(refused(&nested(101)).0, 100);
+        assert_eq!(refused(&vec!["a"; 1_001].join("||")).0, 3_000);
+        assert!(parse(&format!("a in {{{}}}", vec!["x"; 10_000].join(","))).is_ok());
+        assert!(parse(&format!("a in {{{}}}", vec!["x"; 10_001].join(","))).is_err());
+        assert!(parse(&"a".repeat(65_537)).is_err());
+    }
+}

@@ -1,0 +1,437 @@
+//! Tokens of both query languages, and the cursor with which their parsers read them.
+//!
+//! The cursor enforces the limits, and its errors guess what was meant.
+
+use unicode_normalization::char::is_combining_mark;
+
+use crate::error::QueryError;
+use crate::query::{DEPTH_MAX, TERMS_MAX, TEXT_BYTES_MAX};
+
+/// How many arithmetic operators a query may have: a chain of them leans left, and evaluation walks down it.
+const OPERATORS_MAX: usize = 1_000;
+
+/// Words that are no names, in any case (JMS 2.0, section 3.8.1.1).
+const RESERVED: [&str; 11] = ["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"];
+/// What a misspelt word may have been meant for.
+const KEYWORDS: [&str; 10] = ["AND", "OR", "NOT", "BETWEEN", "LIKE", "IN", "IS", "NULL", "ESCAPE", "UNDER"];
+/// What a misspelt word before a parenthesis may have been meant for.
+const FUNCTIONS: [&str; 7] = ["CONTAINS", "NEAR", "TOPIC", "PREFIX", "REGEX", "EXISTS", "ANYCASE"];
+/// The longest first, so that `<=` is not read as `<`.
+const SYMBOLS: [&str; 20] =
+    ["==", "<=", ">=", "<>", "!=", "&&", "||", "=", "<", ">", "!", "+", "-", "*", "/", "(", ")", ",", "{", "}"];
+
+/// Which language the tokens belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Numbers, identifiers and arithmetic; `==` is two tokens, the second of them in the wrong place.
+    Selector,
+    /// Whatever is no symbol, quote or space is part of a word: `text/plain`, `-5`.
+    Boolean,
+}
+
+/// What a token is. Quoted ones hold what stands between the quotes; [`unquote`] reads it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum TokenKind<'a> {
+    Word(&'a str),
+    DoubleQuoted(&'a str),
+    SingleQuoted(&'a str),
+    Integer(&'a str),
+    Float(f64),
+    Symbol(&'static str),
+    /// A quoted text without its end.
+    Unterminated(char),
+    /// A number that runs into a name.
+    BadNumber(&'a str),
+    /// A character that begins no token.
+    Other(char),
+    End,
+}
+
+/// A token and the bytes it stands at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token<'a> {
+    pub kind: TokenKind<'a>,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// What a quoted token says: each doubled `quote` in `raw` is one.
+pub(super) fn unquote(raw: &str, quote: char) -> String {
+    if raw.contains(quote) { raw.replace(&format!("{quote}{quote}"), &quote.to_string()) } else { raw.to_owned() }
+}
+
+/// True for a word that cannot be a name without quotes.
+pub(super) fn is_reserved(word: &str) -> bool {
+    RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
+}
+
+/// True when `name` has the form of an identifier, reserved or not.
+pub(super) fn is_identifier(name: &str) -> bool {
+    name.starts_with(begins_identifier) && name.chars().all(continues_identifier)
+}
+
+/// Java's letters, as JMS has it.
+fn begins_identifier(character: char) -> bool {
+    character.is_alphabetic() || matches!(character, '_' | '$')
+}
+
+fn continues_identifier(character: char) -> bool {
+    if character.is_ascii() {
+        return character.is_ascii_alphanumeric() || matches!(character, '_' | '$' | '.');
+    }
+    character.is_alphanumeric() || is_combining_mark(character)
+}
+
+/// The number that the whole of `text` reads as, when it does: an optional sign, then as in a selector.
+pub(super) fn whole_number(text: &str) -> Option<TokenKind<'_>> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (length, is_float) = number_prefix(unsigned)?;
+    if length < unsigned.len() {
+        return None;
+    }
+    Some(if is_float { TokenKind::Float(text.parse().ok()?) } else { TokenKind::Integer(text) })
+}
+
+/// How many bytes of `text` are a number without a sign, and whether it is a float: `7`, `7.`, `.5`, `1.E-3`.
+fn number_prefix(text: &str) -> Option<(usize, bool)> {
+    let bytes = text.as_bytes();
+    let digits_from = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let whole = digits_from(0);
+    let mut length = whole;
+    let mut is_float = false;
+    if bytes.get(length) == Some(&b'.') {
+        let fraction = digits_from(length + 1);
+        if whole + fraction == 0 {
+            return None;
+        }
+        length += 1 + fraction;
+        is_float = true;
+    }
+    if length == 0 {
+        return None;
+    }
+    if matches!(bytes.get(length), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(length + 1), Some(b'+' | b'-')));
+        let exponent = digits_from((length + 1 + sign).min(bytes.len()));
+        if exponent > 0 {
+            length += 1 + sign + exponent;
+            is_float = true;
+        }
+    }
+    Some((length, is_float))
+}
+
+/// Reads tokens one after the other; never fails, so that the parser can say what it wanted instead.
+#[derive(Clone, Copy, Debug)]
+struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+    style: Style,
+}
+
+impl<'a> Lexer<'a> {
+    fn next(&mut self) -> Token<'a> {
+        let start = self.at + space(&self.text[self.at..]);
+        let rest = &self.text[start..];
+        let (kind, length) = match rest.chars().next() {
+            None => (TokenKind::End, 0),
+            Some(quote @ ('\'' | '"')) => quoted(rest, quote),
+            Some(first) => self.number_or_word(rest).unwrap_or_else(|| symbol(rest, first, self.style)),
+        };
+        self.at = start + length;
+        Token { kind, start, end: self.at }
+    }
+
+    fn number_or_word(&self, rest: &'a str) -> Option<(TokenKind<'a>, usize)> {
+        match self.style {
+            Style::Boolean => {
+                let length = rest.find(|c| !belongs_to_boolean_word(c)).unwrap_or(rest.len());
+                (length > 0).then(|| (TokenKind::Word(&rest[..length]), length))
+            }
+            Style::Selector if rest.starts_with(begins_identifier) => {
+                let length = rest.find(|c| !continues_identifier(c)).unwrap_or(rest.len());
+                Some((TokenKind::Word(&rest[..length]), length))
+            }
+            Style::Selector => {
+                let (length, is_float) = number_prefix(rest)?;
+                let end = length + rest[length..].find(|c| !continues_identifier(c)).unwrap_or(rest.len() - length);
+                let digits = &rest[..length];
+                let kind = match digits.parse() {
+                    _ if end > length => TokenKind::BadNumber(&rest[..end]),
+                    Ok(float) if is_float => TokenKind::Float(float),
+                    _ => TokenKind::Integer(digits),
+                };
+                Some((kind, end))
+            }
+        }
+    }
+}
+
+/// How many bytes of space `text` begins with. Mostly one or none, which takes no more than a look.
+fn space(text: &str) -> usize {
+    match text.as_bytes() {
+        [b' ', b'!'..=b'~', ..] => 1,
+        [b'!'..=b'~', ..] => 0,
+        _ => text.len() - text.trim_start().len(),
+    }
+}
+
+fn belongs_to_boolean_word(character: char) -> bool {
+    !character.is_whitespace() && !"=!<>&|(){},'\"".contains(character)
+}
+
+fn quoted(rest: &str, quote: char) -> (TokenKind<'_>, usize) {
+    let mut from = 1;
+    while let Some(at) = rest[from..].find(quote).map(|at| from + at) {
+        if !rest[at + 1..].starts_with(quote) {
+            let inside = &rest[1..at];
+            let kind = if quote == '"' { TokenKind::DoubleQuoted(inside) } else { TokenKind::SingleQuoted(inside) };
+            return (kind, at + 1);
+        }
+        from = at + 2;
+    }
+    (TokenKind::Unterminated(quote), rest.len())
+}
+
+fn symbol(rest: &str, first: char, style: Style) -> (TokenKind<'_>, usize) {
+    // Most are one character that begins no longer one.
+    if let Some(symbol) = ["(", ")", ",", "+", "-"].into_iter().find(|symbol| symbol.as_bytes()[0] as char == first) {
+        return (TokenKind::Symbol(symbol), 1);
+    }
+    let begins = |symbol: &str| symbol.as_bytes()[0] as char == first && rest.starts_with(symbol);
+    let known = |symbol: &&&str| begins(symbol) && (style == Style::Boolean || **symbol != "==");
+    match SYMBOLS.iter().find(known) {
+        Some(symbol) => (TokenKind::Symbol(symbol), symbol.len()),
+        None => (TokenKind::Other(first), first.len_utf8()),
+    }
+}
+
+/// A place in the text, and what has been used up of the limits on the way there.
+#[derive(Debug)]
+pub(super) struct Cursor<'a> {
+    text: &'a str,
+    lexer: Lexer<'a>,
+    previous: Option<Token<'a>>,
+    /// The token to be read next.
+    pub token: Token<'a>,
+    depth: usize,
+    terms: usize,
+    operators: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// The beginning of `text`.
+    pub fn new(text: &'a str, style: Style) -> Result<Self, QueryError> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(QueryError::at_byte(text, TEXT_BYTES_MAX, format!("at most {TEXT_BYTES_MAX} bytes of text")));
+        }
+        let mut lexer = Lexer { text, at: 0, style };
+        let token = lexer.next();
+        Ok(Self { text, lexer, previous: None, token, depth: 0, terms: 0, operators: 0 })
+    }
+
+    /// Go one token on, and return the one left behind.
+    pub fn advance(&mut self) -> Token<'a> {
+        let token = self.token;
+        self.previous = Some(token);
+        self.token = self.lexer.next();
+        token
+    }
+
+    /// The token after the next one.
+    pub fn peek(&self) -> TokenKind<'a> {
+        self.lexer.clone().next().kind
+    }
+
+    /// True when a parenthesis opens after the next token.
+    pub fn precedes_parenthesis(&self) -> bool {
+        self.text[self.token.end..].trim_start().starts_with('(')
+    }
+
+    /// Take what stands from here to a space or a `)` as it is. None when that is nothing.
+    pub fn advance_raw(&mut self) -> Option<&'a str> {
+        let rest = &self.text[self.token.start..];
+        let length = rest.find(|c: char| c.is_whitespace() || c == ')').unwrap_or(rest.len());
+        if length == 0 {
+            return None;
+        }
+        self.lexer.at = self.token.start + length;
+        self.token.end = self.lexer.at;
+        self.advance();
+        Some(&rest[..length])
+    }
+
+    /// True when the next token is `keyword` (given in capitals), in any case.
+    pub fn is_keyword(&self, keyword: &str) -> bool {
+        matches!(self.token.kind, TokenKind::Word(word) if word.eq_ignore_ascii_case(keyword))
+    }
+
+    /// Go past `keyword` when it is next.
+    pub fn eat_keyword(&mut self, keyword: &str) -> bool {
+        let found = self.is_keyword(keyword);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Go past `symbol` when it is next.
+    pub fn eat_symbol(&mut self, symbol: &str) -> bool {
+        let found = matches!(self.token.kind, TokenKind::Symbol(next) if next == symbol);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Go past `symbol`; `expected` says what else could have stood there.
+    pub fn expect_symbol(&mut self, symbol: &str, expected: &str) -> Result<(), QueryError> {
+        if self.eat_symbol(symbol) { Ok(()) } else { Err(self.unexpected(expected)) }
+    }
+
+    /// Go one level deeper, for a parenthesis, a NOT or a sign at the next token.
+    pub fn enter(&mut self) -> Result<(), QueryError> {
+        self.depth += 1;
+        self.limit(self.depth, DEPTH_MAX, self.token.start, "nesting of at most 100")
+    }
+
+    /// Come back from one level.
+    pub fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Count a predicate that begins at byte `start`.
+    pub fn count_term(&mut self, start: usize) -> Result<(), QueryError> {
+        self.terms += 1;
+        self.limit(self.terms, TERMS_MAX, start, "at most 1000 terms")
+    }
+
+    /// Count an arithmetic operator at the next token.
+    pub fn count_operator(&mut self) -> Result<(), QueryError> {
+        self.operators += 1;
+        self.limit(self.operators, OPERATORS_MAX, self.token.start, "at most 1000 arithmetic operators")
+    }
+
+    fn limit(&self, count: usize, most: usize, byte: usize, expected: &str) -> Result<(), QueryError> {
+        if count > most { Err(self.error_at(byte, expected)) } else { Ok(()) }
+    }
+
+    /// An error at byte `byte` of the text.
+    pub fn error_at(&self, byte: usize, expected: impl Into<String>) -> QueryError {
+        QueryError::at_byte(self.text, byte, expected)
+    }
+
+    /// An error at the next token, which is not what was `expected`.
+    pub fn unexpected(&self, expected: &str) -> QueryError {
+        let error = match self.token.kind {
+            TokenKind::Unterminated(quote) => {
+                self.error_at(self.token.start, format!("a closing `{quote}` for the quote here"))
+            }
+            TokenKind::BadNumber(_) => self.error_at(self.token.start, "a number"),
+            _ => self.error_at(self.token.start, expected),
+        };
+        match self.guess() {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+
+    /// What the next token, which is out of place, may have been meant for.
+    fn guess(&self) -> Option<String> {
+        let previous = self.previous.map(|token| token.kind);
+        let meant = match (self.token.kind, previous) {
+            (TokenKind::Symbol(symbol), Some(TokenKind::Symbol(before))) if self.touches_previous() => {
+                operator(before, symbol)?
+            }
+            (TokenKind::Symbol("("), Some(TokenKind::Word(word))) => nearest(word, &FUNCTIONS)?,
+            (TokenKind::Symbol(symbol), _) => self.own_spelling(symbol)?,
+            (TokenKind::Word(word), _) if is_reserved(word) => {
+                return Some(format!("in double quotes it is a name: \"{word}\""));
+            }
+            (TokenKind::Word(word), Some(TokenKind::Word(before))) => {
+                nearest(word, &KEYWORDS).or_else(|| nearest(before, &KEYWORDS))?
+            }
+            (TokenKind::Word(word), _) => nearest(word, &KEYWORDS)?,
+            (TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_), Some(TokenKind::Word(word))) => {
+                nearest(word, &KEYWORDS)?
+            }
+            (TokenKind::BadNumber(number), _) => return Some(bad_number(number)),
+            (TokenKind::Other('“' | '”' | '„' | '‘' | '’'), _) => {
+                return Some("quotes are straight: ' or \"".to_owned());
+            }
+            _ => return None,
+        };
+        Some(format!("did you mean `{meant}`?"))
+    }
+
+    fn touches_previous(&self) -> bool {
+        self.previous.is_some_and(|previous| previous.end == self.token.start)
+    }
+
+    /// How this language spells an operator of the other one.
+    fn own_spelling(&self, symbol: &str) -> Option<&'static str> {
+        match (self.lexer.style, symbol) {
+            (Style::Selector, "&&") => Some("AND"),
+            (Style::Selector, "||") => Some("OR"),
+            (Style::Selector, "!") => Some("NOT"),
+            (Style::Boolean, "<>") => Some("!="),
+            _ => None,
+        }
+    }
+}
+
+/// The operator that two symbols side by side may have been meant for.
+fn operator(before: &str, symbol: &str) -> Option<&'static str> {
+    match (before, symbol) {
+        ("=", "=") => Some("="),
+        ("==", "=") => Some("=="),
+        ("=", ">") | (">", "=") => Some(">="),
+        ("=", "<") | ("<", "=") => Some("<="),
+        ("=", "!") => Some("!="),
+        (">", ">") => Some(">"),
+        ("<", "<") => Some("<"),
+        _ => None,
+    }
+}
+
+fn bad_number(number: &str) -> String {
+    let digits = number.trim_end_matches(['l', 'L', 'f', 'F', 'd', 'D']);
+    if digits.len() < number.len() && whole_number(digits).is_some() {
+        format!("numbers have no suffix: {digits}")
+    } else {
+        format!("a name that does not begin with a letter stands in double quotes: \"{number}\"")
+    }
+}
+
+/// The one of `candidates` that `word` is a slip of the fingers away from.
+fn nearest(word: &str, candidates: &[&'static str]) -> Option<&'static str> {
+    if !word.is_ascii() || !(3..=12).contains(&word.len()) {
+        return None;
+    }
+    let upper = word.to_ascii_uppercase();
+    let slips_max = if word.len() <= 4 { 1 } else { 2 };
+    let slips = |candidate: &str| slips(upper.as_bytes(), candidate.as_bytes());
+    let best = candidates.iter().copied().min_by_key(|candidate| slips(candidate))?;
+    (1..=slips_max).contains(&slips(best)).then_some(best)
+}
+
+/// Letters left out, put in, replaced or swapped between `a` and `b` (optimal string alignment).
+fn slips(a: &[u8], b: &[u8]) -> usize {
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = match (i, j) {
+                (0, other) | (other, 0) => other,
+                _ => {
+                    let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                    let mut least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                    if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                        least = least.min(rows[i - 2][j - 2] + 1);
+                    }
+                    least
+                }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}

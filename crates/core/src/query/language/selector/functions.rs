@@ -1,0 +1,113 @@
+//! Parses the functions CONTAINS, NEAR, TOPIC, PREFIX, REGEX and EXISTS.
+
+use super::{SelectorParser, SelectorResult};
+use crate::query::expr::{Pattern, Predicate};
+use crate::query::language::lexer::TokenKind;
+use crate::text::Phrase;
+use crate::topic::{self, TopicPattern};
+
+/// How far apart NEAR lets two words be when the query does not say.
+const NEAR_DISTANCE: u32 = 5;
+
+/// OPAQUE is what `str(query)` shows of an expensive predicate.
+const OPAQUE_HINT: &str = "a function cannot be read from text; combine with tamis.opaque in Python";
+
+impl SelectorParser<'_> {
+    /// The predicate that the function `word` makes of its arguments; None, and nothing read, when there is none
+    /// of that name.
+    pub(super) fn function(&mut self, word: &str) -> SelectorResult<Option<Predicate>> {
+        let function = match word.to_ascii_uppercase().as_str() {
+            "CONTAINS" => Self::contains,
+            "NEAR" => Self::near,
+            "TOPIC" => Self::topic,
+            "PREFIX" => Self::prefix,
+            "REGEX" => Self::regex,
+            "EXISTS" => Self::exists,
+            "OPAQUE" => {
+                let error = self.cursor.error_at(self.cursor.token.start, "a predicate that is text");
+                return Err(error.with_hint(OPAQUE_HINT));
+            }
+            _ => return Ok(None),
+        };
+        self.cursor.advance();
+        self.cursor.advance();
+        let predicate = function(self)?;
+        self.cursor.expect_symbol(")", "`)`")?;
+        Ok(Some(predicate))
+    }
+
+    fn comma(&mut self) -> SelectorResult<()> {
+        self.cursor.expect_symbol(",", "`,`")
+    }
+
+    fn contains(&mut self) -> SelectorResult<Predicate> {
+        let reference = self.reference()?;
+        self.comma()?;
+        let (text, start) = self.text("a word or phrase in quotes")?;
+        let phrase = Phrase::new(&text).ok_or_else(|| self.cursor.error_at(start, "a text with a word in it"))?;
+        Ok(Predicate::Contains(reference, phrase))
+    }
+
+    fn near(&mut self) -> SelectorResult<Predicate> {
+        let reference = self.reference()?;
+        self.comma()?;
+        let a = self.one_word()?;
+        self.comma()?;
+        let b = self.one_word()?;
+        let distance = if self.cursor.eat_symbol(",") { self.distance()? } else { NEAR_DISTANCE };
+        Ok(Predicate::Near(reference, a, b, distance))
+    }
+
+    fn one_word(&mut self) -> SelectorResult<Phrase> {
+        let (text, start) = self.text("a word in quotes")?;
+        Phrase::new(&text)
+            .filter(|phrase| phrase.words().len() == 1)
+            .ok_or_else(|| self.cursor.error_at(start, "a text of one word"))
+    }
+
+    fn distance(&mut self) -> SelectorResult<u32> {
+        let expected = "a number from 1 to 4294967295";
+        match self.cursor.token.kind {
+            TokenKind::Integer(digits) => match digits.parse() {
+                Ok(distance @ 1..) => {
+                    self.cursor.advance();
+                    Ok(distance)
+                }
+                _ => Err(self.cursor.unexpected(expected)),
+            },
+            _ => Err(self.cursor.unexpected(expected)),
+        }
+    }
+
+    fn topic(&mut self) -> SelectorResult<Predicate> {
+        let (pattern, _) = self.text("a topic pattern in quotes")?;
+        let mut dialect = topic::TopicDialect::Amqp;
+        if self.cursor.eat_symbol(",") {
+            let expected = "'amqp', 'openamq' or 'openamq-program'";
+            let (name, start) = self.text(expected)?;
+            dialect = topic::TopicDialect::from_name(&name).ok_or_else(|| self.cursor.error_at(start, expected))?;
+        }
+        Ok(Predicate::Topic(TopicPattern::new(&pattern, dialect)))
+    }
+
+    fn prefix(&mut self) -> SelectorResult<Predicate> {
+        let reference = self.reference()?;
+        self.comma()?;
+        let (prefix, _) = self.text("a text in quotes")?;
+        Ok(Predicate::Prefix(reference, prefix.into()))
+    }
+
+    fn regex(&mut self) -> SelectorResult<Predicate> {
+        let reference = self.reference()?;
+        self.comma()?;
+        let (text, start) = self.text("a regular expression in quotes")?;
+        match Pattern::new(&text) {
+            Ok(pattern) => Ok(Predicate::Regex(reference, pattern)),
+            Err(reason) => Err(self.cursor.error_at(start, "a regular expression").with_hint(reason)),
+        }
+    }
+
+    fn exists(&mut self) -> SelectorResult<Predicate> {
+        Ok(Predicate::Exists(self.reference()?))
+    }
+}

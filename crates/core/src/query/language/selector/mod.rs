@@ -1,0 +1,359 @@
+//! The selector language: JMS message selectors with text, topic, regular-expression and hierarchy functions.
+//!
+//! JMS selectors are SQL-92 conditional expressions. The canonical text of every query is a selector.
+//!
+//! The parser goes down by rank: OR, AND, NOT, predicates, sums, products, signs, primaries. A parenthesis may hold
+//! a condition or a value, which is not known before its end, so that every step returns one or the other
+//! ([`PartNode`]) and the step above says which of them it can use.
+
+mod functions;
+mod names;
+mod values;
+
+use crate::error::QueryError;
+use crate::message::Value;
+use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
+use crate::query::language::lexer::{Cursor, Style, TokenKind, is_identifier, is_reserved};
+use crate::query::like::LikePattern;
+use crate::query::{IN_VALUES_MAX, Query, TEXT_BYTES_MAX};
+use values::Rank;
+
+/// How to read a selector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectorDialect {
+    /// JMS / SQL-92, as `docs/semantics.md` has it.
+    Jms,
+    /// The examples of the PNNL paper as printed.
+    Cbm,
+}
+
+/// Read `text` as a selector. A blank one selects everything.
+///
+/// # Errors
+/// Where it cannot be read, and what was expected there.
+pub fn parse(text: &str, dialect: SelectorDialect) -> Result<Query, QueryError> {
+    let mut parser = SelectorParser { cursor: Cursor::new(text, Style::Selector)?, dialect, operands: Vec::new() };
+    let expr = match parser.cursor.token.kind {
+        TokenKind::End => Predicate::Constant(true).into(),
+        _ => parser.whole()?,
+    };
+    finish(text, expr)
+}
+
+/// True when `name` reads as one property name without double quotes.
+#[must_use]
+pub fn is_plain_identifier(name: &str) -> bool {
+    is_identifier(name) && !is_reserved(name) && name != "topic" && name != "body"
+}
+
+/// A query of `expr`, which was read from `text`, unless its canonical text could not be read again.
+pub(super) fn finish(text: &str, expr: Expr) -> Result<Query, QueryError> {
+    // `1e15,` becomes `1000000000000000.0, `, and nothing that may stand a thousand times grows more.
+    const GROWTH_MAX: usize = 8;
+    let query = Query { expr, is_fields: false };
+    if text.len() > TEXT_BYTES_MAX / GROWTH_MAX && query.to_string().len() > TEXT_BYTES_MAX {
+        return Err(QueryError::at_byte(text, 0, format!("at most {TEXT_BYTES_MAX} bytes of canonical text")));
+    }
+    Ok(query)
+}
+
+/// A part of a selector and the byte at which it begins.
+struct Part {
+    node: PartNode,
+    start: usize,
+}
+
+enum PartNode {
+    Condition(Expr),
+    /// A value, or what may yet become a condition: a bare identifier, TRUE, FALSE.
+    Value(Operand),
+}
+
+impl Part {
+    fn condition(expr: impl Into<Expr>, start: usize) -> Self {
+        Self { node: PartNode::Condition(expr.into()), start }
+    }
+
+    fn value(operand: Operand, start: usize) -> Self {
+        Self { node: PartNode::Value(operand), start }
+    }
+}
+
+/// An operand and the byte at which it begins.
+struct Placed {
+    operand: Operand,
+    start: usize,
+}
+
+impl Placed {
+    fn is_bool(&self) -> bool {
+        matches!(self.operand, Operand::Literal(Value::Bool(_)))
+    }
+
+    fn is_number(&self) -> bool {
+        matches!(self.operand, Operand::Literal(Value::Int(_) | Value::Float(_)))
+    }
+}
+
+struct SelectorParser<'a> {
+    cursor: Cursor<'a>,
+    dialect: SelectorDialect,
+    /// Operands of the chains of AND and OR that have begun, the innermost last.
+    operands: Vec<Expr>,
+}
+
+type SelectorResult<T> = Result<T, QueryError>;
+
+impl SelectorParser<'_> {
+    fn whole(&mut self) -> SelectorResult<Expr> {
+        let part = self.disjunction()?;
+        match self.cursor.token.kind {
+            TokenKind::End => self.as_condition(part),
+            _ => Err(self.cursor.unexpected("an operator or the end")),
+        }
+    }
+
+    fn disjunction(&mut self) -> SelectorResult<Part> {
+        self.chain("OR", Self::conjunction, Expr::or)
+    }
+
+    fn conjunction(&mut self) -> SelectorResult<Part> {
+        self.chain("AND", Self::negation, Expr::and)
+    }
+
+    fn chain(
+        &mut self,
+        keyword: &str,
+        operand: fn(&mut Self) -> SelectorResult<Part>,
+        combine: fn(Vec<Expr>) -> Expr,
+    ) -> SelectorResult<Part> {
+        let first = operand(self)?;
+        if !self.cursor.is_keyword(keyword) {
+            return Ok(first);
+        }
+        let start = first.start;
+        let before = self.operands.len();
+        let first = self.as_condition(first)?;
+        self.operands.push(first);
+        while self.cursor.eat_keyword(keyword) {
+            let next = operand(self)?;
+            let next = self.as_condition(next)?;
+            self.operands.push(next);
+        }
+        // Collected anew, so that a query holds no more memory than it needs.
+        Ok(Part::condition(combine(self.operands.drain(before..).collect()), start))
+    }
+
+    fn negation(&mut self) -> SelectorResult<Part> {
+        if !self.cursor.is_keyword("NOT") {
+            return self.predicate();
+        }
+        self.cursor.enter()?;
+        let start = self.cursor.advance().start;
+        let inner = self.negation()?;
+        let condition = self.as_condition(inner)?;
+        self.cursor.leave();
+        Ok(Part::condition(condition.negate(), start))
+    }
+
+    fn predicate(&mut self) -> SelectorResult<Part> {
+        let left = self.arithmetic(Rank::Sum, "a value")?;
+        if let TokenKind::Symbol(symbol) = self.cursor.token.kind
+            && let Some(op) = comparison(symbol)
+        {
+            let left = self.as_operand(left)?;
+            let operator = self.cursor.advance();
+            return self.compared(left, op, operator.start);
+        }
+        if self.cursor.eat_keyword("NOT") {
+            let left = self.as_operand(left)?;
+            let start = left.start;
+            let Some(predicate) = self.keyword_predicate(left)? else {
+                return Err(self.cursor.unexpected("BETWEEN, IN or LIKE"));
+            };
+            return self.term(Expr::from(predicate).negate(), start);
+        }
+        match self.cursor.token.kind {
+            TokenKind::Word(word) if is_predicate_keyword(word) => {
+                let left = self.as_operand(left)?;
+                self.affirmed(left)
+            }
+            _ => Ok(left),
+        }
+    }
+
+    /// `left` and what follows the keyword that is next: IS, UNDER, BETWEEN, IN or LIKE.
+    fn affirmed(&mut self, left: Placed) -> SelectorResult<Part> {
+        let start = left.start;
+        if self.cursor.eat_keyword("IS") {
+            let negated = self.cursor.eat_keyword("NOT");
+            if !self.cursor.eat_keyword("NULL") {
+                return Err(self.cursor.unexpected(if negated { "NULL" } else { "NULL or NOT NULL" }));
+            }
+            let test = Expr::from(Predicate::IsNull(self.not_literal(left, "IS NULL")?));
+            return self.term(if negated { test.negate() } else { test }, start);
+        }
+        if self.cursor.eat_keyword("UNDER") {
+            let Operand::Reference(reference @ Reference::Property(_)) = left.operand else {
+                return Err(self.cursor.error_at(start, "the name of a property before UNDER"));
+            };
+            let (ancestor, _) = self.text("a text in quotes")?;
+            return self.term(Predicate::Under(reference, ancestor.into()), start);
+        }
+        match self.keyword_predicate(left)? {
+            Some(predicate) => self.term(predicate, start),
+            None => Err(self.cursor.unexpected("an operator")),
+        }
+    }
+
+    /// The predicates that NOT may stand before.
+    fn keyword_predicate(&mut self, left: Placed) -> SelectorResult<Option<Predicate>> {
+        Ok(Some(if self.cursor.eat_keyword("BETWEEN") {
+            self.between(left)?
+        } else if self.cursor.eat_keyword("IN") {
+            let operand = self.not_literal(left, "IN")?;
+            Predicate::In(operand, self.in_values()?)
+        } else if self.cursor.eat_keyword("LIKE") {
+            let operand = self.not_literal(left, "LIKE")?;
+            Predicate::Like(operand, self.like_pattern()?)
+        } else {
+            return Ok(None);
+        }))
+    }
+
+    fn compared(&mut self, left: Placed, op: Comparison, operator: usize) -> SelectorResult<Part> {
+        let is_order = !matches!(op, Comparison::Equal | Comparison::NotEqual);
+        let expected = match op {
+            Comparison::Equal => "a value after `=`",
+            Comparison::NotEqual => "a value after `<>`",
+            _ => "a number",
+        };
+        let right = self.arithmetic(Rank::Sum, expected)?;
+        let right = self.as_operand(right)?;
+        if is_order && (left.is_bool() || right.is_bool()) {
+            return Err(self.cursor.error_at(operator, "`=` or `<>`: TRUE and FALSE have no order"));
+        }
+        if left.is_bool() && right.is_number() {
+            return Err(self.cursor.error_at(right.start, "no number: TRUE and FALSE are unlike every number"));
+        }
+        if left.is_number() && right.is_bool() {
+            return Err(self.cursor.error_at(right.start, "a number"));
+        }
+        self.term(Predicate::Compare(left.operand, op, right.operand), left.start)
+    }
+
+    fn between(&mut self, operand: Placed) -> SelectorResult<Predicate> {
+        let low = self.bound()?;
+        if !self.cursor.eat_keyword("AND") {
+            return Err(self.cursor.unexpected("AND"));
+        }
+        let high = self.bound()?;
+        if operand.is_bool() {
+            return Err(self.cursor.error_at(operand.start, "a value that has an order"));
+        }
+        Ok(Predicate::Between(operand.operand, low, high))
+    }
+
+    fn bound(&mut self) -> SelectorResult<Operand> {
+        let part = self.arithmetic(Rank::Sum, "a number")?;
+        let bound = self.as_operand(part)?;
+        if bound.is_bool() {
+            return Err(self.cursor.error_at(bound.start, "a value that has an order"));
+        }
+        Ok(bound.operand)
+    }
+
+    fn in_values(&mut self) -> SelectorResult<ValueSet> {
+        self.cursor.expect_symbol("(", "`(`")?;
+        let mut values = Vec::new();
+        loop {
+            if values.len() == IN_VALUES_MAX {
+                let start = self.cursor.token.start;
+                return Err(self.cursor.error_at(start, format!("at most {IN_VALUES_MAX} values")));
+            }
+            let value = self.literal()?;
+            values.push(value.ok_or_else(|| self.cursor.unexpected("a literal"))?);
+            if !self.cursor.eat_symbol(",") {
+                break;
+            }
+        }
+        self.cursor.expect_symbol(")", "`,` or `)`")?;
+        Ok(ValueSet::new(values))
+    }
+
+    fn like_pattern(&mut self) -> SelectorResult<LikePattern> {
+        let is_bare = !matches!(
+            self.cursor.token.kind,
+            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) | TokenKind::Unterminated(_) | TokenKind::End
+        );
+        let bare = if self.dialect == SelectorDialect::Cbm && is_bare { self.cursor.advance_raw() } else { None };
+        let pattern = match bare {
+            Some(pattern) => pattern.to_owned(),
+            None => self.text("a pattern in quotes")?.0,
+        };
+        if !self.cursor.eat_keyword("ESCAPE") {
+            return Ok(LikePattern::new(&pattern, None));
+        }
+        let (escape, start) = self.text("one character in quotes")?;
+        let mut characters = escape.chars();
+        match (characters.next(), characters.next()) {
+            (Some(escape), None) => Ok(LikePattern::new(&pattern, Some(escape))),
+            _ => Err(self.cursor.error_at(start, "one character in quotes")),
+        }
+    }
+
+    /// A predicate, negated or not, that begins at byte `start`.
+    fn term(&mut self, predicate: impl Into<Expr>, start: usize) -> SelectorResult<Part> {
+        self.cursor.count_term(start)?;
+        Ok(Part::condition(predicate, start))
+    }
+
+    /// `part` as a condition: a bare identifier, TRUE and FALSE are conditions too.
+    fn as_condition(&mut self, part: Part) -> SelectorResult<Expr> {
+        let predicate = match part.node {
+            PartNode::Condition(expr) => return Ok(expr),
+            PartNode::Value(Operand::Reference(reference)) => Predicate::Truth(reference),
+            PartNode::Value(Operand::Literal(Value::Bool(truth))) => Predicate::Constant(truth),
+            PartNode::Value(_) => {
+                let hint = "compare it with something";
+                return Err(self.cursor.error_at(part.start, "a condition").with_hint(hint));
+            }
+        };
+        self.cursor.count_term(part.start)?;
+        Ok(predicate.into())
+    }
+
+    fn as_operand(&self, part: Part) -> SelectorResult<Placed> {
+        match part.node {
+            PartNode::Value(operand) => Ok(Placed { operand, start: part.start }),
+            PartNode::Condition(_) => Err(self.cursor.error_at(part.start, "a value, not a condition")),
+        }
+    }
+
+    fn not_literal(&self, placed: Placed, keyword: &str) -> SelectorResult<Operand> {
+        match placed.operand {
+            Operand::Literal(_) => Err(self.cursor.error_at(placed.start, format!("a name before {keyword}"))),
+            operand => Ok(operand),
+        }
+    }
+}
+
+/// The comparison that `symbol` stands for, in either language.
+pub(super) fn comparison(symbol: &str) -> Option<Comparison> {
+    Some(match symbol {
+        "=" | "==" => Comparison::Equal,
+        "<>" | "!=" => Comparison::NotEqual,
+        "<" => Comparison::Less,
+        "<=" => Comparison::LessOrEqual,
+        ">" => Comparison::Greater,
+        ">=" => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+fn is_predicate_keyword(word: &str) -> bool {
+    ["IS", "UNDER", "BETWEEN", "IN", "LIKE"].iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests;

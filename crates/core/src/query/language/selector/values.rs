@@ -1,0 +1,155 @@
+//! Parses values: sums, products, signs and their operands.
+
+use super::{Part, SelectorParser, SelectorResult};
+use crate::message::Value;
+use crate::query::expr::{Arithmetic, Operand};
+use crate::query::language::lexer::{TokenKind, is_reserved};
+
+impl SelectorParser<'_> {
+    /// Sums and products; `expected` is what a missing operand is called.
+    pub(super) fn arithmetic(&mut self, lowest: Rank, expected: &str) -> SelectorResult<Part> {
+        let mut left = self.sign(expected)?;
+        while let Some((op, rank)) = arithmetic(self.cursor.token.kind)
+            && rank >= lowest
+        {
+            let placed = self.as_operand(left)?;
+            self.cursor.count_operator()?;
+            self.cursor.advance();
+            let expected = if op == Arithmetic::Add { "a value" } else { "a number" };
+            // Operators of one rank lean left, so only products may stand to the right of a sum.
+            let right = match rank {
+                Rank::Sum => self.arithmetic(Rank::Product, expected)?,
+                Rank::Product => self.sign(expected)?,
+            };
+            let right = self.as_operand(right)?;
+            let computed = Operand::Arithmetic(Box::new(placed.operand), op, Box::new(right.operand));
+            left = Part::value(computed, placed.start);
+        }
+        Ok(left)
+    }
+
+    fn sign(&mut self, expected: &str) -> SelectorResult<Part> {
+        let start = self.cursor.token.start;
+        if let Some(value) = self.literal()? {
+            return Ok(Part::value(Operand::Literal(value), start));
+        }
+        let TokenKind::Symbol(sign @ ("+" | "-")) = self.cursor.token.kind else {
+            return self.primary(expected);
+        };
+        self.cursor.enter()?;
+        if sign == "+" {
+            self.cursor.count_operator()?;
+        }
+        self.cursor.advance();
+        let inner = self.sign("a number")?;
+        let operand = self.as_operand(inner)?.operand;
+        self.cursor.leave();
+        Ok(Part::value(if sign == "-" { negative(operand) } else { positive(operand) }, start))
+    }
+
+    /// The literal that is next; None, and nothing read, when something else is. A sign belongs to its number.
+    pub(super) fn literal(&mut self) -> SelectorResult<Option<Value>> {
+        let token = self.cursor.token;
+        Ok(Some(match token.kind {
+            TokenKind::Symbol(sign @ ("+" | "-"))
+                if matches!(self.cursor.peek(), TokenKind::Integer(_) | TokenKind::Float(_)) =>
+            {
+                self.cursor.advance();
+                self.number(sign == "-", token.start)?
+            }
+            TokenKind::Integer(_) | TokenKind::Float(_) => self.number(false, token.start)?,
+            TokenKind::Word(word) if word.eq_ignore_ascii_case("TRUE") => self.truth(true),
+            TokenKind::Word(word) if word.eq_ignore_ascii_case("FALSE") => self.truth(false),
+            TokenKind::Word(word) if self.is_instant(word) => self.instant(word)?,
+            kind if self.is_text(kind) => Value::Text(self.text("a text in quotes")?.0.into()),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn truth(&mut self, truth: bool) -> Value {
+        self.cursor.advance();
+        Value::Bool(truth)
+    }
+
+    /// What is neither a literal nor has a sign: a parenthesis, a function or a name.
+    fn primary(&mut self, expected: &str) -> SelectorResult<Part> {
+        let token = self.cursor.token;
+        match token.kind {
+            TokenKind::Symbol("(") => return self.parenthesis(),
+            TokenKind::Word(word) if is_reserved(word) => return Err(self.cursor.unexpected(expected)),
+            TokenKind::Word(word) if self.cursor.precedes_parenthesis() => {
+                if let Some(predicate) = self.function(word)? {
+                    return self.term(predicate, token.start);
+                }
+            }
+            TokenKind::Word(_) | TokenKind::DoubleQuoted(_) => {}
+            _ => return Err(self.cursor.unexpected(expected)),
+        }
+        Ok(Part::value(Operand::Reference(self.reference()?), token.start))
+    }
+
+    fn parenthesis(&mut self) -> SelectorResult<Part> {
+        self.cursor.enter()?;
+        let start = self.cursor.advance().start;
+        let inner = self.disjunction()?;
+        self.cursor.expect_symbol(")", "an operator or `)`")?;
+        self.cursor.leave();
+        Ok(Part { node: inner.node, start })
+    }
+
+    /// The number that is next, after a sign at byte `start` or without one.
+    fn number(&mut self, is_negative: bool, start: usize) -> SelectorResult<Value> {
+        Ok(match self.cursor.advance().kind {
+            TokenKind::Float(value) => Value::Float(if is_negative { -value } else { value }),
+            TokenKind::Integer(digits) => Value::Int(integer(digits, is_negative).ok_or_else(|| {
+                self.cursor
+                    .error_at(start, "an integer in 64 bits")
+                    .with_hint("with a decimal point it is a floating-point number")
+            })?),
+            _ => return Err(self.cursor.unexpected("a number")),
+        })
+    }
+}
+
+/// How tightly an arithmetic operator binds.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+pub(super) enum Rank {
+    Sum,
+    Product,
+}
+
+fn arithmetic(kind: TokenKind<'_>) -> Option<(Arithmetic, Rank)> {
+    match kind {
+        TokenKind::Symbol("+") => Some((Arithmetic::Add, Rank::Sum)),
+        TokenKind::Symbol("-") => Some((Arithmetic::Subtract, Rank::Sum)),
+        TokenKind::Symbol("*") => Some((Arithmetic::Multiply, Rank::Product)),
+        TokenKind::Symbol("/") => Some((Arithmetic::Divide, Rank::Product)),
+        _ => None,
+    }
+}
+
+/// `digits` as an integer of 64 bits, the smallest included.
+fn integer(digits: &str, is_negative: bool) -> Option<i64> {
+    if let Ok(magnitude) = digits.parse::<i64>() {
+        return Some(if is_negative { -magnitude } else { magnitude });
+    }
+    let magnitude: i128 = digits.parse().ok()?;
+    i64::try_from(if is_negative { -magnitude } else { magnitude }).ok()
+}
+
+/// `- operand`, folded into a number.
+fn negative(operand: Operand) -> Operand {
+    match operand {
+        Operand::Literal(Value::Int(value)) if value != i64::MIN => Operand::Literal(Value::Int(-value)),
+        Operand::Literal(Value::Float(value)) => Operand::Literal(Value::Float(-value)),
+        other => Operand::Negate(Box::new(other)),
+    }
+}
+
+/// `+ operand`: a number itself. Of anything else it is `0 + operand`, which is unknown of what is no number.
+fn positive(operand: Operand) -> Operand {
+    match operand {
+        Operand::Literal(Value::Int(_) | Value::Float(_)) => operand,
+        other => Operand::Arithmetic(Box::new(Operand::Literal(Value::Int(0))), Arithmetic::Add, Box::new(other)),
+    }
+}
