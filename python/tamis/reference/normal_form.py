@@ -48,11 +48,11 @@ class Conjunction:
     def bounds(self) -> dict[str, tuple[Point, Point]]:
         """Where properties must have a value. Of two tests of one property the first counts: in a list, another
         element may be what makes the second true."""
-        found: dict[str, tuple[Point, Point]] = {}
+        by_name: dict[str, tuple[Point, Point]] = {}
         for literal in self.literals:
             if literal.bounds is not None:
-                found.setdefault(literal.name, literal.bounds)
-        return found
+                by_name.setdefault(literal.name, literal.bounds)
+        return by_name
 
 
 def conjunctions(tree: Tree, at_most: int, *, wanted: bool = True) -> list[tuple[Literal, ...]] | None:
