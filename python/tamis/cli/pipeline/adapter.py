@@ -1,4 +1,6 @@
-"""``tamis adapter``: controls the sources of a pipeline, at once if it is running, else in its next run."""
+"""The command `tamis adapter`, which controls the sources of a pipeline.
+
+A running pipeline uses a change within seconds, any other in its next run."""
 
 from __future__ import annotations
 
@@ -120,4 +122,4 @@ def _adapter(config: PipelineConfig, name: str) -> AdapterConfig:
         if adapter.name == name:
             return adapter
     known = ", ".join(adapter.name for adapter in config.adapters) or "none"
-    raise ConfigError(f"{config.path}: no [[adapter]] is named '{name}'; known: {known}")
+    raise ConfigError(f"{config.path}: no [[adapter]] is named '{name}'; there are: {known}")
