@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tamis.reference.topic_matcher import TopicMatcher, Words
+from tamis.reference.topics.topic_matcher import TopicMatcher, Words
 
 
 @dataclass(eq=False)

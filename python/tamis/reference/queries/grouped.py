@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
 from tamis.query import Query
-from tamis.reference.query_matcher import Message, QueryMatcher, predicate_of, truth
+from tamis.reference.queries.query_matcher import Message, QueryMatcher, predicate_of, truth
 from tamis.reference.values import Point, point
 
 if TYPE_CHECKING:

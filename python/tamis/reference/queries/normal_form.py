@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tamis.query import Query
-from tamis.reference.query_matcher import predicate_of
+from tamis.reference.queries.query_matcher import predicate_of
 from tamis.reference.values import Point, interval, point
 
 if TYPE_CHECKING:
