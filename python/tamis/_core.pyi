@@ -1,4 +1,4 @@
-"""The compiled core. Its public face is the package `tamis`; docstrings stand there."""
+"""Types the compiled core, whose public face with its docstrings is the package `tamis`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
