@@ -1,4 +1,6 @@
-//! The bitmap engine of the OpenAMQ and Malamute papers: every operation they list, over a compressed bitmap (the crate `roaring`).
+//! The bitmap engine of the OpenAMQ and Malamute papers: every operation that they list.
+//!
+//! The bitmap is compressed (crate `roaring`).
 
 use std::io::{self, Read, Write};
 

@@ -1,4 +1,4 @@
-//! What can go wrong in the core, as values. Each face translates them at one boundary.
+//! The errors of the core, as values that each binding translates at one boundary.
 
 use std::fmt;
 

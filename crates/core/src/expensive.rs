@@ -1,4 +1,4 @@
-//! Expensive predicates: tests with a declared cost that no index can know, evaluated last and at most once a message.
+//! Expensive predicates: tests with a declared cost, evaluated last and at most once per message.
 //!
 //! A [`ExpensivePredicate`] is the test itself; an [`Opaque`] shares it between queries, counts its calls, and lets a
 //! message remember its answer, so that it is asked once however many queries hold it. `query/residual.rs` sees to it
@@ -15,7 +15,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use crate::message::Message;
-use crate::query::evaluate::Truth;
+use crate::query::truth::Truth;
 
 /// One call in so many is timed: reading the clock twice costs as much as a small predicate.
 const TIMED_EVERY: u64 = 16;

@@ -1,4 +1,4 @@
-//! Dynamic hierarchies (the ITMO paper): groupings of an attribute's values that change at any time.
+//! Dynamic hierarchies (the ITMO paper): groupings of an attribute's values that may change at any time.
 
 use std::collections::{HashMap, HashSet};
 

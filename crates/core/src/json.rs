@@ -1,4 +1,4 @@
-//! JSON text as values of messages.
+//! Reads JSON text into values of messages.
 
 use std::cell::Cell;
 use std::fmt;

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::query::evaluate::Truth;
+use crate::query::truth::Truth;
 use crate::text::Signature;
 
 /// Name → value. Names keep no order.

@@ -1,4 +1,4 @@
-//! Properties as Spark's variant: every value with its type, times and fields without a value too, which JSON has not.
+//! Properties as Spark's variant, which keeps types, times and fields without a value, unlike JSON.
 //!
 //! What `index::batch` reads back is the same properties. Source: Apache Parquet, "Variant Binary Encoding", version 1.
 

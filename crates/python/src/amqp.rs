@@ -1,4 +1,6 @@
-//! AMQP frames for the handshake: methods by name, fields as Python values. The data plane decodes its own.
+//! AMQP frames for the handshake: methods by name, with their fields as Python values.
+//!
+//! The data plane decodes its own frames.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};

@@ -1,4 +1,4 @@
-//! `tamis.Bitmap`: the papers' bitmap engine.
+//! The class `tamis.Bitmap`: the papers' bitmap engine.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

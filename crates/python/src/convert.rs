@@ -1,4 +1,4 @@
-//! Python values into values of the core, and back.
+//! Converts Python values into values of the core, and back.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

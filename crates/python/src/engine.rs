@@ -1,4 +1,4 @@
-//! `tamis._core.Engine`: subscriptions by id. Keys are the Python side's.
+//! The class `tamis._core.Engine`: subscriptions by id, whose keys belong to the Python side.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

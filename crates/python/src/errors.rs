@@ -1,4 +1,4 @@
-//! Where errors of the core become Python exceptions: the one boundary.
+//! The one place where errors of the core become Python exceptions.
 
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! `tamis._core.JournalReader`: a log of the broker, read by another process.
+//! The class `tamis._core.JournalReader`: a log of the broker, read by another process.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Python bindings of `tamis-core`: convert, detach, call, convert. No algorithm lives here.
+//! Python bindings of `tamis-core`, which convert, detach, call and convert, without any algorithm.
 
 use pyo3::prelude::*;
 

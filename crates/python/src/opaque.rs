@@ -1,4 +1,4 @@
-//! `tamis.opaque`: functions of Python as expensive predicates.
+//! The function `tamis.opaque`: Python functions as expensive predicates.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use tamis_core::expensive::{ExpensivePredicate, Failure, Opaque};
 use tamis_core::message::Message;
-use tamis_core::query::evaluate::Truth;
 use tamis_core::query::expr::Predicate;
+use tamis_core::query::truth::Truth;
 
 use crate::convert;
 use crate::query::PyQuery;

@@ -1,4 +1,4 @@
-//! `tamis.Query`, and the functions that make one.
+//! The class `tamis.Query`, and the functions that make one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The report on an engine as plain Python values; `tamis.Report` gives them their names.
+//! The report on an engine as plain Python values, which `tamis.Report` gives names.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -1,4 +1,4 @@
-//! What is wrong with bytes, and what the peer is told.
+//! Errors in bytes from a peer, and the replies that tell the peer.
 
 use std::fmt;
 

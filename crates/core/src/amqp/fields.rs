@@ -1,4 +1,4 @@
-//! Methods by name, with their fields as values: for faces that know no Rust types, and for tests.
+//! Methods by name, with their fields as values, for bindings that know no Rust types and for tests.
 //!
 //! This reads and writes from [`super::method::SPECS`], one field after the other; [`super::Method`] is the fast way.
 

@@ -1,4 +1,4 @@
-//! Frames: the cut of the stream into typed, numbered pieces.
+//! Frames: the typed, numbered pieces that the stream of bytes consists of.
 //!
 //! ```text
 //! octet 0     1         3             7                  7 + size

@@ -1,4 +1,4 @@
-//! Methods: one struct each, read from the payload of a method frame and written as one.
+//! Methods: one struct each, decoded from the payload of a method frame and encoded as one.
 //!
 //! The table at the end names every method and field once; from it come the structs, [`Method`], both directions of the
 //! codec and [`SPECS`], which [`super::fields`] reads. Strings and tables are borrowed from the payload. Fields that the

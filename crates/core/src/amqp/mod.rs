@@ -1,4 +1,6 @@
-//! AMQP 0-9-1 on the wire: bytes in, values out, and back. No socket, clock, thread or state of a connection.
+//! AMQP 0-9-1 on the wire: bytes in, values out, and back.
+//!
+//! There is no socket, clock, thread or state of a connection here.
 //!
 //! [`frame::next_frame`] cuts the stream into frames; [`method::Method::decode`] reads a method frame,
 //! [`properties::ContentHeader::decode`] a content header, [`table::RawTable`] the tables inside both. What is decoded

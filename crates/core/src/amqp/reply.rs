@@ -1,4 +1,4 @@
-//! Reply codes: what a close, a return or a refusal says, and how much of the connection it ends.
+//! Reply codes: the reason in a close, a return or a refusal, and how much of the connection it ends.
 //!
 //! Source: AMQP 0-9-1 specification, section 1.1 (constants); RabbitMQ for what it closes where they differ.
 

@@ -1,4 +1,4 @@
-//! The elementary types: reading them from a slice, appending them to a buffer.
+//! Decodes the elementary types from a slice and appends them to a buffer.
 
 use super::error::DecodeError;
 use super::short_string::put_short;

@@ -1,5 +1,7 @@
-//! Queries: the expression tree ([`expr`]), its languages ([`selector`], [`boolean`]), its meaning ([`evaluate`]),
-//! its canonical text ([`render`]) and its shape for algorithms outside ([`structure`]).
+//! Queries: their expression tree, their languages, their evaluation, and their canonical text.
+//!
+//! The tree is in [`expr`], the languages in [`selector`] and [`boolean`], the evaluation in [`evaluate`], the canonical
+//! text in [`render`], and the shape for algorithms outside the core in [`structure`].
 
 mod evaluation;
 pub mod expr;
@@ -8,6 +10,7 @@ mod language;
 mod patterns;
 pub mod render;
 pub mod structure;
+pub mod truth;
 
 pub use evaluation::{distance, evaluate, explain, highlight};
 pub use language::{boolean, selector};

@@ -1,5 +1,6 @@
-//! The structure of a tree, for algorithms outside the core: what stands above its predicates, and what an index can
-//! know of a predicate without evaluating it.
+//! The structure of a query's tree, for algorithms outside the core.
+//!
+//! It tells what stands above each predicate, and what an index can know of a predicate without evaluating it.
 
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, PropertyName, Reference};

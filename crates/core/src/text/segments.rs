@@ -1,4 +1,4 @@
-//! Where the words of a text stand (UAX #29): the `unicode-segmentation` crate's answer, several times faster in ASCII.
+//! Finds the words of a text (UAX #29), as the `unicode-segmentation` crate does, but several times faster in ASCII.
 //!
 //! A text is cut before spaces and line feeds, where a word always ends, into stretches of ASCII and others. In ASCII
 //! the rules come down to this: letters, digits and underscores hold together; between two letters so do `'`, `.` and

@@ -1,4 +1,4 @@
-//! The signature of a text: which words stand where.
+//! The signature of a text: its words and their positions.
 //!
 //! All terms are in one text, all positions in one list, so that making a signature takes a handful of allocations
 //! whatever the length of the text.

@@ -1,4 +1,4 @@
-//! What is known of topic names that come again: a map that is bounded in entries and in what they weigh.
+//! A cache of values for topic names that recur, bounded in number and in weight.
 //!
 //! A name enters when it is offered for the second time, so that names that never come again cost nothing but a number in
 //! a table. Entries live in two generations: what is used moves to the young one, and when that is full the old one is

@@ -15,7 +15,8 @@ from tamis.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tamis.config.pipeline import AdapterConfig, PipelineConfig
+    from tamis.config.adapters import AdapterConfig
+    from tamis.config.pipeline import PipelineConfig
     from tamis.store.records import AdapterDesire
 
 app = typer.Typer(help="List, start, stop, pause and test the adapters of a pipeline.", no_args_is_help=True)

@@ -1,45 +1,45 @@
-//! A segment: its name, its header, its identity, and how much it holds.
+//! The start of a segment: its file name, its header, its identity, and its capacity.
 //!
 //! ```text
 //! header 64 B | records ... 0 0 0 0 | (unused) | heads | sparse index | trailer      <- the end of the file
 //! ```
-//! The last three come when the segment is sealed (`footer.rs`). A file is allocated whole when its segment begins, and
-//! used again for another when its own is no longer wanted.
+//! The last three parts are written when the segment is sealed (`footer.rs`). A file is allocated whole when its
+//! segment begins, and reused for another segment when its own is no longer wanted.
 
 use crate::journal::format::footer::{SPARSE_BYTES, SPARSE_EVERY_BYTES, TRAILER_BYTES};
 use crate::journal::format::record::{Seed, Sequence};
 
 const MAGIC: [u8; 8] = *b"tamisjnl";
 
-/// The version of the format. A reader refuses a later one.
+/// The version of the format. Readers refuse a later one.
 pub(crate) const VERSION: u32 = 1;
 
-/// Where the records begin.
+/// The offset of the first record.
 pub(crate) const DATA_START: u32 = 64;
 
-/// Written after the last record, and over by the next: a length of 0 is the end.
+/// Written after the last record, and overwritten by the next one: a length of 0 marks the end.
 pub(crate) const TERMINATOR: [u8; 4] = [0; 4];
 
-/// The smallest segment, for tests.
+/// The minimum size of a segment, for tests.
 pub const SEGMENT_BYTES_MIN: u32 = 4096;
 
-/// The largest segment: offsets have 32 bits.
+/// The maximum size of a segment: offsets have 32 bits.
 pub const SEGMENT_BYTES_MAX: u32 = 1 << 30;
 
-/// Where a record lies: the ordinal of its segment, which is never used again, and the offset there.
+/// The location of a record: the number of its segment's file, which is never used again, and the offset in that file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// Which segment, counted from 1 over the life of the log.
+    /// The number of the segment's file, counted from 1 over the life of the log.
     pub segment: u32,
-    /// Where in its file.
+    /// The offset in the file.
     pub offset: u32,
 }
 
-/// What the name of a segment's file says.
+/// The parts of a segment's file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentName {
     pub ordinal: u32,
-    /// The number of its first record.
+    /// The sequence number of its first record.
     pub first: Sequence,
 }
 
@@ -55,19 +55,19 @@ impl SegmentName {
     }
 }
 
-/// The name of a file that waits to be used again.
+/// The name of a file that waits to be reused.
 pub(crate) fn spare_name(ordinal: u32) -> String {
     format!("spare-{ordinal:08}.segment")
 }
 
-/// What the checksums in a segment begin with. Checksums of two 32-bit numbers behind the same prefix always differ, so
-/// no two segments of one log have the same seed, and none accepts a record of another.
+/// The initial value of the checksums in a segment. Checksums of two 32-bit numbers after the same prefix always
+/// differ, so no two segments of one log have the same seed, and none accepts a record of another.
 pub(crate) fn seed(log_id: u64, ordinal: u32) -> Seed {
     Seed(crc32c::crc32c_append(crc32c::crc32c(&log_id.to_le_bytes()), &ordinal.to_le_bytes()))
 }
 
-/// How far records and their part of the index together may reach into a segment: the rest is for the sparse index and
-/// the trailer.
+/// The bytes of a segment that records and their heads in the index may fill together; the remaining bytes are for the
+/// sparse index and the trailer.
 pub(crate) fn capacity(segment_bytes: u64) -> u64 {
     let sparse = (segment_bytes / SPARSE_EVERY_BYTES + 1) * SPARSE_BYTES as u64;
     segment_bytes.saturating_sub(sparse + TRAILER_BYTES as u64 + TERMINATOR.len() as u64)
@@ -92,7 +92,8 @@ impl SegmentHeader {
         bytes
     }
 
-    /// The header; None when there is none or it is damaged; the version when it is later than ours.
+    /// Decodes the header: None when there is none or it is damaged; an error with the version when that is later than
+    /// ours.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, u32> {
         if let Some(version) = later_version(bytes, MAGIC) {
             return Err(version);
@@ -106,7 +107,7 @@ impl SegmentHeader {
     }
 }
 
-/// Magic, version, and a checksum of the two: the 16 bytes that every version of the format begins with.
+/// Magic, version, and a checksum of the two: the first 16 bytes of every version of the format.
 pub(crate) fn version_mark(magic: [u8; 8]) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&magic);
@@ -116,7 +117,7 @@ pub(crate) fn version_mark(magic: [u8; 8]) -> [u8; 16] {
     bytes
 }
 
-/// The version that a file says it has, when it is ours, whole, and later than this program knows.
+/// The version of a file, when it is one of ours, intact, and later than this program knows.
 pub(crate) fn later_version(bytes: &[u8], magic: [u8; 8]) -> Option<u32> {
     let bytes = bytes.first_chunk::<16>()?;
     let whole = bytes[..8] == magic && u32_at(bytes, 12) == crc32c::crc32c(&bytes[..12]);

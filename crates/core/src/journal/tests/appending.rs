@@ -1,4 +1,4 @@
-//! Appending, numbers, places, segments.
+//! Tests appending: sequence numbers, locations, segments and retention.
 
 use super::*;
 use crate::journal::{HEAD_BYTES_MAX, Location, ReadError, Retention};

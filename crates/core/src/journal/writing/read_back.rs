@@ -13,10 +13,10 @@ use crate::journal::recovery::recover::SegmentMeta;
 use crate::journal::recovery::scan::{Scanner, WalkExtent, Walked, make_room, walk};
 use crate::journal::writing::shared::{SharedLog, lock};
 
-/// How many files of segments are kept open for [`Log::read_at`].
+/// The maximum number of segment files that are kept open for [`Log::read_at`](crate::journal::Log::read_at).
 const FILES_MAX: usize = 64;
 
-/// How much of a record is read before its length is known.
+/// The number of bytes that are read before the length of a record is known.
 const GUESS_BYTES: usize = 4096;
 
 impl SharedLog {
@@ -33,7 +33,7 @@ impl SharedLog {
         }
         match decode(&buffer[..count], limit, segment.seed) {
             Ok(decoded) => Ok(decoded.record),
-            // The file may have been taken for another segment while it was read.
+            // The file may have been reused for another segment while it was read.
             Err(_) if !self.names().contains(&segment.name) => Err(ReadError::Gone(location)),
             Err(_) => Err(ReadError::Damaged(location)),
         }

@@ -16,7 +16,7 @@ use crate::journal::writing::catalog::Catalog;
 use crate::journal::writing::committer::CommitQueue;
 use crate::journal::writing::segment_writer::SegmentWriter;
 
-/// What appenders, readers and the committer share.
+/// The state that appenders, readers and the committer share.
 pub(crate) struct SharedLog {
     pub directory: Directory,
     pub options: LogOptions,
@@ -90,7 +90,7 @@ impl SharedLog {
         lock(&self.catalog)
     }
 
-    /// What was appended, in exchange for an empty batch.
+    /// Takes the appended records, in exchange for an empty batch.
     pub fn take_batch(&self, empty: PendingBatch) -> PendingBatch {
         let mut appending = lock(&self.appending);
         appending.end_run();
@@ -98,7 +98,7 @@ impl SharedLog {
         std::mem::replace(&mut appending.batch, empty)
     }
 
-    /// So much less waits.
+    /// Subtracts written bytes from those that wait.
     pub fn no_longer_pending(&self, size_bytes: usize) {
         self.pending_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl SharedLog {
         self.synced.store(sequence.0, Ordering::Release);
     }
 
-    /// Bring what the catalog says of the last segment up to what is written.
+    /// Updates the catalog's last segment to what is written.
     pub fn update_catalog(&self, active: &ActiveSegment) {
         let mut catalog = self.catalog();
         let catalog = &mut *catalog;
@@ -122,7 +122,7 @@ impl SharedLog {
         catalog.sparse.extend_from_slice(contents.sparse.get(known..).unwrap_or_default());
     }
 
-    /// Begin the entry of a new segment.
+    /// Adds a new segment to the catalog.
     pub fn add_segment(&self, meta: SegmentMeta) {
         let mut catalog = self.catalog();
         catalog.sparse.clear();
@@ -132,7 +132,7 @@ impl SharedLog {
         catalog.segments.push_back(meta);
     }
 
-    /// The oldest segment when nobody wants it any more.
+    /// The oldest segment, when it is no longer wanted.
     pub fn first_unwanted(&self) -> Option<SegmentName> {
         let (retention, remove_through, now_us) = {
             let appending = lock(&self.appending);
@@ -150,7 +150,7 @@ impl SharedLog {
         is_unwanted.then_some(oldest.name)
     }
 
-    /// The oldest segment is gone; its file may wait under another name.
+    /// Removes the oldest segment from the catalog; its file may wait under another name.
     pub fn forget_first(&self, name: SegmentName, spare: Option<String>) {
         lock(&self.files).retain(|segment| segment.name != name);
         let mut catalog = self.catalog();
@@ -175,7 +175,7 @@ impl SharedLog {
         self.catalog().segments.iter().map(|meta| meta.name).collect()
     }
 
-    /// The sparse index of the segment `name` when it is the last, as far as it is synced.
+    /// The sparse index of the segment `name` if it is the last one, as far as it is synced.
     pub fn sparse_of(&self, name: SegmentName) -> Option<Vec<SparsePoint>> {
         let catalog = self.catalog();
         (catalog.segments.back()?.name == name).then(|| catalog.sparse.clone())

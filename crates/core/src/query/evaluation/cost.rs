@@ -1,4 +1,4 @@
-//! What evaluating costs, roughly: for deciding what to look at first.
+//! Estimates the cost of evaluating a predicate, to decide which to evaluate first.
 
 use crate::query::expr::{Expr, Operand, Predicate};
 

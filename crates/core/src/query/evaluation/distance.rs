@@ -1,4 +1,4 @@
-//! How far a message is from satisfying a query: by how many predicates it fails.
+//! Counts the predicates by which a message fails to satisfy a query.
 
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;

@@ -1,12 +1,12 @@
-//! What a predicate means, in three-valued logic (Kleene / SQL-92). `residual.rs` joins them under AND, OR and NOT.
+//! Evaluates a predicate in three-valued logic (Kleene, SQL-92).
+//!
+//! `residual.rs` joins predicates under AND, OR and NOT.
 
 use crate::hierarchy::{self, Hierarchies};
 use crate::message::{Body, Message, Resolved, Value, lookup, lookup_any_case};
 use crate::query::expr::{Arithmetic, Comparison, Operand, Predicate, Reference};
+use crate::query::truth::Truth;
 use crate::text::{Phrase, Signature};
-
-/// True, false or unknown.
-pub type Truth = Option<bool>;
 
 /// Kleene OR when `deciding` is true, AND when it is false: the deciding value wins, then unknown.
 fn fold(truths: impl Iterator<Item = Truth>, deciding: bool) -> Truth {

@@ -1,10 +1,11 @@
-//! Why a query is true, false or unknown of a message: every predicate's verdict and the value it looked at.
+//! Explains why a query is true, false or unknown of a message: each predicate's result and value.
 
 use crate::hierarchy::Hierarchies;
 use crate::message::{Message, Value};
 use crate::query::Query;
-use crate::query::evaluate::{Referent, Truth};
+use crate::query::evaluate::Referent;
 use crate::query::expr::{Operand, Predicate, Reference};
+use crate::query::truth::Truth;
 
 /// One predicate's part in the answer.
 #[derive(Clone, Debug)]

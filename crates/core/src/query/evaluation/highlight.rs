@@ -1,4 +1,4 @@
-//! Where in a body a query's text predicates matched, for showing it.
+//! Finds the parts of a body that a query's text predicates matched, to highlight them.
 
 use std::ops::{Range, RangeInclusive};
 

@@ -1,4 +1,4 @@
-//! Expensive predicates last: a tree is first evaluated without them, and only what that leaves open asks them.
+//! Evaluates a tree without its expensive predicates first, then asks only those that can still change the result.
 //!
 //! So an expensive predicate is asked only when nothing cheaper has decided, wherever it stands in the tree. Three-valued
 //! logic does not depend on the order, so the answer is that of evaluating from left to right.
@@ -6,8 +6,8 @@
 use crate::expensive::Opaque;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
-use crate::query::evaluate::Truth;
 use crate::query::expr::{Expr, Predicate};
+use crate::query::truth::Truth;
 
 /// What is known of a tree without asking an expensive predicate that the message does not remember.
 enum Partial<'q> {

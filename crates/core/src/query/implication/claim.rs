@@ -1,4 +1,4 @@
-//! What one predicate says of a message when it is true, or when it is false.
+//! The claims that a predicate makes about a message when it is true, or when it is false.
 //!
 //! A property may be a list, and then a predicate is true when *some* element is in its set ([`Claim::Some`]), false
 //! when *every* element is outside ([`Claim::All`]). Two claims that some element is such and such are never at odds:

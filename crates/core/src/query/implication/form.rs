@@ -1,4 +1,4 @@
-//! Claims under AND and OR.
+//! Joins claims under AND and OR.
 
 use super::budget::Budget;
 use super::claim::{Atom, Claim, Claimed, claimed};

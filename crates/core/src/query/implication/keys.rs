@@ -1,4 +1,4 @@
-//! Keys by which a query finds those that may cover it, so that not every two queries are compared.
+//! Finds the queries that may cover a query by keys, so that not every pair is compared.
 //!
 //! A query is *filed* under keys, and *looks up* keys, such that a query which is covered by another looks up a key
 //! under which that one is filed. That follows the rules of [`Form::implies`] case by case: of an AND, any one operand

@@ -1,4 +1,4 @@
-//! What can be said of queries without a message: never true, always true, and covered by another.
+//! Decides without a message whether a query is never true, always true, or covered by another query.
 //!
 //! The rules are sound and not complete: what they say holds of every message, hierarchy and list; what they do not
 //! say may hold too (`docs/report.md` lists them). A tree becomes claims under AND and OR ([`claim`]), NOT pushed to

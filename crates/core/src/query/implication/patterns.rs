@@ -1,4 +1,4 @@
-//! When every text that passes one test of text passes another, and when none passes both.
+//! Decides when every text that passes one text test passes another, and when no text passes both.
 
 use super::budget::Budget;
 use crate::query::expr::Predicate;

@@ -1,4 +1,4 @@
-//! Sets of values: what a predicate with constants is true of, and when one such set lies within another.
+//! Sets of values for which a predicate with constants is true, and when one such set contains another.
 //!
 //! A value here is one element that a predicate looks at: a scalar, or a mapping, which is like no constant. Null and
 //! PRESENT are in no set and in no complement, since they make every test unknown. All answers are sound, none is

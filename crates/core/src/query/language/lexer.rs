@@ -1,5 +1,6 @@
-//! Tokens of the selector and the Boolean language, and the cursor that both parsers read them with:
-//! limits, and errors with a guess of what was meant.
+//! Tokens of both query languages, and the cursor with which their parsers read them.
+//!
+//! The cursor enforces the limits, and its errors guess what was meant.
 
 use unicode_normalization::char::is_combining_mark;
 

@@ -1,4 +1,4 @@
-//! LIKE patterns: `%` any run of characters, `_` one character, over the whole text, in linear time.
+//! LIKE patterns: `%` matches any characters, `_` one character, over the whole text, in linear time.
 //!
 //! A pattern is cut at its `%`s into segments. The first and the last stand at the ends of the text; each of the
 //! others is looked for from left to right, where the leftmost place is as good as any, since a segment is always

@@ -1,4 +1,4 @@
-//! Texts of which one must stand in whatever a regular expression matches.
+//! Finds texts of which at least one occurs in everything that a regular expression matches.
 
 use regex_syntax::hir::literal::{ExtractKind, Extractor, Seq};
 use regex_syntax::hir::{Hir, HirKind};

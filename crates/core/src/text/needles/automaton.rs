@@ -1,4 +1,6 @@
-//! The automaton of Aho and Corasick ("Efficient string matching", 1975): all needles in one pass over a text.
+//! The automaton of Aho and Corasick, which finds all needles in one pass over a text.
+//!
+//! Source: "Efficient string matching", 1975.
 //!
 //! Why not the `aho-corasick` crate: it copies into each state all needles that end there, which is superlinear for
 //! nested needles (a, aa, aaa, ... and ba, bba, ...), and it reports them all at every place. Here a state knows the

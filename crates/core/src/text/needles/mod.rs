@@ -1,4 +1,4 @@
-//! Which of many needles stand in a text: `LIKE '%x%'`, `LIKE 'x%'`, `LIKE '%x'` and their like, by the thousand.
+//! Finds which of thousands of needles occur in a text: `LIKE '%x%'`, `LIKE 'x%'`, `LIKE '%x'` and similar.
 //!
 //! Needles that may stand anywhere take one pass over the text; needles at the start or the end a walk that reads no
 //! more of the text than agrees with some needle.

@@ -1,4 +1,4 @@
-//! A trie in a few flat arrays: 9 bytes a state, at most one state for each byte of the needles.
+//! A trie in a few flat arrays: 9 bytes per state, at most one state for each byte of the needles.
 //!
 //! States are numbered breadth first, so that the children of a state are neighbours and a state needs only the
 //! number of its first child: the next state's first child ends the list.

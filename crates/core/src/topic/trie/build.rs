@@ -1,4 +1,4 @@
-//! From patterns to bytes: a draft with hash maps, then everything into its slot.
+//! Builds the bytes of a topic trie from patterns: first a draft with hash maps, then the two tables.
 
 use hashbrown::HashMap;
 

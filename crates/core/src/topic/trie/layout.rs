@@ -1,4 +1,4 @@
-//! The bytes of a topic trie, and the hashes by which its two tables are searched.
+//! The layout of a topic trie in bytes, and the hashes by which its two tables are searched.
 //!
 //! ```text
 //! header   MAGIC (4), patterns, words, nodes, hashes, lists, texts (4 each: records, in texts bytes), longest probe

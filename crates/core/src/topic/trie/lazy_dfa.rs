@@ -1,4 +1,4 @@
-//! The walk through a trie, remembered: a deterministic automaton that is made move by move while topics come.
+//! A deterministic automaton that remembers walks through a trie, built move by move while topics arrive.
 //!
 //! What is alive in a trie after some words is a *state*, and where a word leads from it is found once and kept; a topic
 //! is then one look-up a word, however many patterns are alive (the RabbitMQ paper, "The DFA"). Nothing of it can explode: there

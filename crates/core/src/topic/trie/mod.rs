@@ -1,4 +1,4 @@
-//! All patterns at once: a trie of words in one flat buffer, searched without backtracking.
+//! A trie of all topic patterns in one flat buffer, searched without backtracking.
 //!
 //! What is alive after each word of a topic is a set of nodes, and the next word leads from each to its child for that
 //! word and its child for `*`. A `#` is a node that is entered without a word and then stays alive, until another one is

@@ -1,4 +1,4 @@
-//! The functions: CONTAINS, NEAR, TOPIC, PREFIX, REGEX, EXISTS.
+//! Parses the functions CONTAINS, NEAR, TOPIC, PREFIX, REGEX and EXISTS.
 
 use super::{SelectorParser, SelectorResult};
 use crate::query::expr::{Pattern, Predicate};

@@ -1,5 +1,6 @@
-//! The selector language: JMS message selectors (SQL-92 conditional expressions) with text, topic,
-//! regular-expression and hierarchy functions. The canonical text of every query.
+//! The selector language: JMS message selectors with text, topic, regular-expression and hierarchy functions.
+//!
+//! JMS selectors are SQL-92 conditional expressions. The canonical text of every query is a selector.
 //!
 //! The parser goes down by rank: OR, AND, NOT, predicates, sums, products, signs, primaries. A parenthesis may hold
 //! a condition or a value, which is not known before its end, so that every step returns one or the other

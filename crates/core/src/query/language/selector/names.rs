@@ -1,4 +1,4 @@
-//! Names, texts in quotes and instants, where the dialects differ.
+//! Parses names, quoted texts and instants, which differ between the dialects.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 

@@ -1,4 +1,4 @@
-//! Values: sums, products, signs and what they are made of.
+//! Parses values: sums, products, signs and their operands.
 
 use super::{Part, SelectorParser, SelectorResult};
 use crate::message::Value;
