@@ -1,4 +1,4 @@
-"""The compiled core. Its public face is the package `tamis`; docstrings stand there."""
+"""The compiled core, whose public face is the package `tamis`, which has most of the docstrings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
