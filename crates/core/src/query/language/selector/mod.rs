@@ -3,7 +3,7 @@
 //! JMS selectors are SQL-92 conditional expressions. The canonical text of every query is a selector.
 //!
 //! The parser descends by rank: OR, AND, NOT, predicates, sums, products, signs, primaries. A parenthesis may contain a
-//! condition or a value, which is not known before its end. So every step returns one or the other ([`PartNode`]), and
+//! condition or a value, which is not known before its end. So every step returns one or the other (`PartNode`), and
 //! the step above decides which of them it can use.
 
 mod functions;
