@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tools.rust_source import RustFile, read_crate
+from tools.rust_source import RustFile, crate_folders, read_crate
 
 PROJECT = Path(__file__).resolve().parent.parent
 CIRCLE_MAX = 3
@@ -95,8 +95,8 @@ class Crate:
 
 def rust_graphs(project: Path) -> dict[str, Graph]:
     """The graph of each crate, by the folder of its sources."""
-    roots = sorted(path.parent / "src" for path in project.glob("**/Cargo.toml") if "target" not in path.parts)
-    return {str(root.relative_to(project)): Crate(read_crate(root)).graph() for root in roots if root.is_dir()}
+    roots = [folder / "src" for folder in crate_folders(project) if (folder / "src").is_dir()]
+    return {str(root.relative_to(project)): Crate(read_crate(root)).graph() for root in roots}
 
 
 # ---- Python ------------------------------------------------------------------------------------------------------
@@ -202,6 +202,11 @@ def groups(graph: Graph) -> list[list[Path]]:
     return sorted((group for group in found if len(group) > 1), key=lambda group: (-len(group), group))
 
 
+def inside_folders(graph: Graph) -> Graph:
+    """The edges between files of one folder."""
+    return {path: {other for other in others if other.parent == path.parent} for path, others in graph.items()}
+
+
 def report(name: str, graph: Graph, project: Path) -> list[str]:
     """A line for each circle that is too large, and the edges within it."""
     lines: list[str] = []
@@ -214,13 +219,22 @@ def report(name: str, graph: Graph, project: Path) -> list[str]:
     return lines
 
 
+def largest(graphs: Iterable[Graph]) -> int:
+    """The number of files in the largest group."""
+    return max((len(found[0]) for found in map(groups, graphs) if found), default=1)
+
+
 def main(project: Path) -> int:
     """Print every circle that is too large; 1 if there is one."""
     graphs = rust_graphs(project) | python_graphs(project)
     lines = [line for name, graph in graphs.items() for line in report(name, graph, project)]
-    count, size = sum(map(len, graphs.values())), max((len(g[0]) for g in map(groups, graphs.values()) if g), default=1)
-    print("\n".join([*lines, f"circles: {count} files; the largest group has {size} (at most {CIRCLE_MAX})"]))
-    return 1 if lines else 0
+    inside = largest(map(inside_folders, graphs.values()))
+    lines.append(
+        f"circles: {sum(map(len, graphs.values()))} files; the largest circle has {largest(graphs.values())} files, "
+        f"inside one folder {inside} (at most {CIRCLE_MAX})"
+    )
+    print("\n".join(lines))
+    return 1 if len(lines) > 1 else 0
 
 
 if __name__ == "__main__":

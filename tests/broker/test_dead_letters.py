@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
@@ -22,14 +23,22 @@ def declare(channel: BlockingChannel, **arguments: object) -> None:
 
 def buried(channel: BlockingChannel) -> tuple[str, dict[str, object], bytes]:
     """Routing key, headers and body of the next dead letter."""
+    method, properties, body = next_message(channel, "buried", auto_ack=True)
+    assert properties.expiration is None
+    return method.routing_key, properties.headers, body
+
+
+def next_message(
+    channel: BlockingChannel, queue: str, auto_ack: bool = False
+) -> tuple[Any, pika.BasicProperties, bytes]:
+    """The next message of a queue; a dead letter may come after the answer to the call that follows its rejection."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
-        method, properties, body = channel.basic_get("buried", auto_ack=True)
+        method, properties, body = channel.basic_get(queue, auto_ack=auto_ack)
         if method is not None:
-            assert properties.expiration is None
-            return method.routing_key, properties.headers, body
+            return method, properties, body
         time.sleep(0.02)
-    raise AssertionError("nothing was buried")
+    raise AssertionError(f"nothing came into {queue}")
 
 
 def test_a_rejected_message_goes_there_with_its_story(start_broker: StartBroker) -> None:
@@ -75,7 +84,7 @@ def test_a_message_that_is_rejected_goes_round_as_often_as_it_is(start_broker: S
     channel.queue_declare("round", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "round"})
     channel.basic_publish("", "round", b"x")
     for count in range(4):
-        method, properties, _ = channel.basic_get("round")
+        method, properties, _ = next_message(channel, "round")
         assert count == 0 or properties.headers["x-death"][0]["count"] == count
         channel.basic_nack(method.delivery_tag, requeue=False)
 

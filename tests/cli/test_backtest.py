@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tamis.cli.backtest import Samples
-from tamis.cli.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time, time_of
+from tamis.cli.queries.backtest import Samples
+from tamis.cli.queries.timeline import BINS_MAX, ROWS_MAX, Timeline, bar, shown_time, time_of
 from tests.cli.conftest import Tamis
 
 
@@ -24,7 +24,7 @@ def test_it_says_how_often_when_and_what(tamis: Tamis) -> None:
     done = tamis("backtest", "price > 100", "trades.jsonl")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[:2] == ["price > 100", "would have matched 4 times in 96 messages, 1.0 a day"]
+    assert lines[:2] == ["price > 100", "would have matched 4 times in 96 messages, 1.0 per day"]
     assert sum("█" in line for line in lines) == 4
     assert 'line 13 (2026-11-01 12:00): {"price": 200, "date": "2026-11-01T12:00:00Z"}' in lines
     assert lines[-1].startswith("cost: ")
@@ -49,8 +49,8 @@ def test_the_query_may_be_one_of_a_file_and_of_any_language(tamis: Tamis) -> Non
     assert done.returncode == 0
     found = json.loads(done.stdout)
     assert (found["query"], found["matched"], found["over"]) == ("price > 100", 1, "position")
-    done = tamis("backtest", "deer", "messages.jsonl", "--queries", "queries.txt")
-    assert (done.returncode, "no query has the key 'deer'; did you mean 'expensive'?" in done.stderr) == (2, True)
+    done = tamis("backtest", "expensiv", "messages.jsonl", "--queries", "queries.txt")
+    assert (done.returncode, "no query has the key 'expensiv'; did you mean 'expensive'?" in done.stderr) == (2, True)
     done = tamis("backtest", "garlic frost", "messages.jsonl", "--language", "near")
     assert "would have matched once in 3 messages" in done.stdout
 
@@ -64,7 +64,7 @@ def test_exit_codes_are_those_of_grep_and_a_mistyped_name_is_hinted_at(tamis: Ta
     assert tamis("backtest", "price > 1", "nowhere.jsonl").returncode == 2
     done = tamis("backtest", "price > 1", stdin='{"price": 2}\nno json\n')
     assert done.returncode == 2
-    assert "error: stdin, line 2: no message: " in done.stderr
+    assert "error: stdin, line 2: not a message: " in done.stderr
     assert "would have matched once in 1 messages" in done.stdout
     assert tamis("backtest", "price > 1", stdin="").returncode == 1
 

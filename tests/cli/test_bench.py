@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tamis as library
-from tamis.cli.workload import selector_text, truth
+from tamis.cli.bench.workload import selector_text, truth
 from tests.cli.conftest import Tamis
 
 FILTERS = [

@@ -28,15 +28,15 @@ def test_a_broker_that_is_not_there_is_said_and_how_to_start_one(tamis: Tamis, c
 
 
 def test_who_does_not_answer_is_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tamis.cli import amqp
+    from tamis.cli.amqp import connection as amqp
 
     monkeypatch.setattr(amqp, "CONNECT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(amqp.BrokerError) as refused:
-            amqp.connect(amqp.Target(f"amqp://{place}/", None, "consume"))
+            amqp.connect(amqp.BrokerAddress(f"amqp://{place}/", None, "consume"))
     assert str(refused.value).splitlines()[0] == (
-        f"no broker can be reached at {place}: whatever is there did not answer as a broker within 0 s"
+        f"no broker can be reached at {place}: there was no answer of a broker within 0 s"
     )
 
 

@@ -18,6 +18,8 @@ from tests.faults.amqp import BrokerClosedError, BrokerGoneError, Client, Consum
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.disks import loop_disk, missing
 
+pytestmark = pytest.mark.serial
+
 CUTS = int(os.environ.get("TAMIS_CUTS", "3"))
 ERRORS = int(os.environ.get("TAMIS_ERRORS", "3"))
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))

@@ -25,6 +25,8 @@ from pamqp.body import ContentBody
 from tests.faults.amqp import BrokerClosedError, BrokerGoneError, Client
 from tests.faults.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.serial
+
 FRAMES = 1_000_000 if os.environ.get("TAMIS_LONG") else 6_000
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 ATTACKERS = 3

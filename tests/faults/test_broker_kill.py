@@ -15,6 +15,8 @@ from pamqp import commands
 from tests.faults.amqp import Client, Consumer, Ledger, Publisher, drain
 from tests.faults.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.serial
+
 KILLS = int(os.environ.get("TAMIS_KILLS", "3"))
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 QUEUE = "work"

@@ -16,6 +16,8 @@ from pamqp import commands
 from tests.faults.amqp import Client, Ledger, Publisher
 from tests.faults.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.serial
+
 UNCONSUMED_MB = int(os.environ.get("TAMIS_UNCONSUMED_MB", "300"))
 LIMIT_MIB, WATERMARK_MIB = (512, 256) if UNCONSUMED_MB > 1_000 else (224, 75)
 QUEUE = "unread"

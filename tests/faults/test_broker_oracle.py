@@ -19,6 +19,8 @@ import tamis
 from tests.faults.amqp import Client, Ledger, Publisher
 from tests.faults.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.serial
+
 QUERIES = int(os.environ.get("TAMIS_QUERIES", "300"))
 MESSAGES = int(os.environ.get("TAMIS_MESSAGES", "1000"))
 SEEDS = int(os.environ.get("TAMIS_SEEDS", "1"))

@@ -16,6 +16,8 @@ from pamqp.body import ContentBody
 from tests.faults.amqp import Client
 from tests.faults.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.serial
+
 LONG = bool(os.environ.get("TAMIS_LONG"))
 BINDINGS = 100_000
 QUEUED = 1_000_000 if LONG else 100_000

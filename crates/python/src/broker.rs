@@ -1,4 +1,4 @@
-//! `tamis._core.Broker`: the broker's data plane, which asks a Python object for the control plane's answers.
+//! The class `tamis._core.Broker`: the broker's data plane, which asks a Python object, the control plane.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;

@@ -21,7 +21,7 @@ from tamis.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from tamis.config.toml_lines import Place
+    from tamis.config.toml_lines import TomlLocation
 
 FILE_NAME = "tamis.toml"
 
@@ -242,15 +242,15 @@ def is_loopback(host: str) -> bool:
 _SECTIONS: dict[str, type[Any]] = {"tls": TlsConfig, "journal": JournalConfig, "limits": LimitsConfig, "log": LogConfig}
 
 
-def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str:
+def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails) -> str:
     """Describe one mistake: file, line, what is wrong, what was expected, and the nearest name."""
-    location: Place = details["loc"]
+    location: TomlLocation = details["loc"]
     from tamis.config.errors import place_in_file
 
     return f"{place_in_file(path, lines, location)}: {_mistake(details, location)}"
 
 
-def _mistake(details: ErrorDetails, location: Place) -> str:
+def _mistake(details: ErrorDetails, location: TomlLocation) -> str:
     from tamis.config.errors import expected
     from tamis.errors import short
     from tamis.name_hints import did_you_mean

@@ -1,4 +1,4 @@
-"""What is written where: data to stdout, everything for people to stderr. Colours only where a person looks."""
+"""Writes data to stdout, and everything for people to stderr, with colours only on terminals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RED, _GREEN, _YELLOW, _DIM, _BOLD, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "
 
 
 def has_colour(stream: IO[str]) -> bool:
-    """Whether `stream` is a terminal whose owner has not asked for plain text (https://no-color.org)."""
+    """Return whether `stream` is a terminal whose user has not asked for plain text (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -23,35 +23,35 @@ def _painted(text: str, code: str, stream: IO[str]) -> str:
 
 
 def allow_any_text() -> None:
-    """Let stdout and stderr take any text: what their encoding lacks is shown as escapes; data is always UTF-8."""
+    """Let stdout and stderr take any text: characters that their encoding lacks are escaped; data is always UTF-8."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            encoding = "utf-8" if stream is sys.stdout and not stream.isatty() else None  # JSON is nothing else
+            encoding = "utf-8" if stream is sys.stdout and not stream.isatty() else None  # JSON must be UTF-8
             stream.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def abandon_stdout() -> None:
-    """Send what is still buffered nowhere, so that the interpreter's last flush does not fail once more."""
+    """Discard what stdout still buffers, so that the interpreter's last flush does not fail again."""
     try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
     except (OSError, ValueError):  # a test's stdout has no file number
         return
 
 
 def data(line: str) -> None:
-    """One line of data to stdout."""
+    """Write one line of data to stdout."""
     sys.stdout.write(line + "\n")
 
 
 def data_json(value: Any) -> None:
-    """One line of JSON to stdout; times are ISO 8601, tuples are lists."""
+    """Write one line of JSON to stdout, with times in ISO 8601 and tuples as lists."""
     data(to_json(value))
 
 
 def to_json(value: Any) -> str:
-    """`value` as JSON on one line, in Unicode."""
+    """Return `value` as JSON on one line, in Unicode."""
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
@@ -62,34 +62,34 @@ def _plain(value: Any) -> Any:
 
 
 def note(text: str) -> None:
-    """A line for people."""
+    """Print a line for people."""
     print(text, file=sys.stderr)
 
 
 def hint(text: str) -> None:
-    """What to do next, on a line of its own."""
+    """Print what to do next."""
     print(_painted(f"  {text}", _DIM, sys.stderr), file=sys.stderr)
 
 
 def warning(text: str) -> None:
-    """Something that was left out or held back, with its reason."""
+    """Print that something was left out, and why."""
     print(_painted("warning:", _YELLOW, sys.stderr), text, file=sys.stderr)
 
 
 def error(text: str, hint: str | None = None) -> None:
-    """What went wrong; the first line begins with ``error:``, a hint stands on its own line."""
+    """Print an error, whose first line begins with ``error:``, and a hint on another line."""
     print(_painted("error:", _RED, sys.stderr), text, file=sys.stderr)
     if hint:
         print(_painted(f"  {hint}", _DIM, sys.stderr), file=sys.stderr)
 
 
-def well(text: str) -> None:
-    """That something went well."""
+def success(text: str) -> None:
+    """Print that something has succeeded."""
     print(_painted(text, _GREEN, sys.stderr), file=sys.stderr)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[int] = ()) -> None:
-    """Aligned columns to stdout; the last column is cut at the edge of a terminal, never in a pipe.
+    """Print aligned columns to stdout; lines are cut at the edge of a terminal, never in a pipe.
 
     Args:
         header: the columns' names.
@@ -111,7 +111,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequenc
 
 
 def _one_line(value: Any) -> str:
-    """`value` as text without line breaks or other control characters, which could move a terminal's cursor."""
+    """Return `value` as text without control characters, which could move a terminal's cursor."""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, (tuple, list)):

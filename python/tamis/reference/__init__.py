@@ -1,9 +1,9 @@
 """The papers' algorithms in plain Python: the oracle, the baseline and the explanation.
 
-Three kinds. Those for queries have ``add(key, query)`` and ``match(properties, topic, body)``; those for topics
-``add(key, pattern, dialect)`` and ``match(topic)``; the one for fields ``add(key, criteria, require=...)`` and
-``match(properties)``. All have ``remove(key)``, and ``match`` gives keys in the order in which they were added. None is
-safe to change from several threads."""
+There are three kinds. Those for queries have ``add(key, query)`` and ``match(properties, topic, body)``; those for
+topics have ``add(key, pattern, dialect)`` and ``match(topic)``; the one for fields has ``add(key, criteria,
+require=...)`` and ``match(properties)``. All have ``remove(key)``, and ``match`` returns keys in the order of adding.
+None may be changed from several threads."""
 
 from __future__ import annotations
 

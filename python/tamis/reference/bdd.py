@@ -1,21 +1,20 @@
-"""Binary decision diagrams: each query is a reduced, ordered diagram over its predicates, and all diagrams share their
-nodes.
+"""Binary decision diagrams: each query is a reduced, ordered diagram, and all diagrams share their nodes.
 
-A node asks one predicate and leads on to a node for each answer; predicates are asked in one order for all queries,
-no node has all its edges to one place, and no two nodes are equal. A message walks from the root of each query to
-"it is true" or "it is not"; a node that another query's walk has passed is known already.
+A node asks one predicate and has an edge for each answer. All queries ask their predicates in one order, the edges of
+a node do not all lead to the same node, and no two nodes are equal. A message walks from the root of each query to
+"it is true" or "it is not"; the result of a node that the walk of another query has passed is known already.
 
-Unknown makes the third edge. What is compiled is the condition "the query is true": an AND is true when all are, a
-NOT when what is below is false, so two ends suffice, and AND and OR join diagrams as in two-valued logic.
+The third edge is for unknown. The diagram of a query says whether the query is true: an AND is true if all its parts
+are, a NOT if its child is false. So two ends suffice, and AND and OR join diagrams as in two-valued logic.
 
-Cost: a walk for each distinct part of the diagrams, each predicate evaluated at most once a message; no disjunctive
-normal form. What removed queries leave behind is swept out when it may be half of all.
-Cannot: leave a query out, nor skip predicates by a hash: "the diagram's node has a large number of children, and the
-algorithm becomes exhaustive search". Nor bound its size: a diagram may be exponential in the predicates; one of over
-``terms_max`` predicates, or ``steps_max`` steps to make, is kept aside and evaluated by definition.
+Cost: a walk for each distinct part of the diagrams; each predicate is evaluated at most once per message; no
+disjunctive normal form. The nodes of removed queries are dropped when they may be half of all.
+Cannot: skip a query, or skip predicates by a hash: "the diagram's node has a large number of children, and the
+algorithm becomes exhaustive search". Nor bound its size: a diagram may be exponential in the predicates. A query with
+more than ``terms_max`` predicates, or ``steps_max`` steps to compile, is kept aside and evaluated by definition.
 
 Source: the ITMO paper (in Russian; quotations are translated), section "BE-tree, k-index, BDD"; Campailla et al.,
-"Efficient filtering in publish-subscribe systems using binary decision diagrams", ICSE 2001, which knows no unknown."""
+"Efficient filtering in publish-subscribe systems using binary decision diagrams", ICSE 2001, which has no unknown."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """Ask `predicate`, whose place in the order is `variable`, and go on."""
+    """Asks `predicate`, whose position in the order is `variable`, and has an edge for each answer."""
 
     variable: int
     predicate: Query
@@ -76,7 +75,7 @@ class Bdd(QueryMatcher):
 
     @property
     def node_count(self) -> int:
-        """How many nodes all diagrams have together. Cost: all of them."""
+        """The number of nodes of all diagrams together. Cost: linear in the nodes."""
         self._sweep()
         return len(self._nodes)
 
@@ -127,7 +126,7 @@ class Bdd(QueryMatcher):
         )
 
     def _join(self, a: Diagram, b: Diagram, deciding: bool, done: dict[tuple[Diagram, Diagram], Diagram]) -> Diagram:
-        """The OR of two diagrams when `deciding` is True, their AND when it is False."""
+        """The OR of two diagrams if `deciding` is True, else their AND."""
         if isinstance(a, bool):
             return deciding if a is deciding else b
         if isinstance(b, bool):
@@ -165,12 +164,12 @@ class Bdd(QueryMatcher):
 
 
 def _edges(node: Node, variable: int) -> tuple[Diagram, Diagram, Diagram]:
-    """Where `node` leads for each answer to `variable`: itself, when it asks a later one."""
+    """The edges of `node` for each answer to `variable`; the node itself if it asks a later variable."""
     return (node.if_true, node.if_false, node.if_unknown) if node.variable == variable else (node, node, node)
 
 
 def _walk(node: Diagram, message: Message, answers: dict[int, bool | None], known: dict[Node, bool]) -> bool:
-    """Follow the answers from `node` to an end. `known` remembers where each node passed leads."""
+    """Follow the answers from `node` to an end. `known` has the end of each node that was passed."""
     passed: list[Node] = []
     while isinstance(node, Node):
         if node in known:

@@ -1,21 +1,21 @@
-"""The BE-tree: a tree that grows where conjunctions are many, by attributes and then by their values.
+"""The BE-tree: a tree that grows where there are many conjunctions, by attributes and then by their values.
 
 It begins as one **leaf node**. When a leaf overflows, the attribute that most of its conjunctions test gets a
-**p-node**, which takes them (space partitioning). A p-node is a tree of intervals of the attribute's values, each
-with a **c-node** of its own: a leaf, and p-nodes for further attributes. An interval that overflows is cut in two;
-what lies across the cut stays (space clustering). A message walks the p-nodes of attributes that it has, and in them
+**p-node**, which takes them (space partitioning). A p-node is a tree of intervals of the attribute's values. Each
+interval has a **c-node**: a leaf, and p-nodes for further attributes. An interval that overflows is cut in two; what
+lies across the cut stays (space clustering). A message walks the p-nodes of the attributes that it has, and in them
 the intervals with its values.
 
-Cost: the conjunctions on that walk, each evaluated until one of its literals is not as wanted; a path to add or
+Cost: the conjunctions on that walk, each evaluated until one of its literals is not as wanted; one path to add or
 remove.
-Cannot: index what is neither an equality nor a range: such conjunctions stay in leaves that every message walks
+Cannot: index anything but equalities and ranges: other conjunctions stay in leaves that every message walks
 ("BE-tree relies on predicates that can be indexed"). Nor take anything but conjunctions: "bringing a filter to DNF
 increases the number of filters that must be checked"; a query with more than ``conjunctions_max`` is kept aside and
 evaluated by definition.
 
 Source: the ITMO paper (in Russian; quotations are translated), section "BE-tree, k-index, BDD"; Sadoghi and Jacobsen,
 "BE-Tree", SIGMOD 2011. That one halves known ranges of discrete values and scores attributes; here the cut is the
-median of what is there, and the score is the count."""
+median of the existing values, and the score is the count."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LEAF_MAX = 4
 
 @dataclass(eq=False)
 class CNode:
-    """A leaf and, by attribute, p-nodes. `path` has the attributes above; `interval` is whose values it holds."""
+    """A leaf and, by attribute, p-nodes. `path` has the attributes above; `interval` is the one that it belongs to."""
 
     path: frozenset[str] = frozenset()
     interval: Interval | None = None
@@ -46,7 +46,7 @@ class CNode:
     p_nodes: dict[str, Interval] = field(default_factory=dict)
 
     def insert(self, conjunction: Conjunction) -> None:
-        """Put it below the first p-node of an attribute that it tests, else into the leaf."""
+        """Put a conjunction below the first p-node of an attribute that it tests, else into the leaf."""
         name = next((name for name in conjunction.bounds if name in self.p_nodes), None)
         if name is not None:
             self.p_nodes[name].insert(conjunction)
@@ -59,7 +59,7 @@ class CNode:
                 pass
 
     def remove(self, conjunction: Conjunction) -> bool:
-        """Undo `insert`, and drop p-nodes that have become empty; False when it is not here."""
+        """Undo `insert`, and drop p-nodes that became empty; return False if the conjunction is not here."""
         if conjunction in self.leaf:
             self.leaf.remove(conjunction)
             return True
@@ -78,7 +78,7 @@ class CNode:
             yield from p_node.candidates(message.points(name), message)
 
     def _partition(self) -> bool:
-        """Give the commonest attribute of the leaf a p-node; False when no two conjunctions share a new one."""
+        """Give the most common attribute of the leaf a p-node; return False if no two conjunctions share a new one."""
         counts = Counter(name for one in self.leaf for name in one.bounds if name not in self.path)
         name, count = next(iter(counts.most_common(1)), ("", 0))
         if count < 2:
@@ -103,14 +103,14 @@ class Interval:
         self._halves: tuple[Interval, Interval] | None = None
 
     def insert(self, conjunction: Conjunction) -> None:
-        """Put it into the smallest interval that has all of its values."""
+        """Put a conjunction into the smallest interval that has all of its values."""
         low, high = conjunction.bounds[self._name]
         self._extent = (min(low, self._extent[0]), max(high, self._extent[1])) if self._extent else (low, high)
         half = self._half_of(conjunction)
         (self._node if half is None else half).insert(conjunction)
 
     def remove(self, conjunction: Conjunction) -> bool:
-        """Undo `insert`; it may also be here, having come before the cut."""
+        """Undo `insert`; a conjunction that came before the cut may be in the whole interval."""
         half = self._half_of(conjunction)
         removed = (half is not None and half.remove(conjunction)) or self._node.remove(conjunction)
         if removed and self._halves is not None and all(half.is_empty() for half in self._halves):
@@ -118,7 +118,7 @@ class Interval:
         return removed
 
     def is_empty(self) -> bool:
-        """True when nothing is here or below."""
+        """Whether there is nothing here or below."""
         return not (self._node.leaf or self._node.p_nodes or self._halves)
 
     def candidates(self, points: Iterable[Point], message: Message) -> Iterator[Conjunction]:
@@ -129,11 +129,11 @@ class Interval:
         yield from self._node.candidates(message)
         if self._cut is not None and self._halves is not None:
             lower, upper = self._halves
-            yield from lower.candidates([place for place in points if place < self._cut], message)
+            yield from lower.candidates([value for value in points if value < self._cut], message)
             yield from upper.candidates([place for place in points if place >= self._cut], message)
 
     def cluster(self) -> None:
-        """Cut the interval in two, where that parts any conjunctions."""
+        """Cut the interval in two, if that separates any conjunctions."""
         if self._halves is not None:
             return
         lows = sorted(one.bounds[self._name][0] for one in self._node.leaf)

@@ -1,4 +1,4 @@
-"""The naive algorithm: evaluate every subscription. It is the oracle of the rest.
+"""The naive algorithm, which evaluates every subscription and is the oracle of the others.
 
 Source: the OpenAMQ paper, which gives its cost as C x R."""
 
@@ -11,7 +11,7 @@ from tamis.query import Query
 
 
 class BruteForce:
-    """Every subscription, one after another.
+    """Evaluates every subscription, one after another.
 
     >>> from tamis import selector
     >>> matcher = BruteForce()
@@ -25,11 +25,11 @@ class BruteForce:
         self._hierarchies: dict[str, Mapping[str, str | None]] = {}
 
     def add(self, key: Hashable, query: Query) -> None:
-        """Add a subscription; a key that is there gets the new query and keeps its place."""
+        """Add a subscription; a key that exists gets the new query and keeps its position."""
         self._queries[key] = query
 
     def remove(self, key: Hashable) -> None:
-        """Remove a subscription; KeyError when there is none."""
+        """Remove a subscription; KeyError if there is none."""
         del self._queries[key]
 
     def hierarchy(self, attribute: str, parents: Mapping[str, str | None]) -> None:
@@ -37,7 +37,7 @@ class BruteForce:
         self._hierarchies[attribute] = parents
 
     def match(self, properties: Properties | None = None, topic: str = "", body: Body = None) -> list[Hashable]:
-        """The keys of all that are true, in the order in which they were added. Cost: every query once."""
+        """The keys of all queries that are true, in the order in which they were added. Cost: evaluates every query."""
         return [
             key
             for key, query in self._queries.items()

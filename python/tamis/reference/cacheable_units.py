@@ -1,13 +1,13 @@
-"""Cacheable units: selectors are taken apart into their elements, and each element is evaluated once a message.
+"""Cacheable units: selectors are split into their elements, and each element is evaluated once per message.
 
-Units that are equal are one unit, whichever selectors they stand in (the paper's consolidated selectors). While a
-message is tested against all selectors, a cache maps each unit to its result.
+Equal units are one unit, whichever selectors they belong to (the paper's consolidated selectors). While a message is
+tested against all selectors, a cache maps each unit to its result.
 
-Cost: all selectors a message, but each distinct unit at most once: where subscribers ask for the same things, the
-number of selectors hardly counts. Adding costs the units of the selector.
-Cannot: leave a selector out. It walks every one of them for every message, so that it is no index; with cheap units
-and nothing in common it is slower than brute force, as the paper measures (631 messages a second against 662). The
-paper's cache holds Boolean results; here unknown is a third.
+Cost: all selectors per message, but each distinct unit at most once: if subscribers ask for the same things, the
+number of selectors hardly matters. Adding costs the units of the selector.
+Cannot: skip a selector. It walks all of them for every message, so it is not an index. With cheap units and nothing in
+common it is slower than brute force, as the paper measures (631 messages per second against 662). The paper's cache
+holds Boolean results; here unknown is a third.
 
 Source: the PNNL paper, section 3.3."""
 

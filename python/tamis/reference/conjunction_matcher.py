@@ -1,4 +1,4 @@
-"""What algorithms over conjunctions share: queries in normal form, and those that grow too large for it."""
+"""The common part of algorithms over conjunctions: queries in normal form, and those that are too large for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ConjunctionMatcher(QueryMatcher):
-    """Queries as conjunctions. Each algorithm says where a conjunction is put and how a message finds it.
+    """Queries as conjunctions. Each algorithm defines where a conjunction is put and how a message finds it.
 
     Args:
         conjunctions_max: a query with more conjunctions is kept aside and evaluated by definition.

@@ -1,16 +1,16 @@
-"""Grouped filters: a hash finds those that name an identifier, and the others are groups that one predicate admits.
+"""Grouped filters: a hash finds those that name an identifier, and one predicate admits each group of the others.
 
-A filter that demands an equality of an attribute with many values (an identifier) lies in that attribute's hash
-table. Most others are, as written, "predicate && filter": they are grouped by that starting predicate, and a group
-whose predicate is not true is passed over whole. The filters of the groups left are evaluated as trees, from left to
-right as their author ordered them, stopping early. The result of an expensive predicate is kept per message.
+A filter that demands an equality of an attribute with many values (an identifier) is in the hash table of that
+attribute. Most others are written as "predicate && filter": they are grouped by that starting predicate, and a group
+whose predicate is not true is skipped as a whole. The filters of the remaining groups are evaluated as trees, from left
+to right as their author ordered them, stopping early. The result of an expensive predicate is kept per message.
 
 Cost: one evaluation for each group ("there are no more than 100"), the filters that the hash finds, and those of the
 groups whose predicate is true.
-Cannot: look at less than a whole group, which is a share of all filters: its cost still grows with their number. The
-paper keeps the results of predicates over 100 nanoseconds; from Python every one costs more, so all but the starting
-ones are kept. It does not say how a filter without starting predicate is found: those form one group that is always
-checked. Which attributes are identifiers is for the caller to say, as it was for the paper's authors.
+Cannot: look at less than a whole group, which is a share of all filters, so that the cost still grows with their
+number. The paper keeps the results of predicates over 100 nanoseconds; in Python every predicate takes longer, so all
+but the starting ones are kept. The paper does not say how a filter without a starting predicate is found: here those
+form one group that is always checked. The caller says which attributes are identifiers, as the authors did.
 
 Source: the ITMO paper (in Russian; quotations are translated), section "Algorithm"."""
 
@@ -62,7 +62,7 @@ class Grouped(QueryMatcher):
 
     @property
     def groups(self) -> list[str]:
-        """The starting predicate of each group, the oldest first; empty for the group that has none."""
+        """The starting predicate of each group, the oldest first; empty for the group without one."""
         return [str(start) if start is not None else "" for start in self._groups]
 
     def _insert(self, number: int, tree: Tree) -> None:
@@ -118,9 +118,9 @@ class Grouped(QueryMatcher):
 
 
 class GroupedInThreads(Grouped):
-    """The same with a thread for each group: "checking groups is independent and needs no synchronisation".
+    """Grouped filters with one thread per group: "checking groups is independent and needs no synchronisation".
 
-    Threads share what expensive predicates gave; two may evaluate one at the same time, which changes nothing.
+    Threads share the results of expensive predicates; two may evaluate one at the same time, which is harmless.
     Close it, or use it in a ``with`` statement.
 
     >>> from tamis import boolean

@@ -1,13 +1,13 @@
 """Inverted bitmaps for topics: a table of the known topic names, each with one bit for every subscription.
 
-Matching a known name is one look-up. A new name is compiled when it is first seen, against every subscription; a new
-subscription against every known name. Bitmaps are Python integers.
+Matching a known name is one look-up. A new name is compared with every subscription when it first occurs, and a new
+subscription with every known name. Bitmaps are Python integers.
 
-Cost: a look-up, and the matches, a message; ``names`` comparisons to add or remove, ``subscriptions`` for a new
+Cost: one look-up per message, and the matches; ``names`` comparisons to add or remove, ``subscriptions`` for a new
 name.
 Memory: names x subscriptions bits.
-Cannot: bear topics that are mostly new (the table then only costs), nor subscriptions that change as often as
-messages come. The paper lets the table grow; here it is emptied when it holds ``names_max`` names, and fills again.
+Cannot: handle topics that are mostly new (the table is then only a cost), or subscriptions that change as often as
+messages arrive. The paper lets the table grow; here it is emptied when it holds ``names_max`` names, and fills again.
 
 Source: the OpenAMQ paper, "Inverted bitmaps" and "Topic matching"."""
 
@@ -71,5 +71,5 @@ class InvertedTopics(TopicMatcher):
         return row
 
     def _compile(self, topic: Words) -> int:
-        """The row of a name that is seen for the first time."""
+        """Make the row of a new name."""
         return sum(1 << number for number, spelled in self._patterns.items() if fits_any(spelled, topic))

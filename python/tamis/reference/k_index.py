@@ -1,13 +1,12 @@
-"""The k-index: counting, for each conjunction, how many of its literals a message makes true.
+"""The k-index, which counts for each conjunction how many of its literals a message makes true.
 
-The inverted index maps a literal to the conjunctions that have it. A message collects its true literals, adds up
-their lists, and a conjunction whose count is its size is true. Conjunctions are kept by their size k, so that a
-message with fewer true literals does not look at those of size k. Equalities are found by the hash of the message's
-values.
+The inverted index maps a literal to the conjunctions that have it. A message collects its true literals and adds up
+their lists; a conjunction whose count equals its size is true. Conjunctions are kept by their size k, so that a
+message with fewer true literals skips those of size k. Equalities are found by the hash of the message's values.
 
-Cost: the lists of all true literals, and every distinct literal that is no equality, evaluated for every message.
-Cannot: stop early. "deleted = false && smart condition" has its smart condition evaluated for a deleted instrument
-too, for nothing (the ITMO paper, "Analysis of the load"). Nor look at anything but conjunctions: a query becomes its
+Cost: the lists of all true literals, and the evaluation of every distinct literal that is not an equality.
+Cannot: stop early. The smart condition of "deleted = false && smart condition" is evaluated in vain for a deleted
+instrument (the ITMO paper, "Analysis of the load"). Nor take anything but conjunctions: a query becomes its
 disjunctive normal form; one with more than ``conjunctions_max`` is kept aside and evaluated by definition.
 
 Source: the ITMO paper (in Russian; quotations are translated), section "BE-tree, k-index, BDD", whose key is the whole
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class KIndex(ConjunctionMatcher):
-    """Counting over conjunctions.
+    """Counts the true literals of conjunctions.
 
     The paper's first filter and message, and its complaint:
 
@@ -54,8 +53,8 @@ class KIndex(ConjunctionMatcher):
         for literal in conjunction.literals:
             self._lists[len(conjunction.literals)].setdefault(literal, set()).add(conjunction)
             self._uses[literal] += 1
-            for place in literal.points:
-                self._equalities[literal.name][place].add(literal)
+            for value in literal.points:
+                self._equalities[literal.name][value].add(literal)
 
     def _delete_conjunction(self, conjunction: Conjunction) -> None:
         size = len(conjunction.literals)
@@ -71,12 +70,12 @@ class KIndex(ConjunctionMatcher):
 
     def _forget(self, literal: Literal) -> None:
         del self._uses[literal]
-        for place in literal.points:
-            places = self._equalities[literal.name]
-            places[place].remove(literal)
-            if not places[place]:
-                del places[place]
-            if not places:
+        for value in literal.points:
+            by_value = self._equalities[literal.name]
+            by_value[value].remove(literal)
+            if not by_value[value]:
+                del by_value[value]
+            if not by_value:
                 del self._equalities[literal.name]
 
     def _true_conjunctions(self, message: Message) -> Iterator[Conjunction]:
@@ -93,9 +92,9 @@ class KIndex(ConjunctionMatcher):
     def _true_literals(self, message: Message) -> set[Literal]:
         true = {
             literal
-            for name, places in self._equalities.items()
-            for place in message.points(name)
-            for literal in places.get(place, ())
+            for name, by_value in self._equalities.items()
+            for value in message.points(name)
+            for literal in by_value.get(value, ())
         }
         tested = [literal for literal in self._uses if not literal.points]
         results = {predicate: message.truth(predicate) for predicate in dict.fromkeys(one.predicate for one in tested)}

@@ -1,15 +1,15 @@
 """The lazy DFA: a non-deterministic automaton of all patterns, made deterministic on the fly, state by state.
 
-The NFA is the trie of the patterns, in which ``#`` is a node that is reached without a word and stays where it is
-with any word; tails are not merged, for it matters which pattern matched. A DFA state is the set of NFA nodes that a
-topic may be at; where a word leads is computed when it is first asked for, and kept.
+The NFA is the trie of the patterns, in which ``#`` is a node that is reached without a word and stays at itself with
+any word. Tails are not merged, because it matters which pattern matched. A DFA state is the set of NFA nodes that a
+topic may have reached; the next state for a word is computed when it is first needed, and kept.
 
-Cost: once built, one look-up for each word of the topic and no backtracking, whatever ``#`` there is. The subset
+Cost: once built, one look-up for each word of the topic and no backtracking, however many ``#`` there are. The subset
 construction costs the nodes of a state for each new word. "It occupies significantly more memory than the trie", up
 to exponentially many states.
-Cannot: bear changes. "There is a significant cost for adding new bindings, since the entire DFA has to be dropped
-and rebuilt": the same here for removing. The paper sets no bound on the states; here the DFA is also dropped at
-``states_max``.
+Cannot: handle changes. "There is a significant cost for adding new bindings, since the entire DFA has to be dropped
+and rebuilt"; here this also holds for removing. The paper sets no bound on the states; here the DFA is also dropped
+at ``states_max``.
 
 Source: the RabbitMQ paper, "The DFA"; the construction on the fly is that of regular expression compilers."""
 
@@ -24,7 +24,7 @@ from tamis.reference.trie import Node
 
 @dataclass(eq=False)
 class _State:
-    """A state of the DFA: NFA nodes (by id, each with whether a ``#`` leads to it), and where words lead from here."""
+    """A state of the DFA: its NFA nodes (by id, and whether a ``#`` leads there), and the next state for each word."""
 
     nodes: dict[int, tuple[Node, bool]]
     numbers: frozenset[int]
@@ -32,7 +32,7 @@ class _State:
 
 
 class LazyDfa(TopicMatcher):
-    """A DFA of patterns, built by the topics that come.
+    """A DFA of patterns, built by the topics that are matched.
 
     >>> dfa = LazyDfa()
     >>> for pattern in ["a.b.c", "a.*.b.c", "a.#.c", "b.b.c"]:
@@ -47,12 +47,12 @@ class LazyDfa(TopicMatcher):
         super().__init__()
         self._states_max = states_max
         self._nfa = Node()
-        self._alphabet: dict[str, int] = {}  # words of the patterns, and how often each stands there
+        self._alphabet: dict[str, int] = {}  # words of the patterns, and how often each occurs
         self._states: dict[frozenset[int], _State] = {}
 
     @property
     def state_count(self) -> int:
-        """How many states have been built since the automaton was last dropped."""
+        """The number of states that were built since the automaton was last dropped."""
         return len(self._states)
 
     def _insert(self, number: int, spelled: list[Words]) -> None:
@@ -74,7 +74,7 @@ class LazyDfa(TopicMatcher):
     def _find(self, topic: Words) -> frozenset[int]:
         state = self._state([(self._nfa, False)])
         for word in topic:
-            letter = word if word in self._alphabet else None  # all other words lead to the same place
+            letter = word if word in self._alphabet else None  # all other words lead to the same state
             following = state.moves.get(letter)
             if following is None:
                 following = state.moves[letter] = self._state(_step(state, word))
@@ -100,7 +100,7 @@ class LazyDfa(TopicMatcher):
 
 
 def _step(state: _State, word: str) -> Iterable[tuple[Node, bool]]:
-    """Where `word` leads from each node; a ``#`` stays where it is."""
+    """The nodes that `word` leads to; a ``#`` stays at its node."""
     for node, is_hash in state.nodes.values():
         if is_hash:
             yield node, True

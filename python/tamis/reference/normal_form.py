@@ -1,8 +1,8 @@
-"""Disjunctive normal form, for the algorithms that know conjunctions only; and what an index knows of a conjunction.
+"""Disjunctive normal form, for the algorithms that take only conjunctions.
 
-A query is true exactly when all literals of one of its conjunctions are, in three-valued logic too: a literal wants
-its predicate true, or wants it false, and unknown is neither. The form may be exponentially larger than the query
-(the ITMO paper holds that against it), so it is made up to a bound only."""
+A query is true exactly if all literals of one of its conjunctions are. This holds in three-valued logic too: a literal
+wants its predicate to be true, or to be false, and unknown is neither. The form may be exponentially larger than the
+query, which the ITMO paper criticises, so it is made only up to a bound."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Literal:
-    """A predicate and what it has to be. The rest follows from these two.
+    """A predicate and the result that it must have. The other attributes follow from these two.
 
     Attributes:
         predicate: one predicate.
         wanted: True, or False for one below a NOT.
         name: the property that it looks at, of an equality or a range.
         points: of an equality, the values one of which the property must have; else empty.
-        bounds: where such a value must lie, both ends included.
+        bounds: the interval of such a value, including both ends.
     """
 
     predicate: Query
@@ -39,7 +39,7 @@ class Literal:
 
 @dataclass(frozen=True, eq=False)
 class Conjunction:
-    """One conjunction of the query of a number."""
+    """One conjunction of the query with this number."""
 
     number: int
     literals: tuple[Literal, ...]
@@ -56,7 +56,7 @@ class Conjunction:
 
 
 def conjunctions(tree: Tree, at_most: int, *, wanted: bool = True) -> list[tuple[Literal, ...]] | None:
-    """The conjunctions of which one is true exactly when `tree` is `wanted`; None when there are more than `at_most`.
+    """The conjunctions of which one is true exactly if `tree` is `wanted`; None if there are more than `at_most`.
 
     >>> from tamis import selector
     >>> for conjunction in conjunctions(selector("NOT (a = 1 AND b = 2) AND c = 3").tree(), 10):
@@ -85,7 +85,7 @@ def _any_of(parts: list[list[tuple[Literal, ...]]], at_most: int) -> list[tuple[
 
 
 def _all_of(parts: list[list[tuple[Literal, ...]]], at_most: int) -> list[tuple[Literal, ...]] | None:
-    """One conjunction of each part, in all combinations; a literal stands in a conjunction once."""
+    """One conjunction of each part, in all combinations; each has a literal only once."""
     product: list[tuple[Literal, ...]] = [()]
     for part in parts:
         if len(product) * len(part) > at_most:
@@ -99,7 +99,7 @@ def _literal(leaf: Tree, wanted: bool) -> Literal:
     if wanted:
         match leaf:
             case ("=", name, values, _):
-                points = frozenset(place for value in values if (place := point(value)) is not None)
+                points = frozenset(known for value in values if (known := point(value)) is not None)
                 return Literal(predicate, True, name, points, (min(points), max(points)))
             case ("range", name, low, high, _):
                 return Literal(predicate, True, name, bounds=interval(low, high))

@@ -1,8 +1,8 @@
-"""What the algorithms for Boolean queries have in common: their face, and one message while it is matched.
+"""The common part of the algorithms for Boolean queries: their interface, and a message while it is matched.
 
-Every predicate is evaluated by the core, one at a time, so that the algorithms differ from brute force in what they
-look at and never in what it means. Each evaluation hands the message over again, which costs microseconds: these
-classes count work (``evaluated``) rather than time."""
+The core evaluates every predicate, one at a time, so that the algorithms differ from brute force only in what they
+look at, and never in what it means. Each evaluation hands the message over again, which takes microseconds, so these
+classes count work (``evaluated``) instead of time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Hierarchies = Mapping[str, Mapping[str, str | None]]
 
 
 class Message:
-    """One message, and which queries have been evaluated of it."""
+    """One message, and the queries that were evaluated for it."""
 
     def __init__(self, properties: Properties | None, topic: str, body: Body, hierarchies: Hierarchies) -> None:
         self._parts = properties, topic, body
@@ -36,19 +36,19 @@ class Message:
         return query.evaluate(*self._parts, hierarchies=self._hierarchies)
 
     def points(self, name: str) -> set[Point]:
-        """Where the values of a property lie, those that equal nothing left out. Found out once."""
-        found = self._points.get(name)
-        if found is None:
-            places = {point(value) for value in reached(self._parts[0], name) or ()}
-            found = self._points[name] = {place for place in places if place is not None}
-        return found
+        """The points of a property's values, without values that equal nothing; computed once."""
+        points = self._points.get(name)
+        if points is None:
+            values = {point(value) for value in reached(self._parts[0], name) or ()}
+            points = self._points[name] = {value for value in values if value is not None}
+        return points
 
 
 class QueryMatcher(ABC):
-    """Standing queries. Each algorithm says where a query is put and how a message finds it.
+    """Standing queries. Each algorithm defines where a query is put and how a message finds it.
 
     Attributes:
-        evaluated: what was evaluated of the last message, in order: predicates, or whole queries kept aside.
+        evaluated: what was evaluated for the last message, in order: predicates, or whole queries kept aside.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class QueryMatcher(ABC):
         self.evaluated: list[Query] = []
 
     def add(self, key: Hashable, query: Query) -> None:
-        """Add a subscription; a key that is there gets the new query and keeps its place."""
+        """Add a subscription; a key that exists gets the new query and keeps its position."""
         tree = query.tree()
         number = self._numbering.give(key)
         if number in self._queries:
@@ -67,7 +67,7 @@ class QueryMatcher(ABC):
         self._insert(number, tree)
 
     def remove(self, key: Hashable) -> None:
-        """Remove a subscription; KeyError when there is none."""
+        """Remove a subscription; KeyError if there is none."""
         number = self._numbering.take(key)
         self._delete(number)
         del self._queries[number]
@@ -96,7 +96,7 @@ class QueryMatcher(ABC):
 
 
 def truth(tree: Tree, of_predicate: Callable[[Query], bool | None]) -> bool | None:
-    """What `tree` is, from what its predicates are; stops as soon as it is decided.
+    """The truth of `tree` from that of its predicates; it stops as soon as the result is decided.
 
     >>> from tamis import selector
     >>> truth(selector("a = 1 OR NOT b = 2").tree(), lambda predicate: None)
@@ -114,7 +114,7 @@ def truth(tree: Tree, of_predicate: Callable[[Query], bool | None]) -> bool | No
 
 
 def _fold(truths: Iterable[bool | None], *, deciding: bool) -> bool | None:
-    """Kleene OR when `deciding` is True, AND when it is False: the deciding value wins, then unknown."""
+    """Kleene OR if `deciding` is True, else AND: the deciding value wins, then unknown."""
     result: bool | None = not deciding
     for value in truths:
         if value is deciding:
@@ -125,7 +125,7 @@ def _fold(truths: Iterable[bool | None], *, deciding: bool) -> bool | None:
 
 
 def predicate_of(leaf: Tree) -> Query:
-    """The one predicate of a leaf, whatever an index knows of it."""
+    """The predicate of a leaf."""
     predicate = leaf[-1]
     assert isinstance(predicate, Query)  # noqa: S101 - a leaf ends with its query
     return predicate

@@ -1,7 +1,7 @@
-"""What the algorithms for topics have in common: their face, and what a pattern means.
+"""The common part of the algorithms for topics: their interface, and the meaning of a pattern.
 
 The three dialects become one here: every pattern is one or two sequences of words in which ``*`` is exactly one word
-and ``#`` zero or more. The rest of the algorithms need to know no dialect.
+and ``#`` zero or more. The algorithms themselves know no dialect.
 
 Source: AMQP 0-9-1, section 3.1.3.3; the OpenAMQ paper for the other dialects."""
 
@@ -18,14 +18,14 @@ Dialect: TypeAlias = Literal["amqp", "openamq", "openamq-program"]
 
 
 class TopicMatcher(ABC):
-    """Subscriptions to topic patterns. Each algorithm says where a pattern is put and how a topic finds it."""
+    """Subscriptions to topic patterns. Each algorithm defines where a pattern is put and how a topic finds it."""
 
     def __init__(self) -> None:
         self._numbering = Numbering()
         self._patterns: dict[int, list[Words]] = {}
 
     def add(self, key: Hashable, pattern: str, dialect: Dialect = "amqp") -> None:
-        """Add a subscription; a key that is there gets the new pattern and keeps its place."""
+        """Add a subscription; a key that exists gets the new pattern and keeps its position."""
         spelled = alternatives(pattern, dialect)
         number = self._numbering.give(key)
         if number in self._patterns:
@@ -34,12 +34,12 @@ class TopicMatcher(ABC):
         self._insert(number, spelled)
 
     def remove(self, key: Hashable) -> None:
-        """Remove a subscription; KeyError when there is none."""
+        """Remove a subscription; KeyError if there is none."""
         number = self._numbering.take(key)
         self._delete(number, self._patterns.pop(number))
 
     def match(self, topic: str) -> list[Hashable]:
-        """The keys of all patterns that stand for `topic`, in the order in which they were added."""
+        """The keys of all patterns that match `topic`, in the order in which they were added."""
         return self._numbering.keys(self._find(words(topic)))
 
     @abstractmethod
@@ -83,7 +83,7 @@ def alternatives(pattern: str, dialect: Dialect = "amqp") -> list[Words]:
 
 
 def fits(pattern: Words, topic: Words) -> bool:
-    """The definition: `topic` is one of the names that `pattern` stands for. Cost: the product of their lengths.
+    """Whether `pattern` matches `topic`, by definition. Cost: the product of their lengths.
 
     >>> fits(words("*.stock.#"), words("eur.stock.db")), fits(words("*.stock.#"), words("stock.nasdaq"))
     (True, False)
@@ -98,5 +98,5 @@ def fits(pattern: Words, topic: Words) -> bool:
 
 
 def fits_any(spelled: list[Words], topic: Words) -> bool:
-    """True when `topic` fits one of a pattern's spellings."""
+    """Whether `topic` fits one of the spellings of a pattern."""
     return any(fits(pattern, topic) for pattern in spelled)

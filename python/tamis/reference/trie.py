@@ -1,12 +1,12 @@
-"""The trie: the words of all patterns in one tree, walked from the root by the words of the topic.
+"""The trie: the words of all patterns in one tree, which the words of a topic walk from the root.
 
-At each node the walk goes deeper through the topic's word, through ``*``, and through ``#`` with every tail of what
-is left of the topic. Patterns that begin alike share their nodes.
+At each node the walk continues with the topic's word, with ``*``, and with ``#`` and every tail of the remaining topic.
+Patterns that begin alike share their nodes.
 
-Cost: the words of a pattern to add or remove it; a message pays for the branches that it walks, whatever the number
-of patterns. "Good size complexity; adding a new binding is cheap; and it is the easiest to implement."
+Cost: the words of a pattern to add or remove it; for a message, the branches that it walks, whatever the number of
+patterns. "Good size complexity; adding a new binding is cheap; and it is the easiest to implement."
 Cannot: bound the walk. It backtracks, so that a pattern with many ``#`` (``#.a.#.a.#.z``) costs time exponential in
-their number. The core's patterns are compared greedily instead, so that only the last ``#`` is ever tried again.
+their number. The core compares patterns greedily instead, so that only the last ``#`` is ever tried again.
 
 Source: the RabbitMQ paper, "The trie"."""
 
@@ -19,20 +19,20 @@ from tamis.reference.topic_matcher import TopicMatcher, Words
 
 @dataclass(eq=False)
 class Node:
-    """A place in the trie: where each word leads, and the subscriptions whose patterns end here."""
+    """A node of the trie: the child for each word, and the subscriptions whose patterns end here."""
 
     children: dict[str, Node] = field(default_factory=dict)
     numbers: set[int] = field(default_factory=set)
 
     def insert(self, pattern: Words, number: int) -> None:
-        """Make the path of `pattern` below this node and put `number` at its end."""
+        """Create the path of `pattern` below this node and put `number` at its end."""
         node = self
         for word in pattern:
             node = node.children.setdefault(word, Node())
         node.numbers.add(number)
 
     def delete(self, pattern: Words, number: int) -> None:
-        """Undo `insert`; nodes that lead nowhere any more go too."""
+        """Undo `insert`, and remove nodes that have become useless."""
         path = [self]
         for word in pattern:
             path.append(path[-1].children[word])

@@ -1,18 +1,18 @@
-"""The messages' topics cached per word: for each position and word, which known topics have that word there.
+"""The topics of messages cached per word: for each position and word, the known topics with that word there.
 
-A new pattern intersects the sets of its words, and of its length, and so finds the known topics that it stands for
-without comparing it with any of them; each of these gets the subscription. A message with a known topic is then one
-look-up, and a new topic is put into the sets of its words and compared with every pattern once.
+A new pattern intersects the sets of its words and of its length. So it finds the known topics that it matches without
+comparing itself with any of them, and each of these gets the subscription. A message with a known topic is then one
+look-up; a new topic is put into the sets of its words and compared with every pattern once.
 
-Cost: a look-up, and the matches, a message; an intersection for each word of a new pattern; ``subscriptions``
-comparisons for a new topic, so that it is no help where topics are new.
-Cannot: place ``#``, for the words after it have no position; "they can not be adapted". Here patterns with ``#`` are
-kept aside and compared with each message, by definition.
+Cost: one look-up per message, and the matches; an intersection for each word of a new pattern; ``subscriptions``
+comparisons for a new topic, so it does not help if topics are new.
+Cannot: handle ``#``, because the words after it have no position; "they can not be adapted". Here patterns with ``#``
+are kept aside and compared with each message, by definition.
 
 Source: the RabbitMQ paper, approach 1 ("Caching messages' topics on a per-word basis. This is what the AMQP spec
 suggests"), in AMQP 0-9-1, section 3.1.3.3: to hold the set of all known routing keys.
-Neither says what is kept for a topic; here it is the bitmap of its subscriptions. Neither bounds the set: here all
-is forgotten at ``topics_max``, and learnt again."""
+Neither says what is kept for a topic; here it is the bitmap of its subscriptions. Neither bounds the set; here it is
+emptied at ``topics_max``, and fills again."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class WordCache(TopicMatcher):
         yield from self._tested_by_definition(topic)
 
     def _topics_of(self, pattern: Words) -> int:
-        """The known topics that a pattern without ``#`` stands for."""
+        """The known topics that a pattern without ``#`` matches."""
         left = self._with_length.get(len(pattern), 0)
         for position, word in enumerate(pattern):
             if word != "*":

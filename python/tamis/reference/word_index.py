@@ -1,12 +1,12 @@
-"""Patterns indexed per word and position: for each position and word, which patterns have that word there.
+"""Patterns indexed per word: for each position and word, the patterns with that word there.
 
-A topic takes, at each of its positions, the patterns with its word or with ``*``, and intersects these sets. The
-sets are bitmaps, and one more set a length keeps out patterns that are longer or shorter.
+A topic takes, at each of its positions, the patterns with its word or with ``*``, and intersects these sets. The sets
+are bitmaps; one more set for each length excludes patterns that are longer or shorter.
 
-Cost: one AND of two rows for each word, each as long as there are subscriptions; so it grows with their number,
-however few match. Cheap to add and to remove.
-Cannot: place ``#``, for the words after it have no position; "they can not be adapted". Here patterns with ``#`` are
-kept aside and compared with each message, by definition.
+Cost: one AND of two bitmaps for each word, each with one bit per subscription; so it grows with their number, however
+few match. Adding and removing are cheap.
+Cannot: handle ``#``, because the words after it have no position; "they can not be adapted". Here patterns with ``#``
+are kept aside and compared with each message, by definition.
 
 Source: the RabbitMQ paper, approach 2 ("Indexing patterns on a per-word basis"), which it found "particularly unfit":
 slowest, "they do not have a good complexity, because they involve intersecting sets for each level"."""
@@ -66,7 +66,7 @@ class WordIndex(TopicMatcher):
 
 
 def _clear(rows: defaultdict[Any, int], place: object, number: int) -> None:
-    """Clear a bit; a row without bits leaves no trace."""
+    """Clear a bit, and remove a bitmap without bits."""
     rows[place] &= ~(1 << number)
     if not rows[place]:
         del rows[place]

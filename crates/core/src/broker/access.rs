@@ -1,16 +1,19 @@
-//! Permissions: asked of the control plane once, then remembered.
+//! Permissions: what a user may do is asked of the control plane once, then remembered.
 //!
 //! The control plane decides ([`Control`]); the data plane remembers the verdicts of each user in each vhost until it is
 //! told to forget them. What it remembers is bounded: a full table is emptied and filled again.
 
 use std::sync::Arc;
 
+use crate::amqp::{AmqpError, ReplyCode};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::broker::ids::PrincipalSlot;
+use crate::broker::Broker;
+use crate::broker::errors::error;
+use crate::broker::ids::{ChannelSlot, PrincipalSlot};
 use crate::broker::slab::Slab;
-use crate::broker::topology::StoredQuery;
+use crate::broker::topology::{ExchangeInfo, ExchangeKind, Owner, StoredQuery, VhostId};
 
 /// What a user wants to do with a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +52,7 @@ pub struct Access<'a> {
     pub routing_key: Option<&'a str>,
 }
 
-/// How much a user may have at a time; `None` is no limit.
+/// Maximum of what a user may have at a time; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UserLimits {
     /// Connections.
@@ -60,10 +63,10 @@ pub struct UserLimits {
 
 /// What the data plane asks of the control plane, synchronously: answer quickly and never call back.
 pub trait Control {
-    /// May this be done?
+    /// Whether this may be done.
     fn allowed(&mut self, access: &Access<'_>) -> bool;
 
-    /// Do routing keys matter to what this user may do in this vhost? When not, [`Control::allowed`] is not asked
+    /// Whether routing keys matter to what this user may do in this vhost. When not, [`Control::allowed`] is not asked
     /// about each key.
     fn has_topic_rules(&mut self, _user: &str, _vhost: &str) -> bool {
         false
@@ -75,13 +78,13 @@ pub trait Control {
     /// The reason why there is none, in words.
     fn stored_query(&mut self, key: &str) -> Result<StoredQuery, String>;
 
-    /// How much this user may have.
+    /// Maximum of what this user may have.
     fn limits(&mut self, _user: &str) -> UserLimits {
         UserLimits::default()
     }
 }
 
-/// Verdicts that are remembered of one kind; at the bound all of them are forgotten.
+/// Maximum number of verdicts that are remembered of one kind; at the bound all of them are forgotten.
 const VERDICTS_MAX: usize = 4096;
 
 type Verdicts = HashMap<Box<str>, bool, FixedState>;
@@ -91,7 +94,7 @@ type Verdicts = HashMap<Box<str>, bool, FixedState>;
 pub(crate) struct Principal {
     pub user: Arc<str>,
     pub vhost: Arc<str>,
-    /// Connections that are it.
+    /// The number of its connections.
     connections: u32,
     /// By verb and resource.
     verdicts: [Verdicts; 6],
@@ -110,7 +113,7 @@ struct Usage {
 
 /// All principals that have connections, with what is remembered of them.
 #[derive(Debug, Default)]
-pub(crate) struct Principals {
+struct Principals {
     slab: Slab<PrincipalSlot, Principal>,
     users: HashMap<Arc<str>, Usage, FixedState>,
     /// Changes whenever verdicts are forgotten, so that whoever keeps one knows that it is old.
@@ -118,7 +121,7 @@ pub(crate) struct Principals {
 }
 
 impl Principals {
-    /// One connection more of this user in this vhost; whether the user may have it.
+    /// Count one more connection of this user in this vhost. Returns whether the user may have it.
     pub fn connect(
         &mut self,
         control: &mut dyn Control,
@@ -143,15 +146,15 @@ impl Principals {
         usage.connections += 1;
         let limits = *usage.limits.get_or_insert_with(|| control.limits(user));
         let result = match limits.connections {
-            Some(most) if usage.connections > most => {
-                Err(format!("connection refused for user '{user}': user connection limit ({most}) is reached"))
+            Some(maximum) if usage.connections > maximum => {
+                Err(format!("connection refused for user '{user}': user connection limit ({maximum}) is reached"))
             }
             _ => Ok(()),
         };
         (number, result)
     }
 
-    /// One connection less. A principal without any is forgotten.
+    /// Count one connection less. A principal without connections is forgotten.
     pub fn disconnect(&mut self, number: PrincipalSlot) {
         let principal = &mut self.slab[number];
         principal.connections -= 1;
@@ -162,7 +165,7 @@ impl Principals {
         self.change_usage(&user, |usage| usage.connections -= 1);
     }
 
-    /// One queue more that this user declared.
+    /// Count one more queue that this user declared.
     ///
     /// # Errors
     /// The limit is reached; the queue is not counted.
@@ -170,8 +173,8 @@ impl Principals {
         let usage = self.users.entry(Arc::clone(user)).or_default();
         let limits = *usage.limits.get_or_insert_with(|| control.limits(user));
         match limits.queues {
-            Some(most) if usage.queues >= most => {
-                Err(format!("cannot declare queue: queue limit ({most}) of user '{user}' is reached"))
+            Some(maximum) if usage.queues >= maximum => {
+                Err(format!("cannot declare queue: queue limit ({maximum}) of user '{user}' is reached"))
             }
             _ => {
                 usage.queues += 1;
@@ -180,7 +183,7 @@ impl Principals {
         }
     }
 
-    /// One queue less.
+    /// Count one queue less.
     pub fn remove_queue(&mut self, user: &Arc<str>) {
         self.change_usage(user, |usage| usage.queues -= 1);
     }
@@ -215,7 +218,7 @@ impl Principals {
         &self.slab[number]
     }
 
-    /// May this principal do that with that resource?
+    /// Whether this principal may do this with this resource.
     pub fn allows(
         &mut self,
         control: &mut dyn Control,
@@ -236,13 +239,13 @@ impl Principals {
         verdict
     }
 
-    /// Do keys matter to what it may do?
+    /// Whether routing keys matter to what this principal may do.
     pub fn has_topic_rules(&mut self, control: &mut dyn Control, number: PrincipalSlot) -> bool {
         let Principal { user, vhost, has_topic_rules, .. } = &mut self.slab[number];
         *has_topic_rules.get_or_insert_with(|| control.has_topic_rules(user, vhost))
     }
 
-    /// May it, with this key of that exchange of type topic?
+    /// Whether this principal may do this with this key of an exchange of type topic.
     pub fn allows_topic(
         &mut self,
         control: &mut dyn Control,
@@ -266,6 +269,140 @@ impl Principals {
         let verdict = control.allowed(&access);
         remember(verdicts, key.into(), verdict);
         verdict
+    }
+}
+
+/// The control plane, and what it has said.
+pub(crate) struct Permissions {
+    control: Box<dyn Control + Send>,
+    principals: Principals,
+}
+
+impl Permissions {
+    /// Nothing is known yet of what `control` says.
+    pub fn new(control: Box<dyn Control + Send>) -> Self {
+        Self { control, principals: Principals::default() }
+    }
+
+    /// A number that changes whenever verdicts are forgotten.
+    pub fn version(&self) -> u64 {
+        self.principals.version
+    }
+
+    /// A user in a vhost.
+    pub fn principal(&self, slot: PrincipalSlot) -> &Principal {
+        self.principals.get(slot)
+    }
+
+    /// A user connects; whether the user may have one more connection.
+    pub fn connect(&mut self, user: &str, vhost: &Arc<str>) -> (PrincipalSlot, Result<(), String>) {
+        self.principals.connect(&mut *self.control, user, vhost)
+    }
+
+    /// A connection of this principal is gone.
+    pub fn disconnect(&mut self, slot: PrincipalSlot) {
+        self.principals.disconnect(slot);
+    }
+
+    /// Forget what this user may do, or what anybody may.
+    pub fn forget(&mut self, user: Option<&str>) {
+        self.principals.forget(user);
+    }
+
+    /// Count a queue that this user declares.
+    ///
+    /// # Errors
+    /// The limit is reached; the queue is not counted.
+    pub fn add_queue(&mut self, user: &Arc<str>) -> Result<(), String> {
+        self.principals.add_queue(&mut *self.control, user)
+    }
+
+    /// A queue that this user declared is gone.
+    pub fn remove_queue(&mut self, user: &Arc<str>) {
+        self.principals.remove_queue(user);
+    }
+
+    /// The query that the store keeps under a key.
+    ///
+    /// # Errors
+    /// The reason why there is none, in words.
+    pub fn stored_query(&mut self, key: &str) -> Result<StoredQuery, String> {
+        self.control.stored_query(key)
+    }
+}
+
+impl Broker {
+    /// The vhost of a channel, and its connection as an owner of queues.
+    pub(crate) fn vhost_and_owner(&self, channel: ChannelSlot) -> (VhostId, Owner) {
+        let slot = self.clients[channel].connection;
+        (self.clients[slot].vhost, self.clients.id(slot).to_bits())
+    }
+
+    /// The user of a channel in its vhost.
+    pub(crate) fn principal(&self, channel: ChannelSlot) -> &Principal {
+        self.permissions.principal(self.clients[self.clients[channel].connection].principal)
+    }
+
+    /// Check that the user of a channel may do this.
+    ///
+    /// # Errors
+    /// 403.
+    pub(crate) fn check_access(
+        &mut self,
+        channel: ChannelSlot,
+        verb: Verb,
+        resource: Resource,
+        name: &str,
+    ) -> Result<(), AmqpError> {
+        let Permissions { control, principals } = &mut self.permissions;
+        let slot = self.clients[self.clients[channel].connection].principal;
+        if principals.allows(&mut **control, slot, verb, resource, name) {
+            return Ok(());
+        }
+        let verb = match verb {
+            Verb::Configure => "configure",
+            Verb::Write => "write",
+            Verb::Read => "read",
+        };
+        let (resource, name) = match (resource, name) {
+            (Resource::Exchange, "") => ("exchange", "amq.default"),
+            (Resource::Exchange, name) => ("exchange", name),
+            (Resource::Queue, name) => ("queue", name),
+        };
+        let Principal { user, vhost, .. } = principals.get(slot);
+        let reason = format!("{verb} access to {resource} '{name}' in vhost '{vhost}' refused for user '{user}'");
+        Err(error(ReplyCode::AccessRefused, &reason))
+    }
+
+    /// Check that the user of a channel may do this with this routing key, where routing keys matter.
+    ///
+    /// # Errors
+    /// 403.
+    pub(crate) fn check_topic_access(
+        &mut self,
+        channel: ChannelSlot,
+        verb: Verb,
+        exchange: &str,
+        routing_key: &str,
+    ) -> Result<(), AmqpError> {
+        let (vhost, _) = self.vhost_and_owner(channel);
+        let Permissions { control, principals } = &mut self.permissions;
+        let slot = self.clients[self.clients[channel].connection].principal;
+        if !principals.has_topic_rules(&mut **control, slot) {
+            return Ok(());
+        }
+        let is_topic = |info: ExchangeInfo<'_>| info.settings.kind == ExchangeKind::Topic;
+        if !self.topology.exchange_info(vhost, exchange).is_some_and(is_topic)
+            || principals.allows_topic(&mut **control, slot, verb, exchange, routing_key)
+        {
+            return Ok(());
+        }
+        let Principal { user, vhost, .. } = principals.get(slot);
+        let verb = if verb == Verb::Write { "write" } else { "read" };
+        let reason = format!(
+            "{verb} access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' refused for user '{user}'"
+        );
+        Err(error(ReplyCode::AccessRefused, &reason))
     }
 }
 

@@ -1,29 +1,29 @@
-//! What the broker's bounds are, and what happens at each.
+//! The broker's bounds, and what happens at each of them.
 
-/// Bounds and settings of a [`crate::broker::Broker`].
+/// Bounds and settings of a [`super::Broker`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerOptions {
-    /// The largest frame, when a client agreed to none; it bounds what is read before a frame is complete.
+    /// Maximum size of a frame when a client agreed to none; it bounds what is read before a frame is complete.
     pub frame_max: u32,
-    /// Channels of a connection; one more is refused with 530.
+    /// Maximum number of channels of a connection; one more is refused with 530.
     pub channel_max: u16,
-    /// The largest body; a larger one is refused with 406 when its header announces it.
+    /// Maximum size of a body; a larger one is refused with 406 when its header announces it.
     pub message_bytes_max: usize,
-    /// What a connection may have to write before its consumers wait and no more of its frames are answered. What one
-    /// frame adds may go over it: at most one message, or one answer.
+    /// Maximum size of a connection's output before its consumers wait and its frames are not answered. One frame may
+    /// exceed it: by at most one message, or one answer.
     pub output_bytes_max: usize,
-    /// What [`crate::broker::Broker::output`] hands over at most in one call.
+    /// Maximum of what [`super::Broker::output`] hands over in one call.
     pub output_bytes_at_once: usize,
-    /// What messages may take in memory before publishers are blocked.
+    /// Maximum memory of messages before publishers are blocked.
     pub memory_bytes_max: u64,
-    /// Consumers of a channel; one more is refused with 530.
+    /// Maximum number of consumers of a channel; one more is refused with 530.
     pub consumers_max: usize,
-    /// Confirm messages when they come instead of when they are on disk: for those that may be lost.
+    /// Confirm messages when they arrive instead of when they are on disk: for messages that may be lost.
     pub confirms_received: bool,
-    /// How much of a connection's frames is done before others have their turn, in units of a quarter of a microsecond or
-    /// so (`turns.rs`).
-    pub turn_units_max: u32,
-    /// Whatever names the broker makes up come from here; give it something random, except in a simulation.
+    /// Maximum work for a connection's frames before others have their turn, in steps of about a quarter of a
+    /// microsecond (`connections/fairness.rs`).
+    pub turn_budget: u32,
+    /// The seed of generated names; give it something random, except in a simulation.
     pub seed: u64,
 }
 
@@ -38,7 +38,7 @@ impl Default for BrokerOptions {
             memory_bytes_max: 1 << 30,
             consumers_max: 65_536,
             confirms_received: false,
-            turn_units_max: 8192,
+            turn_budget: 8192,
             seed: 0,
         }
     }

@@ -1,9 +1,10 @@
-//! A connection: its buffers, its limits, and whether bytes may go either way.
+//! A connection: its buffers, its limits, and whether it may be read and written.
 
 use std::sync::Arc;
 
+use crate::broker::clock::Micros;
 use crate::broker::ids::{ChannelSlot, PrincipalSlot};
-use crate::broker::queues::message_store::Micros;
+use crate::broker::options::BrokerOptions;
 use crate::broker::topology::{QueueId, VhostId};
 
 /// Who connected, and what was agreed with them, when the control plane hands a connection over.
@@ -45,7 +46,7 @@ pub(crate) enum ConnectionState {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub serial: u32,
-    pub life: ConnectionState,
+    pub state: ConnectionState,
     pub principal: PrincipalSlot,
     pub vhost: VhostId,
     pub frame_max: u32,
@@ -95,6 +96,47 @@ pub(crate) struct About {
 }
 
 impl Connection {
+    /// A connection that was taken over from the control plane just now.
+    pub fn new(
+        login: Login,
+        serial: u32,
+        principal: PrincipalSlot,
+        vhost: VhostId,
+        options: &BrokerOptions,
+        now: Micros,
+    ) -> Self {
+        let limit = |asked: u32, maximum: u32| if asked == 0 { maximum } else { asked.min(maximum) };
+        Self {
+            serial,
+            state: ConnectionState::Open,
+            principal,
+            vhost,
+            frame_max: limit(login.frame_max, options.frame_max),
+            channel_max: limit(login.channel_max.into(), options.channel_max.into()) as u16,
+            heartbeat_us: Micros::from(login.heartbeat_s) * 500_000,
+            is_writable: true,
+            is_congested: false,
+            is_blocked: false,
+            was_told_blocked: false,
+            publishes: false,
+            is_dirty: false,
+            is_suspended: false,
+            is_resting: false,
+            knows_blocked: login.knows_blocked,
+            knows_cancel: login.knows_cancel,
+            qos_is_for_channel: login.qos_is_for_channel,
+            heard: now,
+            said: now,
+            channels: Vec::new(),
+            input: Vec::new(),
+            out: Vec::new(),
+            exclusive_queues: Vec::new(),
+            about: About { peer: login.peer.into(), client_name: login.client_name.into(), since: now }.into(),
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+
     /// The broker's number of a channel.
     #[inline]
     pub fn channel(&self, number: u16) -> Option<ChannelSlot> {
@@ -110,12 +152,12 @@ impl Connection {
     /// Deliveries may be added to what it has to write.
     #[inline]
     pub fn takes_deliveries(&self) -> bool {
-        self.is_writable && !self.is_congested && self.life == ConnectionState::Open
+        self.is_writable && !self.is_congested && self.state == ConnectionState::Open
     }
 
     /// Bytes from the client are worth reading now.
     pub fn wants_input(&self) -> bool {
-        !self.is_blocked && !self.is_suspended && self.life != ConnectionState::Ended
+        !self.is_blocked && !self.is_suspended && self.state != ConnectionState::Ended
     }
 
     /// Give back what a burst left behind.

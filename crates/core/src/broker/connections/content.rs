@@ -6,7 +6,7 @@
 use crate::amqp::method::BasicPublish;
 use crate::amqp::{AmqpError, ContentHeader, DecodeError, Frame, FrameKind, MethodId, ReplyCode, next_frame};
 
-use crate::broker::queues::message_store::Parts;
+use crate::broker::parts::Parts;
 
 /// How much of a body that is announced is made room for at once: who announces much has to send it first.
 const ROOM_AT_ONCE: usize = 128 * 1024;

@@ -1,9 +1,12 @@
-//! Turns: a read of one connection may ask for more than anybody else should have to wait for.
+//! Turns: a read of one connection may ask for more work than others should have to wait for.
 //!
-//! What frames ask for is counted in units of a quarter of a microsecond or so: an entry of a queue is one, a binding
-//! some [`METHOD_UNITS`]. When [`BrokerOptions::turn_units_max`](crate::broker::BrokerOptions) are used up, the rest of what the connection
-//! sent waits in its `input`, it is not read, and it goes on in [`Broker::work`], one connection at a time. A frame that
-//! has begun is always finished, so a turn is longer by one at the most: a commit, or a message to very many queues.
+//! Work is counted in steps of about a quarter of a microsecond: an entry of a queue is one, a binding is
+//! [`METHOD_STEPS`]. When the budget of a turn ([`BrokerOptions::turn_budget`](crate::broker::BrokerOptions)) is used
+//! up, the connection is read no further, and the rest of what it sent waits in its `input` until [`Broker::work`] gives it
+//! another turn, one connection at a time. A frame that has begun is always finished, so that a turn exceeds its budget by
+//! at most one frame: a commit, or a message to very many queues.
+
+use std::collections::VecDeque;
 
 use crate::amqp::MethodId;
 use crate::amqp::method::{BasicAck, BasicGet, BasicNack, BasicReject};
@@ -11,50 +14,81 @@ use crate::amqp::method::{BasicAck, BasicGet, BasicNack, BasicReject};
 use crate::broker::Broker;
 use crate::broker::ids::{ConnectionSlot, Handle};
 
-/// What a method takes that is neither a message nor settles one: making a binding takes about 5 us.
-const METHOD_UNITS: u32 = 16;
+/// The cost of a method that neither publishes nor settles a message: making a binding takes about 5 us.
+const METHOD_STEPS: u32 = 16;
 
-/// What a method takes.
-fn units(method: MethodId) -> u32 {
-    match method {
-        BasicAck::ID | BasicNack::ID | BasicReject::ID | BasicGet::ID => 1,
-        _ => METHOD_UNITS,
+/// The budget of this turn, and the connections that wait for another turn.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    left: u32,
+    budget: u32,
+    resting: VecDeque<Handle<ConnectionSlot>>,
+}
+
+impl Turn {
+    /// The first of many turns of this budget.
+    pub fn new(budget: u32) -> Self {
+        Self { left: budget, budget, resting: VecDeque::new() }
+    }
+
+    /// Use up some of the budget.
+    #[inline]
+    pub fn spend(&mut self, steps: u32) {
+        self.left = self.left.saturating_sub(steps);
+    }
+
+    /// Use up the cost of a method.
+    #[inline]
+    pub fn spend_method(&mut self, method: MethodId) {
+        self.spend(match method {
+            BasicAck::ID | BasicNack::ID | BasicReject::ID | BasicGet::ID => 1,
+            _ => METHOD_STEPS,
+        });
+    }
+
+    /// Whether the budget is used up.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Begin the next turn with its whole budget.
+    pub fn begin(&mut self) {
+        self.left = self.budget;
+    }
+
+    /// Whether no connection waits for another turn.
+    pub fn is_nobody_waiting(&self) -> bool {
+        self.resting.is_empty()
+    }
+
+    /// Whether this connection waits for another turn.
+    #[cfg(test)]
+    pub fn is_waiting(&self, connection: Handle<ConnectionSlot>) -> bool {
+        self.resting.contains(&connection)
     }
 }
 
 impl Broker {
-    /// Count so much of the turn as used.
-    #[inline]
-    pub(crate) fn spend(&mut self, units: u32) {
-        self.turn_left = self.turn_left.saturating_sub(units);
-    }
-
-    /// Count a method.
-    #[inline]
-    pub(crate) fn spend_method(&mut self, method: MethodId) {
-        self.spend(units(method));
-    }
-
-    /// The turn of a connection is over before its input is: it goes on in [`Broker::work`].
-    pub(crate) fn rest(&mut self, number: ConnectionSlot) {
-        let connection = &mut self.connections[number];
+    /// End the turn of a connection before its input is used up: it goes on in [`Broker::work`].
+    pub(crate) fn rest(&mut self, slot: ConnectionSlot) {
+        let connection = &mut self.clients[slot];
         connection.is_suspended = true;
         if !connection.is_resting {
             connection.is_resting = true;
-            self.resting.push_back(Handle { id: number, serial: connection.serial });
+            self.turn.resting.push_back(Handle { id: slot, serial: connection.serial });
         }
-        self.touch(number);
+        self.clients.touch(slot);
     }
 
-    /// The next connection whose turn was over goes on.
+    /// Let the next connection go on whose turn was over.
     pub(crate) fn next_turn(&mut self) {
-        while let Some(Handle { id: number, serial }) = self.resting.pop_front() {
-            let now = self.now;
-            let Some(connection) = self.connections.get_mut(number).filter(|it| it.serial == serial) else { continue };
+        while let Some(handle) = self.turn.resting.pop_front() {
+            let Some(connection) = self.clients.connection_of(handle) else { continue };
             connection.is_resting = false;
-            // Whoever was not read could not be heard.
-            connection.heard = now;
-            return self.resume(number);
+            // While it was not read, it could not be heard.
+            connection.heard = self.clock.now();
+            return self.resume(handle.id);
         }
     }
 }

@@ -1,41 +1,42 @@
-//! Bytes in: cut into frames where they lie, and each frame brought to its channel.
+//! Bytes in: reads are cut into frames without copying, and each frame is brought to its channel.
 //!
 //! A frame that is cut by the end of a read waits in the connection's `input`, and only that frame is copied. When a
-//! connection has too much to write, publishes while memory is short, or has had its turn (`turns.rs`), the rest of what
-//! it sent waits there too.
+//! connection has too much to write, publishes while memory is short, or has had its turn (`fairness.rs`), the remaining
+//! bytes that it sent wait there too.
 
 use crate::amqp::frame::{FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES};
-use crate::amqp::method::{ChannelClose, ChannelCloseOk, ConnectionClose};
-use crate::amqp::{AmqpError, Frame, FrameKind, Method, MethodId, ReplyCode, Scope, next_frame};
+use crate::amqp::method::{ChannelClose, ChannelCloseOk};
+use crate::amqp::{AmqpError, Frame, FrameKind, Method, MethodId, ReplyCode, next_frame};
 
 use crate::broker::Broker;
+use crate::broker::clock::Micros;
 use crate::broker::connections::channel::{ChannelState, Input, Step, step, unexpected};
 use crate::broker::connections::connection::ConnectionState;
 use crate::broker::connections::content::{Incoming, Publish, check_size, is_publish, whole_content};
+use crate::broker::errors::FailedAt;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
-use crate::broker::management::event::Event;
-use crate::broker::queues::message_store::{Micros, Parts};
+use crate::broker::parts::Parts;
 
 impl Broker {
     /// Take a whole read of a connection's socket. Anything wrong in it becomes a close in the output.
     pub fn receive(&mut self, id: ConnectionId, bytes: &[u8], now: Micros) {
-        self.advance(now);
-        let Some(number) = self.find(id) else { return };
+        self.clock.advance(now);
+        let Some(slot) = self.clients.find(id) else { return };
         self.metrics.bytes_in += bytes.len() as u64;
-        let connection = &mut self.connections[number];
+        let connection = &mut self.clients[slot];
         connection.bytes_in += bytes.len() as u64;
-        connection.heard = self.now;
+        connection.heard = self.clock.now();
         if !connection.wants_input() {
-            if connection.life != ConnectionState::Ended {
+            if connection.state != ConnectionState::Ended {
                 connection.input.extend_from_slice(bytes);
                 connection.is_suspended = true;
             }
             return;
         }
-        let rest = self.complete_frame(number, bytes);
-        let used = self.process(number, rest);
-        if let Some(connection) = self.connections.get_mut(number)
-            && connection.life != ConnectionState::Ended
+        let rest = self.complete_frame(slot, bytes);
+        let used = self.process(slot, rest);
+        if let Some(connection) = self.clients.connection_in(slot)
+            && connection.state != ConnectionState::Ended
         {
             connection.input.extend_from_slice(&rest[used..]);
         }
@@ -43,21 +44,21 @@ impl Broker {
     }
 
     /// Go on with frames that waited, if nothing stops them now.
-    pub(crate) fn resume(&mut self, number: ConnectionSlot) {
-        let connection = &mut self.connections[number];
+    pub(crate) fn resume(&mut self, slot: ConnectionSlot) {
+        let connection = &mut self.clients[slot];
         let is_free = !connection.is_blocked && !connection.is_resting;
         if connection.is_suspended && is_free && connection.out.len() < self.options.output_bytes_max {
             connection.is_suspended = false;
-            self.touch(number);
-            let input = std::mem::take(&mut self.connections[number].input);
-            let used = self.process(number, &input);
-            self.connections[number].input = input[used..].to_vec();
+            self.clients.touch(slot);
+            let input = std::mem::take(&mut self.clients[slot].input);
+            let used = self.process(slot, &input);
+            self.clients[slot].input = input[used..].to_vec();
         }
     }
 
     /// Complete the frame that the last read was cut in, and process it. Returns what is left of `bytes`.
-    fn complete_frame<'a>(&mut self, number: ConnectionSlot, mut bytes: &'a [u8]) -> &'a [u8] {
-        let connection = &mut self.connections[number];
+    fn complete_frame<'a>(&mut self, slot: ConnectionSlot, mut bytes: &'a [u8]) -> &'a [u8] {
+        let connection = &mut self.clients[slot];
         if connection.input.is_empty() {
             return bytes;
         }
@@ -69,13 +70,13 @@ impl Broker {
             input.extend_from_slice(piece);
             bytes = rest;
         }
-        let used = self.process(number, &input);
+        let used = self.process(slot, &input);
         input.drain(..used);
-        self.connections[number].input = input;
-        if self.connections[number].wants_input() {
+        self.clients[slot].input = input;
+        if self.clients[slot].wants_input() {
             return bytes;
         }
-        self.connections[number].input.extend_from_slice(bytes);
+        self.clients[slot].input.extend_from_slice(bytes);
         &[]
     }
 
@@ -91,21 +92,21 @@ impl Broker {
     }
 
     /// Process whole frames. Returns how many bytes were used; what is left is the beginning of a frame, or waits.
-    fn process(&mut self, number: ConnectionSlot, bytes: &[u8]) -> usize {
+    fn process(&mut self, slot: ConnectionSlot, bytes: &[u8]) -> usize {
         let mut at = 0;
         loop {
-            let connection = &mut self.connections[number];
-            if connection.life == ConnectionState::Ended {
+            let connection = &mut self.clients[slot];
+            if connection.state == ConnectionState::Ended {
                 return bytes.len();
             }
             if connection.is_blocked || connection.out.len() >= self.options.output_bytes_max {
                 connection.is_suspended = true;
-                self.touch(number);
+                self.clients.touch(slot);
                 return at;
             }
-            if self.turn_left == 0 && at < bytes.len() {
+            if self.turn.is_over() && at < bytes.len() {
                 // What is left may be no whole frame; then the next turn finds that out.
-                self.rest(number);
+                self.rest(slot);
                 return at;
             }
             let frame_max = connection.frame_max as usize;
@@ -113,17 +114,17 @@ impl Broker {
                 Ok(None) => return at,
                 Ok(Some((frame, used))) => {
                     at += used;
-                    self.spend(1);
+                    self.turn.spend(1);
                     if frame.kind == FrameKind::Method && is_publish(frame.payload) {
-                        at += self.take_publish(number, &frame, &bytes[at..]);
-                    } else if let Err(error) = self.take_frame(number, &frame) {
-                        self.refuse(number, frame.channel, error);
+                        at += self.take_publish(slot, &frame, &bytes[at..]);
+                    } else if let Err(error) = self.take_frame(slot, &frame) {
+                        self.refuse(slot, frame.channel, error);
                     }
                 }
                 Err(error) => {
-                    self.refuse(number, 0, error.into());
+                    self.refuse(slot, 0, error.into());
                     // Where the next frame begins nobody knows.
-                    self.connections[number].life = ConnectionState::Ended;
+                    self.clients[slot].state = ConnectionState::Ended;
                     return bytes.len();
                 }
             }
@@ -132,22 +133,22 @@ impl Broker {
 
     /// A basic.publish, with its content when that lies whole behind it. Returns how much of `rest` that took.
     #[inline]
-    fn take_publish(&mut self, number: ConnectionSlot, frame: &Frame<'_>, rest: &[u8]) -> usize {
-        let connection = &self.connections[number];
+    fn take_publish(&mut self, slot: ConnectionSlot, frame: &Frame<'_>, rest: &[u8]) -> usize {
+        let connection = &self.clients[slot];
         let frame_max = connection.frame_max as usize;
-        if connection.life == ConnectionState::Open
+        if connection.state == ConnectionState::Open
             && let Some(channel) = connection.channel(frame.channel)
-            && self.channels[channel].state == ChannelState::Open
+            && self.clients[channel].state == ChannelState::Open
             && let Some(content) = whole_content(rest, frame.channel, frame_max)
         {
             let result = self.publish_whole(channel, frame.payload, content.properties, content.body);
             if let Err(error) = result {
-                self.refuse(number, frame.channel, error);
+                self.refuse(slot, frame.channel, error);
             }
             return content.used;
         }
-        if let Err(error) = self.take_frame(number, frame) {
-            self.refuse(number, frame.channel, error);
+        if let Err(error) = self.take_frame(slot, frame) {
+            self.refuse(slot, frame.channel, error);
         }
         0
     }
@@ -166,33 +167,33 @@ impl Broker {
     }
 
     /// One frame, whatever it is.
-    fn take_frame(&mut self, number: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
-        if let ConnectionState::Closing(_) = self.connections[number].life {
-            return self.take_while_closing(number, frame);
+    fn take_frame(&mut self, slot: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
+        if let ConnectionState::Closing(_) = self.clients[slot].state {
+            return self.take_while_closing(slot, frame);
         }
         if frame.kind == FrameKind::Heartbeat {
             return Ok(());
         }
         if frame.channel == 0 {
             return match frame.kind {
-                FrameKind::Method => self.connection_method(number, frame.payload),
+                FrameKind::Method => self.connection_method(slot, frame.payload),
                 _ => Err(AmqpError::new(ReplyCode::UnexpectedFrame, "content on channel 0", MethodId::NONE)),
             };
         }
-        match self.connections[number].channel(frame.channel) {
-            Some(channel) => self.take_on_channel(number, channel, frame),
-            None => self.take_on_unopened(number, frame),
+        match self.clients[slot].channel(frame.channel) {
+            Some(channel) => self.take_on_channel(slot, channel, frame),
+            None => self.take_on_unopened(slot, frame),
         }
     }
 
     /// Between our connection.close and the client's close-ok everything else was sent too early to know.
-    fn take_while_closing(&mut self, number: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
+    fn take_while_closing(&mut self, slot: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
         if frame.channel == 0 && frame.kind == FrameKind::Method {
             match Method::decode(frame.payload) {
-                Ok(Method::ConnectionCloseOk(_)) => self.end(number),
+                Ok(Method::ConnectionCloseOk(_)) => self.end_connection(slot),
                 Ok(Method::ConnectionClose(_)) => {
-                    self.answer(number, 0, crate::amqp::method::ConnectionCloseOk {}.into());
-                    self.end(number);
+                    self.clients.answer(slot, 0, crate::amqp::method::ConnectionCloseOk {}.into());
+                    self.end_connection(slot);
                 }
                 _ => {}
             }
@@ -200,7 +201,7 @@ impl Broker {
         Ok(())
     }
 
-    fn take_on_unopened(&mut self, number: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
+    fn take_on_unopened(&mut self, slot: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
         let id = MethodId::of_payload(frame.payload);
         let method = match frame.kind {
             FrameKind::Method => Method::decode(frame.payload).map_err(|error| error.at(id))?,
@@ -213,7 +214,7 @@ impl Broker {
             }
         };
         match method {
-            Method::ChannelOpen(_) => self.open_channel(number, frame.channel),
+            Method::ChannelOpen(_) => self.open_channel(slot, frame.channel),
             // Both sides closed it at once.
             Method::ChannelCloseOk(_) => Ok(()),
             _ => Err(AmqpError::new(ReplyCode::ChannelError, "expected 'channel.open'", id)),
@@ -222,7 +223,7 @@ impl Broker {
 
     fn take_on_channel(
         &mut self,
-        number: ConnectionSlot,
+        slot: ConnectionSlot,
         channel: ChannelSlot,
         frame: &Frame<'_>,
     ) -> Result<(), AmqpError> {
@@ -235,22 +236,21 @@ impl Broker {
             _ if is_publish(frame.payload) => Input::Publish,
             _ => Input::Method,
         };
-        let state = self.channels[channel].state;
+        let state = self.clients[channel].state;
         match (step(state, input), input) {
             (Step::Take, Input::Publish) => self.begin_content(channel, frame.payload),
             (Step::Take, Input::Header | Input::Body) => self.go_on_with_content(channel, frame),
             (Step::Take, _) => {
                 let method = Method::decode(frame.payload).map_err(|error| error.at(id))?;
-                self.spend_method(id);
-                // What earlier work has promised to others is no affair of this method's answer.
-                self.promised.clear();
-                self.channel_method(number, channel, &method).map_err(|error| at(error, id))
+                self.turn.spend_method(id);
+                self.publishing.begin_method();
+                self.channel_method(slot, channel, &method).map_err(|error| error.failed_at(id))
             }
             (Step::Drop, _) => Ok(()),
             (Step::Close, _) => {
                 self.remove_channel(channel);
                 if input == Input::Close {
-                    self.answer(number, frame.channel, ChannelCloseOk {}.into());
+                    self.clients.answer(slot, frame.channel, ChannelCloseOk {}.into());
                 }
                 Ok(())
             }
@@ -261,7 +261,7 @@ impl Broker {
 
     fn begin_content(&mut self, channel: ChannelSlot, payload: &[u8]) -> Result<(), AmqpError> {
         let publish = Publish::decode(payload).map_err(|error| error.at(MethodId::of_payload(payload)))?;
-        let channel = &mut self.channels[channel];
+        let channel = &mut self.clients[channel];
         channel.incoming = Some(Box::new(Incoming::new(&publish)));
         channel.state = ChannelState::Header;
         // What is not whole yet takes memory too.
@@ -271,7 +271,7 @@ impl Broker {
     }
 
     fn go_on_with_content(&mut self, channel: ChannelSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
-        let it = &mut self.channels[channel];
+        let it = &mut self.clients[channel];
         let Some(mut incoming) = it.incoming.take() else { return Ok(()) };
         let is_complete = match it.state {
             ChannelState::Header => incoming.header(frame, self.options.message_bytes_max)?,
@@ -287,68 +287,4 @@ impl Broker {
         self.count_unfinished(channel);
         Ok(())
     }
-
-    /// A client did something wrong: close its channel, or its connection.
-    pub(crate) fn refuse(&mut self, number: ConnectionSlot, channel_number: u16, error: AmqpError) {
-        self.metrics.errors += 1;
-        let connection = ConnectionId::new(number, self.connections[number].serial);
-        let channel = self.connections[number].channel(channel_number);
-        match channel.filter(|_| error.scope == Scope::Channel) {
-            Some(channel) => {
-                self.empty_channel(channel);
-                self.channels[channel].state = ChannelState::Closing;
-                let close = ChannelClose {
-                    reply_code: error.code.number(),
-                    reply_text: &error.text,
-                    class_id: error.method.class_id,
-                    method_id: error.method.method_id,
-                };
-                self.answer(number, channel_number, close.into());
-                self.events.push(Event::ChannelRefused { connection, channel: channel_number, error });
-            }
-            None => {
-                self.close_connection(number, &error);
-                self.events.push(Event::ConnectionRefused { connection, error });
-            }
-        }
-    }
-
-    /// Close a connection from our side; what is on its way from the client is dropped.
-    pub(crate) fn close_connection(&mut self, number: ConnectionSlot, error: &AmqpError) {
-        if self.connections[number].life != ConnectionState::Open {
-            return;
-        }
-        let close = ConnectionClose {
-            reply_code: error.code.number(),
-            reply_text: &error.text,
-            class_id: error.method.class_id,
-            method_id: error.method.method_id,
-        };
-        self.answer(number, 0, close.into());
-        self.connections[number].life = ConnectionState::Closing(self.now);
-        self.empty_connection(number);
-    }
-
-    /// Nothing more comes; when all is written, the socket is to be closed.
-    pub(crate) fn end(&mut self, number: ConnectionSlot) {
-        self.empty_connection(number);
-        let connection = &mut self.connections[number];
-        connection.life = ConnectionState::Ended;
-        connection.input = Vec::new();
-        self.touch(number);
-    }
-
-    /// Write a method.
-    pub(crate) fn answer(&mut self, number: ConnectionSlot, channel: u16, method: Method<'_>) {
-        method.encode(channel, &mut self.connections[number].out);
-        self.touch(number);
-    }
-}
-
-/// The method that failed, where the error does not know it.
-fn at(mut error: AmqpError, id: MethodId) -> AmqpError {
-    if error.method == MethodId::NONE {
-        error.method = id;
-    }
-    error
 }

@@ -1,4 +1,4 @@
-//! Taking messages: consumers come and go, basic.get, and basic.qos.
+//! Methods that take messages: basic.consume, basic.cancel, basic.get and basic.qos.
 
 use crate::amqp::method::{
     BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicQos,
@@ -7,19 +7,20 @@ use crate::amqp::{AmqpError, RawTable, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::access::{Resource, Verb};
-use crate::broker::connections::dispatch::error;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::credit::Credit;
+use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConsumerSlot};
 use crate::broker::topology::QueueId;
 
 impl Broker {
+    /// Carry out basic.qos.
     pub(crate) fn qos(&mut self, channel: ChannelSlot, qos: &BasicQos) -> Result<(), AmqpError> {
         if qos.prefetch_size != 0 {
             return Err(error(ReplyCode::NotImplemented, &format!("prefetch_size!=0 ({})", qos.prefetch_size)));
         }
-        let it = &mut self.channels[channel];
-        if !qos.global && !self.connections[it.connection].qos_is_for_channel {
+        let (connection, it) = self.clients.channel_outlet(channel);
+        if !qos.global && !connection.qos_is_for_channel {
             it.prefetch = qos.prefetch_count;
         } else if it.credit.set_limit(qos.prefetch_count) {
             self.wake_channel(channel);
@@ -27,11 +28,12 @@ impl Broker {
         Ok(())
     }
 
+    /// Carry out basic.consume.
     pub(crate) fn consume(&mut self, channel: ChannelSlot, consume: &BasicConsume<'_>) -> Result<(), AmqpError> {
         consume.arguments.check().map_err(|error| error.at(BasicConsume::ID))?;
         let (queue, name) = self.named_queue(channel, consume.queue, Verb::Read)?;
-        let it = &self.channels[channel];
-        let has_tag = |consumer: &ConsumerSlot| self.consumers[*consumer].name() == consume.consumer_tag.as_bytes();
+        let it = &self.clients[channel];
+        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == consume.consumer_tag.as_bytes();
         if it.consumers.iter().any(has_tag) {
             let reason = format!("attempt to reuse consumer tag '{}'", consume.consumer_tag);
             return Err(error(ReplyCode::NotAllowed, &reason));
@@ -44,18 +46,18 @@ impl Broker {
         }
         let of = &self.queues[queue];
         if of.has_exclusive_consumer || (consume.exclusive && !of.consumers.is_empty()) {
-            let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.vhost_name(channel));
+            let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.principal(channel).vhost);
             return Err(error(ReplyCode::AccessRefused, &reason));
         }
         let reader = self.read_stream(channel, queue, consume)?;
         let priority = priority(consume.arguments, reader.is_some())?;
         let tag = match consume.consumer_tag {
-            "" => format!("amq.ctag-{:016x}{:016x}", self.next_random(), self.next_random()),
+            "" => self.unique.next_name("amq.ctag-"),
             tag => tag.to_owned(),
         };
-        let serial = self.next_serial();
-        let it = &mut self.channels[channel];
-        let number = self.consumers.insert(Consumer {
+        let serial = self.unique.next_serial();
+        let it = &self.clients[channel];
+        let consumer = self.clients.add_consumer(Consumer {
             connection: it.connection,
             channel,
             queue,
@@ -68,24 +70,22 @@ impl Broker {
             reader,
             is_waiting: false,
         });
-        it.consumers.push(number);
         let of = &mut self.queues[queue];
-        of.consumers.push(number);
+        of.consumers.push(consumer);
         of.has_exclusive_consumer = consume.exclusive;
-        of.used = self.now;
+        of.used = self.clock.now();
         if !consume.no_wait {
             self.reply(channel, BasicConsumeOk { consumer_tag: &tag }.into())?;
         }
-        self.wake(number);
+        self.wake(consumer);
         Ok(())
     }
 
-    /// A consumer that there is not is cancelled already.
+    /// Carry out basic.cancel. A consumer that does not exist is cancelled already.
     pub(crate) fn cancel(&mut self, channel: ChannelSlot, cancel: &BasicCancel<'_>) -> Result<(), AmqpError> {
-        let it = &mut self.channels[channel];
-        let has_tag = |consumer: &ConsumerSlot| self.consumers[*consumer].name() == cancel.consumer_tag.as_bytes();
-        if let Some(index) = it.consumers.iter().position(has_tag) {
-            let consumer = it.consumers.remove(index);
+        let has_tag = |consumer: &ConsumerSlot| self.clients[*consumer].name() == cancel.consumer_tag.as_bytes();
+        if let Some(index) = self.clients[channel].consumers.iter().position(has_tag) {
+            let consumer = self.clients[channel].consumers.remove(index);
             self.remove_consumer(consumer);
         }
         if cancel.no_wait {
@@ -94,44 +94,45 @@ impl Broker {
         self.reply(channel, BasicCancelOk { consumer_tag: cancel.consumer_tag }.into())
     }
 
-    /// Take a consumer, which its channel has forgotten, from its queue. What it has not acknowledged stays with the
-    /// channel. A queue that goes with its last consumer goes.
-    pub(crate) fn remove_consumer(&mut self, number: ConsumerSlot) {
-        let consumer = self.consumers.remove(number);
+    /// Take a consumer, which its channel does not list any more, from its queue. What it has not acknowledged stays with
+    /// the channel. An auto-delete queue goes with its last consumer.
+    pub(crate) fn remove_consumer(&mut self, slot: ConsumerSlot) {
+        let consumer = self.clients.remove_consumer(slot);
         let queue = consumer.queue;
         let it = &mut self.queues[queue];
         if consumer.is_waiting && it.stream.is_none() {
-            it.ring.remove(number);
+            it.ring.remove(slot);
         }
-        it.consumers.retain(|other| *other != number);
+        it.consumers.retain(|other| *other != slot);
         it.has_exclusive_consumer &= !consumer.is_exclusive;
-        it.used = self.now;
-        if it.auto_delete && it.consumers.is_empty() {
+        it.used = self.clock.now();
+        if it.consumers.is_empty() && self.topology.is_auto_delete(queue) {
             self.remove_queue(queue);
         }
     }
 
-    /// Tell the consumers of a queue that goes that there is nothing more to come.
+    /// Cancel the consumers of a queue that is deleted, and tell their clients.
     pub(crate) fn cancel_consumers(&mut self, queue: QueueId) {
-        for number in std::mem::take(&mut self.queues[queue].consumers) {
-            let consumer = self.consumers.remove(number);
-            let channel = &mut self.channels[consumer.channel];
-            channel.consumers.retain(|other| *other != number);
-            if self.connections[consumer.connection].knows_cancel
+        for slot in std::mem::take(&mut self.queues[queue].consumers) {
+            let consumer = self.clients.remove_consumer(slot);
+            let (connection, channel) = self.clients.channel_outlet(consumer.channel);
+            channel.consumers.retain(|other| *other != slot);
+            if connection.knows_cancel
                 && let Ok(consumer_tag) = std::str::from_utf8(consumer.name())
             {
                 let number = channel.number;
-                self.answer(consumer.connection, number, BasicCancel { consumer_tag, no_wait: true }.into());
+                self.clients.answer(consumer.connection, number, BasicCancel { consumer_tag, no_wait: true }.into());
             }
         }
     }
 
+    /// Carry out basic.get.
     pub(crate) fn get(&mut self, channel: ChannelSlot, get: &BasicGet<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, get.queue, Verb::Read)?;
         if self.queues[queue].stream.is_some() {
             return Err(error(ReplyCode::NotImplemented, "basic.get from a stream"));
         }
-        self.queues[queue].used = self.now;
+        self.queues[queue].used = self.clock.now();
         self.expire_head(queue);
         while let Some(entry) = self.pop(queue) {
             if self.deliver_got(channel, queue, entry, get.no_ack) {
@@ -141,7 +142,7 @@ impl Broker {
         self.reply(channel, BasicGetEmpty { cluster_id: "" }.into())
     }
 
-    /// The queue of that name, or the one that the channel declared last, if this may be done with it.
+    /// The queue with this name, or the one that the channel declared last, if the user may do this with it.
     pub(crate) fn named_queue(
         &mut self,
         channel: ChannelSlot,
@@ -150,7 +151,7 @@ impl Broker {
     ) -> Result<(QueueId, Box<str>), AmqpError> {
         let name: Box<str> = self.queue_name(channel, name)?.into();
         self.check_access(channel, verb, Resource::Queue, &name)?;
-        let (vhost, owner) = self.place(channel);
+        let (vhost, owner) = self.vhost_and_owner(channel);
         let id = self.topology.queue(vhost, &name, owner)?;
         Ok((id, name))
     }

@@ -4,19 +4,38 @@ use crate::amqp::method::BasicRecoverOk;
 use crate::amqp::{AmqpError, ReplyCode};
 
 use crate::broker::Broker;
-use crate::broker::connections::dispatch::error;
+use crate::broker::clock::NEVER;
 use crate::broker::consumers::unacknowledged::Delivery;
+use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, Handle};
-use crate::broker::publishing::transaction::{Settle, Settlement};
 use crate::broker::queues::dead_letter::Reason;
 use crate::broker::queues::message_store::MessageId;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
+/// How a delivery is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    /// The message is done with.
+    Acknowledge,
+    /// The message goes back to where it was.
+    Requeue,
+    /// The message is dropped.
+    Discard,
+}
+
+/// An ack, nack or reject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settle {
+    pub tag: u64,
+    pub multiple: bool,
+    pub settlement: Settlement,
+}
+
 impl Broker {
     /// An ack, nack or reject: now, or with the transaction.
     pub(crate) fn settle_or_keep(&mut self, channel: ChannelSlot, settle: Settle) -> Result<(), AmqpError> {
-        let it = &mut self.channels[channel];
+        let it = &mut self.clients[channel];
         let Some(transaction) = &mut it.transaction else { return self.settle_deliveries(channel, settle) };
         check_tag(settle, it.delivery_tag)?;
         if !settle.multiple && !it.unacknowledged.contains(settle.tag) {
@@ -34,25 +53,25 @@ impl Broker {
     /// # Errors
     /// 406: no such delivery waits.
     pub(crate) fn settle_deliveries(&mut self, channel: ChannelSlot, settle: Settle) -> Result<(), AmqpError> {
-        check_tag(settle, self.channels[channel].delivery_tag)?;
+        check_tag(settle, self.clients[channel].delivery_tag)?;
         if !settle.multiple {
             let delivery =
-                self.channels[channel].unacknowledged.settle(settle.tag).ok_or_else(|| unknown(settle.tag))?;
-            let had_credit = self.channels[channel].credit.is_left();
+                self.clients[channel].unacknowledged.settle(settle.tag).ok_or_else(|| unknown(settle.tag))?;
+            let had_credit = self.clients[channel].credit.is_left();
             self.settle_delivery(channel, &delivery, settle.settlement);
             self.wake_if_credit_came(channel, had_credit);
             return Ok(());
         }
         let through = if settle.tag == 0 { u64::MAX } else { settle.tag };
-        let had_credit = self.channels[channel].credit.is_left();
+        let had_credit = self.clients[channel].credit.is_left();
         if settle.settlement == Settlement::Requeue {
             let mut deliveries = Vec::new();
-            while let Some(delivery) = self.channels[channel].unacknowledged.settle_oldest(through) {
+            while let Some(delivery) = self.clients[channel].unacknowledged.settle_oldest(through) {
                 deliveries.push(delivery);
             }
             self.requeue(channel, deliveries);
         } else {
-            while let Some(delivery) = self.channels[channel].unacknowledged.settle_oldest(through) {
+            while let Some(delivery) = self.clients[channel].unacknowledged.settle_oldest(through) {
                 self.settle_delivery(channel, &delivery, settle.settlement);
             }
         }
@@ -68,8 +87,8 @@ impl Broker {
             self.metrics.acknowledged += 1;
             return self.read_by_one(queue);
         }
-        if self.queues.get(queue.id).is_none_or(|it| it.serial != queue.serial) {
-            // The queue went before; only the message is left.
+        if self.queues.queue_of(queue).is_none() {
+            // The queue was deleted before; only the message is left.
             self.settle_gone(queue, delivery.entry);
             return;
         }
@@ -101,13 +120,13 @@ impl Broker {
     #[cfg(test)]
     fn requeue_last(&mut self, queue: QueueId, entry: QueueEntry, size: usize) {
         let it = &mut self.queues[queue];
-        let last = it.place(entry.message, entry.expires);
+        let last = it.next_entry(entry.message, entry.expires);
         it.push(QueueEntry { redelivered: true, ..last }, size);
     }
 
     /// A reader is done with a message of a stream, however: the log keeps it for others.
     fn read_by_one(&mut self, queue: Handle<QueueId>) {
-        if let Some(it) = self.queues.get_mut(queue.id).filter(|it| it.serial == queue.serial) {
+        if let Some(it) = self.queues.queue_of(queue) {
             it.unacknowledged -= 1;
         }
     }
@@ -115,19 +134,21 @@ impl Broker {
     /// A queue is done with an entry.
     #[inline]
     pub(crate) fn settle(&mut self, queue: QueueId, entry: QueueEntry) {
-        if let Some(durable_id) = self.queues[queue].durable_id {
-            self.settle_record(durable_id, entry.message);
-        }
-        self.release(entry.message);
+        self.release_entry(entry, self.queues[queue].durable_id);
+    }
+
+    /// A delivery is settled whose queue was deleted.
+    fn settle_gone(&mut self, queue: Handle<QueueId>, entry: QueueEntry) {
+        let durable_id = self.durability.settle_deleted(queue);
+        self.release_entry(entry, durable_id);
     }
 
     /// Give back what a delivery took of its consumer's and its channel's credit.
     #[inline]
     fn give_credit(&mut self, channel: ChannelSlot, delivery: &Delivery) {
         let Some(consumer) = delivery.consumer else { return };
-        self.channels[channel].credit.give(1);
-        if let Some(it) = self.consumers.get_mut(consumer.id)
-            && it.serial == consumer.serial
+        self.clients[channel].credit.give(1);
+        if let Some(it) = self.clients.consumer_of(consumer)
             && it.credit.give(1)
         {
             self.wake(consumer.id);
@@ -135,7 +156,7 @@ impl Broker {
     }
 
     fn wake_if_credit_came(&mut self, channel: ChannelSlot, had_credit: bool) {
-        if !had_credit && self.channels[channel].credit.is_left() {
+        if !had_credit && self.clients[channel].credit.is_left() {
             self.wake_channel(channel);
         }
     }
@@ -150,7 +171,7 @@ impl Broker {
                 group.iter().for_each(|_| self.read_by_one(queue));
                 continue;
             }
-            if self.queues.get(queue.id).is_none_or(|it| it.serial != queue.serial) {
+            if self.queues.queue_of(queue).is_none() {
                 group.iter().for_each(|delivery| self.settle_gone(queue, delivery.entry));
                 continue;
             }
@@ -167,19 +188,19 @@ impl Broker {
     /// Something came back to a queue: somebody may take it, and it may be one too many, or out of time.
     fn requeued(&mut self, queue: QueueId) {
         let it = &self.queues[queue];
-        let expires = it.front().is_some_and(|front| front.expires != crate::broker::queues::message_store::NEVER);
+        let expires = it.front().is_some_and(|front| front.expires != NEVER);
         if it.policy.is_bounded() {
             self.drop_head(queue);
         }
         if expires {
-            self.watch(queue);
+            self.queues.watch(queue);
         }
-        self.schedule(queue);
+        self.queues.schedule(queue);
     }
 
     /// Everything that the channel has not acknowledged goes back.
     pub(crate) fn requeue_all(&mut self, channel: ChannelSlot) {
-        let it = &mut self.channels[channel];
+        let it = &mut self.clients[channel];
         let deliveries: Vec<Delivery> = std::mem::take(&mut it.unacknowledged).iter().copied().collect();
         #[cfg(test)]
         if self.faults.forgets_requeue {
@@ -193,7 +214,7 @@ impl Broker {
         if !requeue {
             return Err(error(ReplyCode::NotImplemented, "requeue=false"));
         }
-        let had_credit = self.channels[channel].credit.is_left();
+        let had_credit = self.clients[channel].credit.is_left();
         self.requeue_all(channel);
         if wants_reply {
             self.reply(channel, BasicRecoverOk {}.into())?;

@@ -100,7 +100,8 @@ impl Unacknowledged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::queues::message_store::{MessageId, NEVER};
+    use crate::broker::clock::NEVER;
+    use crate::broker::queues::message_store::MessageId;
     use crate::broker::slab::SlotId;
     use crate::testing::fewer;
 

@@ -1,174 +1,32 @@
-//! Exchanges, queues and bindings: made, checked and removed.
+//! Queues are declared, purged and deleted.
 
-use crate::amqp::method::{
-    ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind,
-    ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge,
-    QueuePurgeOk, QueueUnbind, QueueUnbindOk,
-};
+use std::sync::Arc;
+
+use crate::amqp::method::{QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk};
 use crate::amqp::{AmqpError, RawTable, ReplyCode};
-use crate::broker::Rubbish;
 
+use crate::broker::Broker;
 use crate::broker::access::{Resource, Verb};
-use crate::broker::connections::dispatch::error;
+use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionId, Handle, JOURNAL};
 use crate::broker::publishing::confirms::SyncMark;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
-use crate::broker::topology::{Bind, Declared, ExchangeSettings, Owner, QueueId, QueueSettings, Target, VhostId};
-use crate::broker::{Broker, topology};
+use crate::broker::topology::{Declared, Owner, QueueId, QueueSettings};
 
 impl Broker {
-    /// The vhost of a channel, and its connection as an owner of queues.
-    pub(crate) fn place(&self, channel: ChannelSlot) -> (VhostId, Owner) {
-        let number = self.channels[channel].connection;
-        let connection = &self.connections[number];
-        (connection.vhost, ConnectionId::new(number, connection.serial).to_bits())
-    }
-
-    pub(crate) fn vhost_name(&self, channel: ChannelSlot) -> &str {
-        let connection = &self.connections[self.channels[channel].connection];
-        &self.principals.get(connection.principal).vhost
-    }
-
-    /// Ask whether the user of a channel may do that.
-    pub(crate) fn check_access(
-        &mut self,
-        channel: ChannelSlot,
-        verb: Verb,
-        resource: Resource,
-        name: &str,
-    ) -> Result<(), AmqpError> {
-        let principal = self.connections[self.channels[channel].connection].principal;
-        if self.principals.allows(&mut *self.control, principal, verb, resource, name) {
-            return Ok(());
-        }
-        let verb = match verb {
-            Verb::Configure => "configure",
-            Verb::Write => "write",
-            Verb::Read => "read",
-        };
-        let (resource, name) = match (resource, name) {
-            (Resource::Exchange, "") => ("exchange", "amq.default"),
-            (Resource::Exchange, name) => ("exchange", name),
-            (Resource::Queue, name) => ("queue", name),
-        };
-        let principal = self.principals.get(principal);
-        let reason = format!(
-            "{verb} access to {resource} '{name}' in vhost '{}' refused for user '{}'",
-            principal.vhost, principal.user
-        );
-        Err(error(ReplyCode::AccessRefused, &reason))
-    }
-
     /// What an empty queue name means: the queue that the channel declared last.
     pub(crate) fn queue_name<'a>(&'a self, channel: ChannelSlot, name: &'a str) -> Result<&'a str, AmqpError> {
-        match (name, &*self.channels[channel].last_queue) {
+        match (name, &*self.clients[channel].last_queue) {
             ("", "") => Err(error(ReplyCode::NotFound, "no previously declared queue")),
             ("", last) => Ok(last),
             (name, _) => Ok(name),
         }
     }
 
-    pub(crate) fn declare_exchange(&mut self, channel: ChannelSlot, it: &ExchangeDeclare<'_>) -> Result<(), AmqpError> {
-        let (vhost, _) = self.place(channel);
-        if it.passive {
-            self.topology.check_exchange(vhost, it.exchange)?;
-        } else {
-            self.check_access(channel, Verb::Configure, Resource::Exchange, it.exchange)?;
-            if it.durable && self.topology.check_exchange(vhost, it.exchange).is_err() {
-                self.check_room()?;
-            }
-            let settings = ExchangeSettings {
-                kind: it.exchange_type.parse()?,
-                durable: it.durable,
-                auto_delete: it.auto_delete,
-                internal: it.internal,
-                arguments: it.arguments,
-            };
-            if let Some(alternate) = it.arguments.get("alternate-exchange").and_then(|value| value.as_str()) {
-                self.check_access(channel, Verb::Read, Resource::Exchange, it.exchange)?;
-                self.check_access(channel, Verb::Write, Resource::Exchange, alternate)?;
-            }
-            self.topology.declare_exchange(vhost, it.exchange, &settings)?;
-            self.changed();
-        }
-        if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeDeclareOk {}.into()) }
-    }
-
-    pub(crate) fn delete_exchange(&mut self, channel: ChannelSlot, it: &ExchangeDelete<'_>) -> Result<(), AmqpError> {
-        let (vhost, _) = self.place(channel);
-        self.check_access(channel, Verb::Configure, Resource::Exchange, it.exchange)?;
-        self.topology.delete_exchange(vhost, it.exchange, it.if_unused)?;
-        self.changed();
-        if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeDeleteOk {}.into()) }
-    }
-
-    pub(crate) fn bind_exchange(&mut self, channel: ChannelSlot, it: &ExchangeBind<'_>) -> Result<(), AmqpError> {
-        let target = Target::Exchange(it.destination);
-        self.bind(channel, &Bind { source: it.source, target, key: it.routing_key, arguments: it.arguments })?;
-        if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeBindOk {}.into()) }
-    }
-
-    pub(crate) fn unbind_exchange(&mut self, channel: ChannelSlot, it: &ExchangeUnbind<'_>) -> Result<(), AmqpError> {
-        let target = Target::Exchange(it.destination);
-        self.unbind(channel, &Bind { source: it.source, target, key: it.routing_key, arguments: it.arguments })?;
-        if it.no_wait { Ok(()) } else { self.reply(channel, ExchangeUnbindOk {}.into()) }
-    }
-
-    pub(crate) fn bind_queue(&mut self, channel: ChannelSlot, it: &QueueBind<'_>) -> Result<(), AmqpError> {
-        let name: Box<str> = self.queue_name(channel, it.queue)?.into();
-        // Neither a queue nor a key: the queue that was declared last, under its own name.
-        let key = if it.queue.is_empty() && it.routing_key.is_empty() { &*name } else { it.routing_key };
-        self.bind(channel, &Bind { source: it.exchange, target: Target::Queue(&name), key, arguments: it.arguments })?;
-        if it.no_wait { Ok(()) } else { self.reply(channel, QueueBindOk {}.into()) }
-    }
-
-    pub(crate) fn unbind_queue(&mut self, channel: ChannelSlot, it: &QueueUnbind<'_>) -> Result<(), AmqpError> {
-        let name: Box<str> = self.queue_name(channel, it.queue)?.into();
-        let key = if it.queue.is_empty() && it.routing_key.is_empty() { &*name } else { it.routing_key };
-        self.unbind(
-            channel,
-            &Bind { source: it.exchange, target: Target::Queue(&name), key, arguments: it.arguments },
-        )?;
-        self.reply(channel, QueueUnbindOk {}.into())
-    }
-
-    fn bind(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
-        self.check_binding(channel, bind)?;
-        topology::check_query_arguments(bind.arguments)?;
-        let (vhost, owner) = self.place(channel);
-        if let Err(full) = self.check_room()
-            && self.topology.is_new_and_survives(vhost, bind, owner)?
-        {
-            return Err(full);
-        }
-        let control = &mut self.control;
-        self.topology.bind(vhost, bind, owner, &mut |key| control.stored_query(key))?;
-        self.changed();
-        Ok(())
-    }
-
-    fn unbind(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
-        self.check_binding(channel, bind)?;
-        let (vhost, owner) = self.place(channel);
-        self.topology.unbind(vhost, bind, owner)?;
-        self.changed();
-        Ok(())
-    }
-
-    /// A binding writes to where it leads and reads from where it comes from.
-    fn check_binding(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
-        let (resource, name) = match bind.target {
-            Target::Queue(name) => (Resource::Queue, name),
-            Target::Exchange(name) => (Resource::Exchange, name),
-        };
-        self.check_access(channel, Verb::Write, resource, name)?;
-        self.check_access(channel, Verb::Read, Resource::Exchange, bind.source)?;
-        self.check_topic_access(channel, Verb::Read, bind.source, bind.key)
-    }
-
+    /// Carry out queue.declare.
     pub(crate) fn declare_queue(&mut self, channel: ChannelSlot, it: &QueueDeclare<'_>) -> Result<(), AmqpError> {
-        let (vhost, owner) = self.place(channel);
+        let (vhost, owner) = self.vhost_and_owner(channel);
         let (name, id) = if it.passive {
             let name: Box<str> = self.queue_name(channel, it.queue)?.into();
             let id = self.topology.queue(vhost, &name, owner)?;
@@ -177,34 +35,35 @@ impl Broker {
             self.make_queue(channel, it)?
         };
         let queue = &mut self.queues[id];
-        queue.used = self.now;
+        queue.used = self.clock.now();
         let (ready, consumer_count) = (queue.ready().len() as u64, queue.consumers.len() as u32);
         let queue = &self.queues[id];
-        let message_count = queue.stream.as_ref().map_or(ready, |stream| self.stream_length(stream));
+        let message_count = queue.stream.as_ref().map_or(ready, |stream| self.streams.length(stream.log));
         let message_count = u32::try_from(message_count).unwrap_or(u32::MAX);
         if !it.no_wait {
             self.reply(channel, QueueDeclareOk { queue: &name, message_count, consumer_count }.into())?;
         }
-        self.channels[channel].last_queue = name;
+        self.clients[channel].last_queue = name;
         Ok(())
     }
 
+    /// Declare a queue that is not passive. Returns its name and id.
     fn make_queue(&mut self, channel: ChannelSlot, it: &QueueDeclare<'_>) -> Result<(Box<str>, QueueId), AmqpError> {
-        let (vhost, owner) = self.place(channel);
+        let (vhost, owner) = self.vhost_and_owner(channel);
         let name: Box<str> = match it.queue {
-            "" => format!("amq.gen-{:016x}{:016x}", self.next_random(), self.next_random()).into(),
+            "" => self.unique.next_name("amq.gen-").into(),
             name => name.into(),
         };
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
         let policy = self.queue_policy(channel, it, &name)?;
         if let Some(letters) = &policy.dead_letters {
-            // Else a queue of one's own would be a way to publish where one may not, or to take what one may not read.
+            // Otherwise a user's own queue would be a way to publish or to read where the user may not.
             self.check_access(channel, Verb::Read, Resource::Queue, &name)?;
             self.check_access(channel, Verb::Write, Resource::Exchange, &letters.exchange)?;
         }
         let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
         if it.durable && !it.exclusive && is_new() {
-            self.check_room()?;
+            self.durability.check_room()?;
         }
         let settings = QueueSettings {
             durable: it.durable,
@@ -214,36 +73,32 @@ impl Broker {
         };
         let (id, declared) = self.topology.declare_queue(vhost, &name, &settings, owner, it.queue.is_empty())?;
         if declared == Declared::Existed {
-            // Whoever declared it may still wait for the disk, and this answer promises the same.
+            // The first declaration may still wait for the disk, and this answer promises the same.
             if let Some(durable_id) = self.queues[id].durable_id {
-                self.promise(SyncMark { log: JOURNAL, sequence: durable_id.0 });
+                self.publishing.promise(SyncMark { log: JOURNAL, sequence: durable_id.0 });
             }
             return Ok((name, id));
         }
-        let connection = self.channels[channel].connection;
-        let user = self.principals.get(self.connections[connection].principal).user.clone();
-        if let Err(reason) = self.principals.add_queue(&mut *self.control, &user) {
+        let user = Arc::clone(&self.principal(channel).user);
+        if let Err(reason) = self.permissions.add_queue(&user) {
             self.topology.remove_queue(id);
             return Err(error(ReplyCode::PreconditionFailed, &reason));
         }
-        let number = id;
-        let mut queue = Queue::new(id, policy, self.next_serial(), self.now);
-        queue.auto_delete = it.auto_delete;
+        let expires = policy.expires_ms.is_some();
+        let is_stream = policy.kind == QueueKind::Stream;
+        let mut queue = Queue::new(policy, self.unique.next_serial(), self.clock.now());
         queue.creator = Some(user);
-        queue.owner = it.exclusive.then_some(connection);
-        let expires = queue.policy.expires_ms.is_some();
-        self.queues.insert(number, queue);
+        self.queues.insert(id, queue);
         if it.exclusive {
-            self.connections[connection].exclusive_queues.push(number);
+            let connection = self.clients[channel].connection;
+            self.clients[connection].exclusive_queues.push(id);
         }
         if expires {
-            self.watch(number);
+            self.queues.watch(id);
         }
         self.changed();
-        if self.queues[number].policy.kind == QueueKind::Stream
-            && let Err(reason) = self.begin_stream(number, &name)
-        {
-            self.remove_queue(number);
+        if is_stream && let Err(reason) = self.begin_stream(id, &name) {
+            self.remove_queue(id);
             return Err(error(ReplyCode::ResourceError, &format!("the stream '{name}' cannot be opened: {reason}")));
         }
         Ok((name, id))
@@ -252,19 +107,20 @@ impl Broker {
     /// Give a queue of type stream, which was recorded just now, its log.
     fn begin_stream(&mut self, queue: QueueId, name: &str) -> Result<(), String> {
         let id = self.queues[queue].durable_id.ok_or("the journal has no room for its definition now")?;
-        self.open_stream(queue, id, name)?;
-        self.stream_queues.push(queue);
-        Ok(())
+        self.open_stream(queue, id, name)
     }
 
-    /// What the arguments of a queue ask for.
+    /// Read the arguments of a queue.
+    ///
+    /// # Errors
+    /// 406 or 540, with the argument.
     fn queue_policy(&self, channel: ChannelSlot, it: &QueueDeclare<'_>, name: &str) -> Result<Policy, AmqpError> {
         it.arguments.check().map_err(|error| error.at(QueueDeclare::ID))?;
-        let place = || format!("for queue '{name}' in vhost '{}'", self.vhost_name(channel));
+        let which = || format!("for queue '{name}' in vhost '{}'", self.principal(channel).vhost);
         let policy = Policy::parse(RawTable::new(it.arguments.as_bytes())).map_err(|(argument, reason)| {
-            error(ReplyCode::PreconditionFailed, &format!("invalid arg '{argument}' {}: {reason}", place()))
+            error(ReplyCode::PreconditionFailed, &format!("invalid arg '{argument}' {}: {reason}", which()))
         })?;
-        if policy.kind == QueueKind::Stream && self.journal.is_none() {
+        if policy.kind == QueueKind::Stream && !self.durability.is_on() {
             return Err(error(ReplyCode::NotImplemented, "queues of type stream without a data directory"));
         }
         let needs_durable = matches!(policy.kind, QueueKind::Quorum | QueueKind::Stream);
@@ -276,82 +132,70 @@ impl Broker {
         };
         match refused {
             Some(property) => {
-                let reason = format!("invalid property '{property}' {}: type {}", place(), policy.kind.name());
+                let reason = format!("invalid property '{property}' {}: type {}", which(), policy.kind.name());
                 Err(error(ReplyCode::PreconditionFailed, &reason))
             }
             None => Ok(policy),
         }
     }
 
+    /// Carry out queue.purge.
     pub(crate) fn purge_queue(&mut self, channel: ChannelSlot, it: &QueuePurge<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, it.queue, Verb::Read)?;
         if self.queues[queue].stream.is_some() {
             return Err(error(ReplyCode::NotImplemented, "queue.purge of a stream"));
         }
-        let message_count = self.drain(queue);
+        let message_count = self.queues.drain(queue);
         if it.no_wait { Ok(()) } else { self.reply(channel, QueuePurgeOk { message_count }.into()) }
     }
 
-    /// Drop all that is ready in a queue. Returns how many entries that were.
-    fn drain(&mut self, queue: QueueId) -> u32 {
-        let it = &mut self.queues[queue];
-        let entries = it.drain();
-        let count = entries.len() as u32;
-        if count > 0 {
-            self.rubbish.push_back(Rubbish { entries, durable_id: it.durable_id });
-        }
-        count
-    }
-
+    /// Carry out queue.delete.
     pub(crate) fn delete_queue(&mut self, channel: ChannelSlot, it: &QueueDelete<'_>) -> Result<(), AmqpError> {
         let name: Box<str> = self.queue_name(channel, it.queue)?.into();
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
-        let (vhost, owner) = self.place(channel);
-        let queues = &self.queues;
-        let logs = &self.logs;
+        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (queues, streams) = (&self.queues, &self.streams);
         let contents = |id: QueueId| {
             let queue = &queues[id];
-            let log = queue.stream.as_ref().and_then(|stream| logs.get(&stream.number));
-            let in_log = log.map_or(0, |log| log.next_sequence().0.saturating_sub(log.first_sequence().0));
+            let in_log = queue.stream.as_ref().map_or(0, |stream| streams.length(stream.log));
             (queue.consumers.len(), queue.ready().len() + in_log as usize)
         };
         let id = self.topology.delete_queue(vhost, &name, owner, (it.if_unused, it.if_empty), contents)?;
-        let message_count = id.map_or(0, |id| self.forget_queue(id));
+        // An exclusive queue can only be deleted by the connection that owns it.
+        let message_count = id.map_or(0, |id| self.forget_queue(id, Some(owner)));
         if it.no_wait { Ok(()) } else { self.reply(channel, QueueDeleteOk { message_count }.into()) }
     }
 
     /// Remove a queue with all bindings to it: its owner is gone, or its last consumer, or its time is up.
-    pub(crate) fn remove_queue(&mut self, queue: QueueId) {
-        if let Some(it) = self.queues.get(queue) {
-            self.topology.remove_queue(it.id);
-            self.forget_queue(queue);
+    pub(crate) fn remove_queue(&mut self, id: QueueId) {
+        if self.queues.get(id).is_some() {
+            let owner = self.topology.queue_info(id).and_then(|info| info.owner);
+            self.topology.remove_queue(id);
+            self.forget_queue(id, owner);
         }
     }
 
-    /// Drop what the broker keeps of a queue that the topology has removed. Returns how many entries were ready.
-    fn forget_queue(&mut self, queue: QueueId) -> u32 {
+    /// Drop the contents of a queue that the topology has removed. Returns the number of entries that were ready.
+    /// `owner` is the connection that may have it among its exclusive queues.
+    fn forget_queue(&mut self, id: QueueId, owner: Option<Owner>) -> u32 {
         self.changed();
-        let count = self.drain(queue);
-        self.cancel_consumers(queue);
-        if let Some(it) = self.queues.remove(queue) {
-            if let Some(stream) = &it.stream {
-                self.drop_stream(stream);
-                self.stream_queues.retain(|other| *other != queue);
+        let count = self.queues.drain(id);
+        self.cancel_consumers(id);
+        let Some(queue) = self.queues.remove(id) else { return count };
+        match (&queue.stream, queue.durable_id) {
+            (Some(stream), _) => self.drop_stream(id, stream),
+            (None, Some(durable_id)) if queue.unacknowledged > 0 => {
+                let handle = Handle { id, serial: queue.serial };
+                self.durability.queue_deleted(handle, durable_id, queue.unacknowledged);
             }
-            if let (Some(durable_id), Some(journal)) = (it.durable_id, &mut self.journal)
-                && it.unacknowledged > 0
-                && it.stream.is_none()
-            {
-                let reference = Handle { id: queue, serial: it.serial };
-                journal.gone.insert(reference, (durable_id, it.unacknowledged));
-            }
-            if let Some(user) = &it.creator {
-                self.principals.remove_queue(user);
-            }
-            if let Some(owner) = it.owner {
-                // It is no longer that connection's to remove.
-                self.connections[owner].exclusive_queues.retain(|other| *other != queue);
-            }
+            _ => {}
+        }
+        if let Some(user) = &queue.creator {
+            self.permissions.remove_queue(user);
+        }
+        if let Some(owner) = owner.and_then(|owner| self.clients.find(ConnectionId::from_bits(owner))) {
+            // It is no longer that connection's to remove.
+            self.clients[owner].exclusive_queues.retain(|other| *other != id);
         }
         count
     }

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use crate::amqp::AmqpError;
 
 use crate::broker::Broker;
-use crate::broker::queues::message_store::Micros;
+use crate::broker::clock::Micros;
 use crate::broker::topology::{Replaced, StoredQuery};
 
 impl Broker {
@@ -27,8 +27,8 @@ impl Broker {
         queries: &HashMap<String, StoredQuery>,
         now: Micros,
     ) -> Result<Replaced, AmqpError> {
-        self.advance(now);
-        self.check_room()?;
+        self.clock.advance(now);
+        self.durability.check_room()?;
         let replaced = self.topology.replace_stored(queries);
         if replaced.bindings > 0 {
             self.changed();

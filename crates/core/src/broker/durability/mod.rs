@@ -1,5 +1,6 @@
 //! Durability: what survives a restart is written to the journal and read back.
 
+pub(crate) mod committing;
 pub mod durable;
-pub(crate) mod journaling;
+pub(crate) mod journal_access;
 pub(crate) mod recovery;

@@ -1,8 +1,10 @@
-//! From the journal back to a broker: definitions, then queues with what they held.
+//! Recovery: a broker is opened with what its journal holds: definitions, then queues with their entries.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use hashbrown::HashMap;
 
 use crate::journal::{Committer, Damage, Disk, OpenError};
 
@@ -10,38 +12,41 @@ use crate::amqp::RawTable;
 
 use crate::broker::Broker;
 use crate::broker::access::Control;
-use crate::broker::durability::journaling::Journal;
-use crate::broker::durable::{DefinitionId, Durable, DurableOptions, RecoveredJournal};
+use crate::broker::clock::{Micros, NEVER};
+use crate::broker::durable::{
+    DefinitionId, Durable, DurableOptions, RecoveredDefinition, RecoveredJournal, RecoveredMessage, RecoveredQueue,
+};
 use crate::broker::options::BrokerOptions;
-use crate::broker::queues::message_store::{Kept, Micros, NEVER};
+use crate::broker::queues::message_store::{Kept, MessageId};
 use crate::broker::queues::policy::{Policy, QueueKind};
-use crate::broker::queues::queue::Queue;
+use crate::broker::queues::queue::{Queue, QueueEntry};
+use crate::broker::streams::reading::is_dir_name;
 use crate::broker::topology::{Definition, QueueId};
 
-/// Where a broker keeps what must not be lost.
+/// Where a broker keeps what must survive a restart.
 pub struct Storage {
     /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// A directory of this broker's own: `journal` and `streams` are made in it.
+    /// A directory of this broker alone: `journal` and `streams` are made in it.
     pub dir: PathBuf,
-    /// Who writes, and wakes the caller of [`Broker::committed`].
+    /// Writes the journal, and wakes the caller of [`Broker::committed`].
     pub committer: Committer,
-    /// How the journal is kept.
+    /// Settings of the journal.
     pub journal: DurableOptions,
 }
 
-/// What was found in the storage.
+/// What was recovered from the storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Exchanges, queues and bindings.
+    /// The number of exchanges, queues and bindings.
     pub definitions: usize,
-    /// Messages.
+    /// The number of messages.
     pub messages: usize,
     /// What is damaged, and lost.
     pub damage: Vec<Damage>,
     /// Definitions that cannot be made again, and why: what they belong to is lost.
     pub skipped: Vec<String>,
-    /// The broker had been stopped and did not crash: what is flagged as redelivered was delivered.
+    /// The broker had been stopped and had not crashed: only what was delivered is flagged as redelivered.
     pub is_clean: bool,
 }
 
@@ -75,11 +80,11 @@ impl From<OpenError> for StorageError {
 }
 
 impl Broker {
-    /// A broker with all that the storage holds: durable exchanges, queues and bindings, and persistent messages. Reads
-    /// no bodies, so it takes a second or two for millions of messages.
+    /// A broker with everything that the storage holds: durable exchanges, queues and bindings, and persistent messages.
+    /// Bodies are not read, so it takes a second or two for millions of messages.
     ///
     /// # Errors
-    /// [`StorageError`]; damaged records are none: [`RecoveryReport`] lists them.
+    /// [`StorageError`]. Damaged records are not errors: [`RecoveryReport`] lists them.
     pub fn open(
         options: BrokerOptions,
         control: Box<dyn Control + Send>,
@@ -90,105 +95,125 @@ impl Broker {
         let mut broker = Self::new(options, control, now, wall_us);
         let Storage { disk, dir, committer, journal } = storage;
         let (durable, recovered) = Durable::open(Arc::clone(&disk), &dir.join("journal"), journal, &committer)?;
-        broker.journal = Some(Box::new(Journal::new(durable, committer, disk, dir, journal.segment_bytes)));
-        let found = broker.recover_all(recovered)?;
+        broker.durability.begin(durable, committer, disk, dir, journal.segment_bytes);
+        let report = broker.recover_all(recovered)?;
         // The vhost that every broker has, when it is new here.
         broker.changed();
-        broker.flush();
-        Ok((broker, found))
+        broker.durability.flush(broker.clock.wall_us());
+        Ok((broker, report))
     }
 
     fn recover_all(&mut self, recovered: RecoveredJournal) -> Result<RecoveryReport, StorageError> {
         let RecoveredJournal { definitions, messages, queues, damage, is_clean } = recovered;
-        // A journal that was begun just now knows of nothing that may be here.
+        // A journal that was begun just now does not know what may be here.
         let had_records = !definitions.is_empty();
-        let mut found = RecoveryReport { damage, is_clean, messages: messages.len(), ..RecoveryReport::default() };
-        let mut numbers = hashbrown::HashMap::new();
+        let mut report = RecoveryReport { damage, is_clean, messages: messages.len(), ..RecoveryReport::default() };
+        let queue_ids = self.recover_definitions(definitions, &mut report)?;
+        self.recover_messages(&messages, queues, &queue_ids);
+        report.damage.append(&mut self.durability.take_damage());
+        let is_whole = report.damage.is_empty() && report.skipped.is_empty();
+        if had_records && is_whole && self.durability.durable().is_some_and(|durable| durable.lost_count() == 0) {
+            self.doom_orphans();
+        }
+        Ok(report)
+    }
+
+    /// Make exchanges, queues and bindings again. Returns queues by their definitions.
+    fn recover_definitions(
+        &mut self,
+        definitions: Vec<RecoveredDefinition>,
+        report: &mut RecoveryReport,
+    ) -> Result<HashMap<DefinitionId, QueueId>, StorageError> {
+        let mut queue_ids = HashMap::new();
         for definition in definitions {
             let read =
                 Definition::decode(&definition.value).map_err(|error| StorageError::Definition(error.to_string()))?;
             match self.topology.recover(&read) {
                 Ok(queue) => {
-                    found.definitions += 1;
-                    if let (Some(queue), Definition::Queue { arguments, auto_delete, .. }) = (queue, &read) {
-                        self.recover_queue(queue, arguments, *auto_delete);
-                        let number = queue;
-                        self.queues[number].durable_id = Some(definition.id);
-                        numbers.insert(definition.id, number);
-                        if self.queues[number].policy.kind == QueueKind::Stream {
-                            self.recover_stream(number, definition.id, &read)?;
-                        }
+                    report.definitions += 1;
+                    if let (Some(queue), Definition::Queue { name, arguments, .. }) = (queue, &read) {
+                        self.recover_queue(queue, definition.id, name, arguments)?;
+                        queue_ids.insert(definition.id, queue);
                     }
                 }
-                Err(error) => found.skipped.push(format!("{read:?}: {error}")),
+                Err(error) => report.skipped.push(format!("{read:?}: {error}")),
             }
         }
-        let mut names = Vec::with_capacity(messages.len());
-        for message in &messages {
-            let sizes = [message.route_bytes, message.properties_bytes, message.body_bytes].map(|size| size as usize);
-            let id = self.messages.insert_absent(sizes, message.time_us);
-            self.messages.get_mut(id).kept = Kept::Saved { record: message.record, queues: 0 };
-            names.push(id);
-        }
-        for recovered in queues {
-            let Some(number) = numbers.get(&recovered.queue).copied() else { continue };
-            for entry in recovered.entries {
-                let message = names[entry.message as usize];
-                if let Kept::Saved { queues, .. } = &mut self.messages.get_mut(message).kept {
-                    *queues += 1;
-                }
-                self.messages.retain(message);
-                let (size, time_us) = (self.messages.get(message).size(), self.messages.get(message).time_us);
-                let expires = self.recovered_expiry(number, time_us);
-                let queue = &mut self.queues[number];
-                let mut placed = queue.place(message, expires);
-                placed.redelivered = entry.redelivered;
-                queue.push(placed, size);
-                if expires != NEVER {
-                    self.watch(number);
-                }
-            }
-        }
-        names.into_iter().for_each(|message| self.messages.release(message));
-        if let Some(journal) = &mut self.journal {
-            found.damage.append(&mut journal.damage);
-            if had_records && found.damage.is_empty() && found.skipped.is_empty() && journal.durable.lost_count() == 0 {
-                self.doom_orphans();
-            }
-        }
-        Ok(found)
+        Ok(queue_ids)
     }
 
-    fn recover_stream(
+    fn recover_queue(
         &mut self,
-        queue: QueueId,
-        id: DefinitionId,
-        definition: &Definition,
+        id: QueueId,
+        definition: DefinitionId,
+        name: &str,
+        arguments: &[u8],
     ) -> Result<(), StorageError> {
-        let Definition::Queue { name, .. } = definition else { return Ok(()) };
-        self.open_stream(queue, id, name).map_err(|reason| StorageError::Stream(name.clone(), reason))?;
-        self.stream_queues.push(queue);
+        // The arguments were read when the queue was declared; those that a later version cannot read are left out.
+        let policy = Policy::parse(RawTable::new(arguments)).unwrap_or_default();
+        let (expires, kind) = (policy.expires_ms.is_some(), policy.kind);
+        let mut queue = Queue::new(policy, self.unique.next_serial(), self.clock.now());
+        queue.durable_id = Some(definition);
+        self.queues.insert(id, queue);
+        if expires {
+            self.queues.watch(id);
+        }
+        if kind == QueueKind::Stream {
+            self.open_stream(id, definition, name).map_err(|reason| StorageError::Stream(name.to_owned(), reason))?;
+        }
         Ok(())
     }
 
-    fn recover_queue(&mut self, id: QueueId, arguments: &[u8], auto_delete: bool) {
-        // They were read when the queue was declared; what a later version cannot read it leaves out.
-        let policy = Policy::parse(RawTable::new(arguments)).unwrap_or_default();
-        let serial = self.next_serial();
-        let mut queue = Queue::new(id, policy, serial, self.now);
-        queue.auto_delete = auto_delete;
-        let number = id;
-        let expires = queue.policy.expires_ms.is_some();
-        self.queues.insert(number, queue);
-        if expires {
-            self.watch(number);
+    /// Put messages back into their queues. Their bytes stay in the journal.
+    fn recover_messages(
+        &mut self,
+        messages: &[RecoveredMessage],
+        queues: Vec<RecoveredQueue>,
+        queue_ids: &HashMap<DefinitionId, QueueId>,
+    ) {
+        let mut ids = Vec::with_capacity(messages.len());
+        for message in messages {
+            let sizes = [message.route_bytes, message.properties_bytes, message.body_bytes].map(|size| size as usize);
+            let id = self.messages.insert_absent(sizes, message.time_us);
+            self.messages.get_mut(id).kept = Kept::Saved { record: message.record, queues: 0 };
+            ids.push(id);
+        }
+        for recovered in queues {
+            let Some(queue) = queue_ids.get(&recovered.queue).copied() else { continue };
+            for entry in recovered.entries {
+                self.recover_entry(queue, ids[entry.message as usize], entry.redelivered);
+            }
+        }
+        ids.into_iter().for_each(|message| self.messages.drop_reference(message));
+    }
+
+    fn recover_entry(&mut self, id: QueueId, message: MessageId, redelivered: bool) {
+        self.messages.retain(message);
+        let stored = self.messages.get_mut(message);
+        if let Kept::Saved { queues, .. } = &mut stored.kept {
+            *queues += 1;
+        }
+        let (size, time_us) = (stored.size(), stored.time_us);
+        let expires = self.recovered_expiry(id, time_us);
+        let queue = &mut self.queues[id];
+        let entry = QueueEntry { redelivered, ..queue.next_entry(message, expires) };
+        queue.push(entry, size);
+        if expires != NEVER {
+            self.queues.watch(id);
         }
     }
 
-    /// A queue's time to live goes on while the broker is away.
+    /// Remove the logs that no stream has. Only where all definitions could be read: a log whose queue is lost is all
+    /// that is left of it.
+    fn doom_orphans(&mut self) {
+        let streams = self.queues.iter().filter_map(|(_, queue)| Some(&*queue.stream.as_ref()?.dir));
+        self.durability.doom_orphans(&streams.collect(), is_dir_name);
+    }
+
+    /// When the time of a recovered message runs out in a queue: it goes on while the broker is stopped.
     fn recovered_expiry(&self, queue: QueueId, time_us: i64) -> Micros {
         let Some(ttl) = self.queues[queue].policy.message_ttl_ms else { return NEVER };
-        let age = self.wall_us().saturating_sub(time_us).max(0) as u64;
-        self.now + (ttl * 1000).saturating_sub(age)
+        let age = self.clock.wall_us().saturating_sub(time_us).max(0) as u64;
+        self.clock.now() + (ttl * 1000).saturating_sub(age)
     }
 }

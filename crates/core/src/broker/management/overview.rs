@@ -1,10 +1,10 @@
 //! What there is, for management and metrics: copies, made when asked for.
 
 use crate::broker::Broker;
+use crate::broker::clock::Micros;
 use crate::broker::connections::connection::ConnectionState;
 use crate::broker::ids::{ChannelSlot, ConnectionId};
 use crate::broker::management::metrics::{JournalMetrics, Metrics};
-use crate::broker::queues::message_store::Micros;
 use crate::broker::queues::policy::QueueKind;
 use crate::broker::topology::{QueueInfo, Topology};
 
@@ -95,16 +95,17 @@ impl Broker {
     /// Counters and gauges. Cost: some nanoseconds a queue.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
+        let (connections, channels, consumers) = self.clients.counts();
         Metrics {
-            connections: self.connections.len() as u64,
-            channels: self.channels.len() as u64,
-            consumers: self.consumers.len() as u64,
+            connections: connections as u64,
+            channels: channels as u64,
+            consumers: consumers as u64,
             queues: self.queues.len() as u64,
             messages: self.messages.len() as u64,
             messages_ready: self.queues.iter().map(|(_, queue)| queue.ready().len() as u64).sum(),
             messages_unacknowledged: self.queues.iter().map(|(_, queue)| u64::from(queue.unacknowledged)).sum(),
             message_bytes: self.memory_bytes(),
-            blocked: self.blocked.is_some().into(),
+            blocked: self.backpressure.is_on().into(),
             events_dropped: self.events.dropped,
             ..self.metrics
         }
@@ -113,16 +114,7 @@ impl Broker {
     /// Numbers of the journal; None where nothing is kept.
     #[must_use]
     pub fn journal_metrics(&self) -> Option<JournalMetrics> {
-        let durable = &self.journal.as_ref()?.durable;
-        let (file_bytes, segments, waiting_bytes) = durable.extent();
-        Some(JournalMetrics {
-            file_bytes,
-            live_bytes: durable.size_bytes().0,
-            segments: segments as u64,
-            waiting_bytes: waiting_bytes as u64,
-            statistics: durable.statistics(),
-            stream_bytes: self.logs.values().map(crate::journal::Log::file_bytes).sum(),
-        })
+        self.durability.metrics(self.streams.file_bytes())
     }
 
     /// Exchanges, queues' names and bindings.
@@ -133,17 +125,17 @@ impl Broker {
 
     /// All connections, in no particular order.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionOverview> {
-        self.connections.iter().map(|(number, connection)| {
-            let principal = self.principals.get(connection.principal);
-            let unacknowledged = |(_, channel): &(u16, ChannelSlot)| self.channels[*channel].unacknowledged.len();
+        self.clients.connections().map(|(slot, connection)| {
+            let principal = self.permissions.principal(connection.principal);
+            let unacknowledged = |(_, channel): &(u16, ChannelSlot)| self.clients[*channel].unacknowledged.len();
             ConnectionOverview {
-                id: ConnectionId::new(number, connection.serial),
+                id: self.clients.id(slot),
                 user: principal.user.to_string(),
                 vhost: principal.vhost.to_string(),
                 peer: connection.about.peer.to_string(),
                 client_name: connection.about.client_name.to_string(),
                 since: connection.about.since,
-                state: match connection.life {
+                state: match connection.state {
                     ConnectionState::Open if connection.is_blocked => "blocked",
                     ConnectionState::Open => "running",
                     ConnectionState::Closing(_) | ConnectionState::Ended => "closing",
@@ -159,8 +151,8 @@ impl Broker {
 
     /// All queues, in no particular order.
     pub fn queues(&self) -> impl Iterator<Item = QueueOverview> {
-        self.queues.iter().filter_map(|(_, queue)| {
-            let QueueInfo { vhost, name, settings, owner, .. } = self.topology.queue_info(queue.id)?;
+        self.queues.iter().filter_map(|(id, queue)| {
+            let QueueInfo { vhost, name, settings, owner, .. } = self.topology.queue_info(id)?;
             Some(QueueOverview {
                 vhost: self.name_of(vhost),
                 name: name.to_owned(),
@@ -169,7 +161,10 @@ impl Broker {
                 auto_delete: settings.auto_delete,
                 owner: owner.map(ConnectionId::from_bits),
                 arguments: settings.arguments.as_bytes().to_vec(),
-                ready: queue.stream.as_ref().map_or(queue.ready().len(), |stream| self.stream_length(stream) as usize),
+                ready: queue
+                    .stream
+                    .as_ref()
+                    .map_or(queue.ready().len(), |stream| self.streams.length(stream.log) as usize),
                 log: queue.stream.as_ref().map(|stream| stream.dir.clone()),
                 ready_bytes: queue.ready_bytes(),
                 unacknowledged: queue.unacknowledged,
@@ -181,12 +176,11 @@ impl Broker {
 
     /// All consumers, in no particular order.
     pub fn consumers(&self) -> impl Iterator<Item = ConsumerOverview> {
-        self.consumers.iter().filter_map(|(_, consumer)| {
-            let info = self.topology.queue_info(self.queues[consumer.queue].id)?;
-            let serial = self.connections[consumer.connection].serial;
+        self.clients.consumers().filter_map(|(_, consumer)| {
+            let info = self.topology.queue_info(consumer.queue)?;
             Some(ConsumerOverview {
-                connection: ConnectionId::new(consumer.connection, serial),
-                channel: self.channels[consumer.channel].number,
+                connection: self.clients.id(consumer.connection),
+                channel: self.clients[consumer.channel].number,
                 tag: String::from_utf8_lossy(consumer.name()).into_owned(),
                 vhost: self.name_of(info.vhost),
                 queue: info.name.to_owned(),

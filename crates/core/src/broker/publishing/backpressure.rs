@@ -1,7 +1,7 @@
-//! Shortage: publishers wait while memory or disk is short, and go on when it is not.
+//! Backpressure: publishers wait while memory or disk is short, and go on when it is not.
 //!
-//! A connection that publishes during a shortage is told (connection.blocked, where it knows that) and read no more;
-//! what it sent already waits in its `input`. Consumers go on, and are what ends the shortage. When only the journal's
+//! A connection that publishes during a shortage is told (connection.blocked, where it knows that method) and is read no
+//! further; what it has sent already waits in its `input`. Consumers go on, and end the shortage. When only the journal's
 //! thread is behind, which passes in milliseconds, publishers are not read either, but not told.
 
 use crate::amqp::ReplyCode;
@@ -9,8 +9,8 @@ use crate::amqp::method::{ConnectionBlocked, ConnectionUnblocked};
 
 use crate::broker::Broker;
 use crate::broker::connections::connection::ConnectionState;
-use crate::broker::connections::dispatch::error;
-use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, LogId};
+use crate::broker::errors::error;
+use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle};
 use crate::broker::management::event::Event;
 
 /// What is short.
@@ -33,28 +33,64 @@ impl Shortage {
     }
 }
 
+/// Why publishers wait, and which connections do.
+#[derive(Debug, Default)]
+pub(crate) struct Backpressure {
+    shortage: Option<Shortage>,
+    /// Connections that are not read because of that.
+    blocked: Vec<Handle<ConnectionSlot>>,
+    /// What channels keep of incomplete messages and open transactions.
+    unfinished_bytes: u64,
+}
+
+impl Backpressure {
+    /// Whether publishers wait.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.shortage.is_some()
+    }
+
+    /// What channels keep of incomplete messages and open transactions.
+    #[cfg(test)]
+    pub fn unfinished_bytes(&self) -> u64 {
+        self.unfinished_bytes
+    }
+
+    /// Publishers wait from now on, each after at most one more message, until the disk has taken what is recorded.
+    #[inline]
+    pub fn await_journal(&mut self) {
+        self.shortage.get_or_insert(Shortage::Journal);
+    }
+
+    fn reason(&self) -> Option<&'static str> {
+        self.shortage.and_then(Shortage::reason)
+    }
+}
+
 impl Broker {
-    /// What messages take in memory: in queues, in transactions, and such as are not whole yet.
+    /// The memory that messages take: in queues, in transactions, and incomplete ones.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.messages.resident_bytes() + self.unfinished_bytes
+        self.messages.resident_bytes() + self.backpressure.unfinished_bytes
     }
 
-    /// What a channel keeps that is in no queue yet has changed.
-    pub(crate) fn count_unfinished(&mut self, channel: ChannelSlot) {
-        let it = &mut self.channels[channel];
-        let bytes = it.unfinished();
-        self.unfinished_bytes = self.unfinished_bytes - it.unfinished_bytes + bytes;
-        it.unfinished_bytes = bytes;
+    /// Count again what a channel keeps that is in no queue yet.
+    pub(crate) fn count_unfinished(&mut self, slot: ChannelSlot) {
+        let channel = &mut self.clients[slot];
+        let bytes = channel.unfinished();
+        let unfinished_bytes = &mut self.backpressure.unfinished_bytes;
+        *unfinished_bytes = *unfinished_bytes - channel.unfinished_bytes + bytes;
+        channel.unfinished_bytes = bytes;
     }
 
-    /// Where what is in no queue yet takes all the memory, no consumer can end the shortage, and whoever is blocked
-    /// cannot finish: the connection of the channel that has most of it is closed, one with each tick.
+    /// Close the connection of the channel that keeps most of what is in no queue yet, when that takes all the memory:
+    /// no consumer can end such a shortage, and a blocked publisher cannot finish. At most one for each tick.
     pub(crate) fn shed_unfinished(&mut self) {
-        if self.blocked != Some(Shortage::Memory) || self.unfinished_bytes <= self.options.memory_bytes_max / 10 * 9 {
+        let is_short = self.backpressure.shortage == Some(Shortage::Memory);
+        if !is_short || self.backpressure.unfinished_bytes <= self.options.memory_bytes_max / 10 * 9 {
             return;
         }
-        let largest = self.channels.iter().max_by_key(|(_, channel)| channel.unfinished_bytes);
+        let largest = self.clients.channels().max_by_key(|(_, channel)| channel.unfinished_bytes);
         if let Some((connection, number)) = largest.map(|(_, channel)| (channel.connection, channel.number)) {
             let reason = "low on memory: too much is in open transactions and in messages that are not whole yet";
             self.refuse(connection, number, error(ReplyCode::ResourceError, reason));
@@ -64,16 +100,13 @@ impl Broker {
     /// What is short now. A shortage of memory ends at nine tenths of the watermark, so that it does not flutter.
     fn shortage(&self) -> Option<Shortage> {
         let bytes = self.memory_bytes();
-        let most = self.options.memory_bytes_max;
-        let was_short = self.blocked == Some(Shortage::Memory);
-        let is_full = |number: &LogId| self.logs.get(number).is_some_and(crate::journal::Log::is_full);
-        if self.journal.as_ref().is_some_and(|journal| journal.durable.is_full()) || self.pressed.iter().any(is_full) {
+        let bytes_max = self.options.memory_bytes_max;
+        let was_short = self.backpressure.shortage == Some(Shortage::Memory);
+        if self.durability.is_full() || self.streams.is_full() {
             Some(Shortage::Disk)
-        } else if bytes > most || (was_short && bytes > most / 10 * 9) {
+        } else if bytes > bytes_max || (was_short && bytes > bytes_max / 10 * 9) {
             Some(Shortage::Memory)
-        } else if !self.pressed.is_empty()
-            || self.journal.as_ref().is_some_and(|journal| journal.durable.is_congested())
-        {
+        } else if self.streams.is_congested() || self.durability.is_congested() {
             Some(Shortage::Journal)
         } else {
             None
@@ -83,12 +116,11 @@ impl Broker {
     /// See what is short. Returns whether publishers were let go on, so that there may be work again.
     pub(crate) fn check_shortage(&mut self) -> bool {
         let shortage = self.shortage();
-        let was = std::mem::replace(&mut self.blocked, shortage);
+        let was = std::mem::replace(&mut self.backpressure.shortage, shortage);
         if was == shortage {
             return false;
         }
-        let told = |shortage: Option<Shortage>| shortage.and_then(Shortage::reason);
-        match (told(was), told(shortage)) {
+        match (was.and_then(Shortage::reason), self.backpressure.reason()) {
             (None, Some(reason)) => {
                 self.events.push(Event::Blocked { reason: reason.to_owned() });
                 self.block_publishers();
@@ -103,53 +135,51 @@ impl Broker {
     }
 
     fn block_publishers(&mut self) {
-        let publishers: Vec<ConnectionSlot> =
-            self.connections.iter().filter(|(_, connection)| connection.publishes).map(|(number, _)| number).collect();
-        publishers.into_iter().for_each(|number| self.block(number));
+        let publishers = self.clients.connections().filter(|(_, connection)| connection.publishes);
+        let publishers: Vec<ConnectionSlot> = publishers.map(|(slot, _)| slot).collect();
+        publishers.into_iter().for_each(|slot| self.block(slot));
     }
 
-    /// A connection published: when there is a shortage, it is the last that is heard of it for now.
+    /// A connection published: during a shortage, it is read no further.
     #[inline]
-    pub(crate) fn note_publisher(&mut self, number: ConnectionSlot) {
-        self.connections[number].publishes = true;
-        if self.blocked.is_some() {
-            self.block(number);
+    pub(crate) fn note_publisher(&mut self, slot: ConnectionSlot) {
+        self.clients[slot].publishes = true;
+        if self.backpressure.is_on() {
+            self.block(slot);
         }
     }
 
-    fn block(&mut self, number: ConnectionSlot) {
-        let reason = self.blocked.and_then(Shortage::reason);
-        let connection = &mut self.connections[number];
-        if connection.life != ConnectionState::Open {
+    fn block(&mut self, slot: ConnectionSlot) {
+        let connection = &mut self.clients[slot];
+        if connection.state != ConnectionState::Open {
             return;
         }
         if !connection.is_blocked {
             connection.is_blocked = true;
-            self.blocked_connections.push(Handle { id: number, serial: connection.serial });
-            self.touch(number);
+            self.backpressure.blocked.push(Handle { id: slot, serial: connection.serial });
+            self.clients.touch(slot);
         }
-        let connection = &mut self.connections[number];
-        if let Some(reason) = reason
+        let connection = &mut self.clients[slot];
+        if let Some(reason) = self.backpressure.reason()
             && connection.knows_blocked
             && !connection.was_told_blocked
         {
             connection.was_told_blocked = true;
-            self.answer(number, 0, ConnectionBlocked { reason }.into());
+            self.clients.answer(slot, 0, ConnectionBlocked { reason }.into());
         }
     }
 
     fn unblock(&mut self) {
-        for reference in std::mem::take(&mut self.blocked_connections) {
-            let Handle { id: number, serial } = reference;
-            let Some(connection) = self.connections.get_mut(number).filter(|it| it.serial == serial) else { continue };
+        for handle in std::mem::take(&mut self.backpressure.blocked) {
+            let Some(connection) = self.clients.connection_of(handle) else { continue };
             connection.is_blocked = false;
-            // Whoever was not read could not be heard.
-            connection.heard = self.now;
-            if std::mem::take(&mut connection.was_told_blocked) && connection.life == ConnectionState::Open {
-                self.answer(number, 0, ConnectionUnblocked {}.into());
+            // While it was not read, it could not be heard.
+            connection.heard = self.clock.now();
+            if std::mem::take(&mut connection.was_told_blocked) && connection.state == ConnectionState::Open {
+                self.clients.answer(handle.id, 0, ConnectionUnblocked {}.into());
             }
-            self.touch(number);
-            self.resume(number);
+            self.clients.touch(handle.id);
+            self.resume(handle.id);
         }
     }
 }

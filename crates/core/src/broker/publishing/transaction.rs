@@ -1,9 +1,16 @@
-//! A transaction: what was published and settled since the last commit, kept until the next.
+//! Transactions: what was published and settled since the last commit is kept until the next, which carries out all of it.
 
+use crate::amqp::method::{TxCommitOk, TxRollbackOk};
+use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
+
+use crate::broker::Broker;
 use crate::broker::connections::content::PublishFlags;
-use crate::broker::queues::message_store::Parts;
+use crate::broker::consumers::settle::Settle;
+use crate::broker::errors::{FailedAt, error};
+use crate::broker::ids::ChannelSlot;
+use crate::broker::parts::Parts;
 
-/// A message that was published, its route looked up when it is committed.
+/// A published message. Its route is looked up when it is committed.
 #[derive(Debug)]
 pub(crate) struct PendingMessage {
     bytes: Vec<u8>,
@@ -24,26 +31,7 @@ impl PendingMessage {
     }
 }
 
-/// How a delivery is settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settlement {
-    /// Done with.
-    Acknowledge,
-    /// Back to where it was.
-    Requeue,
-    /// Dropped.
-    Discard,
-}
-
-/// An ack, nack or reject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Settle {
-    pub tag: u64,
-    pub multiple: bool,
-    pub settlement: Settlement,
-}
-
-/// What happens at the next commit, in this order: first messages, then settlements.
+/// What is carried out at the next commit: first messages, then settlements.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     messages: Vec<PendingMessage>,
@@ -51,10 +39,10 @@ pub(crate) struct Transaction {
     bytes: usize,
 }
 
-/// What a transaction may hold; one that grows over it is refused with 506. No more than what the journal takes beyond
-/// the point from which publishers have to wait, so that a commit never stops in the middle for lack of room.
+/// Maximum size of a transaction; a larger one is refused with 506. The journal takes that much beyond the point from
+/// which publishers have to wait, so that a commit never stops in the middle for lack of room.
 const TRANSACTION_BYTES_MAX: usize = 16 << 20;
-/// And so many settlements.
+/// Maximum number of settlements of a transaction.
 const TRANSACTION_SETTLES_MAX: usize = 1 << 20;
 
 impl Transaction {
@@ -74,14 +62,68 @@ impl Transaction {
         self.settles.len() <= TRANSACTION_SETTLES_MAX
     }
 
-    /// What it takes in memory.
+    /// The memory that it takes.
     pub fn size_bytes(&self) -> usize {
         self.bytes + self.settles.len() * size_of::<Settle>()
     }
 
-    /// Everything that is to happen; the next transaction begins empty.
+    /// Take out everything; the next transaction begins empty.
     pub fn take(&mut self) -> (Vec<PendingMessage>, Vec<Settle>) {
         self.bytes = 0;
         (std::mem::take(&mut self.messages), std::mem::take(&mut self.settles))
     }
+}
+
+impl Broker {
+    /// Keep what is published and settled on a channel for its transaction from now on.
+    pub(crate) fn select_transactions(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
+        let it = &mut self.clients[channel];
+        if it.confirms.is_some() {
+            return Err(error(ReplyCode::PreconditionFailed, "cannot switch from confirm to tx mode"));
+        }
+        it.transaction.get_or_insert_default();
+        Ok(())
+    }
+
+    /// Carry out all of a transaction. What could fail is checked first: if a message has no exchange, nothing happens.
+    pub(crate) fn commit(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
+        let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
+        let (messages, settles) = transaction.take();
+        self.count_unfinished(channel);
+        if !messages.is_empty() && self.durability.is_congested() {
+            let reason = "the journal has no room for the transaction now, and nothing of it has happened";
+            return Err(error(ReplyCode::PreconditionFailed, reason));
+        }
+        for message in &messages {
+            self.check_exchange(channel, message)?;
+        }
+        for message in &messages {
+            let parts = message.parts();
+            self.publish_now(channel, &parts, message.flags, BasicProperties::from_checked(parts.properties))?;
+        }
+        for settle in settles {
+            self.settle_deliveries(channel, settle)?;
+        }
+        self.reply(channel, TxCommitOk {}.into())
+    }
+
+    /// Check that the exchange of a message exists and that the message may be published there.
+    fn check_exchange(&mut self, channel: ChannelSlot, message: &PendingMessage) -> Result<(), AmqpError> {
+        let parts = message.parts();
+        let (exchange, _) = self.check_route(channel, &parts)?;
+        let (vhost, _) = self.vhost_and_owner(channel);
+        self.topology.check_exchange(vhost, exchange).map_err(FailedAt::at_publish)
+    }
+
+    /// Drop a transaction. What was settled in it waits again for its acknowledgement.
+    pub(crate) fn rollback(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
+        let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
+        drop(transaction.take());
+        self.count_unfinished(channel);
+        self.reply(channel, TxRollbackOk {}.into())
+    }
+}
+
+fn not_transactional() -> AmqpError {
+    error(ReplyCode::PreconditionFailed, "channel is not transactional")
 }

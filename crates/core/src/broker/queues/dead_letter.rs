@@ -10,8 +10,9 @@ use crate::amqp::table::{FieldValue, Table};
 use crate::amqp::{BasicProperties, PropertyFields, RawTable};
 
 use crate::broker::Broker;
+use crate::broker::clock::NEVER;
+use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::SyncMarks;
-use crate::broker::queues::message_store::{Kept, NEVER, Parts};
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId, VhostId};
 
@@ -69,19 +70,17 @@ impl Broker {
         if self.queues[queue].policy.dead_letters.is_some()
             && let Some(letter) = self.letter(queue, entry, reason)
         {
-            self.letters.push_back(letter);
+            self.queues.push_letter(letter);
         }
         self.settle(queue, entry);
     }
 
     fn letter(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) -> Option<Letter> {
-        let is_resident = self.prepare(queue, entry.message).ok()?;
-        let time_s = u64::try_from(self.wall_us() / 1_000_000).unwrap_or_default();
-        let message = self.messages.get(entry.message);
-        let parts = if is_resident { message.parts()? } else { message.parts_of(&self.loaded) };
-        let it = &self.queues[queue];
-        let info = self.topology.queue_info(it.id)?;
-        let to = it.policy.dead_letters.as_ref()?;
+        self.prepare(queue, entry.message).ok()?;
+        let time_s = u64::try_from(self.clock.wall_us() / 1_000_000).unwrap_or_default();
+        let parts = self.messages.parts(entry.message);
+        let info = self.topology.queue_info(queue)?;
+        let to = self.queues[queue].policy.dead_letters.as_ref()?;
         let exchange = std::str::from_utf8(parts.exchange()).ok()?;
         let routing_key = std::str::from_utf8(parts.routing_key()).ok()?;
         let death = Death { queue: info.name, reason, exchange, routing_key, time_s };
@@ -96,7 +95,7 @@ impl Broker {
 
     /// Send all letters, and those that come of it.
     pub(crate) fn send_letters(&mut self) {
-        while let Some(letter) = self.letters.pop_front() {
+        while let Some(letter) = self.queues.next_letter() {
             self.send_letter(&letter);
         }
     }
@@ -107,7 +106,7 @@ impl Broker {
         let message =
             Published { exchange: &letter.exchange, routing_key: &letter.routing_key, properties, body: &letter.body };
         let mut routed: Vec<QueueId> = Vec::new();
-        if self.topology.route(letter.vhost, &message, &mut self.route_scratch, &mut routed).is_err() {
+        if self.topology.route(letter.vhost, &message, self.publishing.route_scratch(), &mut routed).is_err() {
             return;
         }
         let deaths = deaths_of(properties.headers());
@@ -121,26 +120,20 @@ impl Broker {
             route.extend_from_slice(name.as_bytes());
         }
         let parts = Parts { route: &route, properties: &letter.properties, body: &letter.body };
-        self.put_letter(&parts, properties.is_persistent(), &routed);
+        self.put_letter(&parts, properties.is_persistent(), &mut routed);
     }
 
-    fn put_letter(&mut self, parts: &Parts<'_>, is_persistent: bool, routed: &[QueueId]) {
-        if !self.stream_queues.is_empty() {
-            let queues = routed.iter().copied();
-            // A stream whose disk has no room lets it go: nobody is there who could be told to wait.
-            _ = self.append_to_streams(parts, queues, &mut SyncMarks::new());
+    fn put_letter(&mut self, parts: &Parts<'_>, is_persistent: bool, routed: &mut Vec<QueueId>) {
+        if !self.streams.is_empty() {
+            // A stream whose disk has no room drops it: there is nobody who could be told to wait.
+            _ = self.append_to_streams(parts, routed, &mut SyncMarks::new());
+            routed.retain(|queue| self.queues[*queue].stream.is_none());
         }
-        let mut kept = Kept::Nowhere;
-        let mut sequence = 0;
-        if self.journal.is_some()
-            && is_persistent
-            && let Ok(Some((saved, queues))) = self.save_for(parts, routed)
-        {
-            kept = Kept::Saved { record: saved.record, queues };
-            sequence = saved.sequence.0;
-        }
-        // A queue that refuses it lets it go, too.
-        self.put_into_queues(parts, kept, sequence, routed, NEVER);
+        // A queue that refuses it drops it, too.
+        self.drop_refusing(routed, parts.size());
+        let is_durable = self.durability.is_on() && is_persistent;
+        let saved = if is_durable { self.save_for(parts, routed).ok().flatten() } else { None };
+        self.put_into_queues(parts, saved, routed, NEVER);
     }
 
     /// The message has been in this queue before, and nobody ever rejected it: it would go round for ever.

@@ -15,20 +15,11 @@ const QUEUES_AT_ONCE: usize = 10_000;
 const ENTRIES_AT_ONCE: usize = 10_000;
 
 impl Broker {
-    /// Something in this queue, or the queue itself, may expire.
-    pub(crate) fn watch(&mut self, queue: QueueId) {
-        let it = &mut self.queues[queue];
-        if !it.is_timed {
-            it.is_timed = true;
-            self.timed.push(Handle { id: queue, serial: it.serial });
-        }
-    }
-
     /// Drop entries from the head of a queue whose time has run out.
     pub(crate) fn expire_head(&mut self, queue: QueueId) {
         for _ in 0..ENTRIES_AT_ONCE {
             match self.queues[queue].front() {
-                Some(front) if front.expires <= self.now => {}
+                Some(front) if front.expires <= self.clock.now() => {}
                 _ => return,
             }
             let Some(entry) = self.pop(queue) else { return };
@@ -39,27 +30,21 @@ impl Broker {
 
     /// Walk over timed queues. One in which nothing can expire any more is taken off the list.
     pub(crate) fn expire(&mut self) {
-        for _ in 0..self.timed.len().min(QUEUES_AT_ONCE) {
-            if self.timed_cursor >= self.timed.len() {
-                self.timed_cursor = 0;
-            }
-            let reference = self.timed[self.timed_cursor];
-            if self.expire_in(reference) {
-                self.timed_cursor += 1;
-            } else {
-                self.timed.swap_remove(self.timed_cursor);
-            }
+        for _ in 0..self.queues.timed_count().min(QUEUES_AT_ONCE) {
+            let handle = self.queues.next_timed();
+            let stays = self.expire_in(handle);
+            self.queues.visited(stays);
         }
     }
 
     /// Whether the queue stays on the list.
-    fn expire_in(&mut self, reference: Handle<QueueId>) -> bool {
-        let queue = reference.id;
-        if self.queues.get(queue).is_none_or(|it| it.serial != reference.serial) {
+    fn expire_in(&mut self, handle: Handle<QueueId>) -> bool {
+        let queue = handle.id;
+        if self.queues.queue_of(handle).is_none() {
             return false;
         }
         self.expire_head(queue);
-        let now = self.now;
+        let now = self.clock.now();
         let it = &mut self.queues[queue];
         it.trim();
         if let Some(expires_ms) = it.policy.expires_ms {

@@ -4,12 +4,12 @@
 //! into basic.deliver as they are), then the properties, then the body. CountingControl references by hand, in a slab, costs
 //! less than an `Arc` and tells exactly what is resident.
 
-use std::ops::Range;
-
-use crate::broker::durable::RecordId;
+use crate::broker::durability::journal_access::Durability;
+use crate::broker::durable::{DefinitionId, RecordId};
+use crate::broker::parts::Parts;
 use crate::broker::slab::{Slab, SlotId};
 
-/// A message's number in the [`MessageStore`].
+/// A message in the [`MessageStore`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct MessageId(u32);
 
@@ -30,27 +30,21 @@ impl SlotId for MessageId {
     }
 }
 
-/// Time in microseconds of the caller's monotonic clock.
-pub type Micros = u64;
-
-/// A moment that never comes.
-pub(crate) const NEVER: Micros = Micros::MAX;
-
-/// What a message takes beside its bytes, for the memory counters: its slot here, its places in queues, and what the
-/// journal remembers of it.
+/// The memory that a message takes beside its bytes: its slot here, its entries in queues, and what the journal keeps
+/// of it.
 const OVERHEAD: u64 = 160;
 
-/// Where a message is beside memory.
+/// Where a message is kept beside memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Nowhere.
     #[default]
     Nowhere,
-    /// In the journal, for so many durable queues: it survives a restart.
+    /// In the journal, for durable queues: it survives a restart.
     Saved {
         /// Its record.
         record: RecordId,
-        /// Queues that have it, at least one.
+        /// The number of queues that have it, at least one.
         queues: u32,
     },
     /// In the journal, for lack of memory.
@@ -81,7 +75,7 @@ impl StoredMessage {
         self.bytes.as_deref().map(|bytes| self.parts_of(bytes))
     }
 
-    /// The same parts of bytes that were read back from the journal.
+    /// The parts of bytes that were read back from the journal.
     pub fn parts_of<'a>(&self, bytes: &'a [u8]) -> Parts<'a> {
         let (route, rest) = bytes.split_at(usize::from(self.properties));
         let (properties, body) = rest.split_at(self.body as usize - usize::from(self.properties));
@@ -97,53 +91,20 @@ impl StoredMessage {
     }
 }
 
-/// The parts of a message, as they go over the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Parts<'a> {
-    /// Exchange and routing key, two short strings one behind the other.
-    pub route: &'a [u8],
-    /// Flags and values, as in the content header.
-    pub properties: &'a [u8],
-    pub body: &'a [u8],
-}
-
-impl<'a> Parts<'a> {
-    pub fn size(&self) -> usize {
-        self.route.len() + self.properties.len() + self.body.len()
-    }
-
-    pub fn exchange(&self) -> &'a [u8] {
-        short(self.route, 0)
-    }
-
-    pub fn routing_key(&self) -> &'a [u8] {
-        short(self.route, 1 + self.exchange().len())
-    }
-
-    /// All of it in one piece, as the store and the journal keep it.
-    pub fn joined(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.size());
-        bytes.extend_from_slice(self.route);
-        bytes.extend_from_slice(self.properties);
-        bytes.extend_from_slice(self.body);
-        bytes
-    }
-}
-
-fn short(route: &[u8], at: usize) -> &[u8] {
-    let range: Range<usize> = at + 1..at + 1 + usize::from(route[at]);
-    &route[range]
-}
-
-/// All messages at rest.
+/// All messages that queues have, and the one that was read back from the journal last.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MessageStore {
     messages: Slab<MessageId, StoredMessage>,
     resident_bytes: u64,
+    /// The bytes of the message that was read back last, and room for its record.
+    loaded: Vec<u8>,
+    record: Vec<u8>,
+    /// Where the walk goes on that looks for older messages to spill.
+    spill_cursor: u32,
 }
 
 impl MessageStore {
-    /// Keep a message. It has one reference, the caller's, until [`MessageStore::release`]d.
+    /// Keep a message. The caller has the one reference to it, until it is [`MessageStore::release`]d.
     pub fn insert(&mut self, parts: &Parts<'_>, time_us: i64) -> MessageId {
         self.resident_bytes += parts.size() as u64 + OVERHEAD;
         self.messages.insert(StoredMessage {
@@ -159,7 +120,7 @@ impl MessageStore {
         })
     }
 
-    /// Keep the place of a message whose bytes stay in the journal until somebody needs them.
+    /// Keep a message whose bytes stay in the journal until somebody needs them.
     pub fn insert_absent(&mut self, sizes: [usize; 3], time_us: i64) -> MessageId {
         let [route, properties, body] = sizes;
         self.resident_bytes += OVERHEAD;
@@ -181,15 +142,41 @@ impl MessageStore {
         self.messages[id].references += 1;
     }
 
-    /// One reference less; the message itself when that was the last.
+    /// Drop one reference, and the message with the last one.
     #[inline]
-    pub fn release(&mut self, id: MessageId) {
+    pub fn release(&mut self, id: MessageId, durability: &mut Durability) {
+        if let Kept::Spilled(record) = self.messages[id].kept {
+            durability.release(record);
+        }
+        self.drop_reference(id);
+    }
+
+    /// Drop one reference to a message that is not spilled, and the message with the last one.
+    #[inline]
+    pub fn drop_reference(&mut self, id: MessageId) {
         let message = &mut self.messages[id];
         message.references -= 1;
         if message.references == 0 {
             let message = self.messages.remove(id);
             self.resident_bytes -= OVERHEAD + message.bytes.map_or(0, |bytes| bytes.len() as u64);
         }
+    }
+
+    /// Record that a durable queue is done with a message, if the journal has it.
+    pub fn settle(&mut self, id: MessageId, queue: DefinitionId, durability: &mut Durability) {
+        let Kept::Saved { record, queues } = self.messages[id].kept else { return };
+        // The journal drops its record now, so others that have the message must not look for it there.
+        if queues == 1 && self.messages[id].references > 1 && !self.messages[id].is_resident() {
+            self.restore(id, durability);
+        }
+        if !durability.is_on() {
+            return;
+        }
+        durability.settle(record, queue);
+        self.messages[id].kept = match queues {
+            1 => Kept::Nowhere,
+            _ => Kept::Saved { record, queues: queues - 1 },
+        };
     }
 
     #[inline]
@@ -210,19 +197,19 @@ impl MessageStore {
         &mut self.messages[id]
     }
 
-    /// The next message whose bytes are in memory, round and round from slot `from`, among the next `most` slots.
-    pub fn next_resident(&self, from: &mut u32, most: u32) -> Option<MessageId> {
-        for _ in 0..most.min(self.messages.end()) {
-            let number = if *from < self.messages.end() { *from } else { 0 };
-            *from = number + 1;
-            if self.messages.get(MessageId(number)).is_some_and(StoredMessage::is_resident) {
-                return Some(MessageId(number));
+    /// The next message whose bytes are in memory, round and round, among the next `count_max` slots.
+    pub fn next_resident(&mut self, count_max: u32) -> Option<MessageId> {
+        for _ in 0..count_max.min(self.messages.end()) {
+            let index = if self.spill_cursor < self.messages.end() { self.spill_cursor } else { 0 };
+            self.spill_cursor = index + 1;
+            if self.messages.get(MessageId(index)).is_some_and(StoredMessage::is_resident) {
+                return Some(MessageId(index));
             }
         }
         None
     }
 
-    /// Drop the bytes of a message that can be read back; how many that were.
+    /// Drop the bytes of a message that can be read back. Returns how many bytes that were.
     pub fn evict(&mut self, id: MessageId) -> usize {
         let message = &mut self.messages[id];
         debug_assert_ne!(message.kept, Kept::Nowhere, "evicted and nowhere else");
@@ -231,8 +218,39 @@ impl MessageStore {
         freed
     }
 
-    /// Keep the bytes again of a message that was evicted.
-    pub fn restore(&mut self, id: MessageId, bytes: Vec<u8>) {
+    /// Read the bytes of an evicted message back from the journal, for [`MessageStore::parts`].
+    ///
+    /// # Errors
+    /// The reason in words: its record cannot be read.
+    pub fn load(&mut self, id: MessageId, durability: &Durability) -> Result<(), String> {
+        let message = &self.messages[id];
+        let (Kept::Saved { record, .. } | Kept::Spilled(record)) = message.kept else {
+            return Err("it is nowhere".to_owned());
+        };
+        let Some(durable) = durability.durable() else { return Err("there is no journal".to_owned()) };
+        let content = durable.load(record, &mut self.record).map_err(|error| error.to_string())?;
+        self.loaded.clear();
+        for part in [content.route, content.properties, content.body] {
+            self.loaded.extend_from_slice(part);
+        }
+        if self.loaded.len() == message.size() { Ok(()) } else { Err("its record has another size".to_owned()) }
+    }
+
+    /// The parts of a message that is in memory or was loaded last.
+    #[inline]
+    pub fn parts(&self, id: MessageId) -> Parts<'_> {
+        let message = &self.messages[id];
+        message.parts().unwrap_or_else(|| message.parts_of(&self.loaded))
+    }
+
+    /// Bring a message back into memory. One that cannot be read stays away, and is lost for whoever has it.
+    fn restore(&mut self, id: MessageId, durability: &Durability) {
+        if self.load(id, durability).is_ok() {
+            self.set_bytes(id, self.loaded.clone());
+        }
+    }
+
+    fn set_bytes(&mut self, id: MessageId, bytes: Vec<u8>) {
         let message = &mut self.messages[id];
         debug_assert_eq!(bytes.len(), message.size());
         if message.bytes.is_none() {
@@ -250,7 +268,7 @@ impl MessageStore {
         self.resident_bytes
     }
 
-    /// Every message with how often it is referred to and what it takes: for the invariants of the simulation.
+    /// Every message with the number of references to it and the memory that it takes.
     #[cfg(test)]
     pub fn audit(&self) -> impl Iterator<Item = (MessageId, u32, u64)> {
         self.messages.iter().map(|(id, message)| {
@@ -280,15 +298,15 @@ mod tests {
         let id = store.insert(&PARTS, 0);
         store.retain(id);
         assert_eq!(store.resident_bytes(), 16 + OVERHEAD);
-        store.release(id);
+        store.drop_reference(id);
         assert_eq!((store.len(), store.resident_bytes()), (1, 16 + OVERHEAD));
         store.get_mut(id).kept = Kept::Spilled(RecordId(1));
         assert_eq!((store.evict(id), store.evict(id)), (16, 0));
         assert_eq!((store.resident_bytes(), store.get(id).is_resident()), (OVERHEAD, false));
         assert_eq!(store.get(id).parts_of(&PARTS.joined()), PARTS);
-        store.restore(id, PARTS.joined());
+        store.set_bytes(id, PARTS.joined());
         assert_eq!((store.resident_bytes(), store.get(id).parts()), (16 + OVERHEAD, Some(PARTS)));
-        store.release(id);
+        store.drop_reference(id);
         assert_eq!((store.len(), store.resident_bytes()), (0, 0));
     }
 }

@@ -1,5 +1,6 @@
 //! Queues: entries in order, the messages that they refer to, and what removes them.
 
+pub(crate) mod all_queues;
 pub(crate) mod dead_letter;
 pub(crate) mod expiry;
 pub(crate) mod message_store;

@@ -6,13 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::broker::clock::{Micros, NEVER};
 use crate::broker::consumers::consumer::Ring;
 use crate::broker::durable::DefinitionId;
-use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
-use crate::broker::queues::message_store::{MessageId, Micros, NEVER};
+use crate::broker::ids::ConsumerSlot;
+use crate::broker::queues::message_store::MessageId;
 use crate::broker::queues::policy::Policy;
-use crate::broker::streams::stream::Stream;
-use crate::broker::topology::QueueId;
+use crate::broker::streams::reading::Stream;
 
 /// A message in a queue: 24 bytes.
 #[derive(Debug, Clone, Copy)]
@@ -33,15 +33,10 @@ impl QueueEntry {
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub id: QueueId,
     pub serial: u32,
-    /// The connection that it goes with, when it is exclusive.
-    pub owner: Option<ConnectionSlot>,
     /// Whoever declared it: it counts among what that user has.
     pub creator: Option<Arc<str>>,
     pub policy: Policy,
-    /// It goes when its last consumer goes.
-    pub auto_delete: bool,
     /// What the journal knows it by, when it survives a restart, and the persistent messages in it with it.
     pub durable_id: Option<DefinitionId>,
     pub ring: Ring,
@@ -67,14 +62,11 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub fn new(id: QueueId, policy: Policy, serial: u32, now: Micros) -> Self {
+    pub fn new(policy: Policy, serial: u32, now: Micros) -> Self {
         Self {
-            id,
-            owner: None,
             creator: None,
             serial,
             policy,
-            auto_delete: false,
             durable_id: None,
             ring: Ring::default(),
             consumers: Vec::new(),
@@ -92,9 +84,9 @@ impl Queue {
         }
     }
 
-    /// A place at the end for a message: pushed, or delivered at once.
+    /// An entry at the end for a message: pushed, or delivered at once.
     #[inline]
-    pub fn place(&mut self, message: MessageId, expires: Micros) -> QueueEntry {
+    pub fn next_entry(&mut self, message: MessageId, expires: Micros) -> QueueEntry {
         self.position += 1;
         self.published += 1;
         QueueEntry::new(self.position, message, expires)
@@ -193,6 +185,12 @@ impl Queue {
         self.policy.rejects_publish && self.policy.is_over(self.ready.len() as u64 + 1, self.ready_bytes + size as u64)
     }
 
+    /// When the time of a message runs out that is put here `now`.
+    #[inline]
+    pub fn expiry(&self, now: Micros) -> Micros {
+        self.policy.message_ttl_ms.map_or(NEVER, |ttl| now + ttl * 1000)
+    }
+
     /// Give back memory that a burst left behind.
     pub fn trim(&mut self) {
         if self.ready.is_empty() && self.ready.capacity() > 1024 {
@@ -204,24 +202,13 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amqp::RawTable;
     use crate::broker::slab::SlotId;
-    use crate::broker::topology::{QueueSettings, Topology};
     use crate::testing::rounds;
 
-    fn queue() -> Queue {
-        let mut topology = Topology::new();
-        let vhost = topology.add_vhost("/");
-        let settings =
-            QueueSettings { durable: false, exclusive: false, auto_delete: false, arguments: RawTable::default() };
-        let (id, _) = topology.declare_queue(vhost, "q", &settings, 0, false).expect("declared");
-        Queue::new(id, Policy::default(), 0, 0)
-    }
-
     fn filled(count: u64) -> Queue {
-        let mut queue = queue();
+        let mut queue = Queue::new(Policy::default(), 0, 0);
         for _ in 0..count {
-            let entry = queue.place(MessageId::default(), NEVER);
+            let entry = queue.next_entry(MessageId::default(), NEVER);
             queue.push(entry, 10);
         }
         queue

@@ -1,24 +1,27 @@
-//! What does not fit into memory waits on disk.
+//! Spilling: messages that do not fit into memory wait on disk.
 //!
-//! Above half of the watermark, messages that come leave memory as soon as the journal has them: those that are
-//! recorded anyway need nothing for it, others are written there first. Above three quarters, older ones go too. A
-//! message that is delivered from disk is read for that, and not kept. Above the watermark itself publishers are
-//! blocked (`blocking.rs`): places in queues take memory too.
+//! Above half of the watermark, new messages leave memory as soon as the journal has them: those that are recorded anyway
+//! need nothing for it, others are written there first. Above three quarters, older messages leave too. A message that is
+//! delivered from disk is read for that delivery and not kept. Above the watermark itself publishers are blocked
+//! (`backpressure.rs`): entries take memory too.
 
 use crate::amqp::BasicProperties;
-use crate::broker::Rubbish;
 
 use crate::broker::Broker;
-use crate::broker::durable::Content;
+use crate::broker::durable::DefinitionId;
 use crate::broker::management::event::Event;
 use crate::broker::queues::message_store::{Kept, MessageId};
+use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
-/// How many older messages leave memory with each that comes: more than one, so that they are soon gone.
+/// The number of older messages that leave memory with each new one: more than one, so that they are soon gone.
 const OLDER_EACH: usize = 2;
 
-/// Among how many, for each of them, so that the work for one message has a bound.
+/// The number of slots that are looked at for each of them, so that the work per message has a bound.
 const OLDER_LOOKED_AT: u32 = 16;
+
+/// The number of unreachable entries that are released in one call, which takes about 100 µs.
+const RUBBISH_AT_ONCE: usize = 1000;
 
 /// Why a message cannot be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,14 +35,14 @@ pub(crate) enum Undeliverable {
 impl Broker {
     /// More is in memory than should stay there.
     #[inline]
-    pub(crate) fn is_crowded(&self) -> bool {
+    fn is_crowded(&self) -> bool {
         self.memory_bytes() > self.options.memory_bytes_max / 2
     }
 
-    /// A message was put into queues: when memory is crowded, see to it that it can leave, and older ones with it.
+    /// A message was put into queues: when memory is crowded, let it leave, and older ones with it.
     #[inline]
-    pub(crate) fn page_out(&mut self, message: MessageId) {
-        if self.journal.is_none() || !self.is_crowded() {
+    pub(crate) fn spill(&mut self, message: MessageId) {
+        if !self.durability.is_on() || !self.is_crowded() {
             return;
         }
         if self.messages.find(message).is_some() {
@@ -47,121 +50,91 @@ impl Broker {
         }
         if self.messages.resident_bytes() > self.options.memory_bytes_max / 4 * 3 {
             for _ in 0..OLDER_EACH {
-                if let Some(older) = self.messages.next_resident(&mut self.paged_to, OLDER_LOOKED_AT) {
+                if let Some(older) = self.messages.next_resident(OLDER_LOOKED_AT) {
                     self.make_evictable(older);
                 }
             }
         }
     }
 
-    /// See to it that a message can leave memory.
+    /// Let a message leave memory as soon as the journal has it.
     fn make_evictable(&mut self, message: MessageId) {
-        let wall_us = self.wall_us();
-        let Some(journal) = &mut self.journal else { return };
-        let references = self.messages.references(message);
-        let it = self.messages.get(message);
-        let Some(parts) = it.parts() else { return };
-        if it.kept == Kept::Nowhere {
-            let content = Content { route: parts.route, properties: parts.properties, body: parts.body };
+        let stored = self.messages.get(message);
+        let Some(parts) = stored.parts() else { return };
+        if stored.kept == Kept::Nowhere {
+            let references = self.messages.references(message);
             // Without room it stays in memory, and counts there.
-            let Ok(saved) = journal.durable.spill(content, references, wall_us) else { return };
-            let it = self.messages.get_mut(message);
-            it.kept = Kept::Spilled(saved.record);
-            it.sequence = saved.sequence.0;
+            let Some(saved) = self.durability.spill(&parts, references, self.clock.wall_us()) else { return };
+            let stored = self.messages.get_mut(message);
+            stored.kept = Kept::Spilled(saved.record);
+            stored.sequence = saved.sequence.0;
         }
-        let sequence = self.messages.get(message).sequence;
-        if let Some(journal) = &mut self.journal {
-            journal.evictable.push_back((message, sequence));
-        }
+        self.durability.push_evictable(message, self.messages.get(message).sequence);
     }
 
     /// Let messages leave memory that are on disk by now, while it is crowded.
     pub(crate) fn evict(&mut self) {
-        while let Some(journal) = &mut self.journal
-            && let Some((message, sequence)) = journal.evictable.front().copied()
-            && journal.durable.synced().0 >= sequence
-        {
-            journal.evictable.pop_front();
+        while let Some((message, sequence)) = self.durability.next_evictable() {
             if self.is_crowded()
-                && let Some(it) = self.messages.find(message)
-                // The number may be another message's by now, which has another record.
-                && it.sequence == sequence
-                && it.kept != Kept::Nowhere
+                && let Some(stored) = self.messages.find(message)
+                // The slot may be another message's by now, which has another record.
+                && stored.sequence == sequence
+                && stored.kept != Kept::Nowhere
             {
                 self.messages.evict(message);
             }
         }
     }
 
-    /// See to it that a message can be delivered: its bytes are in memory, or, when this is false, in `loaded`.
+    /// Make a message ready for delivery: in memory, or loaded from the journal.
     #[inline]
-    pub(crate) fn prepare(&mut self, queue: QueueId, message: MessageId) -> Result<bool, Undeliverable> {
-        if self.messages.get(message).is_resident() { Ok(true) } else { self.load(queue, message).map(|()| false) }
+    pub(crate) fn prepare(&mut self, queue: QueueId, message: MessageId) -> Result<(), Undeliverable> {
+        if self.messages.get(message).is_resident() { Ok(()) } else { self.load(queue, message) }
     }
 
     fn load(&mut self, queue: QueueId, message: MessageId) -> Result<(), Undeliverable> {
-        let mut buffer = std::mem::take(&mut self.load_buffer);
-        let result = self.load_into(message, &mut buffer);
-        self.load_buffer = buffer;
-        result.map_err(|reason| {
-            self.metrics.lost += 1;
-            let name = self.topology.queue_info(self.queues[queue].id).map_or("", |info| info.name).to_owned();
-            self.events.push(Event::MessageLost { queue: name, reason });
-            Undeliverable::Lost
-        })?;
-        let it = self.messages.get(message);
-        if it.is_recovered && self.is_out_of_time(it.parts_of(&self.loaded).properties, it.time_us) {
+        if let Err(reason) = self.messages.load(message, &self.durability) {
+            self.report_lost(queue, reason);
+            return Err(Undeliverable::Lost);
+        }
+        let stored = self.messages.get(message);
+        if stored.is_recovered && self.is_out_of_time(self.messages.parts(message).properties, stored.time_us) {
             self.metrics.expired += 1;
             return Err(Undeliverable::Expired);
         }
         Ok(())
     }
 
-    fn load_into(&mut self, message: MessageId, buffer: &mut Vec<u8>) -> Result<(), String> {
-        let it = self.messages.get(message);
-        let (Kept::Saved { record, .. } | Kept::Spilled(record)) = it.kept else {
-            return Err("it is nowhere".to_owned());
-        };
-        let Some(journal) = &self.journal else { return Err("there is no journal".to_owned()) };
-        let content = journal.durable.load(record, buffer).map_err(|error| error.to_string())?;
-        self.loaded.clear();
-        for part in [content.route, content.properties, content.body] {
-            self.loaded.extend_from_slice(part);
-        }
-        if self.loaded.len() == it.size() { Ok(()) } else { Err("its record has another size".to_owned()) }
-    }
-
-    /// Only the properties, which only the journal had, tell when the time of a recovered message runs out.
+    /// Whether the time of a recovered message has run out: only its properties tell, which only the journal had.
     fn is_out_of_time(&self, properties: &[u8], time_us: i64) -> bool {
         let expiration =
             BasicProperties::from_checked(properties).expiration().and_then(|text| text.parse::<u32>().ok());
-        expiration.is_some_and(|milliseconds| time_us + i64::from(milliseconds) * 1000 <= self.wall_us())
+        expiration.is_some_and(|milliseconds| time_us + i64::from(milliseconds) * 1000 <= self.clock.wall_us())
     }
 
-    /// Bring a message back into memory. One that cannot be read stays away, and is lost for whoever has it.
-    pub(crate) fn restore(&mut self, message: MessageId) {
-        let mut buffer = std::mem::take(&mut self.load_buffer);
-        if self.load_into(message, &mut buffer).is_ok() {
-            let bytes = self.loaded.clone();
-            self.messages.restore(message, bytes);
-        }
-        self.load_buffer = buffer;
+    /// Tell operators that messages of a queue cannot be read.
+    pub(crate) fn report_lost(&mut self, queue: QueueId, reason: String) {
+        self.metrics.lost += 1;
+        let name = self.topology.queue_info(queue).map_or("", |info| info.name).to_owned();
+        self.events.push(Event::MessageLost { queue: name, reason });
     }
 
-    /// Let go some of the entries that nobody can reach.
+    /// Release some of the entries that nobody can reach.
     pub(crate) fn sweep(&mut self) {
-        for _ in 0..crate::broker::RUBBISH_AT_ONCE {
-            let Some(Rubbish { entries, durable_id }) = self.rubbish.front_mut() else { return };
-            let durable_id = *durable_id;
-            match entries.pop_front() {
-                Some(entry) => {
-                    if let Some(queue) = durable_id {
-                        self.settle_record(queue, entry.message);
-                    }
-                    self.release(entry.message);
-                }
-                None => drop(self.rubbish.pop_front()),
+        for _ in 0..RUBBISH_AT_ONCE {
+            let Some(next) = self.queues.next_rubbish() else { return };
+            if let Some((entry, durable_id)) = next {
+                self.release_entry(entry, durable_id);
             }
         }
+    }
+
+    /// Release the message of an entry, and settle it for the durable queue that it was in.
+    #[inline]
+    pub(crate) fn release_entry(&mut self, entry: QueueEntry, durable_id: Option<DefinitionId>) {
+        if let Some(queue) = durable_id {
+            self.messages.settle(entry.message, queue, &mut self.durability);
+        }
+        self.messages.release(entry.message, &mut self.durability);
     }
 }

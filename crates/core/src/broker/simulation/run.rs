@@ -69,8 +69,8 @@ fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults) -> Result<TestBro
     let memory_bytes_max = if dice.once_in(2) { 60_000 } else { 1 << 30 };
     let output_bytes_max = 2_000 + dice.below(20_000) as usize;
     // Short turns, so that what a client sends is done in several.
-    let turn_units_max = 20 + dice.below(200) as u32;
-    let options = BrokerOptions { memory_bytes_max, output_bytes_max, turn_units_max, ..BrokerOptions::default() };
+    let turn_budget = 20 + dice.below(200) as u32;
+    let options = BrokerOptions { memory_bytes_max, output_bytes_max, turn_budget, ..BrokerOptions::default() };
     let (mut world, found) = TestBroker::open(disk, options)?;
     world.broker.faults = faults;
     if found.damage.is_empty() && found.skipped.is_empty() { Ok(world) } else { Err(format!("damage: {found:?}")) }

@@ -1,4 +1,5 @@
 //! Streams: queues that are logs, and the consumers that read them.
 
-pub(crate) mod stream;
+pub(crate) mod all_streams;
+pub(crate) mod reading;
 pub mod stream_record;

@@ -38,8 +38,8 @@ fn positions(broker: &Broker) -> Result<(), String> {
 fn references(broker: &Broker) -> Result<(), String> {
     let mut counted: HashMap<MessageId, u32> = HashMap::new();
     let ready = broker.queues.iter().flat_map(|(_, queue)| queue.ready());
-    let rubbish = broker.rubbish.iter().flat_map(|rubbish| &rubbish.entries);
-    let out = broker.channels.iter().flat_map(|(_, channel)| channel.unacknowledged.iter().map(|it| &it.entry));
+    let rubbish = broker.queues.rubbish();
+    let out = broker.clients.channels().flat_map(|(_, channel)| channel.unacknowledged.iter().map(|it| &it.entry));
     for entry in ready.chain(rubbish).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
         *counted.entry(entry.message).or_default() += 1;
     }
@@ -61,7 +61,7 @@ fn references(broker: &Broker) -> Result<(), String> {
 fn deliveries(broker: &Broker) -> Result<(), String> {
     let mut of_queue: HashMap<Handle<QueueId>, u32> = HashMap::new();
     let mut of_consumer: HashMap<Handle<ConsumerSlot>, u32> = HashMap::new();
-    for (number, channel) in broker.channels.iter() {
+    for (number, channel) in broker.clients.channels() {
         let mut of_channel = 0;
         for delivery in channel.unacknowledged.iter() {
             *of_queue.entry(delivery.queue).or_default() += 1;
@@ -81,7 +81,7 @@ fn deliveries(broker: &Broker) -> Result<(), String> {
             return Err(format!("queue {number:?} counts {} out and has {found}", queue.unacknowledged));
         }
     }
-    for (number, consumer) in broker.consumers.iter() {
+    for (number, consumer) in broker.clients.consumers() {
         let found = of_consumer.get(&consumer.handle(number)).copied().unwrap_or_default();
         let (counted, limit) = (consumer.credit.outstanding(), consumer.credit.limit());
         if found != counted {
@@ -103,7 +103,7 @@ fn consumers(broker: &Broker) -> Result<(), String> {
             return Err(format!("somebody stands twice in the ring of queue {number:?}"));
         }
         for consumer in &queue.consumers {
-            let Some(it) = broker.consumers.get(*consumer) else {
+            let Some(it) = broker.clients.consumer_in(*consumer) else {
                 return Err(format!("queue {number:?} has a consumer that is gone"));
             };
             if it.queue != number || (queue.stream.is_none() && it.is_waiting != waiting.contains(consumer)) {
@@ -116,27 +116,26 @@ fn consumers(broker: &Broker) -> Result<(), String> {
         }
     }
     let of_channels: Vec<ConsumerSlot> =
-        broker.channels.iter().flat_map(|(_, channel)| channel.consumers.iter().copied()).collect();
+        broker.clients.channels().flat_map(|(_, channel)| channel.consumers.iter().copied()).collect();
     if of_channels.len() != known.len() || of_channels.iter().any(|consumer| !known.contains(consumer)) {
         return Err("channels and queues disagree on who consumes".to_owned());
     }
-    if broker.consumers.len() == known.len() { Ok(()) } else { Err("a consumer is left behind".to_owned()) }
+    if broker.clients.counts().2 == known.len() { Ok(()) } else { Err("a consumer is left behind".to_owned()) }
 }
 
 fn channels(broker: &Broker) -> Result<(), String> {
     let mut count = 0;
-    for (number, connection) in broker.connections.iter() {
+    for (number, connection) in broker.clients.connections() {
         for (channel_number, channel) in &connection.channels {
             count += 1;
-            let is_right = broker
-                .channels
-                .get(*channel)
-                .is_some_and(|channel| channel.connection == number && channel.number == *channel_number);
+            let mut channels = broker.clients.channels();
+            let is_right =
+                channels.any(|(slot, it)| slot == *channel && it.connection == number && it.number == *channel_number);
             if !is_right {
                 return Err(format!("connection {number:?} has a channel that is not its own"));
             }
         }
-        let rests = broker.resting.iter().any(|it| (it.id, it.serial) == (number, connection.serial));
+        let rests = broker.turn.is_waiting(Handle { id: number, serial: connection.serial });
         if connection.is_resting != rests {
             return Err(format!("connection {number:?} waits for a turn that does not come"));
         }
@@ -144,22 +143,26 @@ fn channels(broker: &Broker) -> Result<(), String> {
             return Err(format!("connection {number:?} has an exclusive queue that is gone"));
         }
     }
-    let unfinished: u64 = broker.channels.iter().map(|(_, channel)| channel.unfinished()).sum();
-    let slack: u64 = broker.channels.iter().map(|(_, channel)| channel.unfinished() - channel.unfinished_bytes).sum();
-    if unfinished != broker.unfinished_bytes + slack || slack > 600 * count as u64 {
-        return Err(format!("{unfinished} bytes are unfinished, and {} are counted", broker.unfinished_bytes));
+    let unfinished: u64 = broker.clients.channels().map(|(_, channel)| channel.unfinished()).sum();
+    let slack: u64 =
+        broker.clients.channels().map(|(_, channel)| channel.unfinished() - channel.unfinished_bytes).sum();
+    if unfinished != broker.backpressure.unfinished_bytes() + slack || slack > 600 * count as u64 {
+        return Err(format!(
+            "{unfinished} bytes are unfinished, and {} are counted",
+            broker.backpressure.unfinished_bytes()
+        ));
     }
-    if count == broker.channels.len() { Ok(()) } else { Err("a channel is left behind".to_owned()) }
+    if count == broker.clients.counts().1 { Ok(()) } else { Err("a channel is left behind".to_owned()) }
 }
 
 /// No entry is ready beside somebody who can take it.
 fn work(broker: &Broker) -> Result<(), String> {
     for (number, queue) in broker.queues.iter() {
         if let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
-            && queue.ready().iter().any(|entry| entry.expires > broker.now)
+            && queue.ready().iter().any(|entry| entry.expires > broker.clock.now())
         {
             return Err(format!("queue {number:?} has something that consumer {consumer:?} could take"));
         }
     }
-    if broker.runnable.is_empty() { Ok(()) } else { Err("work is left undone".to_owned()) }
+    if broker.queues.is_idle() { Ok(()) } else { Err("work is left undone".to_owned()) }
 }

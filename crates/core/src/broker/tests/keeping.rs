@@ -256,7 +256,7 @@ fn on_a_full_disk_definitions_have_a_reserve_and_are_refused_when_that_is_full()
     }
     let id = world.connect();
     declare(&mut world, id, "more");
-    let is_stuck = |world: &TestBroker| world.broker.journal.as_ref().is_some_and(|journal| journal.durable.is_stuck());
+    let is_stuck = |world: &TestBroker| world.broker.durability.is_stuck();
     let name = |number: usize| &*Box::leak(format!("{number:0>250}").into_boxed_str());
     let durable = |queue| QueueDeclare { queue, durable: true, ..Default::default() };
     let mut count = 0;

@@ -79,7 +79,7 @@ fn messages_to_many_queues_are_put_there_a_little_at_a_time() {
 
 #[test]
 fn who_asks_for_much_takes_turns_with_others_who_do() {
-    let mut world = TestBroker::new(BrokerOptions { turn_units_max: 100, ..BrokerOptions::default() });
+    let mut world = TestBroker::new(BrokerOptions { turn_budget: 100, ..BrokerOptions::default() });
     let count = or_few(100, 60);
     let ids = [world.connect(), world.connect()];
     let queues = ["first", "second"];

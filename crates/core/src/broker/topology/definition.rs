@@ -88,7 +88,7 @@ pub struct DefinitionKey(Vec<u8>);
 
 /// What happened to something that survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum TopologyChange {
     /// It is there now.
     Added(Definition),
     /// It is gone, with all bindings from and to it.
@@ -287,21 +287,21 @@ impl<'a> DefinitionFields<'a> {
 
 impl Topology {
     /// Move what has changed, among what survives a restart, to `changes`, in the order in which it did.
-    pub fn take_changes(&mut self, changes: &mut Vec<Change>) {
+    pub fn take_changes(&mut self, changes: &mut Vec<TopologyChange>) {
         changes.append(&mut self.changes);
     }
 
     pub(super) fn record(&mut self, make: impl FnOnce(&Self) -> Definition) {
         if !self.is_recovering {
             let definition = make(self);
-            self.changes.push(Change::Added(definition));
+            self.changes.push(TopologyChange::Added(definition));
         }
     }
 
     pub(super) fn record_removed(&mut self, make: impl FnOnce(&Self) -> DefinitionKey) {
         if !self.is_recovering {
             let key = make(self);
-            self.changes.push(Change::Removed(key));
+            self.changes.push(TopologyChange::Removed(key));
         }
     }
 

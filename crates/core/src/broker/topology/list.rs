@@ -76,6 +76,12 @@ impl Topology {
         })
     }
 
+    /// Whether a queue goes with its last consumer.
+    #[must_use]
+    pub fn is_auto_delete(&self, id: QueueId) -> bool {
+        self.queues.get(id).is_some_and(|queue| queue.auto_delete)
+    }
+
     /// The queues of a vhost. Cost: linear in those of all vhosts.
     pub fn queues(&self, vhost: VhostId) -> impl Iterator<Item = QueueInfo<'_>> {
         self.queue_ids(vhost).filter_map(|id| self.queue_info(id))

@@ -37,7 +37,7 @@ use crate::amqp::{AmqpError, RawTable};
 
 use super::slab::{Slab, SlotId};
 pub use bindings::{Bind, Target};
-pub use definition::{Change, Definition, DefinitionError, DefinitionKey};
+pub use definition::{Definition, DefinitionError, DefinitionKey, TopologyChange};
 use exchange::Exchange;
 pub use filter::{ConsumerFilter, FindStored, StoredQuery, check_query_arguments, stored_key};
 use ids::{BindingId, ConditionId, Destination, ExchangeId};
@@ -114,7 +114,7 @@ pub struct Topology {
     /// How many bindings there are, without those that are being taken away.
     binding_count: usize,
     gone: sweep::RemovedParts,
-    changes: Vec<Change>,
+    changes: Vec<TopologyChange>,
     /// True while what was written is read back: nothing is written again, and no exchange goes by itself.
     is_recovering: bool,
     /// How many engines there have been: they take turns in the rooms for matching.

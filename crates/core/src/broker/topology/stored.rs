@@ -182,7 +182,7 @@ mod tests {
         world.topology.replace_stored(&queries(&[("a", "n = 2")]));
         let mut changes = Vec::new();
         world.topology.take_changes(&mut changes);
-        let [Change::Added(definition)] = &changes[..] else { panic!("{changes:?}") };
+        let [TopologyChange::Added(definition)] = &changes[..] else { panic!("{changes:?}") };
         assert!(before.contains(&definition.key()));
         let mut again = StoredWorld { topology: Topology::new(), ..world };
         for definition in world.topology.definitions() {

@@ -83,11 +83,11 @@ fn changes_read_back_in_their_order_make_what_survives() {
             world.topology.take_changes(&mut changes);
             for change in &changes {
                 match change {
-                    Change::Added(definition) => {
+                    TopologyChange::Added(definition) => {
                         let queue = live.recover(definition).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
                         assert_eq!(queue.is_some(), matches!(definition, Definition::Queue { .. }));
                     }
-                    Change::Removed(key) => {
+                    TopologyChange::Removed(key) => {
                         let key = DefinitionKey::from_bytes(key.as_bytes());
                         _ = live.recover_removed(&key).expect("a key");
                     }

@@ -1,0 +1,45 @@
+//! The broker's clock: the caller's monotonic time, and the wall clock derived from it.
+
+/// Time in microseconds of the caller's monotonic clock.
+pub type Micros = u64;
+
+/// A moment that never comes.
+pub(crate) const NEVER: Micros = Micros::MAX;
+
+/// What time it is. Only the caller moves it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    now: Micros,
+    /// Wall clock minus `now`.
+    wall_offset: i64,
+}
+
+impl Clock {
+    /// A clock that shows `now`, which is `wall_us` microseconds since 1970.
+    pub fn new(now: Micros, wall_us: i64) -> Self {
+        Self { now, wall_offset: wall_us.wrapping_sub(now as i64) }
+    }
+
+    /// Monotonic time.
+    #[inline]
+    pub fn now(self) -> Micros {
+        self.now
+    }
+
+    /// Microseconds since 1970.
+    #[inline]
+    pub fn wall_us(self) -> i64 {
+        (self.now as i64).wrapping_add(self.wall_offset)
+    }
+
+    /// Move forward. Time never goes back here, whatever the caller says.
+    #[inline]
+    pub fn advance(&mut self, now: Micros) {
+        self.now = self.now.max(now);
+    }
+
+    /// Take the wall clock's time at `now`.
+    pub fn set_wall(&mut self, now: Micros, wall_us: i64) {
+        self.wall_offset = wall_us.wrapping_sub(now as i64);
+    }
+}

@@ -1,0 +1,283 @@
+//! All clients: connections with their channels and consumers, and which connections have something to write.
+
+use std::ops::{Index, IndexMut};
+
+use crate::amqp::Method;
+
+use crate::broker::connections::channel::Channel;
+use crate::broker::connections::connection::Connection;
+use crate::broker::connections::delivery_frames::put_delivery;
+use crate::broker::consumers::consumer::Consumer;
+use crate::broker::consumers::unacknowledged::Delivery;
+use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot, ConsumerSlot, Handle};
+use crate::broker::parts::Parts;
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::slab::{Slab, SlotId};
+use crate::broker::topology::QueueId;
+
+/// Connections, their channels and the consumers of those, each indexed by its own kind of slot.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    connections: Slab<ConnectionSlot, Connection>,
+    channels: Slab<ChannelSlot, Channel>,
+    consumers: Slab<ConsumerSlot, Consumer>,
+    /// Connections with something to write, or whose end is to be told.
+    dirty: Vec<ConnectionSlot>,
+    /// Where the walk over connections goes on.
+    cursor: u32,
+}
+
+/// What a delivery is written to.
+pub(crate) struct Outlet<'a> {
+    pub connection: &'a mut Connection,
+    pub channel: &'a mut Channel,
+    pub consumer: &'a mut Consumer,
+    dirty: &'a mut Vec<ConnectionSlot>,
+}
+
+impl Outlet<'_> {
+    /// Write a delivery. Returns its tag. The connection takes no more when it has `output_bytes_max` to write.
+    #[inline]
+    pub fn write(&mut self, redelivered: bool, parts: &Parts<'_>, output_bytes_max: usize) -> u64 {
+        let Self { connection, channel, consumer, dirty } = self;
+        channel.delivery_tag += 1;
+        let tag = channel.delivery_tag;
+        let frame_max = connection.frame_max as usize;
+        put_delivery(&mut connection.out, channel.number, &consumer.tag, tag, redelivered, parts, frame_max);
+        connection.is_congested |= connection.out.len() >= output_bytes_max;
+        if !connection.is_dirty {
+            connection.is_dirty = true;
+            dirty.push(consumer.connection);
+        }
+        tag
+    }
+
+    /// Let the delivery that was written wait for its acknowledgement, and take its credit.
+    #[inline]
+    pub fn await_acknowledgement(&mut self, slot: ConsumerSlot, tag: u64, entry: QueueEntry, queue: Handle<QueueId>) {
+        self.consumer.credit.take();
+        self.channel.credit.take();
+        let consumer = Some(self.consumer.handle(slot));
+        self.channel.unacknowledged.push(Delivery { tag, entry, queue, consumer });
+    }
+}
+
+impl Clients {
+    /// The connection that the caller means, if it is still there.
+    #[inline]
+    pub fn find(&self, id: ConnectionId) -> Option<ConnectionSlot> {
+        let connection = self.connections.get(id.slot())?;
+        (connection.serial == id.serial()).then_some(id.slot())
+    }
+
+    /// The id of a connection, for the caller.
+    pub fn id(&self, slot: ConnectionSlot) -> ConnectionId {
+        ConnectionId::new(slot, self.connections[slot].serial)
+    }
+
+    /// The connection in a slot, if there is one.
+    #[inline]
+    pub fn connection_in(&mut self, slot: ConnectionSlot) -> Option<&mut Connection> {
+        self.connections.get_mut(slot)
+    }
+
+    /// The channel in a slot, if there is one.
+    #[inline]
+    pub fn channel_in(&mut self, slot: ChannelSlot) -> Option<&mut Channel> {
+        self.channels.get_mut(slot)
+    }
+
+    /// The consumer in a slot, if there is one.
+    pub fn consumer_in(&self, slot: ConsumerSlot) -> Option<&Consumer> {
+        self.consumers.get(slot)
+    }
+
+    /// The connection that a handle was made for, if it is still there.
+    pub fn connection_of(&mut self, handle: Handle<ConnectionSlot>) -> Option<&mut Connection> {
+        self.connections.get_mut(handle.id).filter(|connection| connection.serial == handle.serial)
+    }
+
+    /// The channel that a handle was made for, if it is still there.
+    pub fn channel_of(&mut self, handle: Handle<ChannelSlot>) -> Option<&mut Channel> {
+        self.channels.get_mut(handle.id).filter(|channel| channel.serial == handle.serial)
+    }
+
+    /// The consumer that a handle was made for, if it is still there.
+    #[inline]
+    pub fn consumer_of(&mut self, handle: Handle<ConsumerSlot>) -> Option<&mut Consumer> {
+        self.consumers.get_mut(handle.id).filter(|consumer| consumer.serial == handle.serial)
+    }
+
+    /// Add a connection.
+    pub fn add_connection(&mut self, connection: Connection) -> ConnectionSlot {
+        self.connections.insert(connection)
+    }
+
+    /// Add a channel to its connection.
+    pub fn add_channel(&mut self, channel: Channel) {
+        let (connection, number) = (channel.connection, channel.number);
+        let slot = self.channels.insert(channel);
+        let channels = &mut self.connections[connection].channels;
+        let index = channels.partition_point(|(other, _)| *other < number);
+        channels.insert(index, (number, slot));
+    }
+
+    /// Add a consumer to its channel.
+    pub fn add_consumer(&mut self, consumer: Consumer) -> ConsumerSlot {
+        let channel = consumer.channel;
+        let slot = self.consumers.insert(consumer);
+        self.channels[channel].consumers.push(slot);
+        slot
+    }
+
+    /// Take a connection out, which has no channels any more.
+    pub fn remove_connection(&mut self, slot: ConnectionSlot) -> Connection {
+        self.connections.remove(slot)
+    }
+
+    /// Take a channel out, and from its connection's list.
+    pub fn remove_channel(&mut self, slot: ChannelSlot) {
+        let channel = self.channels.remove(slot);
+        self.connections[channel.connection].channels.retain(|(_, other)| *other != slot);
+    }
+
+    /// Take a consumer out. Its channel's list is the caller's to change.
+    pub fn remove_consumer(&mut self, slot: ConsumerSlot) -> Consumer {
+        self.consumers.remove(slot)
+    }
+
+    /// Every connection with its slot.
+    pub fn connections(&self) -> impl Iterator<Item = (ConnectionSlot, &Connection)> {
+        self.connections.iter()
+    }
+
+    /// Every channel with its slot.
+    pub fn channels(&self) -> impl Iterator<Item = (ChannelSlot, &Channel)> {
+        self.channels.iter()
+    }
+
+    /// Every consumer with its slot.
+    pub fn consumers(&self) -> impl Iterator<Item = (ConsumerSlot, &Consumer)> {
+        self.consumers.iter()
+    }
+
+    /// The numbers of connections, channels and consumers.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        (self.connections.len(), self.channels.len(), self.consumers.len())
+    }
+
+    /// The next slot of a walk over all connections, round and round; it may be empty.
+    pub fn next_slot(&mut self) -> ConnectionSlot {
+        if self.cursor >= self.connections.end() {
+            self.cursor = 0;
+        }
+        self.cursor += 1;
+        ConnectionSlot::from_index(self.cursor - 1)
+    }
+
+    /// The channel and connection of a consumer, with the consumer itself.
+    #[inline]
+    pub fn outlet(&mut self, slot: ConsumerSlot) -> Outlet<'_> {
+        let Self { connections, channels, consumers, dirty, .. } = self;
+        let consumer = &mut consumers[slot];
+        let channel = &mut channels[consumer.channel];
+        let connection = &mut connections[consumer.connection];
+        Outlet { connection, channel, consumer, dirty }
+    }
+
+    /// A channel with its connection.
+    #[inline]
+    pub fn channel_outlet(&mut self, slot: ChannelSlot) -> (&mut Connection, &mut Channel) {
+        let channel = &mut self.channels[slot];
+        (&mut self.connections[channel.connection], channel)
+    }
+
+    /// Whether a message may be delivered to this consumer now.
+    #[inline]
+    pub fn can_take(&self, slot: ConsumerSlot) -> bool {
+        let consumer = &self.consumers[slot];
+        let channel = &self.channels[consumer.channel];
+        (consumer.no_ack || (consumer.credit.is_left() && channel.credit.is_left()))
+            && channel.is_flowing
+            // A consumer whose basic.consume is not answered yet gets nothing before the answer.
+            && channel.held.is_empty()
+            && self.connections[consumer.connection].takes_deliveries()
+    }
+
+    /// A connection has something to write, or to say.
+    #[inline]
+    pub fn touch(&mut self, slot: ConnectionSlot) {
+        let connection = &mut self.connections[slot];
+        if !connection.is_dirty {
+            connection.is_dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Move all connections that have something to write, or have ended, to the end of `ids`, each once.
+    pub fn take_dirty(&mut self, ids: &mut Vec<ConnectionId>) {
+        for slot in self.dirty.drain(..) {
+            // One that went since has nothing to say.
+            if let Some(connection) = self.connections.get_mut(slot)
+                && connection.is_dirty
+            {
+                connection.is_dirty = false;
+                ids.push(ConnectionId::new(slot, connection.serial));
+            }
+        }
+    }
+
+    /// Write a method.
+    pub fn answer(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>) {
+        method.encode(channel, &mut self.connections[slot].out);
+        self.touch(slot);
+    }
+}
+
+impl Index<ConnectionSlot> for Clients {
+    type Output = Connection;
+
+    #[inline]
+    fn index(&self, slot: ConnectionSlot) -> &Connection {
+        &self.connections[slot]
+    }
+}
+
+impl IndexMut<ConnectionSlot> for Clients {
+    #[inline]
+    fn index_mut(&mut self, slot: ConnectionSlot) -> &mut Connection {
+        &mut self.connections[slot]
+    }
+}
+
+impl Index<ChannelSlot> for Clients {
+    type Output = Channel;
+
+    #[inline]
+    fn index(&self, slot: ChannelSlot) -> &Channel {
+        &self.channels[slot]
+    }
+}
+
+impl IndexMut<ChannelSlot> for Clients {
+    #[inline]
+    fn index_mut(&mut self, slot: ChannelSlot) -> &mut Channel {
+        &mut self.channels[slot]
+    }
+}
+
+impl Index<ConsumerSlot> for Clients {
+    type Output = Consumer;
+
+    #[inline]
+    fn index(&self, slot: ConsumerSlot) -> &Consumer {
+        &self.consumers[slot]
+    }
+}
+
+impl IndexMut<ConsumerSlot> for Clients {
+    #[inline]
+    fn index_mut(&mut self, slot: ConsumerSlot) -> &mut Consumer {
+        &mut self.consumers[slot]
+    }
+}

@@ -1,0 +1,101 @@
+//! What the broker does when the disk has moved, when it is stuck, and when the broker stops.
+//!
+//! What was promised only once something is on disk (confirms, answers to declarations and commits) waits for a
+//! [`SyncMark`] and goes out in [`Broker::committed`].
+
+use crate::amqp::ReplyCode;
+
+use crate::broker::Broker;
+use crate::broker::clock::Micros;
+use crate::broker::errors::error;
+use crate::broker::ids::JOURNAL;
+use crate::broker::management::event::Event;
+use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::queues::message_store::Kept;
+
+impl Broker {
+    /// The journal's thread has woken the caller: confirm what is on disk now, and see whether the disk works.
+    pub fn committed(&mut self, now: Micros) {
+        self.clock.advance(now);
+        if let Some(reason) = self.durability.take_failure() {
+            self.events.push(Event::Fatal { reason });
+        }
+        self.record_changes();
+        self.settle_waiting();
+        self.wake_streams();
+        self.evict();
+        self.durability.compact();
+        self.finish();
+    }
+
+    /// Write and sync what was recorded: for a committer without a thread, in a simulation. Then call
+    /// [`Broker::committed`].
+    pub fn commit_once(&self) {
+        self.durability.commit_once();
+    }
+
+    /// Why nothing more can be made durable, once that is so: nothing is confirmed any more, and the process must end.
+    #[must_use]
+    pub fn fatal(&self) -> Option<&str> {
+        self.durability.failed()
+    }
+
+    /// End a clean stop: record what was delivered, so that only that is flagged as redelivered next time.
+    pub(crate) fn stop_journal(&mut self) {
+        let mut delivered = Vec::new();
+        for (_, queue) in self.queues.iter() {
+            let Some(durable_id) = queue.durable_id else { continue };
+            for entry in queue.ready().iter().filter(|entry| entry.redelivered) {
+                if let Kept::Saved { record, .. } = self.messages.get(entry.message).kept {
+                    delivered.push((record, durable_id));
+                }
+            }
+        }
+        self.durability.stop(&delivered, self.clock.wall_us());
+    }
+
+    /// Refuse what has waited too long for room on the disk. Publishers were told to wait, and do.
+    pub(crate) fn refuse_held(&mut self) {
+        if !self.durability.is_stuck_too_long(self.clock.now()) {
+            return;
+        }
+        for handle in self.publishing.awaiting().to_vec() {
+            // A connection that was closed for one of its channels has taken the others with it.
+            if let Some(channel) = self.clients.channel_of(handle).filter(|channel| !channel.held.is_empty()) {
+                let (connection, number) = (channel.connection, channel.number);
+                if !self.clients[connection].was_told_blocked {
+                    let reason = "low on disk: what was declared is not kept until there is room";
+                    self.refuse(connection, number, error(ReplyCode::ResourceError, reason));
+                }
+            }
+        }
+    }
+
+    /// Record changes of the topology, as far as there is room; the answer to what is done now waits for them.
+    pub(crate) fn record_changes(&mut self) {
+        let wall_us = self.clock.wall_us();
+        if let Some(sequence) = self.durability.record_changes(&self.topology, &mut self.queues, wall_us) {
+            self.publishing.promise(SyncMark { log: JOURNAL, sequence });
+        }
+    }
+
+    /// What the answer to what is done now must wait for, if anything.
+    pub(crate) fn take_promised(&mut self) -> SyncMarks {
+        let mut marks = self.publishing.take_promised();
+        marks.retain(|mark| !self.is_reached(*mark));
+        marks
+    }
+
+    /// Whether a log is synced that far.
+    pub(crate) fn is_reached(&self, mark: SyncMark) -> bool {
+        #[cfg(test)]
+        if self.faults.confirms_early {
+            return true;
+        }
+        match mark.log {
+            _ if !self.durability.is_on() => true,
+            JOURNAL => self.durability.is_synced(mark.sequence),
+            _ => self.streams.is_reached(mark),
+        }
+    }
+}

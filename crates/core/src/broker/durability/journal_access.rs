@@ -1,0 +1,387 @@
+//! The broker's journal, if it has one: what goes into it, and what is deleted beside it.
+//!
+//! Recording is appending to memory; a thread writes and syncs ([`crate::journal`]). A broker without a journal keeps
+//! nothing and promises at once.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::amqp::{AmqpError, ReplyCode};
+use crate::journal::{self, AppendError, Committer, Damage, Disk, Log};
+
+use crate::broker::clock::Micros;
+use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved};
+use crate::broker::errors::error;
+use crate::broker::ids::Handle;
+use crate::broker::management::metrics::JournalMetrics;
+use crate::broker::parts::Parts;
+use crate::broker::queues::all_queues::Queues;
+use crate::broker::queues::message_store::MessageId;
+use crate::broker::queues::queue::Queue;
+use crate::broker::topology::{Definition, Owner, QueueId, Topology, TopologyChange};
+
+/// Changes that may wait for room in the journal before further ones are refused.
+const CHANGES_MAX: usize = 10_000;
+/// How long an answer waits for room on a full disk before it is refused.
+const STUCK_US_MAX: Micros = 10_000_000;
+/// The minimum of what compaction may copy in one call.
+const COMPACT_BYTES_MIN: u64 = 64 * 1024;
+
+/// The journal, unless everything is kept in memory only.
+#[derive(Default)]
+pub(crate) struct Durability {
+    journal: Option<Box<Journal>>,
+    /// Room for changes on their way to the journal.
+    changes: Vec<TopologyChange>,
+}
+
+struct Journal {
+    /// Before the committer, so that it is dropped first: a committer writes what is left when it is dropped.
+    durable: Durable,
+    committer: Committer,
+    /// Changes of the topology that there was no room for yet, oldest first.
+    changes: VecDeque<TopologyChange>,
+    /// Bytes recorded since the last compaction.
+    appended: u64,
+    /// Messages that may leave memory once they are synced, with the sequence of their record.
+    evictable: VecDeque<(MessageId, u64)>,
+    /// Deleted queues with unacknowledged deliveries, and how many: those settle entries of this definition.
+    deleted: HashMap<Handle<QueueId>, (DefinitionId, u32)>,
+    has_failed: bool,
+    /// Since when nothing becomes durable for lack of room.
+    stuck_since: Option<Micros>,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// The size of segments, also of streams that do not ask for another one.
+    segment_bytes: u32,
+    /// Files of deleted streams, each behind the directory that is removed when they are.
+    doomed: Vec<Doomed>,
+    /// What was found damaged in streams.
+    damage: Vec<Damage>,
+}
+
+/// What is left of a deleted stream.
+enum Doomed {
+    File(PathBuf),
+    Directory(PathBuf),
+}
+
+impl Journal {
+    fn streams_dir(&self) -> PathBuf {
+        self.dir.join("streams")
+    }
+
+    /// Remove the files of a log later, one by one, and then its directory.
+    fn doom(&mut self, dir: &Path) {
+        self.doomed.push(Doomed::Directory(dir.to_owned()));
+        let names = self.disk.list(dir).unwrap_or_default();
+        self.doomed.extend(names.into_iter().map(|name| Doomed::File(dir.join(name))));
+    }
+}
+
+impl Durability {
+    /// Keep what must survive a restart in this journal from now on.
+    pub(super) fn begin(
+        &mut self,
+        durable: Durable,
+        committer: Committer,
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        segment_bytes: u32,
+    ) {
+        self.journal = Some(Box::new(Journal {
+            durable,
+            committer,
+            changes: VecDeque::new(),
+            appended: 0,
+            evictable: VecDeque::new(),
+            deleted: HashMap::new(),
+            has_failed: false,
+            stuck_since: None,
+            disk,
+            dir,
+            segment_bytes,
+            doomed: Vec::new(),
+            damage: Vec::new(),
+        }));
+    }
+
+    /// Whether there is a journal.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// The journal's records, if there is one.
+    pub fn durable(&self) -> Option<&Durable> {
+        self.journal.as_ref().map(|journal| &journal.durable)
+    }
+
+    /// Whether the disk has room only for what must not be refused.
+    pub fn is_full(&self) -> bool {
+        self.durable().is_some_and(Durable::is_full)
+    }
+
+    /// Whether publishers have to wait for the disk.
+    #[inline]
+    pub fn is_congested(&self) -> bool {
+        self.durable().is_some_and(Durable::is_congested)
+    }
+
+    /// Whether the disk has no room at all.
+    #[cfg(test)]
+    pub fn is_stuck(&self) -> bool {
+        self.durable().is_some_and(Durable::is_stuck)
+    }
+
+    /// Why nothing is written any more, once that is so.
+    pub fn failed(&self) -> Option<&str> {
+        self.durable()?.failed()
+    }
+
+    /// Why nothing is written any more, the first time.
+    pub(super) fn take_failure(&mut self) -> Option<String> {
+        let journal = self.journal.as_mut().filter(|journal| !journal.has_failed)?;
+        let reason = journal.durable.failed()?.to_owned();
+        journal.has_failed = true;
+        Some(reason)
+    }
+
+    /// Whether the journal is synced that far. Without a journal nothing waits.
+    #[inline]
+    pub fn is_synced(&self, sequence: u64) -> bool {
+        self.durable().is_none_or(|durable| durable.synced().0 >= sequence)
+    }
+
+    /// Refuse a new durable definition that could not be kept: its answer would not come.
+    pub fn check_room(&self) -> Result<(), AmqpError> {
+        match &self.journal {
+            Some(journal) if journal.durable.is_stuck() || journal.changes.len() >= CHANGES_MAX => {
+                let reason = "low on disk: there is no room for further durable definitions now; others are taken";
+                Err(error(ReplyCode::ResourceError, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether nothing has become durable for so long that answers are not worth waiting for.
+    pub(super) fn is_stuck_too_long(&mut self, now: Micros) -> bool {
+        let Some(journal) = &mut self.journal else { return false };
+        if !journal.durable.is_stuck() {
+            journal.stuck_since = None;
+            return false;
+        }
+        now - *journal.stuck_since.get_or_insert(now) >= STUCK_US_MAX
+    }
+
+    /// Take what has changed in the topology, to record it.
+    pub fn take_changes(&mut self, topology: &mut Topology) {
+        topology.take_changes(&mut self.changes);
+        match &mut self.journal {
+            Some(journal) => journal.changes.extend(self.changes.drain(..)),
+            None => self.changes.clear(),
+        }
+    }
+
+    /// Record changes, in their order, as far as there is room. Returns the sequence of the last record.
+    pub fn record_changes(&mut self, topology: &Topology, queues: &mut Queues, wall_us: i64) -> Option<u64> {
+        let journal = self.journal.as_mut()?;
+        let mut last = None;
+        while let Some(change) = journal.changes.front() {
+            let recorded = match change {
+                TopologyChange::Added(definition) => {
+                    let mut value = Vec::new();
+                    definition.encode(&mut value);
+                    let parents = definition.parents();
+                    let parents: Vec<&[u8]> = parents.iter().map(|parent| parent.as_bytes()).collect();
+                    journal.appended += value.len() as u64;
+                    let key = definition.key();
+                    journal.durable.define(key.as_bytes(), &value, &parents, wall_us).map(|(id, sequence)| {
+                        if let Some(queue) = queue_of(definition, topology, queues) {
+                            queue.durable_id = Some(id);
+                        }
+                        Some(sequence)
+                    })
+                }
+                TopologyChange::Removed(key) => journal.durable.forget(key.as_bytes(), wall_us),
+            };
+            let Ok(sequence) = recorded else { break };
+            journal.changes.pop_front();
+            last = sequence.or(last);
+        }
+        last.map(|sequence| sequence.0)
+    }
+
+    /// Record a message for these queues.
+    ///
+    /// # Errors
+    /// There is no room, or nothing is written any more.
+    pub fn save(&mut self, parts: &Parts<'_>, queues: &[DefinitionId], wall_us: i64) -> Result<Saved, AppendError> {
+        let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
+        journal.appended += parts.size() as u64 + 64;
+        journal.durable.message(parts.content(), queues, wall_us)
+    }
+
+    /// Write a message to the journal so that it can leave memory. Nothing without room.
+    pub fn spill(&mut self, parts: &Parts<'_>, references: u32, wall_us: i64) -> Option<Saved> {
+        self.journal.as_mut()?.durable.spill(parts.content(), references, wall_us).ok()
+    }
+
+    /// Record that a durable queue is done with a message.
+    pub fn settle(&mut self, record: RecordId, queue: DefinitionId) {
+        if let Some(journal) = &mut self.journal {
+            journal.durable.settled(record, queue);
+        }
+    }
+
+    /// One reference to a spilled message is gone.
+    pub fn release(&mut self, record: RecordId) {
+        if let Some(journal) = &mut self.journal {
+            journal.durable.release(record);
+        }
+    }
+
+    /// Let a message leave memory once its record is synced.
+    pub fn push_evictable(&mut self, message: MessageId, sequence: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.evictable.push_back((message, sequence));
+        }
+    }
+
+    /// The next message that may leave memory, with the sequence of its record.
+    pub fn next_evictable(&mut self) -> Option<(MessageId, u64)> {
+        let journal = self.journal.as_mut()?;
+        let (_, sequence) = *journal.evictable.front()?;
+        if journal.durable.synced().0 < sequence { None } else { journal.evictable.pop_front() }
+    }
+
+    /// A durable queue is deleted while deliveries from it are unacknowledged.
+    pub fn queue_deleted(&mut self, queue: Handle<QueueId>, definition: DefinitionId, unacknowledged: u32) {
+        if let Some(journal) = &mut self.journal {
+            journal.deleted.insert(queue, (definition, unacknowledged));
+        }
+    }
+
+    /// A delivery of a deleted queue is settled. Returns the queue's definition, when it was durable.
+    pub fn settle_deleted(&mut self, queue: Handle<QueueId>) -> Option<DefinitionId> {
+        let journal = self.journal.as_mut()?;
+        let (definition, count) = journal.deleted.get_mut(&queue)?;
+        let definition = *definition;
+        *count -= 1;
+        if *count == 0 {
+            journal.deleted.remove(&queue);
+        }
+        Some(definition)
+    }
+
+    /// Record what was settled in this call.
+    pub fn flush(&mut self, wall_us: i64) {
+        if let Some(journal) = &mut self.journal {
+            // What there is no room for is kept for the next time.
+            _ = journal.durable.flush(wall_us);
+        }
+    }
+
+    /// Compact in proportion to what was recorded since the last time.
+    pub(super) fn compact(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            let bytes = 2 * std::mem::take(&mut journal.appended);
+            journal.durable.compact(bytes.max(COMPACT_BYTES_MIN));
+        }
+    }
+
+    /// Write and sync what was recorded.
+    pub(super) fn commit_once(&self) {
+        if let Some(journal) = &self.journal {
+            journal.committer.commit_once();
+        }
+    }
+
+    /// End the journal of a clean stop with what was delivered.
+    pub(super) fn stop(&mut self, delivered: &[(RecordId, DefinitionId)], wall_us: i64) {
+        if let Some(journal) = &mut self.journal {
+            // Without room for it all messages are flagged as redelivered, as after a crash.
+            _ = journal.durable.stop(delivered, wall_us);
+        }
+    }
+
+    /// Numbers of the journal, with what streams take on disk.
+    pub fn metrics(&self, stream_bytes: u64) -> Option<JournalMetrics> {
+        let durable = self.durable()?;
+        let (file_bytes, segments, waiting_bytes) = durable.extent();
+        Some(JournalMetrics {
+            file_bytes,
+            live_bytes: durable.size_bytes().0,
+            segments: segments as u64,
+            waiting_bytes: waiting_bytes as u64,
+            statistics: durable.statistics(),
+            stream_bytes,
+        })
+    }
+
+    /// Open the log of a stream in the directory `name`; a new one is empty. Returns the log and its directory.
+    pub fn open_log(
+        &mut self,
+        name: &str,
+        options: journal::LogOptions,
+        segment_bytes: Option<u64>,
+    ) -> Result<(Log, PathBuf), String> {
+        /// The smallest and largest segments that a stream may ask for.
+        const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 64 * 1024..=1 << 30;
+        let Some(journal) = &mut self.journal else { return Err("there is no data directory".to_owned()) };
+        let dir = journal.streams_dir().join(name);
+        let segment_bytes = segment_bytes.unwrap_or(journal.segment_bytes.into());
+        let segment_bytes = segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end()) as u32;
+        let options = journal::LogOptions { segment_bytes, ..options };
+        let opened = Log::open(Arc::clone(&journal.disk), &dir, options, &journal.committer);
+        let (log, recovery) = opened.map_err(|error| error.to_string())?;
+        journal.damage.extend(recovery.damage);
+        Ok((log, dir))
+    }
+
+    /// Remove the files of a deleted stream later.
+    pub fn doom(&mut self, dir: &Path) {
+        if let Some(journal) = &mut self.journal {
+            journal.doom(dir);
+        }
+    }
+
+    /// Remove one file of a deleted stream, which takes some milliseconds. One that cannot be removed stays until the
+    /// next start.
+    pub fn remove_doomed(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        _ = match journal.doomed.pop() {
+            Some(Doomed::File(path)) => journal.disk.remove(&path),
+            Some(Doomed::Directory(path)) => journal.disk.remove_dir(&path),
+            None => Ok(()),
+        };
+    }
+
+    /// Remove the logs that are not `used` by any stream: their queues were deleted, or never kept, before a crash.
+    pub(super) fn doom_orphans(&mut self, used: &HashSet<&Path>, is_dir_name: impl Fn(&str) -> bool) {
+        let Some(journal) = &mut self.journal else { return };
+        let streams = journal.streams_dir();
+        // Where there has never been a stream there is no such directory.
+        for name in journal.disk.list(&streams).unwrap_or_default() {
+            let dir = streams.join(&name);
+            if is_dir_name(&name) && !used.contains(&*dir) {
+                journal.doom(&dir);
+            }
+        }
+    }
+
+    /// What was found damaged in streams since the last call.
+    pub(super) fn take_damage(&mut self) -> Vec<Damage> {
+        self.journal.as_mut().map(|journal| std::mem::take(&mut journal.damage)).unwrap_or_default()
+    }
+}
+
+/// The queue that a definition describes.
+fn queue_of<'a>(definition: &Definition, topology: &Topology, queues: &'a mut Queues) -> Option<&'a mut Queue> {
+    let Definition::Queue { vhost, name, .. } = definition else { return None };
+    let id = topology.queue(topology.vhost(vhost)?, name, Owner::MAX).ok()?;
+    queues.get_mut(id)
+}

@@ -1,0 +1,53 @@
+//! What publishing keeps between messages: room for routes, and the confirms and answers that wait for a disk.
+
+use crate::broker::durable::DefinitionId;
+use crate::broker::ids::{ChannelSlot, Handle};
+use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::topology::{QueueId, RouteScratch};
+
+/// Buffers and lists of publishing, kept so that nothing is allocated per message.
+#[derive(Debug, Default)]
+pub(crate) struct Publishing {
+    /// Room for routing.
+    pub(super) route_scratch: RouteScratch,
+    /// The queues that the message goes to which is published now.
+    pub(super) routed: Vec<QueueId>,
+    /// Those of them that are durable.
+    pub(super) durable_ids: Vec<DefinitionId>,
+    /// Channels that have published since their last confirm.
+    pub(super) confirming: Vec<ChannelSlot>,
+    /// Channels whose confirms or answers wait for a disk.
+    pub(super) awaiting: Vec<Handle<ChannelSlot>>,
+    /// What the answer to the method that is carried out now must wait for.
+    promised: SyncMarks,
+}
+
+impl Publishing {
+    /// Begin a method: what earlier work has promised to others does not delay this method's answer.
+    pub fn begin_method(&mut self) {
+        self.promised.clear();
+    }
+
+    /// Let the answer to the method that is carried out now wait for this mark.
+    pub fn promise(&mut self, mark: SyncMark) {
+        match self.promised.iter_mut().find(|promised| promised.log == mark.log) {
+            Some(promised) => promised.sequence = promised.sequence.max(mark.sequence),
+            None => self.promised.push(mark),
+        }
+    }
+
+    /// What the answer to the method that is carried out now must wait for.
+    pub fn take_promised(&mut self) -> SyncMarks {
+        std::mem::take(&mut self.promised)
+    }
+
+    /// Room for routing.
+    pub fn route_scratch(&mut self) -> &mut RouteScratch {
+        &mut self.route_scratch
+    }
+
+    /// Channels whose confirms or answers wait for a disk.
+    pub fn awaiting(&self) -> &[Handle<ChannelSlot>] {
+        &self.awaiting
+    }
+}

@@ -1,0 +1,190 @@
+//! All queues, and the lists of those with something to deliver, to expire or to clean up.
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+
+use crate::broker::dense_map::DenseMap;
+use crate::broker::durable::DefinitionId;
+use crate::broker::ids::Handle;
+use crate::broker::queues::dead_letter::Letter;
+use crate::broker::queues::queue::{Queue, QueueEntry};
+use crate::broker::topology::QueueId;
+
+/// The contents of queues, by the topology's ids.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    queues: DenseMap<QueueId, Queue>,
+    /// Queues that may have something to deliver.
+    runnable: Vec<QueueId>,
+    /// Queues in which something may expire, and where the walk over them goes on.
+    timed: Vec<Handle<QueueId>>,
+    timed_cursor: usize,
+    /// Entries of purged and deleted queues, released a few at a time: a million of them must not stop everybody.
+    rubbish: VecDeque<Rubbish>,
+    /// Dead letters that are published at the end of the same call.
+    letters: VecDeque<Letter>,
+}
+
+/// Entries that nobody can reach any more.
+#[derive(Debug)]
+struct Rubbish {
+    entries: VecDeque<QueueEntry>,
+    /// The queue's definition, when it is durable: its entries are settled there.
+    durable_id: Option<DefinitionId>,
+}
+
+impl Queues {
+    /// The queue with this id, if there is one.
+    pub fn get(&self, id: QueueId) -> Option<&Queue> {
+        self.queues.get(id)
+    }
+
+    /// The queue with this id, if there is one.
+    pub fn get_mut(&mut self, id: QueueId) -> Option<&mut Queue> {
+        self.queues.get_mut(id)
+    }
+
+    /// The queue that a handle was made for, if it is still there.
+    #[inline]
+    pub fn queue_of(&mut self, handle: Handle<QueueId>) -> Option<&mut Queue> {
+        self.queues.get_mut(handle.id).filter(|queue| queue.serial == handle.serial)
+    }
+
+    /// Add a queue.
+    pub fn insert(&mut self, id: QueueId, queue: Queue) {
+        self.queues.insert(id, queue);
+    }
+
+    /// Take a queue out.
+    pub fn remove(&mut self, id: QueueId) -> Option<Queue> {
+        self.queues.remove(id)
+    }
+
+    /// Every queue with its id.
+    pub fn iter(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
+        self.queues.iter()
+    }
+
+    /// The number of queues.
+    pub fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Deliver from this queue at the end of the call, if it has something for somebody.
+    pub fn schedule(&mut self, id: QueueId) {
+        let queue = &mut self.queues[id];
+        if !queue.is_runnable && !queue.ring.is_empty() && !queue.ready().is_empty() {
+            queue.is_runnable = true;
+            self.runnable.push(id);
+        }
+    }
+
+    /// The next queue that was scheduled.
+    pub fn next_runnable(&mut self) -> Option<QueueId> {
+        while let Some(id) = self.runnable.pop() {
+            if let Some(queue) = self.queues.get_mut(id)
+                && queue.is_runnable
+            {
+                queue.is_runnable = false;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Visit this queue from time to time: something in it, or the queue itself, may expire.
+    pub fn watch(&mut self, id: QueueId) {
+        let queue = &mut self.queues[id];
+        if !queue.is_timed {
+            queue.is_timed = true;
+            self.timed.push(Handle { id, serial: queue.serial });
+        }
+    }
+
+    /// The number of queues that are visited.
+    pub fn timed_count(&self) -> usize {
+        self.timed.len()
+    }
+
+    /// The next queue to visit, round and round.
+    pub fn next_timed(&mut self) -> Handle<QueueId> {
+        if self.timed_cursor >= self.timed.len() {
+            self.timed_cursor = 0;
+        }
+        self.timed[self.timed_cursor]
+    }
+
+    /// The queue was visited, and is to be visited again when it `stays`.
+    pub fn visited(&mut self, stays: bool) {
+        if stays {
+            self.timed_cursor += 1;
+        } else {
+            self.timed.swap_remove(self.timed_cursor);
+        }
+    }
+
+    /// Take out all that is ready in a queue, to be released later. Returns how many entries that were.
+    pub fn drain(&mut self, id: QueueId) -> u32 {
+        let queue = &mut self.queues[id];
+        let entries = queue.drain();
+        let count = entries.len() as u32;
+        if count > 0 {
+            self.rubbish.push_back(Rubbish { entries, durable_id: queue.durable_id });
+        }
+        count
+    }
+
+    /// Whether entries wait to be released.
+    pub fn has_rubbish(&self) -> bool {
+        !self.rubbish.is_empty()
+    }
+
+    /// The next entry to release, with the definition of the durable queue that it was in. `None` in place of an entry
+    /// ends a group.
+    pub fn next_rubbish(&mut self) -> Option<Option<(QueueEntry, Option<DefinitionId>)>> {
+        let Rubbish { entries, durable_id } = self.rubbish.front_mut()?;
+        let next = entries.pop_front().map(|entry| (entry, *durable_id));
+        if next.is_none() {
+            self.rubbish.pop_front();
+        }
+        Some(next)
+    }
+
+    /// Publish a dead letter at the end of the call.
+    pub fn push_letter(&mut self, letter: Letter) {
+        self.letters.push_back(letter);
+    }
+
+    /// The next dead letter to publish.
+    pub fn next_letter(&mut self) -> Option<Letter> {
+        self.letters.pop_front()
+    }
+
+    /// Every entry that waits to be released.
+    #[cfg(test)]
+    pub fn rubbish(&self) -> impl Iterator<Item = &QueueEntry> {
+        self.rubbish.iter().flat_map(|rubbish| &rubbish.entries)
+    }
+
+    /// Whether no queue is scheduled.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.runnable.is_empty()
+    }
+}
+
+impl Index<QueueId> for Queues {
+    type Output = Queue;
+
+    #[inline]
+    fn index(&self, id: QueueId) -> &Queue {
+        &self.queues[id]
+    }
+}
+
+impl IndexMut<QueueId> for Queues {
+    #[inline]
+    fn index_mut(&mut self, id: QueueId) -> &mut Queue {
+        &mut self.queues[id]
+    }
+}

@@ -1,0 +1,307 @@
+//! Streams: queues that are logs. A message stays until retention takes it, however many consumers have read it.
+//!
+//! A message's number is its offset for ever, because nobody sees a message before it is on disk. Readers are consumers
+//! with an offset of their own: `x-stream-offset` (first, last, next, a number, a time) says where they begin, `x-query`
+//! which messages they want. A reader has credit like any consumer, and what it acknowledges only gives that back; one that
+//! is slow reads from disk when it can, and nobody else notices. A reader that retention has passed finds in the next
+//! message, as `x-stream-missed`, how many messages it missed.
+//!
+//! Reading is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::amqp::method::BasicConsume;
+use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
+use crate::journal::{self, Log, LogItem, Retention, Sequence, Start};
+
+use crate::broker::Broker;
+use crate::broker::clock::NEVER;
+use crate::broker::durable::DefinitionId;
+use crate::broker::errors::error;
+use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, LogId};
+use crate::broker::parts::Parts;
+use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::queues::message_store::MessageId;
+use crate::broker::queues::policy::Policy;
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::streams::stream_record;
+use crate::broker::streams::stream_record::StreamRecord;
+use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
+
+/// The number of bytes that are read for one reader before others have their turn.
+const SLICE_BYTES: usize = 128 * 1024;
+
+/// The log of a queue of type stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub log: LogId,
+    pub dir: PathBuf,
+    /// Readers that have read everything, and wait for more.
+    waiting: Vec<ConsumerSlot>,
+    /// How far it was synced when those were last woken.
+    woken: Sequence,
+}
+
+/// What a consumer reads next from a stream.
+pub(crate) struct StreamReader {
+    reader: journal::LogReader,
+    filter: Option<ConsumerFilter>,
+    missed: u64,
+}
+
+impl fmt::Debug for StreamReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a reader at {}", self.reader.position())
+    }
+}
+
+impl Broker {
+    /// Open the log of a queue of type stream; a new one is empty.
+    pub(crate) fn open_stream(&mut self, id: QueueId, definition: DefinitionId, name: &str) -> Result<(), String> {
+        let policy = &self.queues[id].policy;
+        let options = journal::LogOptions { retention: retention(policy), ..journal::LogOptions::default() };
+        let (log, dir) = self.durability.open_log(&dir_name(name, definition), options, policy.segment_bytes)?;
+        let woken = log.synced();
+        let log = self.streams.add_log(log);
+        self.queues[id].stream = Some(Box::new(Stream { log, dir, waiting: Vec::new(), woken }));
+        self.streams.add_queue(id);
+        Ok(())
+    }
+
+    /// Drop the log of a stream that is deleted. Its files go one by one, later.
+    pub(crate) fn drop_stream(&mut self, id: QueueId, stream: &Stream) {
+        self.streams.remove_queue(id, stream.log);
+        self.durability.doom(&stream.dir);
+    }
+
+    /// Append a message to the streams among the queues that it goes to.
+    ///
+    /// # Errors
+    /// One of them has no room.
+    pub(crate) fn append_to_streams(
+        &mut self,
+        parts: &Parts<'_>,
+        queues: &[QueueId],
+        marks: &mut SyncMarks,
+    ) -> Result<(), journal::AppendError> {
+        let wall_us = self.clock.wall_us();
+        for &queue in queues {
+            let Some(stream) = &self.queues[queue].stream else { continue };
+            let id = stream.log;
+            let Some(log) = self.streams.log(id) else { continue };
+            let body = [parts.route, parts.properties, parts.body];
+            let appended = log.append(stream_record::MESSAGE, wall_us, &[], &body)?;
+            marks.push(SyncMark { log: id, sequence: appended.sequence.0 });
+            if self.streams.note_pressure(id) {
+                self.backpressure.await_journal();
+            }
+            self.metrics.enqueued += 1;
+            self.queues[queue].published += 1;
+        }
+        Ok(())
+    }
+
+    /// Consume from a stream: a reader with a place and a query of its own.
+    pub(crate) fn read_stream(
+        &mut self,
+        channel: ChannelSlot,
+        queue: QueueId,
+        consume: &BasicConsume<'_>,
+    ) -> Result<Option<Box<StreamReader>>, AmqpError> {
+        let Some(stream) = &self.queues[queue].stream else { return Ok(None) };
+        let refused = |reason: &str| error(ReplyCode::PreconditionFailed, reason);
+        if consume.no_ack {
+            return Err(error(ReplyCode::NotImplemented, "a stream has no consumers without acknowledgement"));
+        }
+        let it = &self.clients[channel];
+        if it.prefetch == 0 && it.credit.limit() == 0 {
+            let reason = format!("consumer prefetch count is not set for stream '{}'", consume.queue);
+            return Err(refused(&reason));
+        }
+        check_query_arguments(consume.arguments)?;
+        let permissions = &mut self.permissions;
+        let filter = ConsumerFilter::parse(consume.arguments, &mut |key| permissions.stored_query(key))?;
+        let log = self.streams.log(stream.log).ok_or_else(|| refused("the stream is gone"))?;
+        let start = start(consume.arguments, log, self.clock.wall_us())
+            .map_err(|reason| refused(&format!("invalid arg 'x-stream-offset' of a consumer: {reason}")))?;
+        let reader = log.reader(start).map_err(|error| refused(&error.to_string()))?;
+        Ok(Some(Box::new(StreamReader { reader, filter, missed: 0 })))
+    }
+
+    /// A reader may be able to go on.
+    pub(crate) fn wake_reader(&mut self, slot: ConsumerSlot) {
+        if !self.clients[slot].is_waiting && self.can_take(slot) {
+            self.clients[slot].is_waiting = true;
+            self.streams.push_reader(self.clients[slot].handle(slot));
+        }
+    }
+
+    /// Logs may have been synced further: wake those who wait for that, and see which have caught up with their
+    /// publishers.
+    pub(crate) fn wake_streams(&mut self) {
+        let mut woken = Vec::new();
+        for queue in self.streams.queues() {
+            let Some(stream) = self.queues.get_mut(*queue).and_then(|queue| queue.stream.as_mut()) else { continue };
+            let Some(log) = self.streams.log(stream.log) else { continue };
+            let synced = log.synced();
+            if synced > stream.woken {
+                stream.woken = synced;
+                woken.append(&mut stream.waiting);
+            }
+        }
+        for slot in woken {
+            if self.clients.consumer_in(slot).is_some_and(|consumer| consumer.reader.is_some()) {
+                self.wake_reader(slot);
+            }
+        }
+        self.streams.relieve();
+    }
+
+    /// Give each reader that can go on its turn, once.
+    pub(crate) fn read_streams(&mut self) {
+        for handle in self.streams.take_readers() {
+            if let Some(consumer) = self.clients.consumer_of(handle) {
+                consumer.is_waiting = false;
+                self.read_slice(handle.id);
+            }
+        }
+    }
+
+    /// Deliver to one reader until it has read its slice, or everything, or has no credit.
+    fn read_slice(&mut self, slot: ConsumerSlot) {
+        let Some(mut reader) = self.clients[slot].reader.take() else { return };
+        let mut left = SLICE_BYTES;
+        let mut has_more = true;
+        while has_more && left > 0 && self.can_take(slot) {
+            let queue = self.clients[slot].queue;
+            match reader.reader.next() {
+                Ok(Some(LogItem::Record(record))) => {
+                    left = left.saturating_sub(record.body.len() + 32);
+                    self.read_record(slot, &reader.filter, &mut reader.missed, record.sequence, record.body);
+                }
+                Ok(Some(LogItem::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
+                Ok(Some(LogItem::Damaged(damage))) => {
+                    reader.missed += damage.last.0 - damage.first.0 + 1;
+                    self.report_lost(queue, format!("numbers {} to {} are damaged", damage.first, damage.last));
+                }
+                Ok(None) => has_more = false,
+                Err(error) => {
+                    self.report_lost(queue, error.to_string());
+                    has_more = false;
+                }
+            }
+        }
+        self.clients[slot].reader = Some(reader);
+        if has_more {
+            self.wake_reader(slot);
+        } else {
+            let queue = self.clients[slot].queue;
+            if let Some(stream) = &mut self.queues[queue].stream
+                && !stream.waiting.contains(&slot)
+            {
+                stream.waiting.push(slot);
+            }
+        }
+    }
+
+    /// Deliver one record, if the reader wants it.
+    fn read_record(
+        &mut self,
+        slot: ConsumerSlot,
+        filter: &Option<ConsumerFilter>,
+        missed: &mut u64,
+        sequence: Sequence,
+        bytes: &[u8],
+    ) {
+        let Ok(record) = StreamRecord::decode(bytes) else {
+            *missed += 1;
+            return self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
+        };
+        if let Some(filter) = filter {
+            let mut view = View::new(&mut self.streams.view, record.properties, record.body);
+            if !filter.is_match(record.routing_key, &mut view) {
+                return;
+            }
+        }
+        let properties = annotated(record.properties, sequence, std::mem::take(missed));
+        let route = &bytes[..2 + record.exchange.len() + record.routing_key.len()];
+        let parts = Parts { route, properties: &properties, body: record.body };
+        let mut outlet = self.clients.outlet(slot);
+        let tag = outlet.write(false, &parts, self.options.output_bytes_max);
+        self.metrics.delivered += 1;
+        let id = outlet.consumer.queue;
+        let queue = &mut self.queues[id];
+        queue.unacknowledged += 1;
+        let entry = QueueEntry::new(sequence.0, MessageId::NONE, NEVER);
+        outlet.await_acknowledgement(slot, tag, entry, Handle { id, serial: queue.serial });
+    }
+
+    /// Retention by age.
+    pub(crate) fn expire_streams(&mut self) {
+        let wall_us = self.clock.wall_us();
+        for queue in self.streams.queues() {
+            if let Some(queue) = self.queues.get(*queue)
+                && queue.policy.age_max_s.is_some()
+                && let Some(stream) = &queue.stream
+                && let Some(log) = self.streams.log(stream.log)
+            {
+                log.expire(wall_us);
+            }
+        }
+    }
+}
+
+/// The properties of a delivery: those of the message, and where it stands.
+fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(properties.as_bytes().len() + 64);
+    properties.encode_with_header("x-stream-offset", &FieldValue::I64(sequence.0 as i64), &mut bytes);
+    if missed == 0 {
+        return bytes;
+    }
+    let mut with_missed = Vec::with_capacity(bytes.len() + 32);
+    let missed = FieldValue::I64(i64::try_from(missed).unwrap_or(i64::MAX));
+    BasicProperties::from_checked(&bytes).encode_with_header("x-stream-missed", &missed, &mut with_missed);
+    with_missed
+}
+
+/// A directory's name: what of the queue's name a file system takes, and the number of its definition, which no other
+/// queue ever has, not even one of the same name.
+fn dir_name(name: &str, id: DefinitionId) -> String {
+    let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
+    let plain: String = name.chars().filter(is_plain).take(64).collect();
+    format!("{plain}.{}", id.0)
+}
+
+/// Whether this is the name of a log's directory, and not of something else that somebody put there.
+pub(crate) fn is_dir_name(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, id)| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn retention(policy: &Policy) -> Retention {
+    let age_us_max = policy.age_max_s.map(|age| i64::try_from(age).unwrap_or(i64::MAX).saturating_mul(1_000_000));
+    Retention { bytes_max: policy.bytes_max, age_us_max }
+}
+
+/// Where `x-stream-offset` says that a reader begins; without it, behind the last message.
+fn start(arguments: RawTable<'_>, log: &Log, wall_us: i64) -> Result<Start, String> {
+    const EXPECTED: &str = "expected first, last, next, a number, a timestamp, or an age as in '1h'";
+    let number = |number: i64| u64::try_from(number).map(|number| Start::Sequence(Sequence(number)));
+    match arguments.get("x-stream-offset") {
+        None => Ok(Start::Next),
+        Some(RawValue::Timestamp(seconds)) => {
+            Ok(Start::Time(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000)))
+        }
+        Some(value) => match (value.as_str(), value.as_i64()) {
+            (Some("first"), _) => Ok(Start::First),
+            (Some("last"), _) => Ok(Start::Sequence(log.synced())),
+            (Some("next"), _) => Ok(Start::Next),
+            (_, Some(value)) => number(value).map_err(|_| EXPECTED.to_owned()),
+            _ => {
+                let age_s = crate::broker::queues::policy::age_s(value).map_err(|_| EXPECTED.to_owned())?;
+                let age_us = i64::try_from(age_s).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+                Ok(Start::Time(wall_us.saturating_sub(age_us)))
+            }
+        },
+    }
+}

@@ -1,0 +1,1 @@
+"""Commands for clients of a broker: publish, consume, tail."""

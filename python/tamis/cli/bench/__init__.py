@@ -1,0 +1,1 @@
+"""The command that measures the engine on a given workload: bench."""

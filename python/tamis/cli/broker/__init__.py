@@ -1,0 +1,1 @@
+"""Commands for the broker itself: serve, users, journal."""

@@ -1,0 +1,97 @@
+"""Reads messages from JSON lines: fields of an object become topic, body and properties."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tamis.cli import output
+
+
+class JsonMessage(NamedTuple):
+    """A message for the engine, and the JSON object that it comes from."""
+
+    properties: dict[str, Any]
+    topic: str
+    body: str | None
+    whole: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MessageForm:
+    """Which fields of an object are the topic and the body.
+
+    Attributes:
+        topic: the topic of every message; None: the topic field's text.
+        topic_field: the field that is the topic if it holds text, and a property otherwise.
+        body_field: the field that is the body if it holds text, and a property otherwise.
+    """
+
+    topic: str | None = None
+    topic_field: str = "topic"
+    body_field: str = "body"
+
+    def read(self, text: str | bytes) -> JsonMessage:
+        """Return the message that one line of JSON holds.
+
+        Raises:
+            ValueError: the line is no JSON object in UTF-8, or nested too deeply.
+        """
+        try:
+            whole = json.loads(text)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+        if not isinstance(whole, dict):
+            raise ValueError(f"expected a JSON object, not {type(whole).__name__}")
+        properties = dict(whole)
+        body = properties.pop(self.body_field) if isinstance(whole.get(self.body_field), str) else None
+        topic = self.topic
+        if topic is None:
+            topic = properties.pop(self.topic_field) if isinstance(whole.get(self.topic_field), str) else ""
+        return JsonMessage(properties, topic, body, whole)
+
+
+BAD_LINES_SHOWN = 10
+"""Maximum number of unreadable lines that are explained; further ones are only counted."""
+
+
+@dataclass
+class BadLines:
+    """The lines of a file that cannot be read.
+
+    Attributes:
+        name: the file, or ``-``.
+        count: the number of such lines.
+    """
+
+    name: str
+    count: int = 0
+
+    def add(self, number: int, error: Exception) -> None:
+        """Count a line, and explain the first ones."""
+        self.count += 1
+        if self.count <= BAD_LINES_SHOWN:
+            output.error(f"{'stdin' if self.name == '-' else self.name}, line {number}: not a message: {error}")
+
+
+@contextmanager
+def open_lines(name: str) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """Yield the lines of a file, or of stdin for ``-``, with their numbers from 1 and without blank ones.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if name == "-":
+        yield _numbered(sys.stdin.buffer)
+        return
+    with Path(name).open("rb") as file:
+        yield _numbered(file)
+
+
+def _numbered(lines: Any) -> Iterator[tuple[int, bytes]]:
+    return ((number, line) for number, line in enumerate(lines, start=1) if not line.isspace())

@@ -1,0 +1,125 @@
+"""The command `tamis adapter`, which controls the sources of a pipeline.
+
+A running pipeline uses a change within seconds, any other in its next run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tamis.cli import output
+from tamis.cli.exit_codes import ERROR, OK
+from tamis.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
+from tamis.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tamis.config.adapters import AdapterConfig
+    from tamis.config.pipeline import PipelineConfig
+    from tamis.store.records import AdapterDesire
+
+app = typer.Typer(help="List, start, stop, pause and test the adapters of a pipeline.", no_args_is_help=True)
+
+NamesArgument = Annotated[list[str], typer.Argument(help="The names of adapters.")]
+
+
+@app.command("list")
+def list_(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """List each adapter with its source, its desired state and its status."""
+    from tamis.store import Store
+
+    loaded = _load(config)
+    with Store.open(loaded.store_path) as store:
+        states = store.adapter_states([adapter.name for adapter in loaded.adapters])
+    if as_json:
+        for adapter, state in zip(loaded.adapters, states, strict=True):
+            output.data_json({"config": adapter.model_dump(mode="json"), **dataclasses.asdict(state)})
+        return
+    header = ("NAME", "TYPE", "TOPIC", "ASKED", "STATUS", "READ", "DEAD", "LAST READ", "LAST ERROR", "PATH")
+    rows = [
+        (
+            *(state.name, adapter.type, adapter.topic or adapter.name, state.desired, state.status, state.read_count),
+            *(state.dead_count, state.last_batch_at, state.last_error, adapter.path),
+        )
+        for adapter, state in zip(loaded.adapters, states, strict=True)
+    ]
+    output.table(header, rows, numbers=(5, 6))
+
+
+@app.command()
+def start(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Let adapters run."""
+    _set_desired(config, names, "running", as_json)
+
+
+@app.command()
+def stop(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Stop adapters; later they continue where they stopped."""
+    _set_desired(config, names, "stopped", as_json)
+
+
+@app.command()
+def pause(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+    """Pause adapters until they are started again."""
+    _set_desired(config, names, "paused", as_json)
+
+
+@app.command("test")
+def try_(
+    names: Annotated[list[str] | None, typer.Argument(help="The names of adapters; default: all.")] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> int:
+    """Open each source and read a few messages, without Spark. Nothing is matched, and no offset is moved.
+
+    Exit code: 0 when all can be read, 2 when one cannot.
+    """
+    from tamis.adapters.adapter import Adapter
+
+    loaded = _load(config)
+    chosen = [_adapter(loaded, name) for name in names] if names else loaded.adapters
+    tested = [Adapter.from_config(adapter).test() for adapter in chosen]
+    if as_json:
+        for health in tested:
+            output.data_json(dataclasses.asdict(health))
+    else:
+        header = ("NAME", "READABLE", "FILES", "BYTES", "SAMPLED", "DEAD", "NEWEST", "REASON")
+        rows = [
+            (
+                *(it.name, "yes" if it.readable else "NO", it.files, it.bytes, it.sampled, it.dead, it.newest_at),
+                it.reason or it.first_dead,
+            )
+            for it in tested
+        ]
+        output.table(header, rows, numbers=(2, 3, 4, 5))
+    return OK if all(health.readable for health in tested) else ERROR
+
+
+def _load(config: object) -> PipelineConfig:
+    from tamis.config.pipeline import PipelineConfig
+
+    return PipelineConfig.load(str(config))
+
+
+def _set_desired(config: object, names: list[str], desired: AdapterDesire, as_json: bool) -> None:
+    """Record the desired state of `names`; none is changed if one is unknown."""
+    from tamis.store import Store
+
+    loaded = _load(config)
+    for name in names:
+        _adapter(loaded, name)
+    with Store.open(loaded.store_path) as store:
+        for name in names:
+            store.set_adapter_desired(name, desired)
+            if as_json:
+                output.data_json({"name": name, "desired": desired})
+            output.success(f"{name} will be {desired}")
+
+
+def _adapter(config: PipelineConfig, name: str) -> AdapterConfig:
+    for adapter in config.adapters:
+        if adapter.name == name:
+            return adapter
+    known = ", ".join(adapter.name for adapter in config.adapters) or "none"
+    raise ConfigError(f"{config.path}: no [[adapter]] is named '{name}'; there are: {known}")

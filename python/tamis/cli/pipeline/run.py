@@ -1,0 +1,70 @@
+"""The command `tamis run`, which runs the pipeline of a pipeline.toml, once or as a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tamis.cli import output
+from tamis.cli.exit_codes import ERROR, INTERRUPTED, OK
+from tamis.cli.options import DEFAULT_CONFIG
+
+if TYPE_CHECKING:
+    from tamis.spark.progress import RunSummary
+
+
+def run(
+    config: Annotated[Path, typer.Argument(help="The pipeline's configuration.")] = DEFAULT_CONFIG,
+    once: Annotated[bool, typer.Option("--once", help="Read everything that exists now, then stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Progress and summary as JSON lines on stdout.")] = False,
+) -> int:
+    """Read, match and deliver until Ctrl-C; a run continues where the last one ended.
+
+    Exit code: 0 on success (also of a service that was stopped), 2 when an adapter failed, 130 when `--once` was
+    interrupted before its end.
+    """
+    from tamis.cli.pipeline.run_display import display
+    from tamis.config.pipeline import PipelineConfig
+    from tamis.spark.pipeline import run_pipeline
+
+    PipelineConfig.load(config)  # report mistakes before anything is started
+    with display(as_json) as show:
+        summary = run_pipeline(config, once=once, progress=show)
+    if as_json:
+        output.data_json({"event": "summary", **summary.to_dict()})
+    else:
+        print_summary(summary)
+    return exit_code(summary, once)
+
+
+def exit_code(summary: RunSummary, once: bool) -> int:
+    """Return the exit code of a run."""
+    if summary.failed:
+        return ERROR
+    return INTERRUPTED if once and summary.stopped_by else OK
+
+
+def print_summary(summary: RunSummary) -> None:
+    """Print a summary of the run on stderr."""
+    ended = f"stopped by {summary.stopped_by}" if summary.stopped_by else "done"
+    unmatched = summary.read - summary.matched - summary.dead
+    output.note(
+        f"{ended}: {summary.read:,} read = {summary.matched:,} matched + {unmatched:,} not matched + "
+        f"{summary.dead:,} dead letters, in {summary.seconds:.1f} s ({summary.messages_per_s:,.0f} messages per second)"
+    )
+    output.note(
+        f"{summary.notifications:,} new notifications, {summary.delivered:,} deliveries made{_undelivered(summary)}"
+    )
+    if summary.match_us_p50 is not None and summary.match_us_p99 is not None:
+        output.note(f"match time: p50 {summary.match_us_p50:,.1f} us, p99 {summary.match_us_p99:,.1f} us per message")
+    for name, trouble in summary.troubles.items():
+        output.note(f"delivery '{name}' cannot be used now: {trouble}")
+    for name, reason in summary.failed.items():
+        output.error(f"adapter '{name}' failed: {reason}")
+
+
+def _undelivered(summary: RunSummary) -> str:
+    waiting = f", {summary.pending:,} waiting" if summary.pending else ""
+    return waiting + (f", {summary.given_up:,} given up" if summary.given_up else "")

@@ -1,0 +1,110 @@
+"""The command `tamis check`, which checks a query, a file of queries or a pipeline by building what a run builds."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tamis.cli import output
+from tamis.cli.exit_codes import ERROR, OK
+from tamis.errors import QueryError, TamisError
+
+FILE_SUFFIXES = (".toml", ".txt", ".queries", ".conf", ".jsonl")
+"""A target with such an ending is taken for a file even if the file does not exist."""
+
+
+def check(
+    target: Annotated[str, typer.Argument(help="A pipeline.toml, a file of queries, or the text of one query.")],
+    language: Annotated[str, typer.Option(help="The language of a query given as text.")] = "selector",
+    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+) -> int:
+    """Check whether the target can be used, and if not, print every error with a caret at its position.
+
+    A query that can be parsed is printed as selector text. Exit code: 0 without errors, 2 with some.
+    """
+    path = Path(target)
+    if _is_file(path, target):
+        problems, checked = _check_pipeline(path) if _is_pipeline(path) else _check_queries(path)
+        canonical = None
+    else:
+        problems, checked, canonical = _check_text(target, language)
+    if as_json:
+        output.data_json({"ok": not problems, "checked": checked, "selector": canonical, "errors": problems})
+    else:
+        for problem in problems:
+            output.error(problem["shown"])
+        if canonical is not None:
+            output.data(canonical)
+        elif not problems:
+            output.success(f"{target}: well ({checked})")
+    return ERROR if problems else OK
+
+
+def _is_file(path: Path, target: str) -> bool:
+    """Return whether the target is a file rather than a query."""
+    try:
+        if path.exists():
+            return True
+    except (OSError, ValueError):  # a long query is not a possible file name
+        return False
+    return target.endswith(FILE_SUFFIXES) and " " not in target
+
+
+def _is_pipeline(path: Path) -> bool:
+    """Return whether a TOML file is a pipeline rather than queries; its name decides if it is not valid TOML."""
+    if path.suffix != ".toml":
+        return False
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "pipeline" in path.name
+    return "query" not in document
+
+
+def _check_queries(path: Path) -> tuple[list[dict[str, Any]], str]:
+    """Return all problems of a file of queries, and what was checked."""
+    from tamis.cli.queries.load import compile_all
+    from tamis.query import load_queries
+
+    try:
+        specs = load_queries(path)
+    except TamisError as error:
+        return [_problem(error)], "no queries"
+    _, bad = compile_all(specs, path)
+    return [{**it.to_dict(), "shown": str(it)} for it in bad], _count(len(specs), "query", "queries")
+
+
+def _check_text(text: str, language: str) -> tuple[list[dict[str, Any]], str, str | None]:
+    """Return the problem of one query, if it has one, what was checked, and its canonical text."""
+    from tamis.query import compile_query
+
+    try:
+        return [], "1 query", str(compile_query(text, language))
+    except (QueryError, TamisError, ValueError) as error:
+        return [_problem(error)], "1 query", None
+
+
+def _problem(error: Exception) -> dict[str, Any]:
+    from tamis.cli.queries.load import describe
+
+    return {**describe(error), "shown": str(error)}
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _check_pipeline(path: Path) -> tuple[list[dict[str, Any]], str]:
+    """Return the problems of a pipeline, in configuration, queries, deliveries, adapters and ``[[test]]`` blocks."""
+    from tamis.config import pipeline_check
+    from tamis.config.pipeline import PipelineConfig
+
+    try:
+        config = PipelineConfig.load(path)
+    except TamisError as error:
+        return [{"message": line, "shown": line} for line in str(error).splitlines()], "no pipeline"
+    found = pipeline_check.check(config)
+    return [{**it.to_dict(), "shown": str(it)} for it in found], pipeline_check.describe(config)

@@ -1,0 +1,109 @@
+"""Counts events over time or over positions, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+TIME_FIELDS = ("date", "timestamp", "time", "received", "published", "created_at")
+"""Fields that are tried, in this order, for the time of a message."""
+BINS_MAX = 4_096
+"""Maximum number of bins; then two or more become one."""
+ROWS_MAX = 24
+"""Maximum number of bins that are shown."""
+
+_HOUR_S = 3_600
+_WIDTHS_S = (60, 600, _HOUR_S, 6 * _HOUR_S, 24 * _HOUR_S, 7 * 24 * _HOUR_S, 28 * 24 * _HOUR_S, 364 * 24 * _HOUR_S)
+_MILLISECONDS_FROM = 10**11  # as seconds it would be in the year 5138
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+class Timeline:
+    """Counts all messages and those that matched, in bins of equal width, which grows as needed."""
+
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        self._widths = widths
+        self.width = widths[0]
+        self.bins: dict[int, list[int]] = {}
+        self.first: float | None = None
+        self.last: float | None = None
+
+    @classmethod
+    def of_times(cls) -> Timeline:
+        """Return a timeline over seconds since 1970."""
+        return cls(_WIDTHS_S)
+
+    @classmethod
+    def of_positions(cls) -> Timeline:
+        """Return a timeline over the numbers of messages."""
+        return cls((1,))
+
+    def add(self, at: float, matched: bool) -> None:
+        """Count a message at a time or position."""
+        counts = self.bins.setdefault(int(at // self.width), [0, 0])
+        counts[0] += 1
+        counts[1] += matched
+        self.first = at if self.first is None else min(self.first, at)
+        self.last = at if self.last is None else max(self.last, at)
+        if len(self.bins) > BINS_MAX:
+            self.widen()
+
+    def widen(self) -> None:
+        """Make bins wider: the next of the usual widths, and after these twice as wide."""
+        old, self.width = self.width, next((width for width in self._widths if width > self.width), self.width * 2)
+        bins, self.bins = self.bins, {}
+        for number, counts in bins.items():
+            together = self.bins.setdefault(number * old // self.width, [0, 0])
+            together[0] += counts[0]
+            together[1] += counts[1]
+
+    def rows(self) -> list[tuple[float, int, int]]:
+        """Return (begin of the bin, messages, matched) for at most `ROWS_MAX` bins, including empty ones."""
+        while self.bins and max(self.bins) - min(self.bins) >= ROWS_MAX:
+            self.widen()
+        numbers = range(min(self.bins), max(self.bins) + 1) if self.bins else range(0)
+        return [(number * self.width, *self.bins.get(number, (0, 0))) for number in numbers]
+
+
+def bar(count: int, count_max: int, width: int = 40) -> str:
+    """Return a bar with a resolution of an eighth of a character."""
+    eighths = round(count / count_max * width * 8) if count_max else 0
+    eighths = max(eighths, 1 if count else 0)
+    return "█" * (eighths // 8) + (_BLOCKS[eighths % 8] if eighths % 8 else "")
+
+
+def time_of(properties: Mapping[str, Any], fields: tuple[str, ...]) -> float | None:
+    """Return the time, in seconds since 1970, of the first of `fields` that holds one; None if none does."""
+    for field in fields:
+        if (value := properties.get(field)) is not None and (seconds := _seconds(value)) is not None:
+            return seconds
+    return None
+
+
+def _seconds(value: Any) -> float | None:
+    """Parse ISO 8601, a date of mail, or a number of seconds or milliseconds since 1970."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        seconds = value / 1_000 if abs(value) >= _MILLISECONDS_FROM else float(value)
+        return seconds if abs(seconds) < _MILLISECONDS_FROM else None  # NaN too
+    if not isinstance(value, str):
+        return None
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            parsed = parse(value)
+            return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def shown_time(seconds: float, width: float = 1) -> str:
+    """Return a time in UTC, without hours if `width` is at least a day."""
+    try:
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        return f"{seconds:.0f} s"
+    return at.strftime("%Y-%m-%d" if width >= 24 * _HOUR_S else "%Y-%m-%d %H:%M")
