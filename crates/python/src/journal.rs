@@ -170,7 +170,7 @@ fn report<'py>(py: Python<'py>, path: &Path, inspection: &Inspection) -> PyResul
     let segments = PyList::empty(py);
     for segment in &inspection.segments {
         let entry = PyDict::new(py);
-        entry.set_item("ordinal", segment.ordinal)?;
+        entry.set_item("ordinal", segment.ordinal.0)?;
         entry.set_item("file", &segment.file_name)?;
         entry.set_item("first_sequence", segment.first.0)?;
         entry.set_item("record_count", segment.record_count)?;
@@ -198,7 +198,7 @@ fn report<'py>(py: Python<'py>, path: &Path, inspection: &Inspection) -> PyResul
 fn damage_entry<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("kind", damage.kind.name())?;
-    entry.set_item("segment", damage.segment)?;
+    entry.set_item("segment", damage.segment.0)?;
     entry.set_item("offset", damage.offset)?;
     entry.set_item("size_bytes", damage.size_bytes)?;
     entry.set_item("first_sequence", damage.first.0)?;
