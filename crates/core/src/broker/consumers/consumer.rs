@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::broker::consumers::credit::Credit;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle};
-use crate::broker::streams::reading::StreamReader;
+use crate::broker::streams::stream::StreamReader;
 use crate::broker::topology::QueueId;
 
 #[derive(Debug)]

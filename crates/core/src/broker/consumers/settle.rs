@@ -7,9 +7,8 @@ use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, Handle};
+use crate::broker::ids::{ChannelSlot, Handle, MessageId};
 use crate::broker::queues::dead_letter::Reason;
-use crate::broker::queues::message_store::MessageId;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 

@@ -101,12 +101,12 @@ impl Unacknowledged {
 mod tests {
     use super::*;
     use crate::broker::clock::NEVER;
-    use crate::broker::queues::message_store::MessageId;
+    use crate::broker::ids::MessageId;
     use crate::broker::slab::SlotId;
     use crate::testing::fewer;
 
     fn delivery(tag: u64) -> Delivery {
-        let entry = QueueEntry::new(tag, MessageId::default(), NEVER);
+        let entry = QueueEntry::new(tag, MessageId::NONE, NEVER);
         Delivery { tag, entry, queue: Handle { id: QueueId::from_index(0), serial: 0 }, consumer: None }
     }
 

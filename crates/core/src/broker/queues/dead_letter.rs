@@ -16,15 +16,6 @@ use crate::broker::publishing::confirms::SyncMarks;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId, VhostId};
 
-/// Where a queue sends what it drops.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct DeadLetters {
-    /// `x-dead-letter-exchange`.
-    pub exchange: Box<str>,
-    /// `x-dead-letter-routing-key`; none keeps the message's own.
-    pub routing_key: Option<Box<str>>,
-}
-
 /// Why a queue dropped a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {

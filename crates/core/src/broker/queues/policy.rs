@@ -6,8 +6,6 @@
 
 use crate::amqp::{RawTable, RawValue};
 
-use crate::broker::queues::dead_letter::DeadLetters;
-
 /// `x-queue-type`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueKind {
@@ -48,6 +46,15 @@ pub(crate) struct Policy {
     /// A stream's retention by age.
     pub age_max_s: Option<u64>,
     pub segment_bytes: Option<u64>,
+}
+
+/// Where a queue sends what it drops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeadLetters {
+    /// `x-dead-letter-exchange`.
+    pub exchange: Box<str>,
+    /// `x-dead-letter-routing-key`; none keeps the message's own.
+    pub routing_key: Option<Box<str>>,
 }
 
 /// Names that other brokers know and this one does not offer (yet).

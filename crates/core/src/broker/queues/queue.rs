@@ -9,10 +9,9 @@ use std::sync::Arc;
 use crate::broker::clock::{Micros, NEVER};
 use crate::broker::consumers::consumer::Ring;
 use crate::broker::durable::DefinitionId;
-use crate::broker::ids::ConsumerSlot;
-use crate::broker::queues::message_store::MessageId;
+use crate::broker::ids::{ConsumerSlot, MessageId};
 use crate::broker::queues::policy::Policy;
-use crate::broker::streams::reading::Stream;
+use crate::broker::streams::stream::Stream;
 
 /// A message in a queue: 24 bytes.
 #[derive(Debug, Clone, Copy)]
@@ -208,7 +207,7 @@ mod tests {
     fn filled(count: u64) -> Queue {
         let mut queue = Queue::new(Policy::default(), 0, 0);
         for _ in 0..count {
-            let entry = queue.next_entry(MessageId::default(), NEVER);
+            let entry = queue.next_entry(MessageId::NONE, NEVER);
             queue.push(entry, 10);
         }
         queue

@@ -8,9 +8,6 @@
 //!
 //! Reading is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
-use std::fmt;
-use std::path::PathBuf;
-
 use crate::amqp::method::BasicConsume;
 use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
 use crate::journal::{self, Log, LogItem, Retention, Sequence, Start};
@@ -19,42 +16,18 @@ use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, LogId};
+use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, MessageId};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
-use crate::broker::queues::message_store::MessageId;
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
+use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record;
 use crate::broker::streams::stream_record::StreamRecord;
 use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
 
 /// The number of bytes that are read for one reader before others have their turn.
 const SLICE_BYTES: usize = 128 * 1024;
-
-/// The log of a queue of type stream.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    pub log: LogId,
-    pub dir: PathBuf,
-    /// Readers that have read everything, and wait for more.
-    waiting: Vec<ConsumerSlot>,
-    /// How far it was synced when those were last woken.
-    woken: Sequence,
-}
-
-/// What a consumer reads next from a stream.
-pub(crate) struct StreamReader {
-    reader: journal::LogReader,
-    filter: Option<ConsumerFilter>,
-    missed: u64,
-}
-
-impl fmt::Debug for StreamReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a reader at {}", self.reader.position())
-    }
-}
 
 impl Broker {
     /// Open the log of a queue of type stream; a new one is empty.
