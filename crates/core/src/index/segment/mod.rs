@@ -70,7 +70,7 @@ impl Segment {
         let position_count = store.length(SectionName::Ids) / 8;
         let wide_leaf_count = usize::try_from(store.word(SectionName::Summaries, 0)?).unwrap_or(usize::MAX);
         if wide_leaf_count > store.length(SectionName::LeafStarts) / 4 {
-            return Err(store.damaged("its summary rows cover more leaves than there are"));
+            return Err(store.damaged("its summaries cover more leaves than there are"));
         }
         let shared_predicate_count = store.length(SectionName::SharedPredicateEnds) / 8;
         Ok(Self {
