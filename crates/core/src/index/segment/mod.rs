@@ -1,4 +1,6 @@
 //! A segment: an immutable part of an engine, the same whether it was built in memory or mapped from a file.
+//!
+//! Its methods fail when the file is damaged, and for no other reason.
 
 pub mod attributes;
 pub mod field_index;
