@@ -55,15 +55,15 @@ class NameHints:
 
     def hints(self) -> list[str]:
         """One line for each name that no message had and that is close to a name they had, at most ten."""
-        found = likely_names(sorted(self._missing), self._seen)
-        return [f"no message has '{name}'; did you mean '{near}'?" for name, near in found]
+        pairs = likely_names(sorted(self._missing), self._seen)
+        return [f"no message has '{name}'; did you mean '{near}'?" for name, near in pairs]
 
 
 def likely_names(missing: Iterable[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
     """The first names of `missing`, at most ten, each with the name of `known` that was probably meant."""
     tried = islice(missing, max(1, COMPARISONS_MAX // max(1, len(known))))
-    found = ((name, nearest(name, known)) for name in tried)
-    return islice(((name, near) for name, near in found if near), HINTS_MAX)
+    pairs = ((name, nearest(name, known)) for name in tried)
+    return islice(((name, near) for name, near in pairs if near), HINTS_MAX)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

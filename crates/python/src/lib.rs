@@ -15,7 +15,7 @@ mod query;
 mod report;
 mod text;
 
-/// The compiled core of tamis. Its public face is the package `tamis`.
+/// The compiled core of tamis. Its public API is the package `tamis`.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<query::PyQuery>()?;

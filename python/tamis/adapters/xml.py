@@ -191,20 +191,20 @@ def _open(tag: str, attributes: Mapping[str, str | None], end: str = "\n") -> st
     return "".join([*written, ">", end])
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found.group()
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
     return "\\\\" if character == "\\" else f"\\u{{{ord(character):x}}}"
 
 
 def _unescape(text: str) -> str:
     try:
-        return _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)) if found.group(1) else "\\", text)
+        return _ESCAPE.sub(lambda match: chr(int(match.group(1), 16)) if match.group(1) else "\\", text)
     except ValueError as error:
         raise XmlError("expected the number of a character in \\u{...}; it is too large") from error
 
 
-def _entity(found: re.Match[str]) -> str:
-    return _ENTITIES[found.group()]
+def _entity(match: re.Match[str]) -> str:
+    return _ENTITIES[match.group()]
 
 
 def _refuse_doctype(name: str, system: str | None, public: str | None, internal: bool) -> None:

@@ -171,9 +171,9 @@ class Engine:
         In the order in which they were added. Source: the OpenAMQ paper, "Field matching".
         """
         since = self._keys.newest_removal
-        found = self._core.hits(properties, topic, body)
-        keys = self._keys.keys_of((subscription_id for subscription_id, _, _ in found), since)
-        return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, found, strict=True)]
+        matches = self._core.hits(properties, topic, body)
+        keys = self._keys.keys_of((subscription_id for subscription_id, _, _ in matches), since)
+        return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, matches, strict=True)]
 
     def explain(
         self, key: Hashable, properties: Properties | None = None, topic: str = "", body: Body = None
@@ -217,8 +217,8 @@ class Engine:
         if off_by < 1 or limit < 1:
             raise ValueError(f"off_by and limit: expected at least 1, not {off_by} and {limit}")
         since = self._keys.newest_removal
-        found = self._core.near_misses(properties, topic, body, min(off_by, _LARGEST), min(limit, _LARGEST))
-        return self._keys.keys_of(found, since)
+        subscription_ids = self._core.near_misses(properties, topic, body, min(off_by, _LARGEST), min(limit, _LARGEST))
+        return self._keys.keys_of(subscription_ids, since)
 
     def report(self) -> Report:
         """Describe all subscriptions: shared, equal, covered, never or always true, unindexable, expensive.

@@ -46,8 +46,8 @@ def name_hints(missing: list[str], properties: Properties | None) -> list[str]:
     if not missing or not properties:
         return []
     known = set(dotted_names(properties))
-    found = likely_names(map(_name_of, missing), known)
-    return [f"the message has no '{name}'; did you mean '{near}'?" for name, near in found]
+    pairs = likely_names(map(_name_of, missing), known)
+    return [f"the message has no '{name}'; did you mean '{near}'?" for name, near in pairs]
 
 
 def _name_of(written: str) -> str:

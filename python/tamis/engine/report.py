@@ -94,17 +94,17 @@ class Report:
     bytes: int = 0
 
     @classmethod
-    def from_core(cls, found: dict[str, Any], key: Callable[[int], Hashable]) -> Report:
+    def from_core(cls, core_report: dict[str, Any], key: Callable[[int], Hashable]) -> Report:
         """The report of `_core.Engine.report`, its ids replaced by the keys that `key` returns."""
-        with_keys = dict(found)
+        with_keys = dict(core_report)
         for name in ("never_true", "always_true", "unindexable"):
-            with_keys[name] = [key(one) for one in found[name]]
-        with_keys["duplicates"] = [[key(one) for one in group] for group in found["duplicates"]]
-        with_keys["covered"] = [(key(narrow), key(wide)) for narrow, wide in found["covered"]]
+            with_keys[name] = [key(one) for one in core_report[name]]
+        with_keys["duplicates"] = [[key(one) for one in group] for group in core_report["duplicates"]]
+        with_keys["covered"] = [(key(narrow), key(wide)) for narrow, wide in core_report["covered"]]
         with_keys["most_expensive"] = [
-            ExpensiveQuery(key(one), text, cost_ns / 1_000) for one, text, cost_ns in found["most_expensive"]
+            ExpensiveQuery(key(one), text, cost_ns / 1_000) for one, text, cost_ns in core_report["most_expensive"]
         ]
-        with_keys["opaque"] = [OpaqueUse(**used) for used in found["opaque"]]
+        with_keys["opaque"] = [OpaqueUse(**used) for used in core_report["opaque"]]
         return cls(**with_keys)
 
     def to_dict(self) -> dict[str, Any]:

@@ -119,5 +119,5 @@ def as_json(record: NotificationRecord) -> dict[str, Any]:
         "properties": json.loads(record.properties),
         "body": record.body,
         "reasons": list(reasons.reasons),
-        "highlights": [list(found) for found in reasons.ranges],
+        "highlights": [list(span) for span in reasons.ranges],
     }

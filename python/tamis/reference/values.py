@@ -76,9 +76,9 @@ def reached(properties: Properties | None, name: str) -> list[Value] | None:
     end = name.rfind(".")
     while end >= 0:
         if name[:end] in properties:
-            found = _descend(properties[name[:end]], name[end + 1 :])
-            if found is not None:
-                return found
+            values = _descend(properties[name[:end]], name[end + 1 :])
+            if values is not None:
+                return values
         end = name.rfind(".", 0, end)
     return None
 
@@ -89,9 +89,9 @@ def _elements(value: Value) -> list[Value]:
     return [value]
 
 
-def _descend(value: Value, rest: str) -> list[Value] | None:
+def _descend(value: Value, remaining: str) -> list[Value] | None:
     if isinstance(value, Mapping):
-        return reached(value, rest)
+        return reached(value, remaining)
     if isinstance(value, list | tuple):
-        return [found for element in value for found in _descend(element, rest) or ()] or None
+        return [inner for element in value for inner in _descend(element, remaining) or ()] or None
     return None

@@ -27,7 +27,7 @@ def render(data: ReportData) -> str:
         _section("matches", "Matches of each query", _matches(data)),
         _section("timeline", "When the matched messages were written", _timeline(data)),
         _section("expensive", "The expensive queries", _expensive(data)),
-        _section("notifications", "What was found, and why", _examples(data.examples)),
+        _section("notifications", "What matched, and why", _examples(data.examples)),
         _section("dead", "Dead letters", _dead_letters(data)),
     ]
     return (

@@ -116,8 +116,8 @@ def _version(program: Path) -> int | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    return int(found.group(1)) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    return int(match.group(1)) if match else None
 
 
 def _wrapper(program: Path) -> str:

@@ -82,7 +82,7 @@ def match_ids_timed(path: str, names: Sequence[str], columns: Sequence[pa.Array]
     first_timed = max(0, count - TIMED_ROWS_MAX)
     call_us = min(_match_timed(engine, batch.slice(0, 0))[1] for _ in range(5))
     rows = [_match_timed(engine, batch.slice(row, 1)) for row in range(first_timed, count)]
-    ids = pa.concat_arrays([engine.match_batch(batch.slice(0, first_timed)), *(found for found, _ in rows)])
+    ids = pa.concat_arrays([engine.match_batch(batch.slice(0, first_timed)), *(row_ids for row_ids, _ in rows)])
     times = [None] * first_timed + [max(0.0, us - call_us) for _, us in rows]
     return pa.StructArray.from_arrays([_signed(ids), pa.array(times, pa.float64())], names=["ids", "us"])
 

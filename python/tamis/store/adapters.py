@@ -25,13 +25,13 @@ class Adapters(Database):
         An adapter of `names` that is not on record is added as stopped, with the desired state running.
         """
         with self._read() as connection:
-            found = _states(connection)
-        if missing := [name for name in names if name not in found]:
+            states = _states(connection)
+        if missing := [name for name in names if name not in states]:
             with self._write() as connection:
                 for name in missing:
                     _ensure(connection, name)
-                found = _states(connection)
-        return [found[name] for name in names or sorted(found)]
+                states = _states(connection)
+        return [states[name] for name in names or sorted(states)]
 
     def set_adapter_desired(self, name: str, desired: AdapterDesire) -> None:
         """Ask an adapter to be ``running``, ``paused`` or ``stopped``; the pipeline obeys at its next look.

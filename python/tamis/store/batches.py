@@ -160,8 +160,8 @@ def _delivery_rows(
 def _named_deliveries(connection: Connection, keys: Iterable[str]) -> dict[tuple[str, int], Sequence[str]]:
     """(key, version) -> the deliveries that it names."""
     v = query_versions.c
-    found: dict[tuple[str, int], Sequence[str]] = {}
+    deliveries_of: dict[tuple[str, int], Sequence[str]] = {}
     for some in chunks(sorted(keys)):
         rows = connection.execute(select(v.key, v.version, v.deliveries).where(v.key.in_(some)))
-        found.update(((key, version), names) for key, version, names in rows)
-    return found
+        deliveries_of.update(((key, version), names) for key, version, names in rows)
+    return deliveries_of

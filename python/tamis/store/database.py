@@ -203,12 +203,12 @@ def database_path(path_or_url: str | Path | Any) -> Path:
         StoreError: the URL names another kind of database.
     """
     text = os.fspath(path_or_url)
-    scheme, separator, rest = text.partition("://")
+    scheme, separator, location = text.partition("://")
     if not separator:
         return Path(text)
-    if scheme != "sqlite" or not rest.startswith("/") or len(rest) < 2:
+    if scheme != "sqlite" or not location.startswith("/") or len(location) < 2:
         raise StoreError(f"{text}: expected a path, or sqlite:///path")
-    return Path(rest[1:])
+    return Path(location[1:])
 
 
 def chunks(values: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:

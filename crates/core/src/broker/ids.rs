@@ -40,6 +40,16 @@ slot_id! {
     PrincipalSlot
 }
 
+slot_id! {
+    /// A message in the store.
+    MessageId
+}
+
+impl MessageId {
+    /// No message of the store: the message of a stream, which is only in its log.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
 /// An id with a serial that nothing else of its kind ever had: when the id is somebody else's by now, the serial differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Handle<Id> {

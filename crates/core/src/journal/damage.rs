@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::journal::format::record::Sequence;
+use crate::journal::format::segment::SegmentNumber;
 
 /// One piece of damage in a log and where it is; the records around it are intact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +11,7 @@ pub struct Damage {
     /// The kind of damage.
     pub kind: DamageKind,
     /// The number of the segment's file.
-    pub segment: u32,
+    pub segment: SegmentNumber,
     /// The byte of the file at which it begins.
     pub offset: u64,
     /// Its size; 0 where that is not known.
@@ -29,7 +30,7 @@ impl Damage {
     }
 
     /// Damage of an index, which only helps to find records.
-    pub(crate) fn of_index(kind: DamageKind, segment: u32, offset: u64, first: Sequence) -> Self {
+    pub(crate) fn of_index(kind: DamageKind, segment: SegmentNumber, offset: u64, first: Sequence) -> Self {
         Self { kind, segment, offset, size_bytes: 0, first, last: first.previous() }
     }
 }
@@ -89,7 +90,7 @@ mod tests {
     fn damage_is_told_in_words() {
         let mut damage = Damage {
             kind: DamageKind::Records,
-            segment: 3,
+            segment: SegmentNumber(3),
             offset: 64,
             size_bytes: 900,
             first: Sequence(5),
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(damage.to_string(), "segment 3, byte 64, 900 bytes: no records any more: records 5 to 6 are lost");
         damage.last = Sequence(5);
         assert!(damage.to_string().ends_with(": record 5 is lost"));
-        let index = Damage::of_index(DamageKind::Index, 3, 64, Sequence(5));
+        let index = Damage::of_index(DamageKind::Index, SegmentNumber(3), 64, Sequence(5));
         assert_eq!(
             index.to_string(),
             "segment 3, byte 64: the index of a segment; its records are read without it: no record is lost"

@@ -8,7 +8,7 @@ use crate::journal::damage::{Damage, DamageKind};
 use crate::journal::disk::Disk;
 use crate::journal::errors::OpenError;
 use crate::journal::format::record::Sequence;
-use crate::journal::format::segment::SegmentName;
+use crate::journal::format::segment::{SegmentName, SegmentNumber};
 use crate::journal::recovery::directory::{Directory, ExistingLog};
 use crate::journal::recovery::scan;
 use crate::journal::recovery::scan::{Scanner, WalkExtent};
@@ -28,7 +28,7 @@ pub struct Inspection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentReport {
     /// The number of the segment's file.
-    pub ordinal: u32,
+    pub ordinal: SegmentNumber,
     /// The name of the segment's file.
     pub file_name: String,
     /// The sequence number of its first record, as the file name says.

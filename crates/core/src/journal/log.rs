@@ -12,7 +12,7 @@ use crate::journal::disk::Disk;
 use crate::journal::errors::{AppendError, OpenError, ReadError};
 use crate::journal::format::footer::RecordHead;
 use crate::journal::format::record::{HEAD_BYTES_MAX, HEADER_BYTES, Record, Sequence, encode};
-use crate::journal::format::segment::{DATA_START, Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::journal::format::segment::{DATA_START, Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentNumber};
 use crate::journal::options::LogOptions;
 use crate::journal::reader::{LogReader, Start};
 use crate::journal::recovery::recover::{LogRecovery, recover};
@@ -163,7 +163,7 @@ impl Log {
     /// The first sealed segment after the one with this number: its own number, and the sequence number of its last
     /// record.
     #[must_use]
-    pub fn sealed_after(&self, ordinal: u32) -> Option<(u32, Sequence)> {
+    pub fn sealed_after(&self, ordinal: SegmentNumber) -> Option<(SegmentNumber, Sequence)> {
         let catalog = lock(&self.0.catalog);
         let sealed = catalog.segments.len().saturating_sub(1);
         let place = catalog.segments.partition_point(|meta| meta.name.ordinal <= ordinal);

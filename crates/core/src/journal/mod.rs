@@ -33,7 +33,7 @@ pub use disk::{Disk, DiskFile};
 pub use errors::{AppendError, OpenError, ReadError};
 pub use format::footer::RecordHead;
 pub use format::record::{HEAD_BYTES_MAX, Record, Sequence};
-pub use format::segment::{Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+pub use format::segment::{Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentNumber};
 pub use inspect::{Inspection, SegmentReport, inspect};
 pub use log::{Appended, Log};
 pub use options::{LogOptions, Retention};

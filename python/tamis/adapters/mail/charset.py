@@ -44,8 +44,8 @@ def decode_bytes(data: bytes, charset: str | None, *, html: bool = False) -> str
         charset: as declared, by any name; None if nothing was declared.
         html: if nothing was declared, look for the character set in the first ``<meta>``.
     """
-    if html and not charset and (found := _META_CHARSET.search(data, 0, 4096)):
-        charset = found.group(1).decode("ascii", "replace")
+    if html and not charset and (match := _META_CHARSET.search(data, 0, 4096)):
+        charset = match.group(1).decode("ascii", "replace")
     declared = _codec(charset)
     if data.isascii() and declared in (None, "utf-8", *_WESTERN):
         return data.decode("ascii")

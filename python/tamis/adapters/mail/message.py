@@ -134,7 +134,7 @@ def _header_values(headers: Message) -> dict[str, list[str]]:
 
 
 def _properties(values: dict[str, list[str]], source: str | None) -> dict[str, Any]:
-    first = {name.lower(): found[0] for name, found in values.items()}
+    first = {name.lower(): texts[0] for name, texts in values.items()}
     return {
         "author": first.get("from"),
         "date": _date(first.get("date")),
@@ -166,8 +166,8 @@ def _list(first: dict[str, str]) -> str | None:
     """The mailing list: the identifier in List-Id, else the address that older headers give."""
     for name in ("list-id", "x-mailing-list", "mailing-list"):
         if text := first.get(name):
-            found = _ANGLE.search(text) or (_MAILING_LIST.search(text) if name == "mailing-list" else None)
-            return found.group(1).strip() if found else text
+            match = _ANGLE.search(text) or (_MAILING_LIST.search(text) if name == "mailing-list" else None)
+            return match.group(1).strip() if match else text
     return None
 
 
@@ -227,8 +227,8 @@ def _multipart_children(part: _Part) -> list[_Part]:
 def _boundary_lines(content: bytes, boundary: bytes) -> list[re.Match[bytes]]:
     """The lines that are a boundary, group 1 set on a closing one."""
     line = re.compile(rb"--" + re.escape(boundary) + rb"(--)?[ \t]*\r?(?=\n|\Z)")  # the literal at its start is fast
-    found = (mark for mark in line.finditer(content) if mark.start() == 0 or content[mark.start() - 1] == _LINE_FEED)
-    return list(itertools.islice(found, PART_COUNT_MAX))
+    marks = (mark for mark in line.finditer(content) if mark.start() == 0 or content[mark.start() - 1] == _LINE_FEED)
+    return list(itertools.islice(marks, PART_COUNT_MAX))
 
 
 def _entity(raw: bytes, parent: _Part, message_depth: int, *, digest: bool = False) -> list[_Part]:

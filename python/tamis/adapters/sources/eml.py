@@ -40,28 +40,28 @@ class EmlSource(FileSource):
         progress = progress_of(start)
         bounds = None if ceiling is None else progress_of(ceiling)
         before_ns = None if settled else time.time_ns() - int(self.settle_s * 1e9)
-        found = []
+        new_files = []
         for folder, key, _ in self._files():
             is_new = key > _key(progress.get(folder))
             in_bounds = bounds is None or key <= _key(bounds.get(folder))
             if is_new and in_bounds and (before_ns is None or key[0] < before_ns):
-                found.append((key[0], folder, key[1]))
-        if not found:
+                new_files.append((key[0], folder, key[1]))
+        if not new_files:
             return start
-        for changed_ns, folder, name in sorted(found)[:limit]:
+        for changed_ns, folder, name in sorted(new_files)[:limit]:
             progress[folder] = [changed_ns, name]
         return offset_of({folder: last for folder, last in progress.items() if os.path.isdir(folder)})  # noqa: PTH112
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """As `Source.plan`, without files that were changed or removed since; a changed one is read later."""
         before, after = progress_of(start), progress_of(end)
-        found = sorted(
+        files = sorted(
             (folder, key, size_bytes)
             for folder, key, size_bytes in self._files()
             if _key(before.get(folder)) < key <= _key(after.get(folder))
         )
-        total = sum(size_bytes + _OPEN_BYTES for _, _, size_bytes in found)
-        return list(_slices((Range(f"{folder}/{key[1]}", 0, size) for folder, key, size in found), slice_bytes(total)))
+        total = sum(size_bytes + _OPEN_BYTES for _, _, size_bytes in files)
+        return list(_slices((Range(f"{folder}/{key[1]}", 0, size) for folder, key, size in files), slice_bytes(total)))
 
     def read(self, part: Slice) -> Iterator[Row]:
         """As `Source.read`; a file that cannot be read becomes a dead letter, and the others are read."""

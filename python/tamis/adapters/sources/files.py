@@ -60,7 +60,7 @@ class FileSource(Source):
     def _walk(self) -> Iterator[str]:
         path = self.options.path
         if _GLOB.search(path):
-            yield from (found for found in glob.iglob(path, recursive=True) if os.path.isfile(found))  # noqa: PTH113, PTH207
+            yield from (name for name in glob.iglob(path, recursive=True) if os.path.isfile(name))  # noqa: PTH113, PTH207
         elif os.path.isdir(path):  # noqa: PTH112
             yield from self._walk_folder(path)
         else:

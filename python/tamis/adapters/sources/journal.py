@@ -113,9 +113,9 @@ class JournalSource(Source):
                 raise AdapterError(f"{self._partition}: the log ends before number {at:,}, which was there before")
             at = reader.position
             # A gap may go beyond the batch: the next batch reports the other part of it.
-            found = [(gap[0], self._gap(gap[0], min(gap[1], behind - 1), gap[2])) for gap in gaps if gap[0] < behind]
+            gap_rows = [(gap[0], self._gap(gap[0], min(gap[1], behind - 1), gap[2])) for gap in gaps if gap[0] < behind]
             messages = ((record[0], self._row(*record)) for record in records if record[0] < behind)
-            for _, row in sorted([*found, *messages], key=lambda pair: pair[0]):
+            for _, row in sorted([*gap_rows, *messages], key=lambda pair: pair[0]):
                 yield row
 
     def _row(self, number: int, time_us: int, kind: int, record: bytes) -> Row:

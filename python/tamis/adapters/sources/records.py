@@ -138,11 +138,11 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
     begin, kept, dropped = piece.start, b"", 0  # of the current message; `kept` if it is too large
     buffer, cursor, searched = b"", 0, 0
     while True:
-        while (found := buffer.find(separator, searched)) >= 0:
-            size = dropped + found + 1 - cursor
-            yield Piece(begin, kept or buffer[cursor : found + 1], size)
+        while (index := buffer.find(separator, searched)) >= 0:
+            size = dropped + index + 1 - cursor
+            yield Piece(begin, kept or buffer[cursor : index + 1], size)
             begin, kept, dropped = begin + size, b"", 0
-            cursor = searched = found + 1
+            cursor = searched = index + 1
         if not left:
             break
         buffer, cursor = buffer[cursor:], 0
@@ -165,9 +165,9 @@ def last_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int
     while high > start:
         low = max(start, high - READ_BYTES)
         file.seek(low)
-        found = file.read(high - low).rfind(separator)
-        if found >= 0:
-            return low + found + 1
+        index = file.read(high - low).rfind(separator)
+        if index >= 0:
+            return low + index + 1
         high = low if low == start else low + len(separator) - 1
     return start
 
@@ -179,9 +179,9 @@ def next_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int
     low = start - 1
     while low < end:
         file.seek(low)
-        found = file.read(READ_BYTES).find(separator)
-        if found >= 0:
-            return min(end, low + found + 1)
+        index = file.read(READ_BYTES).find(separator)
+        if index >= 0:
+            return min(end, low + index + 1)
         low += READ_BYTES - len(separator) + 1
     return end
 
@@ -205,20 +205,20 @@ def _allot(waiting: list[Range], separator: bytes, limit: int | None) -> Iterato
 
 def _nth_boundary(file: BinaryIO, piece: Range, separator: bytes, count: int) -> tuple[int, int]:
     """The end of the first `count` messages of a range, and the number of messages before it."""
-    position, low, found_count = piece.start, piece.start, 0
+    position, low, message_count = piece.start, piece.start, 0
     while low < piece.end:
         file.seek(low)
         chunk = file.read(min(READ_BYTES, piece.end - low))
-        found = chunk.find(separator)
-        while found >= 0:
-            position, found_count = low + found + 1, found_count + 1
-            if found_count == count:
+        index = chunk.find(separator)
+        while index >= 0:
+            position, message_count = low + index + 1, message_count + 1
+            if message_count == count:
                 return position, count
-            found = chunk.find(separator, found + 1)
+            index = chunk.find(separator, index + 1)
         if low + len(chunk) >= piece.end or not chunk:
             break
         low += len(chunk) - len(separator) + 1
-    return piece.end, found_count + (position < piece.end)
+    return piece.end, message_count + (position < piece.end)
 
 
 def _slices(ranges: Iterable[Range], size_bytes: int, separator: bytes) -> Iterator[Slice]:

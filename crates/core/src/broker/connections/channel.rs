@@ -1,4 +1,4 @@
-//! A channel: what may come next on it, and what it has outstanding.
+//! A channel: which frames may come next on it, and what it has outstanding.
 
 use crate::amqp::FrameKind;
 
@@ -10,7 +10,7 @@ use crate::broker::publishing::confirms::{Confirms, SyncMarks};
 use crate::broker::publishing::publish::Memo;
 use crate::broker::publishing::transaction::Transaction;
 
-/// What a channel waits for.
+/// The frames that a channel waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChannelState {
     /// Any method.
@@ -19,11 +19,11 @@ pub(crate) enum ChannelState {
     Header,
     /// More of its body.
     Body,
-    /// We closed it with an error, and wait for the client to have understood. What it sent before that is dropped.
+    /// We closed it with an error, and wait for the client's close-ok. What the client sent before that is dropped.
     Closing,
 }
 
-/// What comes, as far as a channel's state has a say in it.
+/// What a client sends on a channel, as far as the channel's state matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     Method,
@@ -34,12 +34,12 @@ pub(crate) enum Input {
     Body,
 }
 
-/// What is done with it.
+/// What is done with an [`Input`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Take it.
+    /// It is processed.
     Take,
-    /// It was on its way when we closed the channel.
+    /// It is dropped: it was on its way when we closed the channel.
     Drop,
     /// The channel is closed, by whichever side.
     Close,
@@ -49,7 +49,7 @@ pub(crate) enum Step {
     Invalid,
 }
 
-/// The table of a channel's states. What a method does, and whether a header asks for a body, is not its affair.
+/// The table of a channel's states. It does not say what a method does, nor whether a header is followed by a body.
 pub(crate) const fn step(state: ChannelState, input: Input) -> Step {
     match (state, input) {
         (ChannelState::Open, Input::Method | Input::Publish) => Step::Take,
@@ -64,7 +64,7 @@ pub(crate) const fn step(state: ChannelState, input: Input) -> Step {
     }
 }
 
-/// The words of a 505, for a channel in `state`.
+/// The text of a 505, for a channel in `state`.
 pub(crate) fn unexpected(state: ChannelState, kind: FrameKind) -> &'static str {
     match (state, kind) {
         (ChannelState::Header, FrameKind::Method) => {
@@ -82,7 +82,7 @@ pub(crate) struct Channel {
     pub number: u16,
     pub serial: u32,
     pub state: ChannelState,
-    /// channel.flow: the client takes deliveries.
+    /// Whether the client takes deliveries, as channel.flow says.
     pub is_flowing: bool,
     /// It is in the broker's list of channels that wait for a disk.
     pub is_awaiting: bool,
@@ -90,7 +90,7 @@ pub(crate) struct Channel {
     pub has_published: bool,
     /// The last delivery tag given.
     pub delivery_tag: u64,
-    /// basic.qos without `global`: what consumers get that come after it.
+    /// basic.qos without `global`: the prefetch of consumers that begin later.
     pub prefetch: u16,
     /// basic.qos with `global`: shared by all consumers of the channel.
     pub credit: Credit,
@@ -99,13 +99,13 @@ pub(crate) struct Channel {
     pub consumers: Vec<ConsumerSlot>,
     /// The name of the queue declared last: what an empty name means.
     pub last_queue: Box<str>,
-    /// The message that is coming in, while it is.
+    /// The message whose frames are arriving.
     pub incoming: Option<Box<Incoming>>,
     pub confirms: Option<Box<Confirms>>,
     pub transaction: Option<Box<Transaction>>,
-    /// What `incoming` and `transaction` took in memory when that was last counted.
+    /// The memory of `incoming` and `transaction` when it was last counted.
     pub unfinished_bytes: u64,
-    /// Answers that may be given only when something is on disk, oldest first.
+    /// Answers that wait for a disk, oldest first.
     pub held: std::collections::VecDeque<(SyncMarks, Vec<u8>)>,
     /// The route that the last message took.
     pub memo: Option<Box<Memo>>,
@@ -136,7 +136,7 @@ impl Channel {
         }
     }
 
-    /// What it keeps of a message that is not whole yet, and of a transaction.
+    /// The memory of an incomplete message and of a transaction.
     pub fn unfinished(&self) -> u64 {
         let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.bytes.len());
         let transaction = self.transaction.as_ref().map_or(0, |transaction| transaction.size_bytes());

@@ -7,37 +7,37 @@ use crate::broker::ids::{ChannelSlot, PrincipalSlot};
 use crate::broker::options::BrokerOptions;
 use crate::broker::topology::{QueueId, VhostId};
 
-/// Who connected, and what was agreed with them, when the control plane hands a connection over.
+/// The user of a connection and what was agreed with the client, when the control plane hands the connection over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Login {
     /// The user.
     pub user: String,
     /// The vhost, which exists.
     pub vhost: String,
-    /// The largest frame, as in connection.tune-ok; 0 is the broker's own limit.
+    /// Maximum size of a frame, as in connection.tune-ok; 0 is the broker's own limit.
     pub frame_max: u32,
-    /// The highest channel; 0 is the broker's own limit.
+    /// Maximum channel number; 0 is the broker's own limit.
     pub channel_max: u16,
-    /// Seconds of silence after which a heartbeat is due twice over; 0 is none.
+    /// The heartbeat interval in seconds; 0 is none.
     pub heartbeat_s: u16,
-    /// Where from, for people.
+    /// The client's address, for operators.
     pub peer: String,
-    /// The name that the client gave itself, for people.
+    /// The name that the client gave itself, for operators.
     pub client_name: String,
-    /// Capability `connection.blocked`: it wants to be told.
+    /// Capability `connection.blocked`: the client wants to be told when it is blocked.
     pub knows_blocked: bool,
-    /// Capability `consumer_cancel_notify`: it wants to be told when a queue goes from under a consumer.
+    /// Capability `consumer_cancel_notify`: the client wants to be told when the queue of a consumer is deleted.
     pub knows_cancel: bool,
-    /// Its basic.qos without `global` is for all consumers of the channel, as the specification has it, and not for each
-    /// consumer that comes after it, as RabbitMQ has it.
+    /// basic.qos without `global` applies to all consumers of the channel, as in the specification, and not to each
+    /// consumer that begins later, as in RabbitMQ.
     pub qos_is_for_channel: bool,
 }
 
-/// How far a connection's life has come.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionState {
     Open,
-    /// We sent connection.close at that time, and drop what comes until close-ok.
+    /// We sent connection.close at this time, and drop what arrives until close-ok.
     Closing(Micros),
     /// Nothing more is read; what is left in `out` is written, then the socket is closed.
     Ended,
@@ -53,13 +53,13 @@ pub(crate) struct Connection {
     pub channel_max: u16,
     /// Half of the agreed heartbeat interval; 0 is none.
     pub heartbeat_us: Micros,
-    /// The caller can write.
+    /// The caller can write to its socket.
     pub is_writable: bool,
     /// Its consumers wait until `out` has been taken.
     pub is_congested: bool,
-    /// It publishes while memory or disk is short: nothing more is read from it.
+    /// It has published during a shortage of memory or disk, and is read no further.
     pub is_blocked: bool,
-    /// ... and was told so.
+    /// It was told that it is blocked.
     pub was_told_blocked: bool,
     /// It has published.
     pub publishes: bool,
@@ -67,29 +67,29 @@ pub(crate) struct Connection {
     pub is_dirty: bool,
     /// Frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
     pub is_suspended: bool,
-    /// ... for its next turn, and nothing else lets them go on.
+    /// Those frames wait for its next turn, and only that lets them go on.
     pub is_resting: bool,
     pub knows_blocked: bool,
     pub knows_cancel: bool,
     pub qos_is_for_channel: bool,
-    /// The last times that bytes came and went.
+    /// The last times that bytes were read and written.
     pub heard: Micros,
     pub said: Micros,
-    /// Open channels by number, ascending: how it is on the wire and where it is in the broker.
+    /// Open channels by ascending number on the wire, with their slots.
     pub channels: Vec<(u16, ChannelSlot)>,
-    /// Bytes that are no whole frame yet.
+    /// Bytes that are not a complete frame yet, or wait to be processed.
     pub input: Vec<u8>,
     pub out: Vec<u8>,
-    /// Queues that go with it.
+    /// Exclusive queues, which are deleted with it.
     pub exclusive_queues: Vec<QueueId>,
-    pub about: Arc<About>,
+    pub about: Arc<PeerInfo>,
     pub bytes_in: u64,
     pub bytes_out: u64,
 }
 
-/// What people see of a connection.
+/// What operators see of a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct About {
+pub(crate) struct PeerInfo {
     pub peer: Box<str>,
     pub client_name: Box<str>,
     pub since: Micros,
@@ -131,13 +131,13 @@ impl Connection {
             input: Vec::new(),
             out: Vec::new(),
             exclusive_queues: Vec::new(),
-            about: About { peer: login.peer.into(), client_name: login.client_name.into(), since: now }.into(),
+            about: PeerInfo { peer: login.peer.into(), client_name: login.client_name.into(), since: now }.into(),
             bytes_in: 0,
             bytes_out: 0,
         }
     }
 
-    /// The broker's number of a channel.
+    /// The slot of an open channel.
     #[inline]
     pub fn channel(&self, number: u16) -> Option<ChannelSlot> {
         match self.channels.as_slice() {
@@ -149,18 +149,18 @@ impl Connection {
         }
     }
 
-    /// Deliveries may be added to what it has to write.
+    /// Whether deliveries may be added to its output.
     #[inline]
     pub fn takes_deliveries(&self) -> bool {
         self.is_writable && !self.is_congested && self.state == ConnectionState::Open
     }
 
-    /// Bytes from the client are worth reading now.
+    /// Whether bytes from the client are worth reading now.
     pub fn wants_input(&self) -> bool {
         !self.is_blocked && !self.is_suspended && self.state != ConnectionState::Ended
     }
 
-    /// Give back what a burst left behind.
+    /// Give back the memory of a burst.
     pub fn trim(&mut self) {
         if self.out.is_empty() {
             self.out = Vec::new();

@@ -1,14 +1,14 @@
-//! The content of a basic.publish: its header, and its body in however many frames and reads.
+//! The content of a basic.publish: its header and its body, in any number of frames and reads.
 //!
-//! When header and body lie behind the method in one read, as they nearly always do, the message is used where it lies;
-//! otherwise it is put together here.
+//! Nearly always header and body follow the method in the same read; then the message is published from that read. Otherwise
+//! its parts are collected here.
 
 use crate::amqp::method::BasicPublish;
 use crate::amqp::{AmqpError, ContentHeader, DecodeError, Frame, FrameKind, MethodId, ReplyCode, next_frame};
 
 use crate::broker::parts::Parts;
 
-/// How much of a body that is announced is made room for at once: who announces much has to send it first.
+/// Maximum size of the buffer that is allocated for an announced body before the body arrives.
 const ROOM_AT_ONCE: usize = 128 * 1024;
 
 /// The flags of basic.publish, in its last octet.
@@ -25,7 +25,7 @@ impl PublishFlags {
     }
 }
 
-/// A basic.publish: exchange and routing key in one piece, as they are kept, and the flags.
+/// A basic.publish: the exchange and routing key as they are kept, and the flags.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Publish<'a> {
     pub route: &'a [u8],
@@ -33,7 +33,7 @@ pub(crate) struct Publish<'a> {
 }
 
 impl<'a> Publish<'a> {
-    /// Read the payload of the method frame: class, method, a reserved number, two short strings, flags.
+    /// Decode the payload of the method frame: class, method, a reserved number, two short strings, flags.
     #[inline]
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         const TRUNCATED: DecodeError = DecodeError::syntax("the fields of basic.publish do not fit its frame");
@@ -53,17 +53,17 @@ pub(crate) fn is_publish(payload: &[u8]) -> bool {
     payload.starts_with(&[0, 60, 0, 40])
 }
 
-/// A message that lies whole in what was read, with the bytes that it takes.
-pub(crate) struct Whole<'a> {
+/// The content of a message that is complete in one read.
+pub(crate) struct WholeContent<'a> {
     pub properties: &'a [u8],
     pub body: &'a [u8],
     pub used: usize,
 }
 
-/// The content at the start of `bytes`, when it is all there, in at most one body frame of the same channel. Anything
-/// else, also anything wrong, is left to be looked at frame by frame.
+/// The content at the start of `bytes`, if it is complete, with at most one body frame, of the same channel. Anything else,
+/// errors included, is processed frame by frame.
 #[inline]
-pub(crate) fn whole_content(bytes: &[u8], channel: u16, frame_max: usize) -> Option<Whole<'_>> {
+pub(crate) fn whole_content(bytes: &[u8], channel: u16, frame_max: usize) -> Option<WholeContent<'_>> {
     let (header, header_used) = next_frame(bytes, frame_max).ok()??;
     if header.kind != FrameKind::Header || header.channel != channel {
         return None;
@@ -71,14 +71,14 @@ pub(crate) fn whole_content(bytes: &[u8], channel: u16, frame_max: usize) -> Opt
     let ([0, 60, 0, 0, size @ ..], properties) = header.payload.split_first_chunk::<12>()? else { return None };
     let size = u64::from_be_bytes(*size);
     if size == 0 {
-        return Some(Whole { properties, body: &[], used: header_used });
+        return Some(WholeContent { properties, body: &[], used: header_used });
     }
     let (body, body_used) = next_frame(&bytes[header_used..], frame_max).ok()??;
     let is_all = body.kind == FrameKind::Body && body.channel == channel && body.payload.len() as u64 == size;
-    is_all.then_some(Whole { properties, body: body.payload, used: header_used + body_used })
+    is_all.then_some(WholeContent { properties, body: body.payload, used: header_used + body_used })
 }
 
-/// A message that is put together from several frames.
+/// A message that arrives in several frames.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     /// Route, properties and body, as they are kept.
@@ -90,16 +90,16 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Begin with the method.
+    /// Begin with the method of the message.
     pub fn new(publish: &Publish<'_>) -> Self {
         let route = publish.route.len();
         Self { bytes: publish.route.to_vec(), route, properties: 0, missing: 0, flags: publish.flags }
     }
 
-    /// Go on with the content header. Returns whether the message is complete, because it has no body.
+    /// Add the content header. Returns whether the message is complete, because it has no body.
     ///
     /// # Errors
-    /// A header that cannot be read, or (406, the channel's alone) a body that is larger than `body_max`.
+    /// A header that cannot be decoded, or (406, which closes only the channel) a body that is larger than `body_max`.
     pub fn header(&mut self, frame: &Frame<'_>, body_max: usize) -> Result<bool, AmqpError> {
         let header = ContentHeader::decode(frame.payload).map_err(|error| error.at(BasicPublish::ID))?;
         self.missing = usize::try_from(header.body_size).unwrap_or(usize::MAX);
@@ -111,7 +111,7 @@ impl Incoming {
         Ok(self.missing == 0)
     }
 
-    /// Go on with a body frame. Returns whether the message is complete.
+    /// Add a body frame. Returns whether the message is complete.
     ///
     /// # Errors
     /// 501: more bytes than the header announced.

@@ -12,7 +12,7 @@ use crate::broker::ids::{ChannelSlot, ConnectionSlot};
 use crate::broker::slab::SlotId;
 
 impl Broker {
-    /// A method on channel 0.
+    /// Carry out a method on channel 0.
     pub(crate) fn connection_method(&mut self, slot: ConnectionSlot, payload: &[u8]) -> Result<(), AmqpError> {
         let id = MethodId::of_payload(payload);
         match Method::decode(payload).map_err(|error| error.at(id))? {
@@ -35,7 +35,7 @@ impl Broker {
         }
     }
 
-    /// A method on an open channel.
+    /// Carry out a method on an open channel.
     pub(crate) fn channel_method(
         &mut self,
         slot: ConnectionSlot,

@@ -18,7 +18,7 @@ use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
 use crate::broker::parts::Parts;
 
 impl Broker {
-    /// Take a whole read of a connection's socket. Anything wrong in it becomes a close in the output.
+    /// Process a whole read of a connection's socket. Any error in it becomes a close in the output.
     pub fn receive(&mut self, id: ConnectionId, bytes: &[u8], now: Micros) {
         self.clock.advance(now);
         let Some(slot) = self.clients.find(id) else { return };
@@ -56,7 +56,7 @@ impl Broker {
         }
     }
 
-    /// Complete the frame that the last read was cut in, and process it. Returns what is left of `bytes`.
+    /// Complete the frame that the last read ended in, and process it. Returns the remaining bytes.
     fn complete_frame<'a>(&mut self, slot: ConnectionSlot, mut bytes: &'a [u8]) -> &'a [u8] {
         let connection = &mut self.clients[slot];
         if connection.input.is_empty() {
@@ -65,7 +65,7 @@ impl Broker {
         let mut input = std::mem::take(&mut connection.input);
         for wanted in [Self::head_bytes, Self::frame_bytes] {
             let missing = wanted(&input).saturating_sub(input.len()).min(bytes.len());
-            // What a frame claims to take is checked against the limit before it is waited for.
+            // The size that a frame announces is checked against the limit before the frame is waited for.
             let (piece, rest) = bytes.split_at(missing.min(connection.frame_max as usize + FRAME_OVERHEAD_BYTES));
             input.extend_from_slice(piece);
             bytes = rest;
@@ -91,7 +91,7 @@ impl Broker {
         }
     }
 
-    /// Process whole frames. Returns how many bytes were used; what is left is the beginning of a frame, or waits.
+    /// Process complete frames. Returns how many bytes were used; the others are the beginning of a frame, or wait.
     fn process(&mut self, slot: ConnectionSlot, bytes: &[u8]) -> usize {
         let mut at = 0;
         loop {
@@ -105,7 +105,7 @@ impl Broker {
                 return at;
             }
             if self.turn.is_over() && at < bytes.len() {
-                // What is left may be no whole frame; then the next turn finds that out.
+                // The remaining bytes may not be a complete frame; the next turn finds that out.
                 self.rest(slot);
                 return at;
             }
@@ -123,7 +123,7 @@ impl Broker {
                 }
                 Err(error) => {
                     self.refuse(slot, 0, error.into());
-                    // Where the next frame begins nobody knows.
+                    // It is not known where the next frame begins.
                     self.clients[slot].state = ConnectionState::Ended;
                     return bytes.len();
                 }
@@ -131,7 +131,7 @@ impl Broker {
         }
     }
 
-    /// A basic.publish, with its content when that lies whole behind it. Returns how much of `rest` that took.
+    /// Process a basic.publish, with its content if that follows it completely. Returns the bytes of `rest` that it took.
     #[inline]
     fn take_publish(&mut self, slot: ConnectionSlot, frame: &Frame<'_>, rest: &[u8]) -> usize {
         let connection = &self.clients[slot];
@@ -166,7 +166,7 @@ impl Broker {
         self.publish(channel, &Parts { route: publish.route, properties, body }, publish.flags)
     }
 
-    /// One frame, whatever it is.
+    /// Process one frame of any kind.
     fn take_frame(&mut self, slot: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
         if let ConnectionState::Closing(_) = self.clients[slot].state {
             return self.take_while_closing(slot, frame);
@@ -186,7 +186,7 @@ impl Broker {
         }
     }
 
-    /// Between our connection.close and the client's close-ok everything else was sent too early to know.
+    /// Process a frame between our connection.close and the client's close-ok: all others were sent before the client knew.
     fn take_while_closing(&mut self, slot: ConnectionSlot, frame: &Frame<'_>) -> Result<(), AmqpError> {
         if frame.channel == 0 && frame.kind == FrameKind::Method {
             match Method::decode(frame.payload) {
@@ -215,7 +215,7 @@ impl Broker {
         };
         match method {
             Method::ChannelOpen(_) => self.open_channel(slot, frame.channel),
-            // Both sides closed it at once.
+            // Both sides closed the channel at the same time.
             Method::ChannelCloseOk(_) => Ok(()),
             _ => Err(AmqpError::new(ReplyCode::ChannelError, "expected 'channel.open'", id)),
         }
@@ -264,7 +264,7 @@ impl Broker {
         let channel = &mut self.clients[channel];
         channel.incoming = Some(Box::new(Incoming::new(&publish)));
         channel.state = ChannelState::Header;
-        // What is not whole yet takes memory too.
+        // Incomplete messages take memory too.
         let connection = channel.connection;
         self.note_publisher(connection);
         Ok(())

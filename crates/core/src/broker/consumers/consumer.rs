@@ -1,10 +1,10 @@
-//! Consumers, and the ring in which those of a queue wait for their turn.
+//! A consumer, and the ring in which the consumers of a queue wait for their turn.
 
 use std::collections::VecDeque;
 
 use crate::broker::consumers::credit::Credit;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle};
-use crate::broker::streams::reading::StreamReader;
+use crate::broker::streams::stream::StreamReader;
 use crate::broker::topology::QueueId;
 
 #[derive(Debug)]
@@ -20,10 +20,10 @@ pub(crate) struct Consumer {
     pub credit: Credit,
     /// Greater is served first (`x-priority`).
     pub priority: i32,
-    /// Where it reads, when its queue is a stream. Away while it reads.
+    /// What it reads next, when its queue is a stream. Taken out while it reads.
     pub reader: Option<Box<StreamReader>>,
-    /// It stands in its queue's ring (of a stream: among those that are about to read). One that cannot take anything is taken out when its turn comes, and comes back
-    /// when what stopped it has passed.
+    /// It is in its queue's ring, or of a stream, among the readers that can go on. One that cannot take anything leaves
+    /// the ring when its turn comes, and comes back when what stopped it has passed.
     pub is_waiting: bool,
 }
 
@@ -38,7 +38,7 @@ impl Consumer {
     }
 }
 
-/// Consumers that can take a message, by descending priority; among equals the one that has waited longest is first.
+/// Consumers that can take a message, by descending priority, and among equals by the time that they have waited.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ring {
     waiting: VecDeque<(i32, ConsumerSlot)>,
@@ -55,7 +55,7 @@ impl Ring {
         self.waiting.front().map(|(_, consumer)| *consumer)
     }
 
-    /// Stand behind all of the same or a greater priority.
+    /// Add a consumer behind all of the same or a greater priority.
     pub fn wait(&mut self, consumer: ConsumerSlot, priority: i32) {
         let index = match self.waiting.back() {
             Some((last, _)) if *last < priority => self.waiting.partition_point(|(other, _)| *other >= priority),
@@ -64,7 +64,7 @@ impl Ring {
         self.waiting.insert(index, (priority, consumer));
     }
 
-    /// The first was served: it goes behind its equals.
+    /// The first consumer was served: move it behind its equals.
     #[inline]
     pub fn rotate(&mut self) {
         if self.waiting.len() > 1
@@ -74,7 +74,7 @@ impl Ring {
         }
     }
 
-    /// The first leaves: it can take no more.
+    /// Remove the first consumer, which can take no more.
     pub fn leave(&mut self) {
         self.waiting.pop_front();
     }

@@ -1,13 +1,13 @@
-//! Credit: how many more messages may be delivered before some come back acknowledged.
+//! Credit: how many more messages may be delivered before earlier ones are acknowledged.
 //!
-//! The wire setting is `prefetch_count` of basic.qos; credit is what is left of it. A consumer has a credit of its own
-//! and shares its channel's (`global`); a message takes one of both, and gives both back when it is acknowledged,
-//! requeued or forgotten. A consumer that acknowledges nothing (`no_ack`) has no use for credit and takes none.
+//! The wire setting is `prefetch_count` of basic.qos; credit is what is left of it. A consumer has its own credit and shares
+//! its channel's (`global`). A delivery takes one of each, and gives both back when it is acknowledged, requeued or dropped.
+//! A consumer without acknowledgements (`no_ack`) takes no credit.
 
 /// What is left of a prefetch limit. A limit of 0 is no limit, as on the wire.
 ///
-/// What is outstanding is counted even without a limit, because a limit may come later: then nothing more is delivered
-/// until less than the limit is outstanding, and nothing that was delivered is taken back.
+/// Outstanding messages are counted even without a limit, because a limit may be set later: then nothing more is delivered
+/// until fewer messages than the limit are outstanding, and nothing that was delivered is taken back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Credit {
     limit: u16,
@@ -24,13 +24,13 @@ impl Credit {
         self.limit == 0 || self.outstanding < u32::from(self.limit)
     }
 
-    /// One message goes out. Only when [`Credit::is_left`]; a message that is fetched by basic.get takes none.
+    /// Take one for a delivery. Only when [`Credit::is_left`]; a message that is fetched by basic.get takes none.
     #[inline]
     pub fn take(&mut self) {
         self.outstanding += 1;
     }
 
-    /// `count` messages came back. True when there was nothing left before and there is now: whoever waited may go on.
+    /// Give back `count`. Returns true when nothing was left before and something is now: a waiting consumer may go on.
     #[inline]
     pub fn give(&mut self, count: u32) -> bool {
         debug_assert!(count <= self.outstanding, "more came back than went out");
@@ -39,7 +39,7 @@ impl Credit {
         !was_left && self.is_left()
     }
 
-    /// Set another limit. True when there was nothing left before and there is now.
+    /// Set another limit. Returns true when nothing was left before and something is now.
     pub fn set_limit(&mut self, limit: u16) -> bool {
         let was_left = self.is_left();
         self.limit = limit;

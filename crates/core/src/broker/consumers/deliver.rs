@@ -10,10 +10,9 @@ use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::connections::delivery_frames::{GET_OK, NO_ROUTE, RETURN, put_method};
 use crate::broker::consumers::unacknowledged::Delivery;
-use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle};
+use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, MessageId};
 use crate::broker::parts::Parts;
 use crate::broker::queues::dead_letter::Reason;
-use crate::broker::queues::message_store::MessageId;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 

@@ -1,4 +1,4 @@
-//! Deliveries that come back: acknowledged, put back where they were, or dropped.
+//! Settling: deliveries are acknowledged, put back where they were, or dropped.
 
 use crate::amqp::method::BasicRecoverOk;
 use crate::amqp::{AmqpError, ReplyCode};
@@ -7,9 +7,8 @@ use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, Handle};
+use crate::broker::ids::{ChannelSlot, Handle, MessageId};
 use crate::broker::queues::dead_letter::Reason;
-use crate::broker::queues::message_store::MessageId;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
@@ -33,7 +32,7 @@ pub(crate) struct Settle {
 }
 
 impl Broker {
-    /// An ack, nack or reject: now, or with the transaction.
+    /// Carry out an ack, nack or reject: now, or with the transaction.
     pub(crate) fn settle_or_keep(&mut self, channel: ChannelSlot, settle: Settle) -> Result<(), AmqpError> {
         let it = &mut self.clients[channel];
         let Some(transaction) = &mut it.transaction else { return self.settle_deliveries(channel, settle) };
@@ -48,7 +47,7 @@ impl Broker {
         Err(error(ReplyCode::ResourceError, "too many acknowledgements in one transaction"))
     }
 
-    /// An ack, nack or reject, now.
+    /// Carry out an ack, nack or reject now.
     ///
     /// # Errors
     /// 406: no such delivery waits.
@@ -116,7 +115,7 @@ impl Broker {
         }
     }
 
-    /// What requeueing must not do.
+    /// Requeue an entry at the end, which is the planted fault.
     #[cfg(test)]
     fn requeue_last(&mut self, queue: QueueId, entry: QueueEntry, size: usize) {
         let it = &mut self.queues[queue];
@@ -124,14 +123,14 @@ impl Broker {
         it.push(QueueEntry { redelivered: true, ..last }, size);
     }
 
-    /// A reader is done with a message of a stream, however: the log keeps it for others.
+    /// Settle a delivery of a stream, in any way: the log keeps the message for other readers.
     fn read_by_one(&mut self, queue: Handle<QueueId>) {
         if let Some(it) = self.queues.queue_of(queue) {
             it.unacknowledged -= 1;
         }
     }
 
-    /// A queue is done with an entry.
+    /// Release an entry that a queue is done with.
     #[inline]
     pub(crate) fn settle(&mut self, queue: QueueId, entry: QueueEntry) {
         self.release_entry(entry, self.queues[queue].durable_id);
@@ -143,7 +142,7 @@ impl Broker {
         self.release_entry(entry, durable_id);
     }
 
-    /// Give back what a delivery took of its consumer's and its channel's credit.
+    /// Give back the credit that a delivery took of its consumer and its channel.
     #[inline]
     fn give_credit(&mut self, channel: ChannelSlot, delivery: &Delivery) {
         let Some(consumer) = delivery.consumer else { return };
@@ -161,7 +160,7 @@ impl Broker {
         }
     }
 
-    /// Put deliveries back into their queues, many of a queue in one pass.
+    /// Put deliveries back into their queues, all of a queue in one pass.
     fn requeue(&mut self, channel: ChannelSlot, mut deliveries: Vec<Delivery>) {
         deliveries.iter().for_each(|delivery| self.give_credit(channel, delivery));
         deliveries.sort_by_key(|delivery| delivery.queue.id);
@@ -185,7 +184,7 @@ impl Broker {
         }
     }
 
-    /// Something came back to a queue: somebody may take it, and it may be one too many, or out of time.
+    /// Entries came back to a queue: consumers may take them, and the queue may be too full, or entries out of time.
     fn requeued(&mut self, queue: QueueId) {
         let it = &self.queues[queue];
         let expires = it.front().is_some_and(|front| front.expires != NEVER);
@@ -198,7 +197,7 @@ impl Broker {
         self.queues.schedule(queue);
     }
 
-    /// Everything that the channel has not acknowledged goes back.
+    /// Put everything back that a channel has not acknowledged.
     pub(crate) fn requeue_all(&mut self, channel: ChannelSlot) {
         let it = &mut self.clients[channel];
         let deliveries: Vec<Delivery> = std::mem::take(&mut it.unacknowledged).iter().copied().collect();
@@ -209,7 +208,7 @@ impl Broker {
         self.requeue(channel, deliveries);
     }
 
-    /// basic.recover: deliver again what is not acknowledged.
+    /// Carry out basic.recover: deliver again what is not acknowledged.
     pub(crate) fn recover(&mut self, channel: ChannelSlot, requeue: bool, wants_reply: bool) -> Result<(), AmqpError> {
         if !requeue {
             return Err(error(ReplyCode::NotImplemented, "requeue=false"));
@@ -224,7 +223,7 @@ impl Broker {
     }
 }
 
-/// A tag that was never given is refused; with `multiple`, 0 stands for all there are.
+/// Refuse a tag that was never given; with `multiple`, 0 stands for all.
 fn check_tag(settle: Settle, last: u64) -> Result<(), AmqpError> {
     let is_known = if settle.multiple { settle.tag <= last } else { settle.tag != 0 && settle.tag <= last };
     if is_known { Ok(()) } else { Err(unknown(settle.tag)) }

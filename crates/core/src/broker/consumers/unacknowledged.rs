@@ -1,4 +1,4 @@
-//! What a channel has delivered and not yet heard of: delivery tags and what they stand for.
+//! The unacknowledged deliveries of a channel, by their delivery tags.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use crate::broker::ids::{ConsumerSlot, Handle};
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
-/// A message that waits for its acknowledgement.
+/// A delivery that waits for its acknowledgement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delivery {
     pub tag: u64,
@@ -19,13 +19,13 @@ pub(crate) struct Delivery {
 #[derive(Debug, Clone, Copy)]
 enum DeliveryState {
     Waiting(Delivery),
-    /// Acknowledged out of order; goes when everything before it has gone, or in [`Unacknowledged::compact`].
+    /// Settled out of order; it is removed when all before it are, or when there are too many such holes.
     Settled,
 }
 
-/// Deliveries by ascending tag. Settling the oldest and settling all through a tag cost nothing to look for; another
-/// one is found by halving. Holes are never more than the deliveries that wait (and 64), so memory is bounded by what
-/// is outstanding, also when one message is kept forever.
+/// Deliveries by ascending tag. The oldest are settled without a search, others after a binary search. There are never more
+/// holes than deliveries that wait (and 64), so that memory is bounded by what is outstanding, also when a client keeps one
+/// message forever.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unacknowledged {
     deliveries: VecDeque<(u64, DeliveryState)>,
@@ -33,7 +33,7 @@ pub(crate) struct Unacknowledged {
 }
 
 impl Unacknowledged {
-    /// Remember a delivery; its tag is greater than every earlier one.
+    /// Add a delivery; its tag is greater than all earlier ones.
     #[inline]
     pub fn push(&mut self, delivery: Delivery) {
         debug_assert!(self.deliveries.back().is_none_or(|(tag, _)| *tag < delivery.tag));
@@ -41,7 +41,7 @@ impl Unacknowledged {
         self.deliveries.push_back((delivery.tag, DeliveryState::Waiting(delivery)));
     }
 
-    /// Forget the delivery with this tag, if it waits.
+    /// Remove the delivery with this tag, if it waits.
     #[inline]
     pub fn settle(&mut self, tag: u64) -> Option<Delivery> {
         let index = match self.deliveries.front() {
@@ -55,7 +55,7 @@ impl Unacknowledged {
         Some(delivery)
     }
 
-    /// Forget the oldest delivery, when its tag is at most `tag`.
+    /// Remove the oldest delivery, if its tag is at most `tag`.
     #[inline]
     pub fn settle_oldest(&mut self, tag: u64) -> Option<Delivery> {
         match self.deliveries.front() {
@@ -101,12 +101,12 @@ impl Unacknowledged {
 mod tests {
     use super::*;
     use crate::broker::clock::NEVER;
-    use crate::broker::queues::message_store::MessageId;
+    use crate::broker::ids::MessageId;
     use crate::broker::slab::SlotId;
     use crate::testing::fewer;
 
     fn delivery(tag: u64) -> Delivery {
-        let entry = QueueEntry::new(tag, MessageId::default(), NEVER);
+        let entry = QueueEntry::new(tag, MessageId::NONE, NEVER);
         Delivery { tag, entry, queue: Handle { id: QueueId::from_index(0), serial: 0 }, consumer: None }
     }
 

@@ -1,4 +1,4 @@
-//! Queries of the store that change while bindings name them by their keys.
+//! Stored queries: bindings that name a query of the store follow its changes.
 
 use hashbrown::HashMap;
 
@@ -15,7 +15,7 @@ impl Broker {
         self.topology.stored_keys()
     }
 
-    /// Let bindings that name one of `queries` by its key ask what it says now; the next message sees it.
+    /// Give bindings that name one of `queries` by its key its new text; the next message is matched by it.
     ///
     /// Cost: as [`Topology::replace_stored`](crate::broker::topology::Topology::replace_stored). Consumers keep the query that
     /// they began with.

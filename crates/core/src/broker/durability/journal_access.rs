@@ -15,11 +15,10 @@ use crate::journal::{self, AppendError, Committer, Damage, Disk, Log};
 use crate::broker::clock::Micros;
 use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved};
 use crate::broker::errors::error;
-use crate::broker::ids::Handle;
+use crate::broker::ids::{Handle, MessageId};
 use crate::broker::management::metrics::JournalMetrics;
 use crate::broker::parts::Parts;
 use crate::broker::queues::all_queues::Queues;
-use crate::broker::queues::message_store::MessageId;
 use crate::broker::queues::queue::Queue;
 use crate::broker::topology::{Definition, Owner, QueueId, Topology, TopologyChange};
 

@@ -16,8 +16,9 @@ use crate::broker::clock::{Micros, NEVER};
 use crate::broker::durable::{
     DefinitionId, Durable, DurableOptions, RecoveredDefinition, RecoveredJournal, RecoveredMessage, RecoveredQueue,
 };
+use crate::broker::ids::MessageId;
 use crate::broker::options::BrokerOptions;
-use crate::broker::queues::message_store::{Kept, MessageId};
+use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::streams::reading::is_dir_name;

@@ -1,4 +1,4 @@
-//! What happened that an operator may want to read: for the log, never for the broker's own work.
+//! Events that operators may want to read: for the log, never for the broker's own work.
 
 use std::collections::VecDeque;
 
@@ -6,31 +6,31 @@ use crate::amqp::AmqpError;
 
 use crate::broker::ids::ConnectionId;
 
-/// One thing that happened.
+/// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A connection was closed because of what its client did.
     ConnectionRefused {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
         /// What the client was told.
         error: AmqpError,
     },
     /// A channel was closed because of what its client did.
     ChannelRefused {
-        /// Whose.
+        /// The connection of the channel.
         connection: ConnectionId,
-        /// Which of its channels.
+        /// The number of the channel.
         channel: u16,
         /// What the client was told.
         error: AmqpError,
     },
     /// A connection was silent for two heartbeat intervals.
     HeartbeatMissed {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// Publishers are blocked from here on, for this reason.
+    /// Publishers are blocked from now on.
     Blocked {
         /// The reason, in words.
         reason: String,
@@ -44,14 +44,14 @@ pub enum Event {
     },
     /// A message could not be read back from the journal and is lost.
     MessageLost {
-        /// From which queue it was to be delivered.
+        /// The queue from which it was to be delivered.
         queue: String,
-        /// What is wrong with its record.
+        /// What is wrong with the record of the message.
         reason: String,
     },
 }
 
-/// Events that nobody has read yet, the oldest dropped (and counted) when there are too many.
+/// Events that nobody has read yet. When there are too many, the oldest are dropped and counted.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     waiting: VecDeque<Event>,

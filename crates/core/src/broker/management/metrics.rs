@@ -1,4 +1,4 @@
-//! Counters and gauges of the whole broker.
+//! Metrics: counters and gauges of the whole broker.
 
 use crate::journal::Statistics;
 
@@ -7,15 +7,15 @@ use crate::journal::Statistics;
 pub struct Metrics {
     /// Messages that clients published.
     pub published: u64,
-    /// ... that found no queue.
+    /// Published messages that were routed to no queue.
     pub unroutable: u64,
-    /// ... of those, returned because they were mandatory.
+    /// Unroutable messages that were returned because they were mandatory.
     pub returned: u64,
-    /// Entries put into queues: a message counts once a queue.
+    /// Entries put into queues: a message counts once per queue.
     pub enqueued: u64,
     /// Deliveries to consumers and to basic.get.
     pub delivered: u64,
-    /// ... that had been delivered before.
+    /// Deliveries of entries that had been delivered before.
     pub redelivered: u64,
     /// Deliveries that were acknowledged.
     pub acknowledged: u64,
@@ -27,7 +27,7 @@ pub struct Metrics {
     pub expired: u64,
     /// Messages that a full queue refused.
     pub refused: u64,
-    /// Publisher confirms sent: acks, each of which may stand for many messages.
+    /// Publisher confirms: acks, each of which may stand for many messages.
     pub confirms: u64,
     /// Messages that could not be read back from the journal.
     pub lost: u64,
@@ -35,7 +35,7 @@ pub struct Metrics {
     pub bytes_in: u64,
     /// Bytes handed out to be written.
     pub bytes_out: u64,
-    /// Connections that were ever made.
+    /// Connections that were ever opened.
     pub connections_made: u64,
     /// Channels and connections that were closed for what their client did.
     pub errors: u64,
@@ -53,7 +53,7 @@ pub struct Metrics {
     pub messages_ready: u64,
     /// Deliveries that wait for their acknowledgement.
     pub messages_unacknowledged: u64,
-    /// What they take in memory, with those that are not whole yet and those of open transactions.
+    /// Memory of messages, including incomplete ones and those of open transactions.
     pub message_bytes: u64,
     /// 1 while publishers are blocked.
     pub blocked: u64,
@@ -61,19 +61,19 @@ pub struct Metrics {
     pub events_dropped: u64,
 }
 
-/// What the journal and the logs of streams have done since they were opened, and what they take now.
+/// What the journal and the logs of streams have done since they were opened, and their sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JournalMetrics {
-    /// What the journal's segments take on disk.
+    /// Bytes of the journal's segments on disk.
     pub file_bytes: u64,
-    /// ... of which so much is alive: the rest waits for compaction.
+    /// Bytes of live records of the journal: the others wait for compaction.
     pub live_bytes: u64,
-    /// How many segments there are.
+    /// Segments of the journal.
     pub segments: u64,
-    /// What waits to be written.
+    /// Bytes that wait to be written to the journal.
     pub waiting_bytes: u64,
-    /// What was written to it.
+    /// What was written to the journal.
     pub statistics: Statistics,
-    /// What streams take on disk.
+    /// Bytes of streams on disk.
     pub stream_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! What there is, for management and metrics: copies, made when asked for.
+//! Overviews of connections, queues and consumers for management: copies, made when asked for.
 
 use crate::broker::Broker;
 use crate::broker::clock::Micros;
@@ -8,39 +8,39 @@ use crate::broker::management::metrics::{JournalMetrics, Metrics};
 use crate::broker::queues::policy::QueueKind;
 use crate::broker::topology::{QueueInfo, Topology};
 
-/// A connection, as people see it.
+/// A connection, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionOverview {
-    /// Which.
+    /// Its id.
     pub id: ConnectionId,
-    /// Whose.
+    /// Its user.
     pub user: String,
-    /// In which vhost.
+    /// Its vhost.
     pub vhost: String,
-    /// Where from.
+    /// The client's address.
     pub peer: String,
-    /// What the client calls itself.
+    /// The name that the client gave itself.
     pub client_name: String,
-    /// When it came, on the monotonic clock.
+    /// When it was opened, on the monotonic clock.
     pub since: Micros,
     /// `running`, `blocked` or `closing`.
     pub state: &'static str,
-    /// Open channels.
+    /// The number of open channels.
     pub channels: usize,
-    /// Deliveries that it has not acknowledged.
+    /// The number of deliveries that it has not acknowledged.
     pub unacknowledged: usize,
-    /// Bytes that came.
+    /// Bytes that were read from it.
     pub bytes_in: u64,
-    /// Bytes that went.
+    /// Bytes that were written to it.
     pub bytes_out: u64,
-    /// Bytes that wait to be written.
+    /// Bytes that wait to be written to it.
     pub bytes_waiting: usize,
 }
 
-/// A queue, as people see it.
+/// A queue, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueOverview {
-    /// In which vhost.
+    /// Its vhost.
     pub vhost: String,
     /// Its name.
     pub name: String,
@@ -48,40 +48,40 @@ pub struct QueueOverview {
     pub kind: QueueKind,
     /// It survives a restart.
     pub durable: bool,
-    /// It goes with its last consumer.
+    /// It is deleted with its last consumer.
     pub auto_delete: bool,
-    /// It belongs to this connection alone.
+    /// The connection that has it exclusively.
     pub owner: Option<ConnectionId>,
     /// The fields of its arguments, as an AMQP table without its length.
     pub arguments: Vec<u8>,
     /// Entries that wait for a consumer; of a stream, the messages that it keeps.
     pub ready: usize,
-    /// Where its log is, when it is a stream.
+    /// The directory of its log, when it is a stream.
     pub log: Option<std::path::PathBuf>,
-    /// Bytes of the messages of those that wait.
+    /// Bytes of the messages that wait.
     pub ready_bytes: u64,
     /// Entries that were delivered and not acknowledged.
     pub unacknowledged: u32,
-    /// Its consumers.
+    /// The number of its consumers.
     pub consumers: usize,
-    /// Entries that were ever put into it.
+    /// The number of entries that were ever put into it.
     pub published: u64,
 }
 
-/// A consumer, as people see it.
+/// A consumer, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerOverview {
-    /// Whose.
+    /// Its connection.
     pub connection: ConnectionId,
-    /// On which of its channels.
+    /// The number of its channel.
     pub channel: u16,
     /// Its tag.
     pub tag: String,
-    /// In which vhost.
+    /// Its vhost.
     pub vhost: String,
-    /// Of which queue.
+    /// Its queue.
     pub queue: String,
-    /// It acknowledges nothing.
+    /// It does not acknowledge.
     pub no_ack: bool,
     /// It has the queue to itself.
     pub exclusive: bool,
@@ -92,7 +92,7 @@ pub struct ConsumerOverview {
 }
 
 impl Broker {
-    /// Counters and gauges. Cost: some nanoseconds a queue.
+    /// Counters and gauges. Cost: some nanoseconds per queue.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let (connections, channels, consumers) = self.clients.counts();
@@ -111,13 +111,13 @@ impl Broker {
         }
     }
 
-    /// Numbers of the journal; None where nothing is kept.
+    /// Numbers of the journal; None without a journal.
     #[must_use]
     pub fn journal_metrics(&self) -> Option<JournalMetrics> {
         self.durability.metrics(self.streams.file_bytes())
     }
 
-    /// Exchanges, queues' names and bindings.
+    /// Exchanges, the names of queues, and bindings.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology

@@ -1,7 +1,7 @@
 //! Publisher confirms: messages are numbered as they are published, and acknowledged in as few acks as possible.
 //!
-//! A message is confirmed when every log that keeps it has synced it, and at once when none does. Acks go out in order,
-//! so that one with `multiple` covers a whole run; what is refused is told by itself, at once.
+//! A message is confirmed when every log that keeps it has synced it, and at once when none keeps it. Acks go out in order,
+//! so that one with `multiple` covers many messages; a refused message gets a nack of its own, at once.
 
 use std::collections::VecDeque;
 
@@ -12,14 +12,14 @@ use crate::broker::Broker;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, Handle, LogId};
 
-/// How far a log must be synced. Logs have numbers that are never used again.
+/// How far a log must be synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SyncMark {
     pub log: LogId,
     pub sequence: u64,
 }
 
-/// Everything that must be on disk first. Nearly always one log or none.
+/// All marks that must be reached. Nearly always there is one, or none.
 pub(crate) type SyncMarks = smallvec::SmallVec<[SyncMark; 1]>;
 
 /// What to tell the publisher.
@@ -32,21 +32,21 @@ pub(crate) struct Acknowledged {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Confirms {
     published: u64,
-    /// All up to here have been told, one way or the other.
+    /// All messages up to here have been acked or nacked.
     told: u64,
-    /// What waits for a disk, by number.
+    /// Messages that wait for a disk, by number.
     waiting: VecDeque<(u64, SyncMarks)>,
 }
 
 impl Confirms {
-    /// The number of the message that is published now; confirmed as soon as all before it are.
+    /// Count a message. It is confirmed as soon as all before it are. Returns its number.
     #[inline]
     pub fn publish(&mut self) -> u64 {
         self.published += 1;
         self.published
     }
 
-    /// The message with this number, the last one, is confirmed only when these marks are reached.
+    /// Confirm the last message, which has this number, only when these marks are reached.
     pub fn wait(&mut self, number: u64, marks: SyncMarks) {
         debug_assert_eq!(number, self.published);
         if !marks.is_empty() {
@@ -54,7 +54,7 @@ impl Confirms {
         }
     }
 
-    /// The next ack to send, if any: all that is done and not yet told.
+    /// The next ack, if any: for all messages that can be confirmed and have not been.
     pub fn acknowledge(&mut self, is_reached: impl Fn(SyncMark) -> bool) -> Option<Acknowledged> {
         while let Some((_, marks)) = self.waiting.front() {
             if !marks.iter().all(|mark| is_reached(*mark)) {
@@ -71,8 +71,8 @@ impl Confirms {
         Some(Acknowledged { tag: done, multiple })
     }
 
-    /// The last message is refused: it has been told with a nack. Whoever calls acknowledges all before it first,
-    /// or leaves them to a later ack, which then covers this number too and means nothing by it.
+    /// The last message was nacked. Messages before it are acked first, or by a later ack, whose range then covers this
+    /// number without confirming it.
     pub fn refuse(&mut self, number: u64) {
         if self.told + 1 == number {
             self.told = number;

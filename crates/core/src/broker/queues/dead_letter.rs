@@ -1,8 +1,8 @@
-//! Dead letters: what a queue drops goes to the exchange that the queue names for that, with the story of its death.
+//! Dead letters: messages that a queue drops are published to its dead letter exchange, with the reason in a header.
 //!
-//! A letter is made when an entry is dropped and sent at the end of the same call, before what was settled is recorded: a
-//! crash in between doubles it and never loses it. Sending may drop entries of other queues, which makes further letters;
-//! they wait in line, so that a chain of full queues needs no stack.
+//! A letter is made when an entry is dropped and published at the end of the same call, before what was settled is recorded:
+//! a crash in between doubles it and never loses it. Publishing may drop entries of other queues, which makes further
+//! letters; they are queued, so that a chain of full queues needs no stack.
 //!
 //! Source: RabbitMQ's dead letter exchanges; the header `x-death` is theirs.
 
@@ -16,19 +16,10 @@ use crate::broker::publishing::confirms::SyncMarks;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId, VhostId};
 
-/// Where a queue sends what it drops.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct DeadLetters {
-    /// `x-dead-letter-exchange`.
-    pub exchange: Box<str>,
-    /// `x-dead-letter-routing-key`; none keeps the message's own.
-    pub routing_key: Option<Box<str>>,
-}
-
 /// Why a queue dropped a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// A consumer did not want it, and not again.
+    /// A consumer rejected it without requeueing.
     Rejected,
     Expired,
     /// The queue was full.
@@ -45,7 +36,7 @@ impl Reason {
     }
 }
 
-/// A message on its way to an exchange.
+/// A dropped message on its way to an exchange.
 #[derive(Debug)]
 pub(crate) struct Letter {
     vhost: VhostId,
@@ -55,7 +46,7 @@ pub(crate) struct Letter {
     body: Vec<u8>,
 }
 
-/// What happened to a message, as `x-death` tells it.
+/// Why and where a message was dropped, for the header `x-death`.
 struct Death<'a> {
     queue: &'a str,
     reason: Reason,
@@ -65,7 +56,7 @@ struct Death<'a> {
 }
 
 impl Broker {
-    /// A queue drops an entry: its letter, if the queue sends any, and then the entry is done with.
+    /// Drop an entry of a queue, after making its dead letter if the queue has a dead letter exchange.
     pub(crate) fn discard(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) {
         if self.queues[queue].policy.dead_letters.is_some()
             && let Some(letter) = self.letter(queue, entry, reason)
@@ -93,14 +84,14 @@ impl Broker {
         })
     }
 
-    /// Send all letters, and those that come of it.
+    /// Publish all dead letters, and those that this makes.
     pub(crate) fn send_letters(&mut self) {
         while let Some(letter) = self.queues.next_letter() {
             self.send_letter(&letter);
         }
     }
 
-    /// Put one into the queues that it is routed to. An exchange that there is not takes nothing.
+    /// Put a letter into the queues that it is routed to. An exchange that does not exist takes nothing.
     fn send_letter(&mut self, letter: &Letter) {
         let properties = BasicProperties::from_checked(&letter.properties);
         let message =
@@ -136,7 +127,7 @@ impl Broker {
         self.put_into_queues(parts, saved, routed, NEVER);
     }
 
-    /// The message has been in this queue before, and nobody ever rejected it: it would go round for ever.
+    /// Whether a message has been in this queue before, and nobody ever rejected it: it would go round for ever.
     fn is_cycle(&self, queue: QueueId, deaths: &[Table]) -> bool {
         let Some(name) = self.topology.queue_info(queue).map(|info| info.name) else { return true };
         let is = |death: &Table, field, value| death.get(field).and_then(FieldValue::as_str) == Some(value);
@@ -160,7 +151,7 @@ fn deaths_of(headers: Option<RawTable<'_>>) -> Vec<Table> {
     }
 }
 
-/// A message's properties with one death more. Its own time to live has ended, or would end it again: it goes.
+/// A message's properties with one more entry in `x-death`. Its own time to live is removed: it would expire again.
 fn with_death(properties: BasicProperties<'_>, death: &Death<'_>) -> Vec<u8> {
     let mut headers = properties.headers().and_then(|headers| headers.parse().ok()).unwrap_or_default();
     let mut deaths = deaths_of(properties.headers());

@@ -1,4 +1,4 @@
-//! What ends by itself: messages whose time runs out, queues that nobody uses.
+//! Expiry: messages whose time runs out, and queues that nobody uses, are removed.
 //!
 //! Entries expire at the head of their queue, before anything is delivered from it, and otherwise when the walk over
 //! timed queues comes by. An entry behind one that lives longer waits until it is at the head: nobody gets it after its
@@ -9,9 +9,9 @@ use crate::broker::ids::Handle;
 use crate::broker::queues::dead_letter::Reason;
 use crate::broker::topology::QueueId;
 
-/// Timed queues that are looked at in one tick; with more it takes several ticks to come round.
+/// Maximum number of timed queues that are visited in one tick; with more it takes several ticks to visit all.
 const QUEUES_AT_ONCE: usize = 10_000;
-/// Entries that expire from one queue in one tick; the rest waits for the next, or for whoever looks at the queue.
+/// Maximum number of entries that expire from one queue in one visit; others wait for the next visit or delivery.
 const ENTRIES_AT_ONCE: usize = 10_000;
 
 impl Broker {
@@ -28,7 +28,7 @@ impl Broker {
         }
     }
 
-    /// Walk over timed queues. One in which nothing can expire any more is taken off the list.
+    /// Visit timed queues. One in which nothing can expire any more is taken off the list.
     pub(crate) fn expire(&mut self) {
         for _ in 0..self.queues.timed_count().min(QUEUES_AT_ONCE) {
             let handle = self.queues.next_timed();

@@ -6,29 +6,9 @@
 
 use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::{DefinitionId, RecordId};
+use crate::broker::ids::MessageId;
 use crate::broker::parts::Parts;
 use crate::broker::slab::{Slab, SlotId};
-
-/// A message in the [`MessageStore`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct MessageId(u32);
-
-impl MessageId {
-    /// No message of the store: one of a stream, which is only in its log.
-    pub const NONE: Self = Self(u32::MAX);
-}
-
-impl SlotId for MessageId {
-    #[inline]
-    fn from_index(index: u32) -> Self {
-        Self(index)
-    }
-
-    #[inline]
-    fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// The memory that a message takes beside its bytes: its slot here, its entries in queues, and what the journal keeps
 /// of it.
@@ -202,8 +182,8 @@ impl MessageStore {
         for _ in 0..count_max.min(self.messages.end()) {
             let index = if self.spill_cursor < self.messages.end() { self.spill_cursor } else { 0 };
             self.spill_cursor = index + 1;
-            if self.messages.get(MessageId(index)).is_some_and(StoredMessage::is_resident) {
-                return Some(MessageId(index));
+            if self.messages.get(MessageId::from_index(index)).is_some_and(StoredMessage::is_resident) {
+                return Some(MessageId::from_index(index));
             }
         }
         None

@@ -1,20 +1,18 @@
-//! A queue's arguments: what the names beginning with `x-` ask of it, and what is wrong with them.
+//! A queue's policy: what its arguments that begin with `x-` ask for, and what is wrong with them.
 //!
-//! An argument that this broker does not offer is refused by its name, never ignored: whoever asks for dead letters and
-//! gets none would lose messages without a word. Hints where a queue should live (`x-queue-mode`, ...) mean nothing here
-//! and are taken. Arguments of other names are the client's own; they are kept.
+//! An argument that this broker does not offer is refused by its name, never ignored: a client that asks for dead letters
+//! and gets none would lose messages without notice. Hints about where a queue should live (`x-queue-mode`, ...) are
+//! accepted and have no effect. Arguments with other names are the client's own; they are kept.
 
 use crate::amqp::{RawTable, RawValue};
-
-use crate::broker::queues::dead_letter::DeadLetters;
 
 /// `x-queue-type`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueKind {
-    /// One copy, entries go when they are acknowledged.
+    /// Entries are removed when they are acknowledged.
     #[default]
     Classic,
-    /// Asked for as replicated; a durable queue here.
+    /// Declared as replicated; a durable queue here.
     Quorum,
     /// A log: entries stay until retention takes them, and readers start where they like.
     Stream,
@@ -32,7 +30,7 @@ impl QueueKind {
     }
 }
 
-/// What a queue does with what comes to it.
+/// How a queue treats messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub kind: QueueKind,
@@ -41,16 +39,25 @@ pub(crate) struct Policy {
     /// When it is full: refuse the new message instead of dropping the oldest.
     pub rejects_publish: bool,
     pub message_ttl_ms: Option<u64>,
-    /// Unused for so long, the queue goes.
+    /// The time after which an unused queue is deleted.
     pub expires_ms: Option<u64>,
-    /// Where what is dropped goes.
+    /// Where dropped messages go.
     pub dead_letters: Option<DeadLetters>,
     /// A stream's retention by age.
     pub age_max_s: Option<u64>,
     pub segment_bytes: Option<u64>,
 }
 
-/// Names that other brokers know and this one does not offer (yet).
+/// Where a queue publishes the messages that it drops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeadLetters {
+    /// `x-dead-letter-exchange`.
+    pub exchange: Box<str>,
+    /// `x-dead-letter-routing-key`; none keeps the message's own.
+    pub routing_key: Option<Box<str>>,
+}
+
+/// Arguments that other brokers know and this one does not offer.
 const REFUSED: &[&str] = &[
     "x-dead-letter-strategy",
     "x-max-priority",
@@ -118,18 +125,18 @@ impl Policy {
         }
     }
 
-    /// `length` entries of `bytes` are more than the queue may hold.
+    /// Whether `length` entries of `bytes` are more than the queue may hold.
     pub fn is_over(&self, length: u64, bytes: u64) -> bool {
         self.length_max.is_some_and(|max| length > max) || self.bytes_max.is_some_and(|max| bytes > max)
     }
 
-    /// Entries are dropped from its head, or refused at its tail.
+    /// Whether entries are dropped from its head, or refused at its tail.
     pub fn is_bounded(&self) -> bool {
         self.length_max.is_some() || self.bytes_max.is_some()
     }
 }
 
-/// A routing key for dead letters means something only beside their exchange.
+/// Read where dead letters go. A routing key for them needs an exchange.
 fn dead_letters(arguments: RawTable<'_>) -> Result<Option<DeadLetters>, Refusal<'static>> {
     let text = |name: &'static str| match arguments.get(name) {
         None => Ok(None),
@@ -178,7 +185,7 @@ fn milliseconds(value: RawValue<'_>, least: i64) -> Result<u64, String> {
     }
 }
 
-/// `7D`, `12h`: a number and one of `Y M D h m s`.
+/// Read an age such as `7D` or `12h`: a number and one of `Y M D h m s`. Returns seconds.
 pub(crate) fn age_s(value: RawValue<'_>) -> Result<u64, String> {
     const EXPECTED: &str = "expected a number and one of Y M D h m s, as in '7D'";
     let text = value.as_str().ok_or(EXPECTED)?;

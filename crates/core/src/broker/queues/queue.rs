@@ -1,7 +1,7 @@
-//! A queue: entries in order, who waits for them, and what becomes of those that do not fit.
+//! A queue: its entries in order, its consumers, and which entries do not fit.
 //!
-//! An entry is delivered to the consumer that has waited longest, or waits. Taking it back puts it where it was: every
-//! entry has a position, given once, and `ready` ascends by it.
+//! An entry is delivered to the consumer that has waited longest, or waits for one. A requeued entry goes back to where it
+//! was: every entry has a position, given once, and `ready` ascends by it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,15 +9,14 @@ use std::sync::Arc;
 use crate::broker::clock::{Micros, NEVER};
 use crate::broker::consumers::consumer::Ring;
 use crate::broker::durable::DefinitionId;
-use crate::broker::ids::ConsumerSlot;
-use crate::broker::queues::message_store::MessageId;
+use crate::broker::ids::{ConsumerSlot, MessageId};
 use crate::broker::queues::policy::Policy;
-use crate::broker::streams::reading::Stream;
+use crate::broker::streams::stream::Stream;
 
 /// A message in a queue: 24 bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueEntry {
-    /// Given once and never to another of this queue, ascending; its offset when the queue is a stream.
+    /// Ascending, and never given to another entry of this queue; the offset of the message when the queue is a stream.
     pub position: u64,
     pub expires: Micros,
     pub message: MessageId,
@@ -34,13 +33,13 @@ impl QueueEntry {
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub serial: u32,
-    /// Whoever declared it: it counts among what that user has.
+    /// The user who declared it, whose queues are counted.
     pub creator: Option<Arc<str>>,
     pub policy: Policy,
-    /// What the journal knows it by, when it survives a restart, and the persistent messages in it with it.
+    /// Its definition in the journal, when it survives a restart, with the persistent messages in it.
     pub durable_id: Option<DefinitionId>,
     pub ring: Ring,
-    /// Every consumer, waiting or not.
+    /// All consumers, waiting or not.
     pub consumers: Vec<ConsumerSlot>,
     pub has_exclusive_consumer: bool,
     /// The last time that it was declared, fetched from or lost a consumer: `x-expires` counts from there.
@@ -49,14 +48,14 @@ pub(crate) struct Queue {
     pub is_runnable: bool,
     /// It is in the broker's list of queues in which something may expire.
     pub is_timed: bool,
-    /// The log, when it is a stream: then nothing is ever ready.
+    /// Its log, when it is a stream: then no entry is ever ready.
     pub stream: Option<Box<Stream>>,
     pub unacknowledged: u32,
-    /// Entries that were ever put here: metrics, and nothing else.
+    /// The number of entries that were ever put here, for metrics only.
     pub published: u64,
     ready: VecDeque<QueueEntry>,
     ready_bytes: u64,
-    /// How many of `ready` have an end to their time.
+    /// The number of ready entries that can expire.
     expiring: usize,
     position: u64,
 }
@@ -84,7 +83,7 @@ impl Queue {
         }
     }
 
-    /// An entry at the end for a message: pushed, or delivered at once.
+    /// A new entry for a message, to be pushed or delivered at once.
     #[inline]
     pub fn next_entry(&mut self, message: MessageId, expires: Micros) -> QueueEntry {
         self.position += 1;
@@ -92,7 +91,7 @@ impl Queue {
         QueueEntry::new(self.position, message, expires)
     }
 
-    /// Nothing is ready and somebody waits, so that a new message may pass without being kept in line.
+    /// Whether nothing is ready and a consumer waits, so that a new entry may be delivered without being pushed.
     #[inline]
     pub fn may_pass(&self) -> bool {
         self.ready.is_empty() && !self.ring.is_empty()
@@ -110,7 +109,7 @@ impl Queue {
         self.ready.front()
     }
 
-    /// Take the first entry; `size` is its message's, as it was when it was pushed.
+    /// Take out the first entry; `size` is its message's, as it was when it was pushed.
     #[inline]
     pub fn pop(&mut self, size: usize) -> Option<QueueEntry> {
         let entry = self.ready.pop_front()?;
@@ -119,7 +118,7 @@ impl Queue {
         Some(entry)
     }
 
-    /// Put an entry back where it was. Those that come back are nearly always older than all that are ready.
+    /// Put an entry back where it was. It is nearly always older than all that are ready.
     pub fn requeue(&mut self, mut entry: QueueEntry, size: usize) {
         entry.redelivered = true;
         self.ready_bytes += size as u64;
@@ -132,7 +131,7 @@ impl Queue {
         }
     }
 
-    /// Put many back: one pass over both, also when they lie between those that are ready.
+    /// Put many entries back, in one pass even when they belong between those that are ready.
     pub fn requeue_many(&mut self, mut entries: Vec<(QueueEntry, usize)>) {
         entries.sort_unstable_by_key(|(entry, _)| entry.position);
         let first_ready = self.ready.front().map_or(u64::MAX, |entry| entry.position);
@@ -155,7 +154,7 @@ impl Queue {
         self.ready = merged;
     }
 
-    /// Everything that is ready, for purge and deletion.
+    /// Take out all ready entries, for purge and deletion.
     pub fn drain(&mut self) -> VecDeque<QueueEntry> {
         self.ready_bytes = 0;
         self.expiring = 0;
@@ -170,17 +169,17 @@ impl Queue {
         self.ready_bytes
     }
 
-    /// Something that is ready has an end to its time.
+    /// Whether a ready entry can expire.
     pub fn has_expiring(&self) -> bool {
         self.expiring > 0
     }
 
-    /// Over its length or size by now, so that the oldest must go.
+    /// Whether it exceeds its maximum length or size, so that the oldest entries must be dropped.
     pub fn is_over(&self) -> bool {
         self.policy.is_over(self.ready.len() as u64, self.ready_bytes)
     }
 
-    /// One more of this size would not fit and may not push out the oldest.
+    /// Whether one more message of this size would not fit, and the oldest may not be dropped for it.
     pub fn refuses(&self, size: usize) -> bool {
         self.policy.rejects_publish && self.policy.is_over(self.ready.len() as u64 + 1, self.ready_bytes + size as u64)
     }
@@ -191,7 +190,7 @@ impl Queue {
         self.policy.message_ttl_ms.map_or(NEVER, |ttl| now + ttl * 1000)
     }
 
-    /// Give back memory that a burst left behind.
+    /// Give back the memory of a burst.
     pub fn trim(&mut self) {
         if self.ready.is_empty() && self.ready.capacity() > 1024 {
             self.ready = VecDeque::new();
@@ -208,7 +207,7 @@ mod tests {
     fn filled(count: u64) -> Queue {
         let mut queue = Queue::new(Policy::default(), 0, 0);
         for _ in 0..count {
-            let entry = queue.next_entry(MessageId::default(), NEVER);
+            let entry = queue.next_entry(MessageId::NONE, NEVER);
             queue.push(entry, 10);
         }
         queue

@@ -9,8 +9,9 @@ use crate::amqp::BasicProperties;
 
 use crate::broker::Broker;
 use crate::broker::durable::DefinitionId;
+use crate::broker::ids::MessageId;
 use crate::broker::management::event::Event;
-use crate::broker::queues::message_store::{Kept, MessageId};
+use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 

@@ -2,4 +2,5 @@
 
 pub(crate) mod all_streams;
 pub(crate) mod reading;
+pub(crate) mod stream;
 pub mod stream_record;

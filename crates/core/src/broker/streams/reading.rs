@@ -8,9 +8,6 @@
 //!
 //! Reading is done in slices ([`Broker::work`]), so that a filter that finds nothing among millions stops nobody.
 
-use std::fmt;
-use std::path::PathBuf;
-
 use crate::amqp::method::BasicConsume;
 use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
 use crate::journal::{self, Log, LogItem, Retention, Sequence, Start};
@@ -19,42 +16,18 @@ use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, LogId};
+use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, MessageId};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
-use crate::broker::queues::message_store::MessageId;
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
+use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record;
 use crate::broker::streams::stream_record::StreamRecord;
 use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
 
 /// The number of bytes that are read for one reader before others have their turn.
 const SLICE_BYTES: usize = 128 * 1024;
-
-/// The log of a queue of type stream.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    pub log: LogId,
-    pub dir: PathBuf,
-    /// Readers that have read everything, and wait for more.
-    waiting: Vec<ConsumerSlot>,
-    /// How far it was synced when those were last woken.
-    woken: Sequence,
-}
-
-/// What a consumer reads next from a stream.
-pub(crate) struct StreamReader {
-    reader: journal::LogReader,
-    filter: Option<ConsumerFilter>,
-    missed: u64,
-}
-
-impl fmt::Debug for StreamReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a reader at {}", self.reader.position())
-    }
-}
 
 impl Broker {
     /// Open the log of a queue of type stream; a new one is empty.
@@ -102,7 +75,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Consume from a stream: a reader with a place and a query of its own.
+    /// Begin to consume from a stream: a reader with an offset and a query of its own.
     pub(crate) fn read_stream(
         &mut self,
         channel: ChannelSlot,
@@ -129,7 +102,7 @@ impl Broker {
         Ok(Some(Box::new(StreamReader { reader, filter, missed: 0 })))
     }
 
-    /// A reader may be able to go on.
+    /// Let a reader go on, if it can take messages.
     pub(crate) fn wake_reader(&mut self, slot: ConsumerSlot) {
         if !self.clients[slot].is_waiting && self.can_take(slot) {
             self.clients[slot].is_waiting = true;
@@ -137,8 +110,7 @@ impl Broker {
         }
     }
 
-    /// Logs may have been synced further: wake those who wait for that, and see which have caught up with their
-    /// publishers.
+    /// Logs may have been synced further: wake the readers that wait for that, and let publishers go on.
     pub(crate) fn wake_streams(&mut self) {
         let mut woken = Vec::new();
         for queue in self.streams.queues() {
@@ -158,7 +130,7 @@ impl Broker {
         self.streams.relieve();
     }
 
-    /// Give each reader that can go on its turn, once.
+    /// Give each reader that can go on one turn.
     pub(crate) fn read_streams(&mut self) {
         for handle in self.streams.take_readers() {
             if let Some(consumer) = self.clients.consumer_of(handle) {
@@ -168,7 +140,7 @@ impl Broker {
         }
     }
 
-    /// Deliver to one reader until it has read its slice, or everything, or has no credit.
+    /// Deliver to one reader until it has read its slice, or everything, or has no credit left.
     fn read_slice(&mut self, slot: ConsumerSlot) {
         let Some(mut reader) = self.clients[slot].reader.take() else { return };
         let mut left = SLICE_BYTES;
@@ -252,7 +224,7 @@ impl Broker {
     }
 }
 
-/// The properties of a delivery: those of the message, and where it stands.
+/// The properties of a delivery: those of the message, and its offset.
 fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(properties.as_bytes().len() + 64);
     properties.encode_with_header("x-stream-offset", &FieldValue::I64(sequence.0 as i64), &mut bytes);
@@ -265,15 +237,15 @@ fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -
     with_missed
 }
 
-/// A directory's name: what of the queue's name a file system takes, and the number of its definition, which no other
-/// queue ever has, not even one of the same name.
+/// The name of a log's directory: the characters of the queue's name that every file system takes, and the number of its
+/// definition, which no other queue ever has, not even one of the same name.
 fn dir_name(name: &str, id: DefinitionId) -> String {
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
     let plain: String = name.chars().filter(is_plain).take(64).collect();
     format!("{plain}.{}", id.0)
 }
 
-/// Whether this is the name of a log's directory, and not of something else that somebody put there.
+/// Whether this is the name of a log's directory, and not of something else in the same place.
 pub(crate) fn is_dir_name(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, id)| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()))
 }

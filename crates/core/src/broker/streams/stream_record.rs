@@ -1,10 +1,10 @@
-//! What a record of a stream's log holds: one message, as it was published.
+//! The records of a stream's log: one message each, as it was published.
 //!
 //! ```text
 //! exchange (short string) | routing key (short string) | properties (as in a content header) | body
 //! ```
-//! The first three say themselves where they end, so the body is the rest. The head of the record is not used. This is
-//! written to disk, so it never changes; another layout would be another kind of record.
+//! The first three contain their lengths, so the body is what remains. The head of the record is not used. Records are on
+//! disk, so their layout never changes; another layout would be another kind of record.
 //!
 //! Source: AMQP 0-9-1 specification, sections 4.2.5.3 (short strings) and 4.2.6.1 (properties).
 
@@ -16,9 +16,9 @@ pub const MESSAGE: u8 = 1;
 /// A message in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRecord<'a> {
-    /// Where it was published to; the default exchange is empty.
+    /// The exchange that it was published to; the default exchange is empty.
     pub exchange: &'a str,
-    /// With which key.
+    /// Its routing key.
     pub routing_key: &'a str,
     /// Its properties and headers.
     pub properties: BasicProperties<'a>,
@@ -30,7 +30,7 @@ impl<'a> StreamRecord<'a> {
     /// The message in a record's bytes. Nothing is copied.
     ///
     /// # Errors
-    /// What is missing or is not as AMQP has it: a record of something else, for its checksum was right.
+    /// What is missing or is not valid AMQP: then it is a record of something else, because its checksum was right.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (exchange, rest) = short(bytes)?;
         let (routing_key, rest) = short(rest)?;

@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::broker::Broker;
+use crate::broker::ids::MessageId;
 use crate::broker::ids::{ConsumerSlot, Handle};
-use crate::broker::queues::message_store::MessageId;
 use crate::broker::topology::QueueId;
 
 /// Check all of it. Returns what is wrong.

@@ -10,7 +10,7 @@ use std::io;
 
 use crate::journal::disk::DiskFile;
 use crate::journal::format::record::{Decoded, Record, Seed, Sequence};
-use crate::journal::format::segment::{DATA_START, Location, u32_at, u64_at};
+use crate::journal::format::segment::{DATA_START, Location, SegmentNumber, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"tamisend";
 pub(crate) const TRAILER_BYTES: usize = 64;
@@ -122,7 +122,7 @@ fn push_head(heads: &mut Vec<u8>, offset: u32, length: u32, record: &Record<'_>)
 }
 
 /// The entries in the encoded heads of segment `ordinal`.
-pub(crate) fn heads_of(mut bytes: &[u8], ordinal: u32) -> impl Iterator<Item = RecordHead<'_>> {
+pub(crate) fn heads_of(mut bytes: &[u8], ordinal: SegmentNumber) -> impl Iterator<Item = RecordHead<'_>> {
     std::iter::from_fn(move || {
         let (entry, rest) = bytes.split_first_chunk::<HEAD_ENTRY_BYTES>()?;
         let (head, rest) = rest.split_at_checked(u16::from_le_bytes([entry[25], entry[26]]) as usize)?;

@@ -6,6 +6,8 @@
 //! The last three parts are written when the segment is sealed (`footer.rs`). A file is allocated whole when its
 //! segment begins, and reused for another segment when its own is no longer wanted.
 
+use std::fmt;
+
 use crate::journal::format::footer::{SPARSE_BYTES, SPARSE_EVERY_BYTES, TRAILER_BYTES};
 use crate::journal::format::record::{Seed, Sequence};
 
@@ -26,11 +28,29 @@ pub const SEGMENT_BYTES_MIN: u32 = 4096;
 /// The maximum size of a segment: offsets have 32 bits.
 pub const SEGMENT_BYTES_MAX: u32 = 1 << 30;
 
+/// The number of a segment's file, counted from 1 over the life of the log and never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentNumber(pub u32);
+
+impl SegmentNumber {
+    /// The number after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for SegmentNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The location of a record: the number of its segment's file, which is never used again, and the offset in that file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// The number of the segment's file, counted from 1 over the life of the log.
-    pub segment: u32,
+    pub segment: SegmentNumber,
     /// The offset in the file.
     pub offset: u32,
 }
@@ -38,7 +58,7 @@ pub struct Location {
 /// The parts of a segment's file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentName {
-    pub ordinal: u32,
+    pub ordinal: SegmentNumber,
     /// The sequence number of its first record.
     pub first: Sequence,
 }
@@ -50,20 +70,20 @@ impl SegmentName {
 
     pub fn parse(text: &str) -> Option<Self> {
         let (ordinal, first) = text.strip_suffix(".segment")?.split_once('-')?;
-        let name = Self { ordinal: ordinal.parse().ok()?, first: Sequence(first.parse().ok()?) };
+        let name = Self { ordinal: SegmentNumber(ordinal.parse().ok()?), first: Sequence(first.parse().ok()?) };
         (name.file_name() == text).then_some(name)
     }
 }
 
 /// The name of a file that waits to be reused.
-pub(crate) fn spare_name(ordinal: u32) -> String {
+pub(crate) fn spare_name(ordinal: SegmentNumber) -> String {
     format!("spare-{ordinal:08}.segment")
 }
 
 /// The initial value of the checksums in a segment. Checksums of two 32-bit numbers after the same prefix always
 /// differ, so no two segments of one log have the same seed, and none accepts a record of another.
-pub(crate) fn seed(log_id: u64, ordinal: u32) -> Seed {
-    Seed(crc32c::crc32c_append(crc32c::crc32c(&log_id.to_le_bytes()), &ordinal.to_le_bytes()))
+pub(crate) fn seed(log_id: u64, ordinal: SegmentNumber) -> Seed {
+    Seed(crc32c::crc32c_append(crc32c::crc32c(&log_id.to_le_bytes()), &ordinal.0.to_le_bytes()))
 }
 
 /// The bytes of a segment that records and their heads in the index may fill together; the remaining bytes are for the
@@ -85,7 +105,7 @@ impl SegmentHeader {
         let mut bytes = [0; DATA_START as usize];
         bytes[..16].copy_from_slice(&version_mark(MAGIC));
         bytes[16..24].copy_from_slice(&self.log_id.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.name.ordinal.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.name.ordinal.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.name.first.0.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&checksum.to_le_bytes());
@@ -101,7 +121,7 @@ impl SegmentHeader {
         let Some(bytes) = bytes.first_chunk::<{ DATA_START as usize }>() else { return Ok(None) };
         let header = Self {
             log_id: u64_at(bytes, 16),
-            name: SegmentName { ordinal: u32_at(bytes, 24), first: Sequence(u64_at(bytes, 32)) },
+            name: SegmentName { ordinal: SegmentNumber(u32_at(bytes, 24)), first: Sequence(u64_at(bytes, 32)) },
         };
         Ok((header.encode() == *bytes).then_some(header))
     }

@@ -15,7 +15,7 @@ use crate::journal::format::footer::SegmentContents;
 use crate::journal::format::mark;
 use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::{HEADER_BYTES, Sequence};
-use crate::journal::format::segment::{SEGMENT_BYTES_MIN, SegmentHeader, SegmentName};
+use crate::journal::format::segment::{SEGMENT_BYTES_MIN, SegmentHeader, SegmentName, SegmentNumber};
 use crate::journal::recovery::directory::{Directory, Listing, SegmentFile, read_mark};
 use crate::journal::recovery::scan::{Scanner, WalkExtent, Walked, proven_behind, walk};
 
@@ -189,7 +189,7 @@ impl RecoveredLog {
         self.next = self.next.max(name.first);
     }
 
-    fn missing(&mut self, segment: u32, first: Sequence, last: Sequence) {
+    fn missing(&mut self, segment: SegmentNumber, first: Sequence, last: Sequence) {
         let kind = DamageKind::Missing;
         self.damage.push(Damage { kind, segment, offset: 0, size_bytes: 0, first, last });
     }
@@ -217,7 +217,7 @@ impl RecoveredLog {
         if self.next <= synced {
             let reported = self.damage.iter().map(|damage| damage.last.next()).max().unwrap_or_default();
             if reported <= synced {
-                let ordinal = self.segments.last().map_or(0, |meta| meta.name.ordinal);
+                let ordinal = self.segments.last().map_or_else(SegmentNumber::default, |meta| meta.name.ordinal);
                 self.missing(ordinal, self.next.max(reported), synced);
             }
             self.next = synced.next();

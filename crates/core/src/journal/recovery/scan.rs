@@ -8,7 +8,7 @@ use crate::journal::disk::DiskFile;
 use crate::journal::format::record::{
     Decoded, HEADER_BYTES, NoRecord, Record, SYNCED_BEFORE, Seed, Sequence, decode, length_of, parse, sequence_of,
 };
-use crate::journal::format::segment::DATA_START;
+use crate::journal::format::segment::{DATA_START, SegmentNumber};
 
 /// The number of bytes that are read at once.
 const CHUNK_BYTES: u64 = 256 * 1024;
@@ -148,7 +148,7 @@ pub(crate) enum WalkExtent {
 /// the end of the last record.
 pub(crate) fn walk(
     scanner: &mut Scanner,
-    ordinal: u32,
+    ordinal: SegmentNumber,
     mut expected: Sequence,
     extent: WalkExtent,
     found: &mut dyn FnMut(Walked<'_>),

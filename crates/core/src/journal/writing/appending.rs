@@ -2,7 +2,7 @@
 
 use crate::journal::format::footer::HEAD_ENTRY_BYTES;
 use crate::journal::format::record::Sequence;
-use crate::journal::format::segment::{DATA_START, Location, TERMINATOR, capacity};
+use crate::journal::format::segment::{DATA_START, Location, SegmentNumber, TERMINATOR, capacity};
 use crate::journal::options::{LogOptions, Retention};
 
 /// A run of this size is written by itself, so that no buffer grows far beyond it.
@@ -12,7 +12,7 @@ const RUN_BYTES: usize = 1024 * 1024;
 pub(crate) struct Appending {
     pub batch: PendingBatch,
     pub next: Sequence,
-    pub ordinal: u32,
+    pub ordinal: SegmentNumber,
     pub offset: u32,
     pub heads_bytes: u32,
     pub capacity: u64,
@@ -34,7 +34,7 @@ pub(crate) struct PendingBatch {
 /// Consecutive records of one segment, with the terminator behind them: one call writes them.
 #[derive(Debug)]
 pub(crate) struct PendingRun {
-    pub ordinal: u32,
+    pub ordinal: SegmentNumber,
     pub offset: u32,
     pub first: Sequence,
     pub bytes: Vec<u8>,
@@ -49,7 +49,7 @@ impl Appending {
         let is_small = self.capacity < capacity(u64::from(options.segment_bytes));
         let is_new = needed > self.capacity && (self.offset > DATA_START || is_small);
         if is_new {
-            self.ordinal += 1;
+            self.ordinal = self.ordinal.next();
             self.offset = DATA_START;
             self.heads_bytes = 0;
             self.capacity = capacity(u64::from(options.segment_bytes));

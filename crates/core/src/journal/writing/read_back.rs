@@ -7,7 +7,7 @@ use crate::journal::damage::{Damage, DamageKind};
 use crate::journal::errors::ReadError;
 use crate::journal::format::footer::{RecordHead, heads_of};
 use crate::journal::format::record::{Record, decode, length_of};
-use crate::journal::format::segment::Location;
+use crate::journal::format::segment::{Location, SegmentNumber};
 use crate::journal::recovery::directory::SegmentFile;
 use crate::journal::recovery::recover::SegmentMeta;
 use crate::journal::recovery::scan::{Scanner, WalkExtent, Walked, make_room, walk};
@@ -39,7 +39,7 @@ impl SharedLog {
         }
     }
 
-    fn file_of(&self, ordinal: u32) -> Result<Arc<SegmentFile>, ReadError> {
+    fn file_of(&self, ordinal: SegmentNumber) -> Result<Arc<SegmentFile>, ReadError> {
         if let Some(segment) = lock(&self.files).iter().find(|segment| segment.name.ordinal == ordinal) {
             return Ok(Arc::clone(segment));
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::journal::format::footer::SparsePoint;
 use crate::journal::format::record::Sequence;
-use crate::journal::format::segment::{DATA_START, SegmentName, capacity};
+use crate::journal::format::segment::{DATA_START, SegmentName, SegmentNumber, capacity};
 use crate::journal::options::LogOptions;
 use crate::journal::recovery::directory::{Directory, SegmentFile};
 use crate::journal::recovery::recover::{ActiveSegment, RecoveredLog, SegmentMeta};
@@ -39,13 +39,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl SharedLog {
     pub fn new(recovered: RecoveredLog, options: LogOptions, queue: Arc<CommitQueue>) -> Self {
         let next = recovered.next;
-        let ordinal = recovered.segments.last().map_or(0, |meta| meta.name.ordinal);
+        let ordinal = recovered.segments.last().map_or_else(SegmentNumber::default, |meta| meta.name.ordinal);
         let (ordinal, offset, heads_bytes, capacity) = match &recovered.active {
             Some(ActiveSegment { segment, contents }) => {
                 let heads = contents.heads.as_ref().map_or(0, Vec::len);
                 (ordinal, contents.end, heads as u32, capacity(segment.file_bytes))
             }
-            None => (ordinal + 1, DATA_START, 0, capacity(u64::from(options.segment_bytes))),
+            None => (ordinal.next(), DATA_START, 0, capacity(u64::from(options.segment_bytes))),
         };
         let sparse = recovered.active.as_ref().map_or_else(Vec::new, |active| active.contents.sparse.clone());
         let catalog =

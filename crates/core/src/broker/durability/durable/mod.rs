@@ -25,7 +25,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::journal::{
-    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, Sequence, Statistics,
+    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, SegmentNumber,
+    Sequence, Statistics,
 };
 
 use compaction::PendingMove;
@@ -103,7 +104,7 @@ pub struct Durable {
     /// What was copied since the disk is full.
     copied_while_full: u64,
     /// The last segment that was given up.
-    removed: u32,
+    removed: SegmentNumber,
     /// How many live records were found damaged when they were to be copied.
     lost_count: u64,
     buffer: Vec<u8>,
@@ -148,7 +149,7 @@ impl Durable {
             moves: VecDeque::new(),
             skipped: false,
             copied_while_full: 0,
-            removed: 0,
+            removed: SegmentNumber::default(),
             lost_count: 0,
             buffer: Vec::new(),
             head: Vec::new(),

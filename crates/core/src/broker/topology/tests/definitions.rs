@@ -1,7 +1,7 @@
 //! What survives a restart comes back as it was.
 
-use super::random::Random;
 use super::*;
+use crate::testing::Random;
 use crate::testing::rounds;
 
 fn encoded(topology: &Topology) -> Vec<Vec<u8>> {

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use super::random::Random;
 use super::*;
 use crate::amqp::{FieldValue, RawValue};
 use crate::message::{Body, Message, Properties as Values, Value};
 use crate::query::selector::{self, SelectorDialect};
 use crate::query::{Query, boolean};
+use crate::testing::Random;
 use crate::testing::{or_few, rounds};
 use crate::topic::{self, TopicPattern};
 

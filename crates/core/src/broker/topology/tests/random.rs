@@ -1,27 +1,9 @@
 //! Random topologies and messages, each from a seed.
 
 use crate::amqp::{FieldValue, PropertyFields, RawTable, Table};
-
-/// SplitMix64.
-pub(super) struct Random(pub u64);
+use crate::testing::Random;
 
 impl Random {
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
-    }
-
-    pub fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    pub fn pick<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
-        choices[self.below(choices.len())]
-    }
-
     /// A routing key of few words, or with `wildcards` a binding's.
     pub fn key(&mut self, wildcards: bool) -> String {
         let words = ["a", "b", "c", "", "*", "#"];

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tamis.query import Query
-from tamis.reference.query_matcher import Message, QueryMatcher, predicates, truth
+from tamis.reference.queries.query_matcher import Message, QueryMatcher, predicates, truth
 
 if TYPE_CHECKING:
     from tamis._core import _Tree as Tree

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from tamis.reference.normal_form import Conjunction, conjunctions
-from tamis.reference.query_matcher import Message, QueryMatcher
+from tamis.reference.queries.normal_form import Conjunction, conjunctions
+from tamis.reference.queries.query_matcher import Message, QueryMatcher
 
 if TYPE_CHECKING:
     from tamis._core import _Tree as Tree

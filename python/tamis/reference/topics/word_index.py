@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tamis.reference.numbering import bits
-from tamis.reference.topic_matcher import TopicMatcher, Words, fits_any
+from tamis.reference.topics.topic_matcher import TopicMatcher, Words, fits_any
 
 
 class WordIndex(TopicMatcher):

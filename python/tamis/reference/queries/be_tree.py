@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tamis.reference.conjunction_matcher import ConjunctionMatcher
-from tamis.reference.normal_form import Conjunction
-from tamis.reference.query_matcher import Message
+from tamis.reference.queries.conjunction_matcher import ConjunctionMatcher
+from tamis.reference.queries.normal_form import Conjunction
+from tamis.reference.queries.query_matcher import Message
 from tamis.reference.values import Point
 
 if TYPE_CHECKING:

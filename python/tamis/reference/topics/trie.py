@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tamis.reference.topic_matcher import TopicMatcher, Words
+from tamis.reference.topics.topic_matcher import TopicMatcher, Words
 
 
 @dataclass(eq=False)
@@ -67,17 +67,17 @@ class Trie(TopicMatcher):
             self._root.delete(pattern, number)
 
     def _find(self, topic: Words) -> set[int]:
-        found: set[int] = set()
-        self._walk(self._root, topic, found)
-        return found
+        matched: set[int] = set()
+        self._walk(self._root, topic, matched)
+        return matched
 
-    def _walk(self, node: Node, topic: Words, found: set[int]) -> None:
+    def _walk(self, node: Node, topic: Words, matched: set[int]) -> None:
         if (after_hash := node.children.get("#")) is not None:
             for taken in range(len(topic) + 1):
-                self._walk(after_hash, topic[taken:], found)
+                self._walk(after_hash, topic[taken:], matched)
         if not topic:
-            found |= node.numbers
+            matched |= node.numbers
             return
         for word in {topic[0], "*"} - {"#"}:
             if (child := node.children.get(word)) is not None:
-                self._walk(child, topic[1:], found)
+                self._walk(child, topic[1:], matched)

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tamis.reference.topic_matcher import TopicMatcher, Words
-from tamis.reference.trie import Node
+from tamis.reference.topics.topic_matcher import TopicMatcher, Words
+from tamis.reference.topics.trie import Node
 
 
 @dataclass(eq=False)

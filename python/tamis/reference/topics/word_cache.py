@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from tamis.reference.numbering import bits
-from tamis.reference.topic_matcher import TopicMatcher, Words, fits_any
+from tamis.reference.topics.topic_matcher import TopicMatcher, Words, fits_any
 
 
 class WordCache(TopicMatcher):

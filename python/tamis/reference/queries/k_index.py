@@ -19,9 +19,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tamis.reference.conjunction_matcher import ConjunctionMatcher
-from tamis.reference.normal_form import Conjunction, Literal
-from tamis.reference.query_matcher import Message
+from tamis.reference.queries.conjunction_matcher import ConjunctionMatcher
+from tamis.reference.queries.normal_form import Conjunction, Literal
+from tamis.reference.queries.query_matcher import Message
 from tamis.reference.values import Point
 
 if TYPE_CHECKING:

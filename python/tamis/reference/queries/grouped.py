@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
 from tamis.query import Query
-from tamis.reference.query_matcher import Message, QueryMatcher, predicate_of, truth
+from tamis.reference.queries.query_matcher import Message, QueryMatcher, predicate_of, truth
 from tamis.reference.values import Point, point
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ class Grouped(QueryMatcher):
                 del self._groups[start]
 
     def _find(self, message: Message) -> Iterator[int]:
-        found: Group = {}  # by the hashes; a list in the message may find a filter twice
+        hashed: Group = {}  # by the hashes; a list in the message may find a filter twice
         for name, table in self._tables.items():
             for place in message.points(name):
-                found.update(table.get(place, {}))
+                hashed.update(table.get(place, {}))
         admitted = [group for start, group in self._groups.items() if start is None or message.truth(start)]
         expensive: dict[Query, bool | None] = {}
 
@@ -108,9 +108,9 @@ class Grouped(QueryMatcher):
             return expensive[predicate]
 
         def check(group: Group) -> list[int]:
-            return [number for number, rest in group.items() if truth(("and", rest), kept)]
+            return [number for number, kept_filter in group.items() if truth(("and", kept_filter), kept)]
 
-        for numbers in self._check_all(check, [found, *admitted]):
+        for numbers in self._check_all(check, [hashed, *admitted]):
             yield from numbers
 
     def _check_all(self, check: Check, groups: list[Group]) -> Iterable[list[int]]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from tamis.query import Query
-from tamis.reference.query_matcher import Message, QueryMatcher, predicate_of, predicates
+from tamis.reference.queries.query_matcher import Message, QueryMatcher, predicate_of, predicates
 
 if TYPE_CHECKING:
     from tamis._core import _Tree as Tree

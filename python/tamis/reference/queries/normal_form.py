@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tamis.query import Query
-from tamis.reference.query_matcher import predicate_of
+from tamis.reference.queries.query_matcher import predicate_of
 from tamis.reference.values import Point, interval, point
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class Conjunction:
     def bounds(self) -> dict[str, tuple[Point, Point]]:
         """Where properties must have a value. Of two tests of one property the first counts: in a list, another
         element may be what makes the second true."""
-        found: dict[str, tuple[Point, Point]] = {}
+        by_name: dict[str, tuple[Point, Point]] = {}
         for literal in self.literals:
             if literal.bounds is not None:
-                found.setdefault(literal.name, literal.bounds)
-        return found
+                by_name.setdefault(literal.name, literal.bounds)
+        return by_name
 
 
 def conjunctions(tree: Tree, at_most: int, *, wanted: bool = True) -> list[tuple[Literal, ...]] | None:

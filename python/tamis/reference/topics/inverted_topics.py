@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tamis.reference.numbering import bits
-from tamis.reference.topic_matcher import TopicMatcher, Words, fits_any, words
+from tamis.reference.topics.topic_matcher import TopicMatcher, Words, fits_any, words
 
 
 class InvertedTopics(TopicMatcher):

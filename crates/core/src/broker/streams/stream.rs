@@ -1,0 +1,33 @@
+//! A stream and a reader of it, as the queue and the consumer keep them.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::journal::{LogReader, Sequence};
+
+use crate::broker::ids::{ConsumerSlot, LogId};
+use crate::broker::topology::ConsumerFilter;
+
+/// The log of a queue of type stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub log: LogId,
+    pub dir: PathBuf,
+    /// Readers that have read everything, and wait for more.
+    pub(super) waiting: Vec<ConsumerSlot>,
+    /// How far it was synced when those were last woken.
+    pub(super) woken: Sequence,
+}
+
+/// What a consumer reads next from a stream.
+pub(crate) struct StreamReader {
+    pub(super) reader: LogReader,
+    pub(super) filter: Option<ConsumerFilter>,
+    pub(super) missed: u64,
+}
+
+impl fmt::Debug for StreamReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a reader at {}", self.reader.position())
+    }
+}
