@@ -17,7 +17,7 @@ use tamis_core::query::Query;
 use tamis_core::query::expr::Predicate;
 use tamis_core::query::selector::{self, SelectorDialect};
 
-/// The header is a page, and so much of the body shares a checksum (`crates/core/src/index/format.rs`, `pages.rs`).
+/// The header is a page, and so much of the body shares a checksum (`crates/core/src/index/layout/header.rs`, `pages.rs`).
 const PAGE_BYTES: usize = 4_096;
 
 const QUERIES: [&str; 9] = [

@@ -14,8 +14,7 @@ macro_rules! ids {
         #[repr(transparent)]
         pub struct $name(pub u32);
 
-        #[expect(clippy::allow_attributes, reason = "not every kind of number uses every method")]
-        #[allow(dead_code)]
+        #[allow(dead_code, reason = "not every kind of number uses every method")]
         impl $name {
             /// No such number.
             pub const NONE: Self = Self(u32::MAX);

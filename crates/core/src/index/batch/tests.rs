@@ -1,4 +1,4 @@
-//! Columns of every type as messages, rows against single matches, and variants that are not what they say.
+//! Tests columns of every type as messages, rows against single matches, and invalid variants.
 
 use std::sync::Arc;
 
@@ -219,12 +219,12 @@ fn a_variant_of_spark_is_properties() {
 #[test]
 fn a_damaged_variant_is_refused_or_read_and_never_crashes() {
     let (value, metadata) = (bytes(VALUE), bytes(METADATA));
-    for place in rounds(0..value.len() + metadata.len()) {
+    for offset in rounds(0..value.len() + metadata.len()) {
         for replacement in rounds(0..=255) {
             let (mut value, mut metadata) = (value.clone(), metadata.clone());
-            match place.checked_sub(value.len()) {
-                None => value[place] = replacement,
-                Some(place) => metadata[place] = replacement,
+            match offset.checked_sub(value.len()) {
+                None => value[offset] = replacement,
+                Some(offset) => metadata[offset] = replacement,
             }
             _ = variant::decode(&value, &metadata);
         }

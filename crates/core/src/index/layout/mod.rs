@@ -1,4 +1,6 @@
 //! The bytes of a segment, in memory or in a mapped snapshot file.
+//!
+//! Reading a section fails when the file is damaged, and for no other reason.
 
 pub mod attribute_info;
 pub mod bytes;

@@ -28,9 +28,6 @@ impl SectionStore {
     }
 
     /// `length` bytes at `start` within `section`.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn part(&self, section: SectionName, start: usize, length: usize) -> Result<&[u8], EngineError> {
         let beyond = || self.damaged(&format!("byte {start} of {section:?} is beyond its end"));
@@ -49,9 +46,6 @@ impl SectionStore {
     }
 
     /// A whole section, whose pages are checked the first time.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn whole(&self, section: SectionName) -> Result<&[u8], EngineError> {
         match self {
@@ -71,36 +65,24 @@ impl SectionStore {
     }
 
     /// A text that is too long for the table of symbols.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn long_text(&self, start: u64, length: usize) -> Result<&[u8], EngineError> {
         self.part(SectionName::LongTexts, usize::try_from(start).unwrap_or(usize::MAX), length)
     }
 
     /// A whole section of words.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn words(&self, section: SectionName) -> Result<&[WordBytes], EngineError> {
         Ok(self.whole(section)?.as_chunks().0)
     }
 
     /// A whole section of numbers of four bytes.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn numbers(&self, section: SectionName) -> Result<&[NumberBytes], EngineError> {
         Ok(self.whole(section)?.as_chunks().0)
     }
 
     /// The number of four bytes at `index` of a section.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn number(&self, section: SectionName, index: usize) -> Result<u32, EngineError> {
         let bytes = self.part(section, index.saturating_mul(4), 4)?;
@@ -108,9 +90,6 @@ impl SectionStore {
     }
 
     /// The word of eight bytes at `index` of a section.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn word(&self, section: SectionName, index: usize) -> Result<u64, EngineError> {
         let bytes = self.part(section, index.saturating_mul(8), 8)?;
@@ -120,9 +99,6 @@ impl SectionStore {
     }
 
     /// The bytes of one of `items`, which ends where `ends` says and starts where the one before ends.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn item(&self, ends: SectionName, items: SectionName, index: usize) -> Result<&[u8], EngineError> {
         let start = if index == 0 { 0 } else { self.word(ends, index - 1)? };
         let end = self.word(ends, index)?;

@@ -50,9 +50,6 @@ impl SymbolTableBuilder {
 }
 
 /// What a segment knows of a value of `attribute`, if some query names it.
-///
-/// # Errors
-/// A damaged file.
 pub fn find(
     store: &SectionStore,
     attribute: AttributeId,
@@ -62,9 +59,6 @@ pub fn find(
 }
 
 /// What a segment knows of a value of `attribute` that has the hash `hash`, if some query names it.
-///
-/// # Errors
-/// A damaged file.
 #[inline]
 pub fn find_hashed(
     store: &SectionStore,
@@ -90,9 +84,6 @@ pub fn find_hashed(
 }
 
 /// Prefetch what [`find_hashed`] reads first.
-///
-/// # Errors
-/// A damaged file.
 #[inline]
 pub fn prefetch_hashed(store: &SectionStore, attribute: AttributeId, hash: u64) -> Result<(), EngineError> {
     let table = store.whole(SectionName::Symbols)?.as_chunks::<ENTRY_BYTES>().0;
@@ -107,9 +98,6 @@ pub fn prefetch_hashed(store: &SectionStore, attribute: AttributeId, hash: u64) 
 }
 
 /// The text of the symbol at `position`, if it is one, and what is known of the symbol.
-///
-/// # Errors
-/// A damaged file.
 pub fn symbol_at(
     store: &SectionStore,
     position: SymbolPosition,

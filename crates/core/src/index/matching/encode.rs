@@ -21,9 +21,6 @@ const LOOK_UP_COST: usize = 4;
 
 impl Segment {
     /// Write the codes of `message` and the groups of its access keys to `scratch`.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn encode(
         &self,
         hashed: &mut HashedMessage<'_, '_>,

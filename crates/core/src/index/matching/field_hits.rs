@@ -44,9 +44,6 @@ impl Segment {
     /// Append the fields queries of which `message` meets at least one criterion, in no particular order.
     ///
     /// Cost: a look-up per field that is asked for, and a step per criterion that is met.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn hits_into(
         &self,
         message: &Message<'_>,

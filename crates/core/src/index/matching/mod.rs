@@ -1,4 +1,6 @@
 //! Matches a message against the queries of one segment: encodes it, selects and scans leaves, and verifies candidates.
+//!
+//! A match fails when a file is damaged, and for no other reason.
 
 pub mod encode;
 pub mod field_hits;
@@ -32,9 +34,6 @@ pub struct MatchState<'a> {
 impl Segment {
     /// Add the ids of the subscriptions that `message` satisfies to those of `scratch`, some perhaps twice: all except the
     /// pure topic queries. `topic` are the symbols of the topic.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn match_into(
         &self,
         message: &mut HashedMessage<'_, '_>,

@@ -18,9 +18,6 @@ const LINES_AHEAD: usize = 4;
 
 impl Segment {
     /// Scan the selected leaves: add the ids of queries that are decided to `ids`, and the others to `unsure`.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline(always)]
     pub fn scan_leaves(
         &self,

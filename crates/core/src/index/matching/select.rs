@@ -12,9 +12,6 @@ use super::scratch::SegmentScratch;
 
 impl Segment {
     /// Write the leaves that have to be scanned to `scratch`.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline(always)]
     pub fn select_leaves(&self, index: &IndexView<'_>, scratch: &mut SegmentScratch) -> Result<(), EngineError> {
         scratch.leaves.clear();

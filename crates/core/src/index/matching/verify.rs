@@ -13,9 +13,6 @@ use super::scratch::SegmentScratch;
 
 impl Segment {
     /// Evaluate the queries in `unsure`, and add the ids of those that are true.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn verify(
         &self,
         index: &IndexView<'_>,

@@ -1,3 +1,5 @@
+//! Tests reports on a few subscriptions, and on many random ones.
+
 use std::sync::Arc;
 
 use super::{Report, names};

@@ -23,9 +23,6 @@ pub struct IndexView<'a> {
 
 impl<'a> IndexView<'a> {
     /// The sections of `store`.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn of(store: &'a SectionStore) -> Result<Self, EngineError> {
         Ok(Self {

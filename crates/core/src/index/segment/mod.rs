@@ -1,4 +1,6 @@
 //! A segment: an immutable part of an engine, the same whether it was built in memory or mapped from a file.
+//!
+//! Its methods fail when the file is damaged, and for no other reason.
 
 pub mod attributes;
 pub mod field_index;
@@ -70,7 +72,7 @@ impl Segment {
         let position_count = store.length(SectionName::Ids) / 8;
         let wide_leaf_count = usize::try_from(store.word(SectionName::Summaries, 0)?).unwrap_or(usize::MAX);
         if wide_leaf_count > store.length(SectionName::LeafStarts) / 4 {
-            return Err(store.damaged("its summary rows cover more leaves than there are"));
+            return Err(store.damaged("its summaries cover more leaves than there are"));
         }
         let shared_predicate_count = store.length(SectionName::SharedPredicateEnds) / 8;
         Ok(Self {

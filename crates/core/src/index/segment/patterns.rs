@@ -41,18 +41,12 @@ impl Segment {
     }
 
     /// Its topic patterns as a trie.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn trie(&self) -> Result<TopicTrie<'_>, EngineError> {
         TopicTrie::new(self.store.whole(SectionName::Topics)?).map_err(|reason| self.store.damaged(&reason))
     }
 
     /// Its topic patterns, and what each of them stands for.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn patterns(&self) -> Result<SegmentPatterns<'_>, EngineError> {
         let trie = self.trie()?;
         let parts = self.store.numbers(SectionName::PatternSymbols)?;
@@ -61,9 +55,6 @@ impl Segment {
     }
 
     /// Append the needles and words that stand in a topic to `symbols`.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn find_in_topic(
         &self,
         topic: &str,
@@ -100,9 +91,6 @@ impl SegmentPatterns<'_> {
     }
 
     /// The pattern with this number, which is less than their count.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn pattern(&self, number: u32) -> Result<TopicPattern, EngineError> {
         let pattern = match (number as usize).checked_sub(self.pure) {
             None => match self.segment.kept(QueryId(number)) {
@@ -118,9 +106,6 @@ impl SegmentPatterns<'_> {
     }
 
     /// Append what the patterns with these numbers stand for.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn meanings(
         &self,
         numbers: &[u32],
@@ -139,9 +124,6 @@ impl SegmentPatterns<'_> {
     }
 
     /// Append what the pattern with this number stands for: ids, or a symbol.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn meaning(
         &self,
         number: u32,

@@ -48,9 +48,6 @@ impl Segment {
     }
 
     /// A query, decoded the first time and kept.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn query(&self, query: QueryId) -> Result<&Arc<Query>, EngineError> {
         let cell = self.queries.cell(query).ok_or_else(|| self.store.damaged("a query is beyond their count"))?;
         if let Some(query) = cell.get() {
@@ -76,9 +73,6 @@ impl Segment {
     }
 
     /// A query, decoded and not kept.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn decode(&self, query: QueryId) -> Result<Query, EngineError> {
         let record = self.store.item(SectionName::RecordEnds, SectionName::Records, query.index())?;
         decode(record, &self.opaques)
@@ -91,9 +85,6 @@ impl Segment {
     }
 
     /// A shared predicate as a query, decoded the first time and kept.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn shared_predicate(&self, predicate: SharedPredicateId) -> Result<&Query, EngineError> {
         let cell = self.shared_predicates.get(predicate.index()).ok_or_else(|| self.contradiction())?;
         if let Some(query) = cell.get() {
@@ -106,9 +97,6 @@ impl Segment {
     }
 
     /// The shared predicates that decide a query whose clauses hold; None when the whole query has to be evaluated.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn verification(&self, query: QueryId) -> Result<Option<&[NumberBytes]>, EngineError> {
         let ends = self.store.numbers(SectionName::VerificationEnds)?;
         let all = self.store.numbers(SectionName::Verifications)?;
@@ -124,9 +112,6 @@ impl Segment {
     }
 
     /// The fields queries, ascending.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn fields_queries(&self) -> Result<impl Iterator<Item = QueryId>, EngineError> {
         Ok(self.store.numbers(SectionName::FieldsQueries)?.iter().map(|query| QueryId::from_le_bytes(*query)))
     }

@@ -17,18 +17,12 @@ impl Segment {
     }
 
     /// The positions of the subscriptions to a query.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn positions(&self, query: QueryId) -> Result<Range<usize>, EngineError> {
         let positions = IndexView::of(&self.store)?.positions(query);
         positions.filter(|positions| positions.end <= self.position_count).ok_or_else(|| self.contradiction())
     }
 
     /// The query of the subscription at `position`.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn query_of(&self, position: usize) -> Result<QueryId, EngineError> {
         let ends_before = |query| Ok(self.store.number(SectionName::QueryEnds, query)? as usize <= position);
         let query = match self.store.length(SectionName::QueryEnds) {
@@ -39,18 +33,12 @@ impl Segment {
     }
 
     /// The id of the subscription at `position`.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn id(&self, position: usize) -> Result<SubscriptionId, EngineError> {
         Ok(SubscriptionId(self.store.word(SectionName::Ids, position)?))
     }
 
     /// The position of `id`, removed or not. Cost: a binary search, unless `id` is outside of the segment's range of ids.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn find(&self, id: SubscriptionId) -> Result<Option<usize>, EngineError> {
         let position = |rank| Ok::<_, EngineError>(self.store.number(SectionName::ById, rank)? as usize);
         let Some(last) = self.position_count.checked_sub(1) else { return Ok(None) };
@@ -71,9 +59,6 @@ impl Segment {
     }
 
     /// The key that was saved for the subscription at `position`; None when no keys were saved.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn key(&self, position: usize) -> Result<Option<&[u8]>, EngineError> {
         if self.store.length(SectionName::KeyEnds) == 0 {
             return Ok(None);
@@ -82,9 +67,6 @@ impl Segment {
     }
 
     /// Call `add` with the ids of the live subscriptions to a query, ascending.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn for_each_id(
         &self,
         index: &IndexView<'_>,

@@ -59,9 +59,6 @@ impl TextSearch {
     }
 
     /// Call `add` with each needle of `attribute` that stands in `text`. Cost: linear in the text and in the matches.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn needles(
         &self,
         store: &SectionStore,
@@ -85,9 +82,6 @@ impl TextSearch {
     ///
     /// Cost: making the signature, unless it came with the message; then a look-up per different word of the body, or per
     /// word that queries ask for if these are fewer.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn body_words(
         &self,
         store: &SectionStore,
@@ -136,9 +130,6 @@ impl TextSearch {
 }
 
 /// Call `add` with each word of `attribute` that stands in `text`. Cost: linear in the text.
-///
-/// # Errors
-/// A damaged file.
 pub fn words_of(
     store: &SectionStore,
     attribute: AttributeId,

@@ -1,4 +1,4 @@
-//! The engine against brute force, on random queries and messages; what is filed under which key.
+//! Tests the engine against brute force on random queries and messages, and what is filed under which key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -260,7 +260,7 @@ fn the_engine_agrees_with_brute_force_in_memory_reopened_and_changed() {
         pair.change(&mut random, fewer(150));
         pair.check(&mut random, fewer(100));
         for _ in 0..or_few(3, 2) {
-            pair = pair.reopen(&folder.file("queries.tamis")); // in the place of the file that is mapped
+            pair = pair.reopen(&folder.file("queries.tamis")); // replaces the file that is mapped
             pair.check(&mut random, fewer(60));
             pair.change(&mut random, fewer(60));
             pair.check(&mut random, fewer(60));
@@ -268,7 +268,7 @@ fn the_engine_agrees_with_brute_force_in_memory_reopened_and_changed() {
     }
 }
 
-/// Patterns that have to do with a few words, alone and as a part of a query.
+/// A pattern of a few words, alone or as part of a query.
 fn topic_query(random: &mut Random, has_prefixes: bool) -> Arc<Query> {
     let words: Vec<_> = (0..random.below(5)).map(|_| random.pick(&["a", "b", "c", "*", "#"])).collect();
     let dialects = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];
@@ -319,7 +319,7 @@ fn check_topics(has_prefixes: bool) {
 #[test]
 fn values_that_few_and_that_many_queries_name_agree_with_brute_force() {
     use crate::query::selector::{SelectorDialect, parse};
-    const NAMES: [&str; 3] = ["few", "some", "many"]; // by how many values they have
+    const NAMES: [&str; 3] = ["few", "some", "many"]; // by the number of their values
     const VALUES: [usize; 3] = [4, 60, 4_000];
     let mut random = Random(3);
     let test = |random: &mut Random| {
@@ -375,7 +375,7 @@ fn values_that_few_and_that_many_queries_name_agree_with_brute_force() {
     }
 }
 
-/// What `engine` says of `properties`, held against `queries`, which have the ids from `first` on.
+/// Check what `engine` matches for `properties` against `queries`, which have the ids from `first` on.
 fn check_all(engine: &Engine, first: u64, queries: &[Arc<Query>], properties: &Properties) {
     let message = Message::new("", properties, Body::Absent);
     let mut matched = Vec::new();
@@ -406,7 +406,7 @@ fn all_who_subscribe_to_equal_queries_are_found_also_after_some_have_left() {
         let mut random = Random(first + 1);
         let mut pair = Pair::default();
         pair.engine.state.writer.lock().expect("nobody panicked").next_id = first;
-        // In half of the leaves slots follow one another; IN has its query in the leaves of several keys.
+        // In half of the leaves queries are consecutive; a query with IN is in the leaves of several keys.
         let query = |random: &mut Random| {
             let (value, other, bound) = (random.below(8), random.below(8), random.below(40));
             let text = match random.below(4) {
@@ -449,7 +449,7 @@ fn all_who_subscribe_to_equal_queries_are_found_also_after_some_have_left() {
 }
 
 #[test]
-fn dead_slots_are_swept_and_leave_no_trace() {
+fn removed_queries_are_swept_and_leave_no_trace() {
     let mut random = Random(5);
     let mut pair = Pair::default();
     pair.change(&mut random, fewer(50));
@@ -474,7 +474,7 @@ fn equal_queries_that_were_added_last_are_evaluated_once() {
 }
 
 #[test]
-fn an_engine_goes_on_after_a_panic_in_a_expensive_predicate() {
+fn an_engine_goes_on_after_a_panic_in_an_expensive_predicate() {
     let answer = |message: &Message<'_>| match message.properties.get("a") {
         Some(Value::Int(13)) => panic!("a mistake in an expensive predicate"),
         _ => Some(true),

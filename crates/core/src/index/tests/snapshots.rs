@@ -1,4 +1,4 @@
-//! What a snapshot keeps, and snapshots against every kind of damage.
+//! Tests what a snapshot keeps, and snapshots with every kind of damage.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -80,16 +80,16 @@ fn small_snapshot(path: &Path) -> (Vec<u8>, Vec<Properties>, Vec<Option<Vec<Subs
     (std::fs::read(path).expect("a file"), messages, answers)
 }
 
-/// Write into a file as it is: making it anew for every byte of damage would sync it every time on some file systems.
-fn put(file: &mut File, place: usize, bytes: &[u8]) {
-    file.seek(SeekFrom::Start(place as u64)).expect("a place in the file");
+/// Write into the existing file: some file systems would sync a new file for every byte of damage.
+fn put(file: &mut File, offset: usize, bytes: &[u8]) {
+    file.seek(SeekFrom::Start(offset as u64)).expect("an offset in the file");
     file.write_all(bytes).expect("a writable folder");
 }
 
-/// Make the file, which has the bytes `written`, have those of `wanted`.
+/// Change the bytes of the file from `written` to `wanted`.
 fn put_changes(file: &mut File, written: &mut [u8], wanted: &[u8]) {
-    let changed = (0..wanted.len()).filter(|place| written[*place] != wanted[*place]);
-    changed.for_each(|place| put(file, place, &wanted[place..=place]));
+    let changed = (0..wanted.len()).filter(|offset| written[*offset] != wanted[*offset]);
+    changed.for_each(|offset| put(file, offset, &wanted[offset..=offset]));
     written.copy_from_slice(wanted);
 }
 
@@ -110,16 +110,16 @@ fn a_damaged_byte_gives_an_error_or_the_right_answer() {
     let (bytes, messages, answers) = small_snapshot(&path);
     let mut random = Random(11);
     let mut file = writable(&path);
-    for place in rounds(0..bytes.len()) {
-        put(&mut file, place, &[bytes[place] ^ (1 + random.below(255) as u8)]);
+    for offset in rounds(0..bytes.len()) {
+        put(&mut file, offset, &[bytes[offset] ^ (1 + random.below(255) as u8)]);
         if let Ok(engine) = Engine::open(&path, false, &none) {
             for (message, expected) in messages.iter().zip(&answers) {
-                let found = answer(&engine, message);
-                assert!(found.is_none() || found == *expected, "byte {place}");
+                let actual = answer(&engine, message);
+                assert!(actual.is_none() || actual == *expected, "byte {offset}");
             }
-            assert!(Engine::open(&path, true, &none).is_err(), "byte {place}");
+            assert!(Engine::open(&path, true, &none).is_err(), "byte {offset}");
         }
-        put(&mut file, place, &bytes[place..=place]);
+        put(&mut file, offset, &bytes[offset..=offset]);
     }
 }
 
@@ -135,7 +135,7 @@ fn a_truncated_file_is_refused() {
     }
 }
 
-/// Checksums find accidents, not forgery: behind fitting ones anything may stand, and must not crash either.
+/// Checksums detect accidents, not forgery: any bytes may have checksums that fit, and must not crash either.
 #[test]
 fn damage_behind_fitting_checksums_never_crashes() {
     let folder = Folder::new("forged");
@@ -144,9 +144,9 @@ fn damage_behind_fitting_checksums_never_crashes() {
     let header = SnapshotHeader::decode(&bytes).expect("whole");
     let mut random = Random(13);
     let (mut file, mut written) = (writable(&path), bytes.clone());
-    for place in rounds((12..64 + 16 * SECTION_COUNT).chain(HEADER_BYTES..header.body_end())) {
+    for offset in rounds((12..64 + 16 * SECTION_COUNT).chain(HEADER_BYTES..header.body_end())) {
         let mut forged = bytes.clone();
-        forged[place] = random.below(256) as u8;
+        forged[offset] = random.below(256) as u8;
         seal(&mut forged, header.body_end());
         put_changes(&mut file, &mut written, &forged);
         let Ok(engine) = Engine::open(&path, false, &none) else { continue };
@@ -183,8 +183,8 @@ fn seal(bytes: &mut [u8], body_end: usize) {
     let header = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);
     bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&header.to_le_bytes());
     let (body, checksums) = bytes.split_at_mut(body_end);
-    for (page, place) in body[HEADER_BYTES..].chunks(PAGE_BYTES).zip(checksums.chunks_mut(4)) {
-        place.copy_from_slice(&crc32c::crc32c(page).to_le_bytes());
+    for (page, checksum) in body[HEADER_BYTES..].chunks(PAGE_BYTES).zip(checksums.chunks_mut(4)) {
+        checksum.copy_from_slice(&crc32c::crc32c(page).to_le_bytes());
     }
 }
 
@@ -195,8 +195,8 @@ fn random_records_are_refused_or_read_and_never_crash() {
         let mut record = Vec::new();
         codec::encode(&query(&mut random), &mut record, &mut OpaqueTable::default());
         for _ in 0..random.below(3) {
-            let place = random.below(record.len());
-            record[place] = random.below(256) as u8;
+            let offset = random.below(record.len());
+            record[offset] = random.below(256) as u8;
         }
         _ = codec::decode(&record, &[]);
     }
@@ -223,7 +223,7 @@ fn the_deepest_queries_that_the_languages_allow_are_kept() {
 }
 
 #[test]
-fn a_expensive_predicate_is_kept_by_its_place_in_a_table() {
+fn an_expensive_predicate_is_kept_by_its_index_in_a_table() {
     let mut opaques = OpaqueTable::default();
     let [a, b] = ["a", "b"].map(|name| Opaque::new(InjectedCost::new(name, 1.0, |_| None)));
     let [first, second, both] = [vec![&a], vec![&b], vec![&b, &a]].map(|expensive| {
@@ -242,7 +242,7 @@ fn a_expensive_predicate_is_kept_by_its_place_in_a_table() {
 }
 
 #[test]
-fn an_engine_with_a_expensive_predicate_is_not_saved() {
+fn an_engine_with_an_expensive_predicate_is_not_saved() {
     let engine = Engine::new();
     let opaque = Opaque::new(InjectedCost::new("in_my_list", 1.0, |_| Some(true)));
     engine.add(Arc::new(Query::new(Predicate::Opaque(opaque).into()).expect("within the limits")));

@@ -73,9 +73,6 @@ impl CombinedTrieCell {
     }
 
     /// The trie and its segments, if it has been built. Counts the topic otherwise, and builds the trie when it is time.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn get(&self, sources: TopicSources<'_>) -> Result<Option<(&CombinedTrie, &[usize])>, EngineError> {
         if let Some(built) = self.built.get() {
             return Ok(Some((built, &self.small)));

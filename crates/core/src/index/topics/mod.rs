@@ -1,4 +1,6 @@
 //! Finds what a version knows of a topic, and remembers it for topics that come again.
+//!
+//! Looking up a topic fails when a file is damaged, and for no other reason.
 
 pub mod automata;
 pub mod combined_trie;

@@ -41,9 +41,6 @@ impl<'a> OnlyTrie<'a> {
     }
 
     /// The trie.
-    ///
-    /// # Errors
-    /// A damaged file.
     #[inline]
     pub fn trie(&self) -> Result<TopicTrie<'a>, EngineError> {
         match self {
@@ -62,9 +59,6 @@ impl<'a> OnlyTrie<'a> {
     }
 
     /// Add what `patterns` stand for to `matches`.
-    ///
-    /// # Errors
-    /// A damaged file.
     pub fn add_to(&self, matches: &mut TopicMatches, patterns: &[u32], version: u64) -> Result<(), EngineError> {
         match self {
             Self::Combined(combined) => {

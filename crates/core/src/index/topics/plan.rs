@@ -33,15 +33,13 @@ impl TopicPlan {
     pub fn new(segments: &[Arc<Segment>], in_tail: u32) -> Self {
         let trie_bytes = || segments.iter().map(|segment| segment.topic_bytes());
         let tail_count = in_tail.count_ones() as usize;
-        let has_trie = |(index, bytes)| (bytes > 0).then_some(index);
-        let tries = || trie_bytes().enumerate().filter_map(has_trie);
         Self {
             asks: in_tail != 0 || segments.iter().any(|segment| segment.asks_about_topics()),
             has_symbols: segments.iter().any(|segment| segment.has_topic_symbols()),
             looks_into: segments.iter().any(|segment| segment.looks_into_topics()),
             in_tail,
-            trie_count: tries().count(),
-            last_trie: tries().last().unwrap_or_default(),
+            trie_count: trie_bytes().filter(|bytes| *bytes > 0).count(),
+            last_trie: trie_bytes().rposition(|bytes| bytes > 0).unwrap_or_default(),
             combined: Arc::new(CombinedTrieCell::new(trie_bytes(), tail_count)),
         }
     }

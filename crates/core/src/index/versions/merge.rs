@@ -128,9 +128,6 @@ pub fn kept(segments: &[Arc<Segment>], version: u64) -> Option<Vec<(Subscription
 }
 
 /// One segment of the live subscriptions of `segments` at `version`. Cost: a few microseconds per query.
-///
-/// # Errors
-/// A damaged snapshot.
 pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineError> {
     if let Some(all) = kept(segments, version) {
         return Ok(build(&all));

@@ -76,9 +76,6 @@ impl Version {
     }
 
     /// Append every subscription whose query is true of `message`, ascending, each once.
-    ///
-    /// # Errors
-    /// A damaged snapshot.
     pub fn match_into(
         &self,
         message: &Message<'_>,
@@ -141,9 +138,6 @@ impl Version {
     }
 
     /// Where the subscription `id` is, if there is one.
-    ///
-    /// # Errors
-    /// A damaged snapshot.
     pub fn find(&self, id: SubscriptionId) -> Result<Option<SubscriptionPosition>, EngineError> {
         if let Some((position, _)) = self.live_tail().find(|(_, subscription)| subscription.id == id) {
             return Ok(Some(SubscriptionPosition::Tail(position)));
@@ -158,9 +152,6 @@ impl Version {
     }
 
     /// The query of a subscription.
-    ///
-    /// # Errors
-    /// A damaged snapshot.
     pub fn query(&self, position: &SubscriptionPosition) -> Result<Arc<Query>, EngineError> {
         match position {
             SubscriptionPosition::Segment(segment, position) => {
@@ -173,9 +164,6 @@ impl Version {
     }
 
     /// The query of a subscription, decoded again rather than kept.
-    ///
-    /// # Errors
-    /// A damaged snapshot.
     pub fn decode(&self, position: &SubscriptionPosition) -> Result<Arc<Query>, EngineError> {
         match position {
             SubscriptionPosition::Segment(segment, position) => {
@@ -186,9 +174,6 @@ impl Version {
     }
 
     /// Every subscription, by ascending id. Cost: linear in them, and a sort where there are several segments.
-    ///
-    /// # Errors
-    /// A damaged snapshot.
     pub fn subscriptions(&self) -> Result<Vec<(SubscriptionId, SubscriptionPosition)>, EngineError> {
         let mut all = Vec::with_capacity(self.live);
         for segment in &self.segments {
