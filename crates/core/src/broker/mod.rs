@@ -44,7 +44,7 @@ pub mod topology;
 mod unique;
 
 use access::Permissions;
-pub use access::{Access, Control, Resource, UserLimits, Verb};
+pub use access::control::{Access, Control, Resource, UserLimits, Verb};
 use clock::Clock;
 pub use clock::Micros;
 use connections::clients::Clients;

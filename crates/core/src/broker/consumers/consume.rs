@@ -6,7 +6,7 @@ use crate::amqp::method::{
 use crate::amqp::{AmqpError, RawTable, ReplyCode};
 
 use crate::broker::Broker;
-use crate::broker::access::{Resource, Verb};
+use crate::broker::access::control::{Resource, Verb};
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::errors::error;

@@ -6,7 +6,7 @@ use crate::amqp::method::{
 };
 
 use crate::broker::Broker;
-use crate::broker::access::{Resource, Verb};
+use crate::broker::access::control::{Resource, Verb};
 use crate::broker::ids::ChannelSlot;
 use crate::broker::topology::{Bind, Target, check_query_arguments};
 

@@ -6,7 +6,7 @@ use crate::amqp::method::{QueueDeclare, QueueDeclareOk, QueueDelete, QueueDelete
 use crate::amqp::{AmqpError, RawTable, ReplyCode};
 
 use crate::broker::Broker;
-use crate::broker::access::{Resource, Verb};
+use crate::broker::access::control::{Resource, Verb};
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionId, Handle, JOURNAL};
 use crate::broker::publishing::confirms::SyncMark;

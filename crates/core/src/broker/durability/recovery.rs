@@ -11,7 +11,7 @@ use crate::journal::{Committer, Damage, Disk, OpenError};
 use crate::amqp::RawTable;
 
 use crate::broker::Broker;
-use crate::broker::access::Control;
+use crate::broker::access::control::Control;
 use crate::broker::clock::{Micros, NEVER};
 use crate::broker::durable::{
     DefinitionId, Durable, DurableOptions, RecoveredDefinition, RecoveredJournal, RecoveredMessage, RecoveredQueue,

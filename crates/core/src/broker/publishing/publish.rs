@@ -5,7 +5,7 @@ use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 use crate::journal::AppendError;
 
 use crate::broker::Broker;
-use crate::broker::access::{Resource, Verb};
+use crate::broker::access::control::{Resource, Verb};
 use crate::broker::clock::{Micros, NEVER};
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::durable::Saved;

@@ -1,4 +1,4 @@
-//! Transactions: what was published and settled since the last commit is kept until the next, which carries out all of it.
+//! Transactions: what is published and settled is kept until the next commit, which carries out all of it.
 
 use crate::amqp::method::{TxCommitOk, TxRollbackOk};
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
