@@ -6,7 +6,7 @@ use crate::broker::connections::content::Incoming;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::unacknowledged::Unacknowledged;
 use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
-use crate::broker::publishing::confirms::{Confirms, SyncMarks};
+use crate::broker::publishing::confirms::{Confirms, DiskMarks};
 use crate::broker::publishing::publish::Memo;
 use crate::broker::publishing::transaction::Transaction;
 
@@ -106,7 +106,7 @@ pub(crate) struct Channel {
     /// The memory of `incoming` and `transaction` when it was last counted.
     pub unfinished_bytes: u64,
     /// Answers that wait for a disk, oldest first.
-    pub held: std::collections::VecDeque<(SyncMarks, Vec<u8>)>,
+    pub held: std::collections::VecDeque<(DiskMarks, Vec<u8>)>,
     /// The route that the last message took.
     pub memo: Option<Box<Memo>>,
 }

@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionId, Handle, JOURNAL};
-use crate::broker::publishing::confirms::SyncMark;
+use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
 use crate::broker::topology::{Declared, Owner, QueueId, QueueSettings};
@@ -75,7 +75,7 @@ impl Broker {
         if declared == Declared::Existed {
             // The first declaration may still wait for the disk, and this answer promises the same.
             if let Some(durable_id) = self.queues[id].durable_id {
-                self.publishing.promise(SyncMark { log: JOURNAL, sequence: durable_id.0 });
+                self.publishing.promise(DiskMark { log: JOURNAL, sequence: durable_id.0 });
             }
             return Ok((name, id));
         }

@@ -1,7 +1,7 @@
 //! What the broker does when the disk has moved, when it is stuck, and when the broker stops.
 //!
 //! What was promised only once something is on disk (confirms, answers to declarations and commits) waits for a
-//! [`SyncMark`] and goes out in [`Broker::committed`].
+//! [`DiskMark`] and goes out in [`Broker::committed`].
 
 use crate::amqp::ReplyCode;
 
@@ -10,7 +10,7 @@ use crate::broker::clock::Micros;
 use crate::broker::errors::error;
 use crate::broker::ids::JOURNAL;
 use crate::broker::management::event::Event;
-use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::message_store::Kept;
 
 impl Broker {
@@ -75,19 +75,19 @@ impl Broker {
     pub(crate) fn record_changes(&mut self) {
         let wall_us = self.clock.wall_us();
         if let Some(sequence) = self.durability.record_changes(&self.topology, &mut self.queues, wall_us) {
-            self.publishing.promise(SyncMark { log: JOURNAL, sequence });
+            self.publishing.promise(DiskMark { log: JOURNAL, sequence });
         }
     }
 
     /// What the answer to what is done now must wait for, if anything.
-    pub(crate) fn take_promised(&mut self) -> SyncMarks {
+    pub(crate) fn take_promised(&mut self) -> DiskMarks {
         let mut marks = self.publishing.take_promised();
         marks.retain(|mark| !self.is_reached(*mark));
         marks
     }
 
     /// Whether a log is synced that far.
-    pub(crate) fn is_reached(&self, mark: SyncMark) -> bool {
+    pub(crate) fn is_reached(&self, mark: DiskMark) -> bool {
         #[cfg(test)]
         if self.faults.confirms_early {
             return true;

@@ -14,13 +14,13 @@ use crate::broker::ids::{ChannelSlot, Handle, LogId};
 
 /// How far a log must be synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SyncMark {
+pub(crate) struct DiskMark {
     pub log: LogId,
     pub sequence: u64,
 }
 
 /// All marks that must be reached. Nearly always there is one, or none.
-pub(crate) type SyncMarks = smallvec::SmallVec<[SyncMark; 1]>;
+pub(crate) type DiskMarks = smallvec::SmallVec<[DiskMark; 1]>;
 
 /// What to tell the publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) struct Confirms {
     /// All messages up to here have been acked or nacked.
     told: u64,
     /// Messages that wait for a disk, by number.
-    waiting: VecDeque<(u64, SyncMarks)>,
+    waiting: VecDeque<(u64, DiskMarks)>,
 }
 
 impl Confirms {
@@ -47,7 +47,7 @@ impl Confirms {
     }
 
     /// Confirm the last message, which has this number, only when these marks are reached.
-    pub fn wait(&mut self, number: u64, marks: SyncMarks) {
+    pub fn wait(&mut self, number: u64, marks: DiskMarks) {
         debug_assert_eq!(number, self.published);
         if !marks.is_empty() {
             self.waiting.push_back((number, marks));
@@ -55,7 +55,7 @@ impl Confirms {
     }
 
     /// The next ack, if any: for all messages that can be confirmed and have not been.
-    pub fn acknowledge(&mut self, is_reached: impl Fn(SyncMark) -> bool) -> Option<Acknowledged> {
+    pub fn acknowledge(&mut self, is_reached: impl Fn(DiskMark) -> bool) -> Option<Acknowledged> {
         while let Some((_, marks)) = self.waiting.front() {
             if !marks.iter().all(|mark| is_reached(*mark)) {
                 break;
@@ -108,7 +108,7 @@ impl Broker {
     }
 
     /// Let the confirm of the last message, or the answer to its commit, wait for the logs that keep it.
-    pub(crate) fn await_marks(&mut self, channel: ChannelSlot, number: Option<u64>, marks: SyncMarks) {
+    pub(crate) fn await_marks(&mut self, channel: ChannelSlot, number: Option<u64>, marks: DiskMarks) {
         if self.options.confirms_received {
             return;
         }
@@ -153,7 +153,7 @@ impl Broker {
             return;
         }
         let Some(mut confirms) = self.clients[channel].confirms.take() else { return };
-        let acknowledged = confirms.acknowledge(|mark: SyncMark| self.is_reached(mark));
+        let acknowledged = confirms.acknowledge(|mark: DiskMark| self.is_reached(mark));
         let is_waiting = confirms.is_waiting();
         let it = &mut self.clients[channel];
         it.confirms = Some(confirms);
@@ -212,8 +212,8 @@ impl Broker {
 mod tests {
     use super::*;
 
-    fn mark(sequence: u64) -> SyncMarks {
-        smallvec::smallvec![SyncMark { log: LogId(0), sequence }]
+    fn mark(sequence: u64) -> DiskMarks {
+        smallvec::smallvec![DiskMark { log: LogId(0), sequence }]
     }
 
     fn told(confirms: &mut Confirms, synced: u64) -> Option<(u64, bool)> {
@@ -253,7 +253,7 @@ mod tests {
         let number = confirms.publish();
         confirms.wait(
             number,
-            smallvec::smallvec![SyncMark { log: LogId(0), sequence: 5 }, SyncMark { log: LogId(1), sequence: 7 }],
+            smallvec::smallvec![DiskMark { log: LogId(0), sequence: 5 }, DiskMark { log: LogId(1), sequence: 7 }],
         );
         assert_eq!(confirms.acknowledge(|mark| mark.log == LogId(0)), None);
         assert!(confirms.acknowledge(|_| true).is_some());

@@ -12,7 +12,7 @@ use crate::broker::durable::Saved;
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL};
 use crate::broker::parts::Parts;
-use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::message_store::Kept;
 use crate::broker::topology::{Published, QueueId};
 
@@ -172,7 +172,7 @@ impl Broker {
             }
             return Ok(());
         }
-        let mut marks = SyncMarks::new();
+        let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
             if let Err(reason) = self.append_to_streams(parts, routed, &mut marks) {
                 return self.refuse_publish(slot, number, &reason);
@@ -195,7 +195,7 @@ impl Broker {
             }
         }
         if let Some((saved, _)) = saved {
-            marks.push(SyncMark { log: JOURNAL, sequence: saved.sequence.0 });
+            marks.push(DiskMark { log: JOURNAL, sequence: saved.sequence.0 });
         }
         self.put_into_queues(parts, saved, routed, expires);
         if is_refused {

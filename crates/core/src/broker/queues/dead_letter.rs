@@ -12,7 +12,7 @@ use crate::amqp::{BasicProperties, PropertyFields, RawTable};
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::parts::Parts;
-use crate::broker::publishing::confirms::SyncMarks;
+use crate::broker::publishing::confirms::DiskMarks;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId, VhostId};
 
@@ -117,7 +117,7 @@ impl Broker {
     fn put_letter(&mut self, parts: &Parts<'_>, is_persistent: bool, routed: &mut Vec<QueueId>) {
         if !self.streams.is_empty() {
             // A stream whose disk has no room drops it: there is nobody who could be told to wait.
-            _ = self.append_to_streams(parts, routed, &mut SyncMarks::new());
+            _ = self.append_to_streams(parts, routed, &mut DiskMarks::new());
             routed.retain(|queue| self.queues[*queue].stream.is_none());
         }
         // A queue that refuses it drops it, too.

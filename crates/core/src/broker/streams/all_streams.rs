@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use crate::journal::Log;
 
 use crate::broker::ids::{ConsumerSlot, Handle, LogId};
-use crate::broker::publishing::confirms::SyncMark;
+use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::topology::{QueueId, ViewScratch};
 
 /// What may wait to be written of a stream before its publishers wait, as in the journal.
@@ -73,7 +73,7 @@ impl Streams {
     }
 
     /// Whether a log is synced that far. One that is gone has nothing left to lose.
-    pub fn is_reached(&self, mark: SyncMark) -> bool {
+    pub fn is_reached(&self, mark: DiskMark) -> bool {
         self.log(mark.log).is_none_or(|log| log.synced().0 >= mark.sequence)
     }
 
