@@ -131,7 +131,7 @@ impl Broker {
         self.clock.set_wall(now, wall_us);
         self.check_connections();
         self.expire();
-        self.expire_streams();
+        self.streams.expire(&self.queues, self.clock.wall_us());
         self.durability.remove_doomed();
         self.refuse_held();
         self.shed_unfinished();

@@ -15,7 +15,7 @@ use crate::broker::access::control::{Control, Resource, Verb};
 use crate::broker::access::principals::{Principal, Principals};
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, PrincipalSlot};
-use crate::broker::topology::{ExchangeInfo, ExchangeKind, Owner, StoredQuery, VhostId};
+use crate::broker::topology::{ExchangeInfo, ExchangeKind, StoredQuery};
 
 /// The control plane, and what it has said.
 pub(crate) struct Permissions {
@@ -77,12 +77,6 @@ impl Permissions {
 }
 
 impl Broker {
-    /// The vhost of a channel, and its connection as an owner of queues.
-    pub(crate) fn vhost_and_owner(&self, channel: ChannelSlot) -> (VhostId, Owner) {
-        let slot = self.clients[channel].connection;
-        (self.clients[slot].vhost, self.clients.id(slot).to_bits())
-    }
-
     /// The user of a channel in its vhost.
     pub(crate) fn principal(&self, channel: ChannelSlot) -> &Principal {
         self.permissions.principal(self.clients[self.clients[channel].connection].principal)
@@ -130,7 +124,7 @@ impl Broker {
         exchange: &str,
         routing_key: &str,
     ) -> Result<(), AmqpError> {
-        let (vhost, _) = self.vhost_and_owner(channel);
+        let (vhost, _) = self.clients.vhost_and_owner(channel);
         let Permissions { control, principals } = &mut self.permissions;
         let slot = self.clients[self.clients[channel].connection].principal;
         if !principals.has_topic_rules(&mut **control, slot) {

@@ -15,20 +15,11 @@ use crate::broker::queues::queue::Queue;
 use crate::broker::topology::{Declared, Owner, QueueId, QueueSettings};
 
 impl Broker {
-    /// What an empty queue name means: the queue that the channel declared last.
-    pub(crate) fn queue_name<'a>(&'a self, channel: ChannelSlot, name: &'a str) -> Result<&'a str, AmqpError> {
-        match (name, &*self.clients[channel].last_queue) {
-            ("", "") => Err(error(ReplyCode::NotFound, "no previously declared queue")),
-            ("", last) => Ok(last),
-            (name, _) => Ok(name),
-        }
-    }
-
     /// Carry out queue.declare.
     pub(crate) fn declare_queue(&mut self, channel: ChannelSlot, it: &QueueDeclare<'_>) -> Result<(), AmqpError> {
-        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let (name, id) = if it.passive {
-            let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+            let name: Box<str> = self.clients[channel].queue_name(it.queue)?.into();
             let id = self.topology.queue(vhost, &name, owner)?;
             (name, id)
         } else {
@@ -49,7 +40,7 @@ impl Broker {
 
     /// Declare a queue that is not passive. Returns its name and id.
     fn make_queue(&mut self, channel: ChannelSlot, it: &QueueDeclare<'_>) -> Result<(Box<str>, QueueId), AmqpError> {
-        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let name: Box<str> = match it.queue {
             "" => self.unique.next_name("amq.gen-").into(),
             name => name.into(),
@@ -151,9 +142,9 @@ impl Broker {
 
     /// Carry out queue.delete.
     pub(crate) fn delete_queue(&mut self, channel: ChannelSlot, it: &QueueDelete<'_>) -> Result<(), AmqpError> {
-        let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+        let name: Box<str> = self.clients[channel].queue_name(it.queue)?.into();
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
-        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let (queues, streams) = (&self.queues, &self.streams);
         let contents = |id: QueueId| {
             let queue = &queues[id];

@@ -11,7 +11,10 @@ use crate::broker::errors::error;
 use crate::broker::ids::JOURNAL;
 use crate::broker::management::event::Event;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
+use crate::broker::queues::all_queues::Queues;
 use crate::broker::queues::message_store::Kept;
+use crate::broker::queues::queue::Queue;
+use crate::broker::topology::{Definition, Owner, Topology};
 
 impl Broker {
     /// The journal's thread has woken the caller: confirm what is on disk now, and see whether the disk works.
@@ -74,7 +77,13 @@ impl Broker {
     /// Record changes of the topology, as far as there is room; the answer to what is done now waits for them.
     pub(crate) fn record_changes(&mut self) {
         let wall_us = self.clock.wall_us();
-        if let Some(sequence) = self.durability.record_changes(&self.topology, &mut self.queues, wall_us) {
+        let (topology, queues) = (&self.topology, &mut self.queues);
+        let defined = |definition: &Definition, id| {
+            if let Some(queue) = queue_of(definition, topology, queues) {
+                queue.durable_id = Some(id);
+            }
+        };
+        if let Some(sequence) = self.durability.record_changes(wall_us, defined) {
             self.publishing.promise(DiskMark { log: JOURNAL, sequence });
         }
     }
@@ -98,4 +107,11 @@ impl Broker {
             _ => self.streams.is_reached(mark),
         }
     }
+}
+
+/// The queue that a definition describes.
+fn queue_of<'a>(definition: &Definition, topology: &Topology, queues: &'a mut Queues) -> Option<&'a mut Queue> {
+    let Definition::Queue { vhost, name, .. } = definition else { return None };
+    let id = topology.queue(topology.vhost(vhost)?, name, Owner::MAX).ok()?;
+    queues.get_mut(id)
 }

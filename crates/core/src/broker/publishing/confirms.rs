@@ -5,11 +5,9 @@
 
 use std::collections::VecDeque;
 
-use crate::amqp::method::{BasicAck, BasicNack};
-use crate::amqp::{AmqpError, ReplyCode};
+use crate::amqp::method::BasicAck;
 
 use crate::broker::Broker;
-use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, Handle, LogId};
 
 /// How far a log must be synced.
@@ -85,16 +83,6 @@ impl Confirms {
 }
 
 impl Broker {
-    /// Confirm the messages of a channel from now on.
-    pub(crate) fn select_confirms(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
-        let it = &mut self.clients[channel];
-        if it.transaction.is_some() {
-            return Err(error(ReplyCode::PreconditionFailed, "cannot switch from tx to confirm mode"));
-        }
-        it.confirms.get_or_insert_default();
-        Ok(())
-    }
-
     /// Count a message that is published. Returns its number, when the channel's messages are confirmed.
     #[inline]
     pub(crate) fn count_publish(&mut self, channel: ChannelSlot) -> Option<u64> {
@@ -118,19 +106,6 @@ impl Broker {
         } else if it.transaction.is_some() {
             marks.into_iter().for_each(|mark| self.publishing.promise(mark));
         }
-    }
-
-    /// Tell the publisher of the last message that it is not taken, when it wants to be told.
-    pub(crate) fn nack(&mut self, channel: ChannelSlot, number: Option<u64>) {
-        let it = &mut self.clients[channel];
-        let (Some(number), Some(confirms)) = (number, &mut it.confirms) else { return };
-        confirms.refuse(number);
-        let (connection, channel) = (it.connection, it.number);
-        self.clients.answer(
-            connection,
-            channel,
-            BasicNack { delivery_tag: number, multiple: false, requeue: false }.into(),
-        );
     }
 
     /// Confirm what was published in this call and waits for no disk.

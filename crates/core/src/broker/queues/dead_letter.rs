@@ -121,7 +121,7 @@ impl Broker {
             routed.retain(|queue| self.queues[*queue].stream.is_none());
         }
         // A queue that refuses it drops it, too.
-        self.drop_refusing(routed, parts.size());
+        self.queues.drop_refusing(routed, parts.size());
         let is_durable = self.durability.is_on() && is_persistent;
         let saved = if is_durable { self.save_for(parts, routed).ok().flatten() } else { None };
         self.put_into_queues(parts, saved, routed, NEVER);

@@ -6,6 +6,7 @@ use crate::journal::Log;
 
 use crate::broker::ids::{ConsumerSlot, Handle, LogId};
 use crate::broker::publishing::confirms::DiskMark;
+use crate::broker::queues::all_queues::Queues;
 use crate::broker::topology::{QueueId, ViewScratch};
 
 /// What may wait to be written of a stream before its publishers wait, as in the journal.
@@ -65,6 +66,17 @@ impl Streams {
     /// The number of messages in a log.
     pub fn length(&self, id: LogId) -> u64 {
         self.log(id).map_or(0, |log| log.next_sequence().0.saturating_sub(log.first_sequence().0))
+    }
+
+    /// Let retention by age remove old messages.
+    pub fn expire(&self, queues: &Queues, wall_us: i64) {
+        for queue in self.queues.iter().filter_map(|id| queues.get(*id)) {
+            if queue.policy.age_max_s.is_some()
+                && let Some(log) = queue.stream.as_ref().and_then(|stream| self.log(stream.log))
+            {
+                log.expire(wall_us);
+            }
+        }
     }
 
     /// The bytes that all logs take on disk.

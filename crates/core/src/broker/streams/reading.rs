@@ -208,20 +208,6 @@ impl Broker {
         let entry = QueueEntry::new(sequence.0, MessageId::NONE, NEVER);
         outlet.await_acknowledgement(slot, tag, entry, Handle { id, serial: queue.serial });
     }
-
-    /// Retention by age.
-    pub(crate) fn expire_streams(&mut self) {
-        let wall_us = self.clock.wall_us();
-        for queue in self.streams.queues() {
-            if let Some(queue) = self.queues.get(*queue)
-                && queue.policy.age_max_s.is_some()
-                && let Some(stream) = &queue.stream
-                && let Some(log) = self.streams.log(stream.log)
-            {
-                log.expire(wall_us);
-            }
-        }
-    }
 }
 
 /// The properties of a delivery: those of the message, and its offset.
