@@ -1,4 +1,4 @@
-"""Messages about trades, and standing queries for them: what the benchmarks of the Python side match. All seeded."""
+"""Messages about trades and standing queries for them, all seeded, for the benchmarks of the Python side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`match_batch` reads Arrow buffers where they are, and does not copy their strings.
+"""Measures `match_batch`, which reads Arrow buffers where they are and does not copy their strings.
 
     python benchmarks/arrow_batches.py [--queries N] [--rows N] [--runs N]
 

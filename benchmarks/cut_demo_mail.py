@@ -1,4 +1,6 @@
-"""Cut the demo's mail from the SpamAssassin corpus beside the project. Run once; what it writes is committed.
+"""Cuts the demo's mail from the SpamAssassin corpus beside the project.
+
+It is run once: what it writes is committed.
 
 600 real messages in three mailboxes: `lists` (mailing lists), `news` (feeds by mail) and `junk` (spam). The choice is
 random with the seed below, so that anyone with the corpus gets the same bytes. Left out: messages over 12,000 bytes

@@ -27,7 +27,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 import tamis
 import tamis.spark
-from tamis.reference.brute_force import BruteForce
+from tamis.reference.queries.brute_force import BruteForce
 
 BAR = 1.3
 SEED = 1

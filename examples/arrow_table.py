@@ -1,4 +1,4 @@
-"""A whole Arrow table at once: what Spark does inside, and what polars or DuckDB can do, too."""
+"""Matches a whole Arrow table at once, as Spark does inside, and as polars or DuckDB can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library in twenty lines: standing queries, a message, and why it matched or did not."""
+"""Shows the library in twenty lines: standing queries, a message, and why it matched or did not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> None:
     print(engine.match(message, topic="news.world.weather", body=body))
     print("big-tick:", engine.explain("big-tick", message))
 
-    engine.remove("frost")  # seen by the next match
+    engine.remove("frost")  # the next match knows
     print(engine.match(message, topic="news.world.weather", body=body))
 
 

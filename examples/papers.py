@@ -1,4 +1,4 @@
-"""The examples that the papers print, beside the answers that they print."""
+"""Runs the examples that the papers print, next to the results that they print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BODY = (
 
 
 def selectors() -> None:
-    """The PNNL paper: four selectors of growing expense, all true of the message of Figure 5."""
+    """The PNNL paper: four increasingly expensive selectors, all true for the message of Figure 5."""
     printed = [
         'From = "Someone (Someone@yahoo.com)"',
         'Subject LIKE "%question%"',
@@ -35,7 +35,7 @@ def topics() -> None:
 
 
 def fields() -> None:
-    """The OpenAMQ paper: hit counts; a subscription matches when its hits equal its criteria."""
+    """The OpenAMQ paper: hit counts; a subscription matches if its hits equal its criteria."""
     engine = tamis.Engine()
     engine.add(0, tamis.fields({"currency": "USD", "urgent": tamis.ANY}))
     engine.add(1, tamis.fields({"currency": "EUR"}))

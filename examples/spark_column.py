@@ -1,4 +1,4 @@
-"""The engine as a column of a Spark DataFrame; a stream (`readStream`) takes the same `transform`."""
+"""Adds the matches as a column of a Spark DataFrame; a stream (`readStream`) takes the same `transform`."""
 
 from __future__ import annotations
 

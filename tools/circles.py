@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tools.rust_source import RustFile, read_crate
+from tools.rust_source import RustFile, crate_folders, read_crate
 
 PROJECT = Path(__file__).resolve().parent.parent
 CIRCLE_MAX = 3
@@ -95,8 +95,8 @@ class Crate:
 
 def rust_graphs(project: Path) -> dict[str, Graph]:
     """The graph of each crate, by the folder of its sources."""
-    roots = sorted(path.parent / "src" for path in project.glob("**/Cargo.toml") if "target" not in path.parts)
-    return {str(root.relative_to(project)): Crate(read_crate(root)).graph() for root in roots if root.is_dir()}
+    roots = [folder / "src" for folder in crate_folders(project) if (folder / "src").is_dir()]
+    return {str(root.relative_to(project)): Crate(read_crate(root)).graph() for root in roots}
 
 
 # ---- Python ------------------------------------------------------------------------------------------------------

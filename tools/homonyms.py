@@ -6,7 +6,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from tools.rust_source import read_crate
+from tools.rust_source import crate_folders, read_crate
 
 PROJECT = Path(__file__).resolve().parent.parent
 HOMONYMS_MAX = 10
@@ -16,10 +16,8 @@ HOMONYMS_MAX = 10
 def homonyms(project: Path) -> dict[str, list[Path]]:
     """The files that declare a struct, enum, trait, union or type of each name that several declare."""
     files: dict[str, list[Path]] = defaultdict(list)
-    for manifest in sorted(project.glob("**/Cargo.toml")):
-        if "target" in manifest.parts:
-            continue
-        for file in read_crate(manifest.parent):
+    for folder in crate_folders(project):
+        for file in read_crate(folder):
             for name in file.types:
                 files[name].append(file.path)
     return {name: sorted(set(paths)) for name, paths in sorted(files.items()) if len(set(paths)) > 1}

@@ -59,7 +59,7 @@ def build_wheel(machine: str) -> bool:
 
 def wheel_of(machine: str) -> Path:
     """The wheel that was built for a processor."""
-    return next(DIST.glob(f"*manylinux2014_{machine}.whl"))
+    return next(DIST.glob(f"*manylinux2014_{machine}*.whl"))
 
 
 def inspect(wheel: Path, machine: str) -> list[str]:

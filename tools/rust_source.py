@@ -44,9 +44,16 @@ class RustFile:
     test_modules: set[str] = field(default_factory=set)
 
 
+def crate_folders(project: Path) -> list[Path]:
+    """The folders of all crates; the workspace itself is none."""
+    manifests = sorted(path for path in project.glob("**/Cargo.toml") if "target" not in path.parts)
+    return [path.parent for path in manifests if "[package]" in path.read_text(encoding="utf-8")]
+
+
 def read_crate(root: Path) -> list[RustFile]:
-    """The files of a crate's `src` folder, without its tests."""
-    files = [read_file(path, root) for path in sorted(root.rglob("*.rs"))]
+    """The files below a crate's folder, without its tests."""
+    paths = sorted(path for path in root.rglob("*.rs") if "target" not in path.relative_to(root).parts)
+    files = [read_file(path, root) for path in paths]
     tests = {(*file.module, name) for file in files for name in file.test_modules}
     return [file for file in files if not any(file.module[: len(test)] == test for test in tests)]
 

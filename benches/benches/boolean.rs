@@ -1,4 +1,6 @@
-//! Boolean filters: tamis beside brute force and every algorithm of the ITMO paper, then the paper's own table.
+//! Compares tamis on Boolean filters with brute force and with every algorithm of the ITMO paper.
+//!
+//! The last table is the one that the paper prints.
 //!
 //! `cargo bench -p tamis-benches --bench boolean -- [DIR] [--counts 1000,10000] [--seconds 2] [--only tamis] [--json PATH]`
 //! where `DIR` has `schema.json`, `filters.jsonl` and `messages.jsonl` of the neutral format (`boolean/workload.rs`).

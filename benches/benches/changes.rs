@@ -1,4 +1,4 @@
-//! Adding and removing while messages are matched, and the engine that many changes have worn.
+//! Measures adding and removing queries while messages are matched, and the engine after many changes.
 //!
 //! `cargo bench -p tamis-benches --bench changes [-- DIR --filters 500000 --changes 100000 --json PATH]`
 //! A change's cost is the CPU time of the thread that makes it, and once more that of the whole program, what it leaves

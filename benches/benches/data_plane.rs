@@ -1,4 +1,4 @@
-//! What a message costs the broker's data plane, from the bytes of a publish to the bytes of its delivery.
+//! Measures the broker's data plane per message, from the bytes of a publish to the bytes of its delivery.
 //!
 //! `cargo bench -p tamis-benches --bench data_plane [-- --messages 200000 --place DIR --json PATH]`
 //! CPU time of the thread that calls the broker; sockets and the shell around it are not in it (`benchmarks/broker.py` has

@@ -1,4 +1,4 @@
-//! The engine beside brute force, on one core: time a message, over growing numbers of subscriptions.
+//! Measures the time per message of the engine and of brute force, by number of subscriptions, on one core.
 //!
 //! Plain `cargo bench`, without a harness: it prints a table. Every answer is checked against brute force. The work is
 //! seeded: filters on one symbol of 5,000 with a price limit and a region, 1 % with nothing to look up.

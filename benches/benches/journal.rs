@@ -1,4 +1,4 @@
-//! The journal on this machine's disk: what a sync costs, group commit, what the broker's journal adds, and recovery.
+//! Measures the journal on this machine's disk: a sync, group commit, the broker's share, and recovery.
 //!
 //! `cargo bench -p tamis-benches --bench journal [-- --place DIR --megabytes 500 --body 1024 --records 1000000 --json PATH]`
 //! DIR is where the files go, the folder for temporary files otherwise; they are removed. What depends on the disk is wall

@@ -1,4 +1,4 @@
-//! Many needles in a text, on one core: one pass beside one search after the other, and beside the `aho-corasick` crate.
+//! Compares one pass for many needles with separate searches and with the `aho-corasick` crate, on one core.
 //!
 //! Plain `cargo bench`, without a harness: it prints tables. Every answer is checked against one search after the
 //! other. The work is seeded: texts of made-up words whose frequencies fall as in a language, needles of one word or of

@@ -1,4 +1,4 @@
-//! Routing through exchanges: bindings made and taken away, and messages beside a loop over all bindings.
+//! Measures binding, unbinding and routing through exchanges beside a loop over all bindings.
 //!
 //! `cargo bench -p tamis-benches --bench routing [-- --bindings 100000 --filters 10000 --json PATH]`
 //! CPU time of the program, merges of the engine in other threads included; a message's is that of its thread. The loop

@@ -1,5 +1,4 @@
-//! How the engine grows: cost and memory by number of filters, messages a second by number of threads, and what a
-//! snapshot costs to write and to open.
+//! Measures how the engine grows with filters and threads, and what writing and opening a snapshot costs.
 //!
 //! `cargo bench -p tamis-benches --bench scale [-- DIR --counts 1000,10000,100000,1000000 --json PATH]`
 

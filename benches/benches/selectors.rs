@@ -1,4 +1,4 @@
-//! Selectors on mail (the PNNL paper) and criteria on fields (the OpenAMQ paper), each beside evaluating one by one.
+//! Compares selectors on mail (PNNL paper) and criteria on fields (OpenAMQ paper) with evaluating one by one.
 //!
 //! `cargo bench -p tamis-benches --bench selectors [-- --messages 20000 --requests 10000 --json PATH]`
 //! All times are CPU times of the one thread.

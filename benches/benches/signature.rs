@@ -1,4 +1,4 @@
-//! The signature of a text, on one core, beside the obvious one: a map from each word to a list of its positions.
+//! Compares a text's signature with a map from each word to a list of its positions, on one core.
 //!
 //! Plain `cargo bench`, without a harness: it prints a table. Both are compared before they are measured. The work is
 //! seeded: made-up words whose frequencies fall as in a language, with punctuation; in the mixed text, one word of ten is

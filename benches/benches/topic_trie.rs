@@ -1,4 +1,4 @@
-//! The topic trie beside asking every pattern, on one core: time a message, over growing numbers of patterns.
+//! Compares the topic trie with asking every pattern, in time per message by number of patterns, on one core.
 //!
 //! Plain `cargo bench`, without a harness: it prints tables. Every answer is checked against `TopicPattern::is_match`.
 //! The work is seeded: patterns of 3 to 5 words, each a `*` once in 10, a `#` once in 100, else one of 200. A name that

@@ -1,5 +1,7 @@
-//! Topic patterns: the OpenAMQ paper's program, the work of the RabbitMQ paper, and what it weighed its approaches by: time, memory, the
-//! cost of adding a binding, the worst case, and the simple case of 1 to 10 bindings. Every approach in one run.
+//! Compares every approach to topic patterns on the work of the OpenAMQ and RabbitMQ papers, in one run.
+//!
+//! The measures are those of the RabbitMQ paper: time, memory, the cost of adding a binding, the worst case, and the
+//! simple case of 1 to 10 bindings.
 //!
 //! `cargo bench -p tamis-benches --bench topics [-- --messages 1000000 --patterns 10000,100000 --seconds 2 --json PATH]`
 //! An approach that is slower than `--seconds` allows is timed on fewer messages, and its time is given for all of

@@ -1,4 +1,4 @@
-//! Workload B, true to the ITMO paper: groupings that change while messages come, and predicates of 10 to 500 ns.
+//! Runs workload B of the ITMO paper: groupings that change while messages come, and predicates of 10 to 500 ns.
 //!
 //! `cargo bench -p tamis-benches --bench workload_b [-- --filters 500000 --messages 5000 --json PATH]`
 //! tamis beside ITMO's own algorithm over the same queries, and brute force. The groupings change every 17 messages:

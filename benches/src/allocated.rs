@@ -1,4 +1,4 @@
-//! How many bytes a structure occupies, as the allocator sees it: exact where resident memory is a guess.
+//! Counts the bytes that a structure occupies as the allocator sees them, which is exact where resident memory is not.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};

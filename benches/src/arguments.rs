@@ -1,4 +1,4 @@
-//! What a benchmark is told on its command line: `DIR --counts 1000,10000 --json PATH`.
+//! Reads the command line of a benchmark: `DIR --counts 1000,10000 --json PATH`.
 
 use std::path::PathBuf;
 

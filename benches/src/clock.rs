@@ -1,4 +1,4 @@
-//! Time: wall clock and the thread's own CPU time, and what percentiles make of many of them.
+//! Wall-clock time, the CPU time of a thread, and the percentiles of many measurements.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
-//! The papers' algorithms in Rust, behind one trait a kind, so that the papers' comparisons compare algorithms and not
-//! languages; and what the benchmarks in `benches/` share. Nothing of tamis depends on this crate.
+//! The papers' algorithms in Rust, behind one trait per kind, and what the benchmarks share.
+//!
+//! In one language, the papers' comparisons compare algorithms. Nothing of tamis depends on this crate.
 //!
 //! The same algorithms are in `tamis.reference`, in Python, to be read and to be tested against; here they are to be
 //! timed.

@@ -1,4 +1,4 @@
-//! On what a benchmark ran, so that its figures can be told from those of another machine or of a busy hour.
+//! Describes the machine of a benchmark, so that its figures can be told from those of another machine or a busy hour.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Seeded pseudo-random numbers, so that every run does the same work and needs no crate for it.
+//! Seeded pseudo-random numbers, so that every run does the same work without a further crate.
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]

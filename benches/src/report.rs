@@ -1,4 +1,4 @@
-//! What a benchmark prints: a table for people, and with `--json PATH` the same figures for programs.
+//! Prints the figures of a benchmark: a table for people, and with `--json PATH` the same figures for programs.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Any bytes are AMQP frames or refused; what is read from them is written as bytes that read the same.
+//! Any bytes are AMQP frames or refused, and decoded values encode to bytes that decode to the same values.
 //!
 //! The input is read as a stream of frames and, so that no header has to be guessed, as the payload of every kind.
 #![no_main]

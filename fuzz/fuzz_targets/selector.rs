@@ -1,4 +1,4 @@
-//! Any text is a query or an error with a place in it; a query's canonical text reads as the same query.
+//! Any text is a selector or an error with a position, and canonical text parses to the same query.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A damaged snapshot is refused, or used as far as it goes: it never crashes the process.
+//! A damaged snapshot is refused or used as far as it is intact, and never crashes the process.
 //!
 //! Random bytes would not get past the header's checksum, so that the input is damage to a good file: where, and which
 //! byte stands there instead. With `sealed` the checksums are made to fit again, as a forger would.

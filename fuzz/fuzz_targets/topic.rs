@@ -1,4 +1,4 @@
-//! A pattern agrees with the definition of its dialect, written as plain recursion, and a trie with its patterns.
+//! A pattern agrees with the recursive definition of its dialect, and a trie agrees with its patterns.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

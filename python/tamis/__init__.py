@@ -1,4 +1,4 @@
-"""tamis: for every message in a stream, all the standing queries it satisfies.
+"""Finds, for every message in a stream, all the standing queries that it satisfies.
 
 >>> import tamis
 >>> engine = tamis.Engine()

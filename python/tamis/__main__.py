@@ -1,4 +1,4 @@
-"""``python -m tamis`` and the console script ``tamis``."""
+"""Starts the command line: ``python -m tamis`` and the console script ``tamis``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled core. Its public face is the package `tamis`; docstrings stand there."""
+"""Types the compiled core, whose public face with its docstrings is the package `tamis`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -362,7 +362,7 @@ _BrokerOutput: TypeAlias = tuple[list[tuple[int, bytes, bool, bool]], bool, bool
 """What follows from a call: output for connections, whether there is more now, and whether `work` is to be called.
 
 The output of a connection is its number, the bytes to write, whether it stays open, and whether to go on reading its
-socket. One call returns at most 256 KiB for a connection, and a little over 1 MiB in all."""
+socket. One call returns at most 256 KiB for a connection, and at most 1.25 MiB in all; a connection may occur twice."""
 
 @final
 class Broker:

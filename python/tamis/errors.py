@@ -1,4 +1,4 @@
-"""The errors that users meet. Each says what, where, what was expected and, where it can, what to do next."""
+"""The errors that users meet: each says what is wrong, where, what was expected and, where possible, what to do."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ class TamisError(Exception):
 
 
 class ConfigError(TamisError):
-    """A configuration or query file that cannot be used: file, line, what was expected."""
+    """A configuration or query file cannot be used; the text says the file, the line and what was expected."""
 
 
 class StoreError(TamisError):
-    """The query store cannot be used: it is of a newer version, not a store, or cannot be written."""
+    """The query store cannot be used: a newer version wrote it, it is no store, or it cannot be written."""
 
 
 class SnapshotError(TamisError):
-    """A file that is no engine snapshot, is of another version, or is damaged."""
+    """A file is no engine snapshot, has another version, or is damaged."""
 
 
 class JournalError(TamisError):
-    """A log that cannot be opened or read: none is there, a newer version wrote it, or it says too little of itself."""
+    """A log cannot be opened or read: it is absent, a newer version wrote it, or its header is incomplete."""
 
 
 class AdapterError(TamisError):
-    """A data source that cannot be read."""
+    """A data source cannot be read."""
 
 
 class AccessError(TamisError):
-    """The broker's users cannot be read or changed as asked: which user, what, what was expected."""
+    """The broker's users cannot be read or changed as asked; the text says which user, what, and what was expected."""
 
 
 class AmqpError(TamisError):
-    """What an AMQP peer did wrong, as connection.close or channel.close tells it.
+    """An AMQP peer made an error; the fields are those of connection.close and channel.close.
 
     Attributes:
-        reply_code: the number, 404 for instance.
+        reply_code: the number, such as 404.
         reply_text: its name and the reason, one line of at most 255 bytes.
-        class_id: the class of the method that failed; 0 where none did.
-        method_id: the method within it; 0 where none did.
+        class_id: the class of the method that failed; 0 if no method failed.
+        method_id: the method within its class; 0 if no method failed.
 
     >>> str(AmqpError(404, "NOT_FOUND - no queue 'q'", class_id=50, method_id=10))
     "NOT_FOUND - no queue 'q'"
@@ -64,12 +64,12 @@ class AmqpError(TamisError):
 
 
 class QueryError(ValueError):
-    """A query that cannot be read, with a caret under the place.
+    """A query cannot be read; its text ends with a caret under the position of the error.
 
     Attributes:
         text: the whole query.
-        position: where, in characters from 0.
-        expected: what was expected there, as the object of "expected ...".
+        position: of the error in `text`, in characters from 0.
+        expected: what was expected at that position, as the object of "expected ...".
         hint: what to try instead, or None.
 
     >>> print(QueryError("price >> 3", position=7, expected="a number"))
@@ -96,11 +96,11 @@ class QueryError(ValueError):
     def summary(self) -> str:
         """The error on one line, without the caret: for logs and protocol replies."""
         near = self.text[self.position : self.position + 20].replace("\n", " ")
-        place = f" near '{near}'" if near else " at the end"
-        return f"position {self.position}: expected {self.expected}{place}" + (f" ({self.hint})" if self.hint else "")
+        where = f" near '{near}'" if near else " at the end"
+        return f"position {self.position}: expected {self.expected}{where}" + (f" ({self.hint})" if self.hint else "")
 
     def _line_and_column(self) -> tuple[str, int]:
-        """The line that the place is in, cut to a window around it, and the column in that."""
+        """The line of the error, cut to a window around its position, and the column within that window."""
         start = self.text.rfind("\n", 0, self.position) + 1
         end = self.text.find("\n", self.position)
         line, column = self.text[start : end if end >= 0 else None], self.position - start

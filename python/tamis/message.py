@@ -1,4 +1,4 @@
-"""What a message is made of on the Python side: markers, times, and the shape of properties.
+"""Defines the parts of a message in Python: the markers, times, and types of its properties.
 
 A message has a topic (text), properties (name -> value) and a body (text or bytes). Values are bool, int (64 bits),
 float, str, datetime, None, nested mappings and lists of these; docs/semantics.md, section "Messages"."""
@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 
 class Marker(enum.Enum):
-    """Values that stand for something no ordinary value can say."""
+    """Values with a meaning that no ordinary value has."""
 
     PRESENT = "PRESENT"
     ANY = "ANY"
@@ -23,10 +23,10 @@ class Marker(enum.Enum):
 
 
 PRESENT: Final = Marker.PRESENT
-"""A field without a value: it is there, and unknown in comparisons."""
+"""A field without a value: it is present, and comparisons with it are unknown."""
 
 ANY: Final = Marker.ANY
-"""In field criteria: the field is there, whatever its value."""
+"""In field criteria: the field is present, whatever its value."""
 
 Value: TypeAlias = (
     "bool | int | float | str | bytes | datetime | Decimal | None | Literal[Marker.PRESENT] "
@@ -40,7 +40,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_micros(instant: datetime) -> int:
-    """Microseconds since 1970-01-01 UTC; a naive `instant` is taken as UTC.
+    """Microseconds since 1970-01-01 UTC; a naive `instant` counts as UTC.
 
     >>> to_micros(datetime(1970, 1, 1, 0, 0, 1))
     1000000

@@ -7,30 +7,31 @@ from itertools import islice
 from typing import Any
 
 SEEN_MAX = 10_000
-"""So many different names of messages are remembered; later ones are not suggested."""
+"""Maximum number of different names of messages that are remembered; later ones are not suggested."""
 ASKED_MAX = 1_000
-"""So many names that queries ask for are looked for; a file of more is not one that somebody typed."""
+"""Maximum number of names in queries that are looked for; nobody types a file of more."""
 ELEMENTS_MAX = 20
-"""So many elements of a list are searched for names."""
+"""Maximum number of elements of a list that are searched for names."""
 HINTS_MAX = 10
+"""Maximum number of hints."""
 COMPARISONS_MAX = 100_000
-"""So many pairs of names are compared, in about a third of a second; missing names beyond that get no hint."""
+"""Maximum number of pairs of names that are compared, which takes about a third of a second."""
 CHARACTERS_MAX = 100
-"""Longer names are not compared: it takes the product of their lengths."""
+"""Maximum length of a name that is compared: a comparison takes the product of two lengths."""
 
 _CLOSE = 0.7  # of 1: `pirce` and `price` are 0.8, `author` and `source` 0.33
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` for the nearest of `known`, or nothing when none is near."""
-    import difflib  # only on a mistake: it takes time to load, and the broker is to start quickly
+    import difflib  # only on a mistake: loading it takes time, and the broker should start quickly
 
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
 class NameHints:
-    """Watches messages go past; afterwards `hints` tells which names were probably meant for others.
+    """Collects the names of messages; `hints` then says which of them were probably meant by missing names.
 
     >>> hints = NameHints(["pirce", "author"])
     >>> hints.see({"price": 1, "author": "James"})
@@ -43,7 +44,7 @@ class NameHints:
         self._seen: set[str] = set()
 
     def see(self, properties: Mapping[str, Any]) -> None:
-        """A message. Cost: nothing when all names have been seen, else its names."""
+        """Collect the names of a message. Cost: linear in its names; nothing once no name is missing."""
         if not self._missing:
             return
         is_nested = any("." in name for name in self._missing)
@@ -53,20 +54,20 @@ class NameHints:
             self._seen |= names
 
     def hints(self) -> list[str]:
-        """One line for each name that no message had and that is close to one they had, at most ten."""
-        found = likely_names(sorted(self._missing), self._seen)
-        return [f"no message has '{name}'; did you mean '{near}'?" for name, near in found]
+        """One line for each name that no message had and that is close to a name they had, at most ten."""
+        pairs = likely_names(sorted(self._missing), self._seen)
+        return [f"no message has '{name}'; did you mean '{near}'?" for name, near in pairs]
 
 
 def likely_names(missing: Iterable[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Names of `missing` with the one among `known` that each was probably meant for; at most ten, the first ones."""
+    """The first names of `missing`, at most ten, each with the name of `known` that was probably meant."""
     tried = islice(missing, max(1, COMPARISONS_MAX // max(1, len(known))))
-    found = ((name, nearest(name, known)) for name in tried)
-    return islice(((name, near) for name, near in found if near), HINTS_MAX)
+    pairs = ((name, nearest(name, known)) for name in tried)
+    return islice(((name, near) for name, near in pairs if near), HINTS_MAX)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The name among `known` that `name` was probably meant for; one that differs in case only comes first."""
+    """The name among `known` that was probably meant by `name`; one that differs only in case comes first."""
     if len(name) > CHARACTERS_MAX:
         return None
     import difflib
@@ -78,7 +79,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def dotted_names(properties: Mapping[str, Any]) -> Iterator[str]:
-    """Every name that reaches something, also with dots into mappings and through lists."""
+    """Every name that reaches a value, including dotted names into mappings and through lists."""
     waiting: list[tuple[str, Any]] = list(properties.items())
     while waiting:
         name, value = waiting.pop()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tamis.adapters.adapter import Adapter
-from tamis.config.pipeline import AdapterConfig
+from tamis.config.adapters import AdapterConfig
 from tamis.errors import AdapterError
 from tests.adapters.reading import join_mbox, mail
 

@@ -13,7 +13,7 @@ from tamis.adapters.sources import source as source_module
 from tamis.adapters.sources.jsonl import JsonlSource
 from tamis.adapters.sources.mbox import MboxSource, unescape
 from tamis.adapters.sources.records import last_boundary, next_boundary, split
-from tamis.adapters.sources.source import Range, offset_of, places_of
+from tamis.adapters.sources.source import Range, offset_of, progress_of
 from tamis.errors import AdapterError
 from tests.adapters.reading import join_mbox
 
@@ -101,4 +101,4 @@ def test_the_same_rows_come_however_the_stream_is_cut(lengths: list[int], limit:
 
 def test_an_offset_of_a_later_version_is_refused() -> None:
     with pytest.raises(AdapterError, match="version 2"):
-        places_of({"version": 2, "places": {}})
+        progress_of({"version": 2, "places": {}})

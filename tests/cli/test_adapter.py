@@ -37,7 +37,7 @@ def pipeline(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("pipeline")
 def test_adapters_are_listed_with_what_was_asked_of_them(tamis: Tamis) -> None:
     assert "inbox" in tamis("adapter", "list").stdout
-    assert tamis("adapter", "pause", "inbox").stderr == "inbox shall be paused\n"
+    assert tamis("adapter", "pause", "inbox").stderr == "inbox will be paused\n"
     assert tamis("adapter", "stop", "events").returncode == 0
     states = [json.loads(line) for line in tamis("adapter", "list", "--json").stdout.splitlines()]
     assert [(it["name"], it["desired"], it["config"]["type"]) for it in states] == [

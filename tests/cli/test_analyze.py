@@ -53,7 +53,7 @@ def test_with_messages_it_names_queries_that_match_none_and_names_that_no_messag
     assert "hint: no message has 'pirce'; did you mean 'price'?" in done.stderr
     done = tamis("analyze", "queries.txt", "--messages", "-", "--json", stdin='{"pirce": 2}\nno json\n')
     assert done.returncode == 2
-    assert "error: stdin, line 2: no message: " in done.stderr
+    assert "error: stdin, line 2: not a message: " in done.stderr
     found = json.loads(done.stdout)
     assert (found["messages"], found["hints"]) == (1, ["no message has 'price'; did you mean 'pirce'?"])
     assert "cheap" not in found["unmatched"]

@@ -24,7 +24,7 @@ def test_it_says_how_often_when_and_what(tamis: Tamis) -> None:
     done = tamis("backtest", "price > 100", "trades.jsonl")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[:2] == ["price > 100", "would have matched 4 times in 96 messages, 1.0 a day"]
+    assert lines[:2] == ["price > 100", "would have matched 4 times in 96 messages, 1.0 per day"]
     assert sum("█" in line for line in lines) == 4
     assert 'line 13 (2026-11-01 12:00): {"price": 200, "date": "2026-11-01T12:00:00Z"}' in lines
     assert lines[-1].startswith("cost: ")
@@ -64,7 +64,7 @@ def test_exit_codes_are_those_of_grep_and_a_mistyped_name_is_hinted_at(tamis: Ta
     assert tamis("backtest", "price > 1", "nowhere.jsonl").returncode == 2
     done = tamis("backtest", "price > 1", stdin='{"price": 2}\nno json\n')
     assert done.returncode == 2
-    assert "error: stdin, line 2: no message: " in done.stderr
+    assert "error: stdin, line 2: not a message: " in done.stderr
     assert "would have matched once in 1 messages" in done.stdout
     assert tamis("backtest", "price > 1", stdin="").returncode == 1
 

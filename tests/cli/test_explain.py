@@ -60,9 +60,9 @@ def test_a_name_that_the_message_lacks_is_answered_with_one_that_it_has(tamis: T
 @pytest.mark.usefixtures("files")
 def test_mistakes_are_explained(tamis: Tamis) -> None:
     done = tamis("explain", "queries.txt", "--message", "no json")
-    assert (done.returncode, done.stderr.startswith("error: --message: no message: ")) == (2, True)
+    assert (done.returncode, done.stderr.startswith("error: --message: not a message: ")) == (2, True)
     for value in ("9223372036854775808", '"\\ud800"', "[" * 200 + "]" * 200):
         done = tamis("explain", "queries.txt", "--message", '{"a": ' + value + "}")
-        assert (done.returncode, done.stderr.startswith("error: --message: no message: ")) == (2, True), done.stderr
+        assert (done.returncode, done.stderr.startswith("error: --message: not a message: ")) == (2, True), done.stderr
     done = tamis("explain", "queries.txt", "--message", "{}", "--key", "nobody")
     assert (done.returncode, "no query has the key 'nobody'" in done.stderr) == (2, True)

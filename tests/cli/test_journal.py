@@ -40,7 +40,7 @@ def test_damage_is_told_with_its_place_and_what_is_lost(tamis: Tamis, log: Path)
     assert done.returncode == 2
     assert "119 intact" in done.stdout
     assert done.stderr == (
-        "error: 00000002-00000000000000000051.segment, byte 193, 130 bytes: no records any more: record 52 is lost\n"
+        "error: 00000002-00000000000000000051.segment, byte 193, 130 bytes: unreadable records: record 52 is lost\n"
     )
     found = json.loads(tamis("journal", "inspect", "log", "--json").stdout)
     assert (found["first_sequence"], found["next_sequence"], found["record_count"]) == (1, 121, 119)
@@ -59,7 +59,7 @@ def test_records_are_listed_with_the_gaps_between_them(tamis: Tamis, log: Path) 
     assert rows[0] == {"sequence": 51, "time": "1970-01-01T00:00:01.000+00:00", "kind": 2, "size_bytes": 100}
     told = tamis("journal", "inspect", "log", "--records")
     assert told.stdout.splitlines()[0] == "51\t1970-01-01T00:00:01.000+00:00\t2\t100"
-    assert told.stderr == "error: records 52 to 52 are not there: damaged\n"
+    assert told.stderr == "error: records 52 to 52 are missing: damaged\n"
 
 
 def test_all_logs_of_a_data_directory_are_inspected(tamis: Tamis, log: Path, tmp_path: Path) -> None:

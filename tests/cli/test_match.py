@@ -53,7 +53,7 @@ def test_a_bad_line_is_named_and_the_others_are_matched(tamis: Tamis, bad: str) 
     done = tamis("match", "queries.txt", stdin=f'{bad}\n{{"price": 101}}\n')
     assert done.returncode == 2
     assert [found["line"] for found in lines(done.stdout)] == [2]
-    assert "error: stdin, line 1: no message: " in done.stderr
+    assert "error: stdin, line 1: not a message: " in done.stderr
     assert "1 lines could not be read" in done.stderr
 
 

@@ -17,7 +17,7 @@ def test_a_query_is_added_listed_shown_changed_and_removed(tamis: Tamis) -> None
         "query", "add", "expensive", "price > 100", "--owner", "ann", "--delivery", "mail", "--delivery", "log"
     )
     assert added.returncode == 0, added.stderr
-    assert added.stderr == "expensive is there, version 1\n"
+    assert added.stderr == "expensive is stored, version 1\n"
     (listed,) = [json.loads(line) for line in tamis("query", "list", "--json").stdout.splitlines()]
     assert (listed["key"], listed["version"], listed["owner"], listed["deliveries"]) == (
         "expensive",
@@ -25,8 +25,8 @@ def test_a_query_is_added_listed_shown_changed_and_removed(tamis: Tamis) -> None
         "ann",
         ["mail", "log"],
     )
-    assert tamis("query", "add", "expensive", "price > 200").stderr == "expensive is there, version 2\n"
-    assert tamis("query", "add", "expensive", "price > 200").stderr == "expensive is there, version 2\n"
+    assert tamis("query", "add", "expensive", "price > 200").stderr == "expensive is stored, version 2\n"
+    assert tamis("query", "add", "expensive", "price > 200").stderr == "expensive is stored, version 2\n"
     shown = tamis("query", "show", "expensive")
     assert "version:    1 (no longer valid)" in shown.stdout
     assert "text:       price > 200" in shown.stdout
@@ -64,7 +64,7 @@ def test_a_mistake_is_one_message_and_exit_2(tamis: Tamis, arguments: list[str],
 
 
 def test_import_is_all_or_nothing_and_says_what_changed(tamis: Tamis, files: Path) -> None:
-    assert "3 added, 0 changed, 0 as they were" in tamis("query", "import", "queries.txt").stderr
+    assert "3 added, 0 changed, 0 unchanged" in tamis("query", "import", "queries.txt").stderr
     (files / "queries.txt").write_text("james: a = 1\nbad: b ==\n")
     done = tamis("query", "import", "queries.txt")
     assert done.returncode == 2

@@ -145,15 +145,15 @@ def test_a_message_without_a_queue_is_told(tamis: Tamis, exchange: str) -> None:
     done = tamis("publish", "x", "-e", exchange, "-k", "a.b")
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == (
-        f"warning: no queue took a message: exchange '{exchange}', key 'a.b' (312 NO_ROUTE)"
+        f"warning: no queue received a message: exchange '{exchange}', key 'a.b' (312 NO_ROUTE)"
     )
 
 
 def test_lines_that_cannot_be_read_are_told_and_the_others_published(tamis: Tamis, queue: str) -> None:
     done = tamis("publish", "-k", queue, stdin='{"a": 1}\nnonsense\n\n{"a": 99999999999999999999}\n{"a": 2}\n')
     assert done.returncode == 2
-    assert "error: stdin, line 2: no message: " in done.stderr
-    assert "error: stdin, line 4: no message: a: expected a whole number of 64 bits" in done.stderr
+    assert "error: stdin, line 2: not a message: " in done.stderr
+    assert "error: stdin, line 4: not a message: a: expected a whole number of 64 bits" in done.stderr
     assert "2 of 2 messages confirmed, 2 lines could not be read" in done.stderr
     assert [line["a"] for line in lines(tamis("consume", queue, "--timeout", "0"))] == [1, 2]
 
@@ -296,7 +296,7 @@ def test_tail_from_a_place_reads_a_stream_and_no_exchange(
 ) -> None:
     done = tamis("tail", exchange, "--from", "first")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: --from goes with a stream, and '{exchange}' is an exchange: it keeps nothing\n"
+    assert done.stderr == f"error: --from needs a stream, and '{exchange}' is an exchange, which keeps no messages\n"
     channel.queue_declare(exchange, durable=True, arguments={"x-queue-type": "stream"})
     channel.basic_publish("", exchange, b"kept")
     done = tamis("tail", exchange, "--from", "first", "--count", "1", "--timeout", str(WAIT_S))
@@ -353,7 +353,7 @@ def test_over_tls_the_certificate_is_checked_and_what_is_wrong_is_said(tamis: Ta
     assert "$SSL_CERT_FILE" in unknown.stderr
     assert [done.returncode for done in mixed] == [2, 2]
     assert mixed[0].stderr.startswith(f"error: no TLS with 127.0.0.1:{running.port}: ")
-    assert mixed[0].stderr.endswith("\n  amqp:// is without TLS\n")
+    assert mixed[0].stderr.endswith("\n  amqp:// connects without TLS\n")
     assert mixed[1].stderr.endswith("whatever is there does not\n  amqps:// is with TLS\n")
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tamis.config.pipeline import EmlDelivery, PipelineConfig, SmtpDelivery
+from tamis.config.deliveries import EmlDelivery, SmtpDelivery
+from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
 
 GOOD = """\

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.config.toml_lines import Place, line_numbers
+from tamis.config.toml_lines import TomlLocation, line_numbers
 
 TEXT = '''# a comment
 [pipeline]
@@ -37,7 +37,7 @@ x = 1
 
 
 def test_every_kind_of_statement_has_its_line() -> None:
-    expected: dict[Place, int] = {
+    expected: dict[TomlLocation, int] = {
         ("pipeline",): 2,
         ("pipeline", "name"): 3,
         ("adapter",): 5,
@@ -80,6 +80,6 @@ def test_every_value_of_a_valid_file_has_a_line(statements: list[str]) -> None:
         assert 1 <= found[place] <= text.count("\n") + 1
 
 
-def _places(value: Any, place: Place) -> list[Place]:
+def _places(value: Any, place: TomlLocation) -> list[TomlLocation]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [inner for key, item in items for inner in ((*place, key), *_places(item, (*place, key)))]

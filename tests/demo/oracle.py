@@ -10,7 +10,7 @@ from tamis.adapters.adapter import Adapter
 from tamis.config.pipeline import PipelineConfig
 from tamis.demo import DemoFolder
 from tamis.query import load_queries
-from tamis.reference.brute_force import BruteForce
+from tamis.reference.queries.brute_force import BruteForce
 from tamis.store import notification_id
 from tests.adapters.reading import read_all
 

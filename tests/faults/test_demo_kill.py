@@ -20,7 +20,7 @@ from tamis.store import Store
 from tests.demo.oracle import expected_matches
 from tests.faults.processes import kill_group
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.serial]
 
 KILLS = int(os.environ.get("TAMIS_KILLS", "1"))
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))

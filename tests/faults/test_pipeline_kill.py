@@ -29,7 +29,7 @@ from tests.spark.mail import QUERIES, Match, brute_force, outbox, real_messages,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.serial]
 
 KILLS = int(os.environ.get("TAMIS_KILLS", "3"))
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))

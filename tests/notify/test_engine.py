@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tamis.config.pipeline import EmlDelivery, JsonlDelivery, StoreDelivery
+from tamis.config.deliveries import EmlDelivery, JsonlDelivery, StoreDelivery
 from tamis.notify import engine as engine_module
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.engine import DeliveryCounts, NotificationEngine

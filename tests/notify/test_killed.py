@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tamis.config.pipeline import EmlDelivery, JsonlDelivery
+from tamis.config.deliveries import EmlDelivery, JsonlDelivery
 from tamis.notify.engine import NotificationEngine
 from tamis.store import Store
 from tests.store.rows import fill
@@ -26,7 +26,7 @@ import signal
 import sys
 from pathlib import Path
 from tamis.notify import eml, engine, jsonl
-from tamis.config.pipeline import EmlDelivery, JsonlDelivery
+from tamis.config.deliveries import EmlDelivery, JsonlDelivery
 from tamis.store import Store
 
 eml.EmlChannel.batch_count = jsonl.JsonlChannel.batch_count = 5

@@ -19,7 +19,7 @@ import trustme
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from tamis.config.pipeline import SmtpDelivery
+from tamis.config.deliveries import SmtpDelivery
 from tamis.errors import ConfigError
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
 from tamis.store import Store
@@ -268,7 +268,7 @@ SENDER = """
 import sys
 from pathlib import Path
 from tamis.notify.engine import NotificationEngine
-from tamis.config.pipeline import SmtpDelivery
+from tamis.config.deliveries import SmtpDelivery
 from tamis.store import Store
 
 config = SmtpDelivery.model_validate({"name": "mail", "type": "smtp", "host": "127.0.0.1", "port": int(sys.argv[2]),

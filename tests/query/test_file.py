@@ -57,7 +57,7 @@ def test_every_language_has_a_text(language: str, text: str, expected: tamis.Que
     ("name", "content", "words"),
     [
         ("q.txt", "no colon here\n", "line 1: expected `key: selector text`"),
-        ("q.txt", "a: x = 1\na: x = 2\n", "line 2: the key 'a' stands on line 1"),
+        ("q.txt", "a: x = 1\na: x = 2\n", "line 2: the key 'a' is already on line 1"),
         ("q.toml", '[[query]]\nkey = "a"\ntxt = "x"\n', "line 1: unknown name 'txt'; did you mean 'text'?"),
         ("q.toml", '[[querys]]\nkey = "a"\n', "unknown name 'querys'; did you mean 'query'?"),
         ("q.toml", '[[query]]\nkey = "a"\ntext = "x"\nlanguage = "booleen"\n', "did you mean 'boolean'?"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tamis import reference
-from tamis.reference.query_matcher import QueryMatcher
-from tamis.reference.topic_matcher import TopicMatcher
+from tamis.reference.queries.query_matcher import QueryMatcher
+from tamis.reference.topics.topic_matcher import TopicMatcher
 
 TOPIC_MATCHERS: dict[str, Callable[[], TopicMatcher]] = {
     "InvertedTopics": reference.InvertedTopics,

@@ -8,7 +8,7 @@ import pytest
 
 import tamis
 from tamis import reference
-from tamis.reference.normal_form import conjunctions
+from tamis.reference.queries.normal_form import conjunctions
 from tests.test_papers import (
     EXPENSE_LEVELS,
     FIELD_MESSAGES,

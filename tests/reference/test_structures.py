@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import tamis
 from tamis import reference
-from tamis.reference.be_tree import CNode
-from tamis.reference.normal_form import conjunctions
-from tamis.reference.query_matcher import predicates, truth
+from tamis.reference.queries.be_tree import CNode
+from tamis.reference.queries.normal_form import conjunctions
+from tamis.reference.queries.query_matcher import predicates, truth
 from tests import oracle
 from tests.engine.test_engine import queries
 

@@ -33,14 +33,14 @@ struct Model;
 def test_names_that_two_files_declare_are_found(tmp_path: Path) -> None:
     for crate, text in {"a": A, "b": B}.items():
         (tmp_path / crate / "src").mkdir(parents=True)
-        (tmp_path / crate / "Cargo.toml").touch()
+        (tmp_path / crate / "Cargo.toml").write_text("[package]")
         (tmp_path / crate / "src" / "lib.rs").write_text(text)
     assert list(homonyms(tmp_path)) == ["Entry", "Shape", "Short"]
     assert main(tmp_path) == 0
 
 
 def test_too_many_of_them_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "Cargo.toml").touch()
+    (tmp_path / "Cargo.toml").write_text("[package]")
     for name in "ab":
         (tmp_path / f"{name}.rs").write_text("".join(f"struct Name{number};\n" for number in range(11)))
     assert main(tmp_path) == 1

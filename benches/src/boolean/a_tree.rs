@@ -1,5 +1,6 @@
-//! The A-tree of the crate `a-tree`: filters share their common subexpressions in one acyclic graph, and a message
-//! climbs it from the predicates that it makes true.
+//! The A-tree of the crate `a-tree`: filters share common subexpressions in one acyclic graph.
+//!
+//! A message climbs the graph from the predicates that it makes true.
 //!
 //! Cost: "zero suppression" leaves out what no true predicate reaches, but a negation is reached by everything that
 //! does not mention it. Building grows faster than linear.

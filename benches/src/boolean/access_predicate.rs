@@ -1,5 +1,6 @@
-//! One access predicate: each conjunction lies in a hash table under its most selective equality, and what a message's
-//! values find there is evaluated. The plainest index that is worth having.
+//! One access predicate: each conjunction is filed in a hash table under its most selective equality.
+//!
+//! The conjunctions that a message's values find there are evaluated. It is the simplest index worth having.
 //!
 //! Cost: a look-up for each attribute of the message, and every conjunction under its values; conjunctions without an
 //! equality are evaluated for every message. It still grows with the number of filters: a filter without a rare

@@ -1,5 +1,4 @@
-//! Binary decision diagrams: each filter is a reduced, ordered diagram over its literals, and all diagrams share their
-//! nodes.
+//! Binary decision diagrams: each filter is a reduced, ordered diagram, and all diagrams share their nodes.
 //!
 //! A node asks one literal and leads on for true and for not true. Literals are asked in one order by all filters, no
 //! node leads to one place both ways, and no two nodes are equal. A message walks from the root of each filter to an

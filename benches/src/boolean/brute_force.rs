@@ -1,4 +1,6 @@
-//! Every filter is evaluated, each until it is decided. The definition, and the baseline of all others.
+//! Brute force evaluates every filter until it is decided.
+//!
+//! It is the definition, and the baseline of all other algorithms.
 
 use super::BooleanMatcher;
 use super::filter::{BooleanFilter, FilterMessage, Schema, Tree};

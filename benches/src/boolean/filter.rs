@@ -1,4 +1,4 @@
-//! Filters and messages as the algorithms see them.
+//! Filters and messages in the form that the algorithms read.
 //!
 //! NOT has been pushed down to the predicates, by De Morgan's laws, which hold in three-valued logic. What is left is
 //! AND and OR of literals, in which "not true" needs no splitting into false and unknown: a literal on an absent

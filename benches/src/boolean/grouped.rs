@@ -1,5 +1,4 @@
-//! ITMO's own algorithm: a hash finds the filters that name an identifier, and the others are groups that one starting
-//! predicate admits.
+//! ITMO's own algorithm: filters that name an identifier are hashed, the others grouped by a starting predicate.
 //!
 //! A filter that demands an equality of an attribute of many values lies in that attribute's hash table. Most others
 //! are, as written, "predicate && filter", and are grouped by that predicate: when it is not true the group is passed

@@ -1,4 +1,4 @@
-//! Builds a matcher, holds its answers against brute force, and times it: one thread, then all cores.
+//! Builds a matcher, checks its answers against brute force, and times it on one thread and on all cores.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

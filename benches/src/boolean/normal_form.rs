@@ -1,4 +1,4 @@
-//! Disjunctive normal form, for the algorithms that take nothing but conjunctions.
+//! Disjunctive normal form, for the algorithms that accept conjunctions only.
 //!
 //! It may be exponential in the filter (the ITMO paper gives that as the reason not to use it), so a filter of more than
 //! [`CONJUNCTIONS_MAX`] conjunctions is kept aside as it is and evaluated for every message.

@@ -1,4 +1,6 @@
-//! The engine of tamis behind the trait of its peers: it reads each filter's text and each message's properties.
+//! The engine of tamis behind the trait of the Boolean algorithms.
+//!
+//! It reads each filter's text and each message's properties.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
-//! Every pattern is compared with the topic: with both split each time, as RabbitMQ once did, and with both split once.
+//! Brute force compares every pattern with the topic.
+//!
+//! One form splits both each time, as RabbitMQ once did; the other splits both once.
 //!
 //! Source: the RabbitMQ paper: "a factor of 3 just by being more careful when splitting the keys into words".
 

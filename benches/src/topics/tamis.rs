@@ -1,4 +1,4 @@
-//! The engine of tamis behind the trait of its peers.
+//! The engine of tamis behind the trait of the topic approaches.
 
 use std::sync::Arc;
 

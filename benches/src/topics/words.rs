@@ -1,4 +1,4 @@
-//! Words as numbers, patterns as words, and what it means that a topic fits a pattern.
+//! Words as numbers, patterns as words, and the definition of when a topic matches a pattern.
 
 use hashbrown::HashMap;
 use tamis_core::topic::TopicDialect;

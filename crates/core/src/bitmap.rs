@@ -1,46 +1,48 @@
-//! The bitmap engine of the OpenAMQ and Malamute papers: every operation they list, over a compressed bitmap (the crate `roaring`).
+//! The bitmap engine of the OpenAMQ and Malamute papers: every operation that they list.
+//!
+//! The bitmap is compressed (crate `roaring`).
 
 use std::io::{self, Read, Write};
 
 use roaring::RoaringBitmap;
 
-/// Bits 0 to `size`, compressed. Sizes up to 2^32.
+/// The bits 0 to `size`, compressed. The size is at most 2^32.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bitmap {
     bits: RoaringBitmap,
     size: u64,
 }
 
-/// The largest size of a bitmap.
+/// The maximum size of a bitmap.
 pub const SIZE_MAX: u64 = 1 << 32;
 
 const MAGIC: &[u8; 8] = b"TAMISBM1";
 
 impl Bitmap {
-    /// A bitmap of `size` zeroes; `size` is at most [`SIZE_MAX`].
+    /// A bitmap of `size` zeros; `size` is at most [`SIZE_MAX`].
     #[must_use]
     pub fn new(size: u64) -> Self {
         Self { bits: RoaringBitmap::new(), size: size.min(SIZE_MAX) }
     }
 
-    /// How many bits there are.
+    /// The number of bits.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The bit's number when it is below the size.
+    /// The number of the bit, when it is below the size.
     #[must_use]
     pub fn checked(&self, index: u64) -> Option<u32> {
         (index < self.size).then(|| u32::try_from(index).ok()).flatten()
     }
 
-    /// Set a bit.
+    /// Sets a bit.
     pub fn set(&mut self, index: u32) {
         self.bits.insert(index);
     }
 
-    /// Clear a bit.
+    /// Clears a bit.
     pub fn clear(&mut self, index: u32) {
         self.bits.remove(index);
     }
@@ -51,30 +53,30 @@ impl Bitmap {
         self.bits.contains(index)
     }
 
-    /// Clear every bit.
+    /// Clears every bit.
     pub fn reset(&mut self) {
         self.bits.clear();
     }
 
-    /// How many bits are set.
+    /// The number of bits that are set.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.bits.len()
     }
 
-    /// Bits set in both. None when the sizes differ; so for `or` and `xor`.
+    /// The bits set in both. None when the sizes differ, as for `or` and `xor`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Option<Self> {
         self.combine(other, &self.bits & &other.bits)
     }
 
-    /// Bits set in either.
+    /// The bits set in either.
     #[must_use]
     pub fn or(&self, other: &Self) -> Option<Self> {
         self.combine(other, &self.bits | &other.bits)
     }
 
-    /// Bits set in one of the two.
+    /// The bits set in exactly one of the two.
     #[must_use]
     pub fn xor(&self, other: &Self) -> Option<Self> {
         self.combine(other, &self.bits ^ &other.bits)
@@ -84,7 +86,7 @@ impl Bitmap {
         (self.size == other.size).then_some(Self { bits, size: self.size })
     }
 
-    /// Every bit turned over, within the size.
+    /// Every bit inverted, within the size.
     #[must_use]
     pub fn not(&self) -> Self {
         let mut all = RoaringBitmap::new();
@@ -146,7 +148,7 @@ impl Bitmap {
         self.clear_up_to(index.checked_sub(1)?)
     }
 
-    /// The lowest zero at or after `start`: the first end at which a run of ones from `start` is broken.
+    /// The lowest zero at or after `start`: where a run of ones from `start` on ends.
     fn clear_from(&self, start: u32) -> Option<u32> {
         let last = self.last().filter(|last| start <= *last)?;
         let (mut low, mut high) = (u64::from(start), u64::from(last) + 1);
@@ -157,7 +159,7 @@ impl Bitmap {
         self.checked(low)
     }
 
-    /// The highest zero at or before `end`.
+    /// The highest zero at or before `end`: where a run of ones up to `end` begins.
     fn clear_up_to(&self, end: u32) -> Option<u32> {
         let (mut low, mut high) = (0, u64::from(end) + 1); // the answer is the last of `low..high` below a run of ones
         while low < high {
@@ -167,20 +169,20 @@ impl Bitmap {
         u32::try_from(low.checked_sub(1)?).ok()
     }
 
-    /// Write it: a mark, the size, and roaring's portable format.
+    /// Writes a mark, the size, and roaring's portable format.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The error of the writer.
     pub fn write(&self, mut to: impl Write) -> io::Result<()> {
         to.write_all(MAGIC)?;
         to.write_all(&self.size.to_le_bytes())?;
         self.bits.serialize_into(to)
     }
 
-    /// Read what [`Self::write`] wrote, and not a byte more.
+    /// Reads what [`Self::write`] wrote, and not a byte more.
     ///
     /// # Errors
-    /// What the reader says; `InvalidData` for what is no bitmap, or has a bit beyond its size.
+    /// The error of the reader; `InvalidData` for bytes that are no bitmap, or that set a bit beyond its size.
     pub fn read(mut from: impl Read) -> io::Result<Self> {
         let damaged =
             |reason: &str| io::Error::new(io::ErrorKind::InvalidData, format!("no bitmap of tamis: {reason}"));

@@ -1,13 +1,13 @@
-//! What can go wrong in the core, as values. Each face translates them at one boundary.
+//! The errors of the core, as values that each binding translates at one boundary.
 
 use std::fmt;
 
-/// A query that cannot be read: what text, where in it, and what was expected there.
+/// A query that cannot be parsed: its text, the position of the error, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryError {
-    /// The whole text that was being read.
+    /// The whole text that was being parsed.
     pub text: String,
-    /// Where: a count of characters (not bytes) from 0; equal to the length at the end of the text.
+    /// The position: a count of characters (not bytes) from 0; equal to the length at the end of the text.
     pub position: usize,
     /// What was expected there, as the object of "expected ...": "a number", "`)`".
     pub expected: String,
@@ -16,7 +16,7 @@ pub struct QueryError {
 }
 
 impl QueryError {
-    /// An error at byte offset `byte` of `text`; the offset is turned into characters.
+    /// An error at byte offset `byte` of `text`; the offset is converted into characters.
     #[must_use]
     pub fn at_byte(text: &str, byte: usize, expected: impl Into<String>) -> Self {
         let position = text.char_indices().take_while(|(index, _)| *index < byte).count();
@@ -39,20 +39,21 @@ impl fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
-/// What an engine can refuse or fail at.
+/// The errors of an engine.
 #[derive(Debug)]
 pub enum EngineError {
-    /// A file that is no snapshot, is of another version, or is damaged.
+    /// A file that is no snapshot, has another version, or is damaged.
     Snapshot(String),
-    /// The file system said no.
+    /// The file system reported an error.
     Io(std::io::Error),
-    /// A table handed to `match_batch` has a column of a type that cannot be read.
+    /// A table given to `match_batch` has a column of a type that cannot be read.
     Batch(String),
-    /// A row of it holds a value that no property can have, or the rows match more than one answer holds.
+    /// A row of the table holds a value that no property can have, or the rows match more queries than one result
+    /// holds.
     Row(String),
-    /// A hierarchy with a cycle or a parent that is not declared.
+    /// A hierarchy has a cycle, or a parent that is not declared.
     Hierarchy(String),
-    /// An expensive predicate where only what has bytes can go, named.
+    /// An expensive predicate, named here, where only predicates that can be saved as bytes are allowed.
     Opaque(String),
 }
 

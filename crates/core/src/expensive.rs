@@ -1,8 +1,8 @@
-//! Expensive predicates: tests with a declared cost that no index can know, evaluated last and at most once a message.
+//! Expensive predicates: tests with a declared cost, evaluated last and at most once per message.
 //!
-//! A [`ExpensivePredicate`] is the test itself; an [`Opaque`] shares it between queries, counts its calls, and lets a
-//! message remember its answer, so that it is asked once however many queries hold it. `query/residual.rs` sees to it
-//! that nothing cheaper has decided before it is asked.
+//! An [`ExpensivePredicate`] is the test itself. An [`Opaque`] shares it between queries, counts its calls, and lets a
+//! message remember its answer, so that it is called once however many queries contain it.
+//! `query/evaluation/residual.rs` calls it only when no cheaper predicate decides the query.
 //!
 //! Sources: the ITMO paper, predicates that cost 10 to 500 ns; `docs/semantics.md`, "Hierarchies and expensive predicates".
 
@@ -15,40 +15,42 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use crate::message::Message;
-use crate::query::evaluate::Truth;
+use crate::query::truth::Truth;
 
-/// One call in so many is timed: reading the clock twice costs as much as a small predicate.
+/// One call in this many is timed: reading the clock twice costs as much as a small predicate.
 const TIMED_EVERY: u64 = 16;
 
-/// At most so many characters of a failure's reason are kept.
+/// The maximum number of characters of a failure's reason that are kept.
 const REASON_CHARACTERS_MAX: usize = 200;
 
 /// A test of a message that costs more than an index may spend on it.
 pub trait ExpensivePredicate: Send + Sync + fmt::Debug {
-    /// What people call it.
+    /// The name for people.
     fn name(&self) -> &str;
 
-    /// The declared cost of a call, in nanoseconds; finite, at least 0. It decides what is asked first, and nothing else.
+    /// The declared cost of a call, in nanoseconds; finite, at least 0. It only decides which predicate is called
+    /// first.
     fn cost_ns(&self) -> f64;
 
     /// True, false or unknown (None) of `message`. The answer must depend on the message alone.
     ///
     /// # Errors
-    /// Why there is no answer: the predicate is unknown, and the failure is counted.
+    /// The reason why there is no answer: the predicate is then unknown, and the failure is counted.
     fn test(&self, message: &Message<'_>) -> Result<Truth, Failure>;
 }
 
-/// Why an expensive predicate could not answer, for people.
+/// The reason why an expensive predicate could not answer, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 
-/// An expensive predicate as queries hold it: shared, counted, and equal to itself and its clones alone.
+/// An expensive predicate as queries hold it: shared, counted, and equal only to itself and its clones.
 #[derive(Clone, Debug)]
 pub struct Opaque(Arc<OpaqueState>);
 
 #[derive(Debug)]
 struct OpaqueState {
-    /// Never used again, unlike an address: a message may outlive a predicate whose answer it remembers.
+    /// A number that is never used again, unlike an address: a message may outlive a predicate whose answer it
+    /// remembers.
     serial: u64,
     predicate: Box<dyn ExpensivePredicate>,
     calls: AtomicU64,
@@ -58,16 +60,16 @@ struct OpaqueState {
     last_error: Mutex<Option<String>>,
 }
 
-/// What became of an expensive predicate's calls.
+/// Statistics of an expensive predicate's calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpaqueCounts {
-    /// How often it was asked; a remembered answer is no call.
+    /// The number of calls; using a remembered answer is no call.
     pub calls: u64,
-    /// How many calls failed.
+    /// The number of calls that failed.
     pub errors: u64,
-    /// The mean of the calls that were timed, one in sixteen and the first; None before any.
+    /// The mean time of the calls that were timed, the first and one in sixteen; None before the first.
     pub measured_ns: Option<f64>,
-    /// The reason of the last failure, cut at 200 characters.
+    /// The reason of the last failure, cut to 200 characters.
     pub last_error: Option<String>,
 }
 
@@ -78,7 +80,7 @@ impl PartialEq for Opaque {
 }
 
 impl Opaque {
-    /// Share `predicate`.
+    /// Shares `predicate`.
     #[must_use]
     pub fn new(predicate: impl ExpensivePredicate + 'static) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -93,7 +95,7 @@ impl Opaque {
         }))
     }
 
-    /// What people call it; several may share a name.
+    /// The name for people; several predicates may have the same.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.predicate.name()
@@ -105,13 +107,13 @@ impl Opaque {
         self.0.predicate.cost_ns()
     }
 
-    /// Its number: one for each predicate of this process, never used again.
+    /// The serial number, unique in this process and never used again.
     #[must_use]
     pub fn serial(&self) -> u64 {
         self.0.serial
     }
 
-    /// True, false or unknown of `message`, asked the first time and remembered by the message. A failure is unknown.
+    /// True, false or unknown of `message`. The first answer is remembered by the message; a failure is unknown.
     #[must_use]
     pub fn evaluate(&self, message: &Message<'_>) -> Truth {
         message.remembered(self.serial()).unwrap_or_else(|| {
@@ -137,7 +139,7 @@ impl Opaque {
         })
     }
 
-    /// What became of its calls so far, in all queries and engines.
+    /// The statistics of its calls so far, in all queries and engines.
     #[must_use]
     pub fn counts(&self) -> OpaqueCounts {
         let timed_calls = self.0.timed_calls.load(Ordering::Relaxed);
@@ -152,7 +154,7 @@ impl Opaque {
     }
 }
 
-/// Expensive predicates by place: what a record writes instead of the predicate itself, which has no bytes.
+/// Expensive predicates by index: a record holds the index instead of the predicate, which cannot be saved as bytes.
 #[derive(Clone, Debug, Default)]
 pub struct OpaqueTable {
     opaques: Vec<Opaque>,
@@ -160,7 +162,7 @@ pub struct OpaqueTable {
 }
 
 impl OpaqueTable {
-    /// The place of `opaque`, a new one when it has none yet.
+    /// The index of `opaque`, a new one when it has none yet.
     pub fn place(&mut self, opaque: &Opaque) -> usize {
         *self.places.entry(opaque.serial()).or_insert_with(|| {
             self.opaques.push(opaque.clone());
@@ -168,15 +170,15 @@ impl OpaqueTable {
         })
     }
 
-    /// All of them, by place.
+    /// All predicates, by index.
     #[must_use]
     pub fn as_slice(&self) -> &[Opaque] {
         &self.opaques
     }
 }
 
-/// An expensive predicate that spins for its declared cost and then answers: for tests and benchmarks (the ITMO paper injects
-/// 10 to 500 ns).
+/// An expensive predicate that spins for its declared cost and then answers, for tests and benchmarks (the ITMO paper
+/// injects 10 to 500 ns).
 pub struct InjectedCost<F> {
     name: String,
     cost_ns: f64,
@@ -184,11 +186,12 @@ pub struct InjectedCost<F> {
     answer: F,
 }
 
-/// The most that [`InjectedCost`] spins, whatever cost it declares: a damaged snapshot may name any number.
+/// The maximum time that [`InjectedCost`] spins, whatever cost it declares: a damaged snapshot may contain any number.
 const INJECTED_NS_MAX: f64 = 1e6;
 
 impl<F: Fn(&Message<'_>) -> Truth> InjectedCost<F> {
-    /// `cost_ns` nanoseconds of one core (within a few tens of percent, and a millisecond at the most), then `answer`.
+    /// Spins for `cost_ns` nanoseconds of one core (within a few tens of percent, at most a millisecond), then answers
+    /// `answer`.
     pub fn new(name: &str, cost_ns: f64, answer: F) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of turns, at least 0")]
         let turns = (cost_ns.min(INJECTED_NS_MAX) / turn_ns()) as u64;
@@ -217,7 +220,7 @@ impl<F: Fn(&Message<'_>) -> Truth + Send + Sync> ExpensivePredicate for Injected
     }
 }
 
-/// Work that the compiler cannot shorten, each turn waiting for the one before.
+/// Work that the compiler cannot shorten: each iteration waits for the one before.
 fn spin(turns: u64) {
     let mut state = black_box(1_u64);
     for _ in 0..turns {
@@ -225,7 +228,7 @@ fn spin(turns: u64) {
     }
 }
 
-/// What one turn of [`spin`] takes here, measured once: a clock is too slow to spin on for 10 ns.
+/// The time of one iteration of [`spin`] on this machine, measured once: a clock is too slow to spin on for 10 ns.
 fn turn_ns() -> f64 {
     const TURNS: u64 = if cfg!(miri) { 1_000 } else { 1_000_000 };
     static TURN_NS: OnceLock<f64> = OnceLock::new();

@@ -1,23 +1,23 @@
-//! Dynamic hierarchies (the ITMO paper): groupings of an attribute's values that change at any time.
+//! Dynamic hierarchies (the ITMO paper): groupings of an attribute's values that may change at any time.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::error::EngineError;
 use crate::query::expr::PropertyName;
 
-/// One attribute's tree: value → parent. Several roots are allowed.
+/// The tree of one attribute: value → parent. Several roots are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hierarchy {
     parents: HashMap<String, Option<String>>,
 }
 
 impl Hierarchy {
-    /// Check and take a tree. Cost: linear in its values.
+    /// Checks a tree and takes it. Cost: linear in its values.
     ///
     /// # Errors
-    /// A cycle, or a parent that is not itself declared.
+    /// The tree has a cycle, or a parent that is not itself declared.
     pub fn new(parents: HashMap<String, Option<String>>) -> Result<Self, EngineError> {
-        // Values known to reach a root: each is walked through once, however deep the tree.
+        // Values known to reach a root; each is visited once, however deep the tree is.
         let mut rooted: HashSet<&str> = HashSet::with_capacity(parents.len());
         for value in parents.keys() {
             let mut walked = Vec::new();
@@ -43,22 +43,22 @@ impl Hierarchy {
         self.lineage(value).any(|name| name == ancestor)
     }
 
-    /// `value`, its parent, and so on to the root; nothing when it is not in the tree.
+    /// `value`, its parent, and so on up to the root; nothing when it is not in the tree.
     pub fn lineage(&self, value: &str) -> impl Iterator<Item = &str> {
         let first = self.parents.get_key_value(value).map(|(name, _)| name.as_str());
         std::iter::successors(first, |name| self.parents.get(*name).and_then(|parent| parent.as_deref()))
     }
 
-    /// Value and parent, in no particular order.
+    /// The pairs of value and parent, in no particular order.
     pub fn parents(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.parents.iter().map(|(value, parent)| (value.as_str(), parent.as_deref()))
     }
 }
 
-/// Attribute → its hierarchy.
+/// The hierarchies by attribute.
 pub type Hierarchies = HashMap<String, Hierarchy>;
 
-/// The hierarchy of the attribute that `name` names; where case does not matter, as properties are found: the exact
+/// The hierarchy of the attribute that `name` names. Where case does not matter, it is found like a property: the exact
 /// name wins, then the first in code points.
 #[must_use]
 pub fn of_attribute<'h>(hierarchies: &'h Hierarchies, name: &PropertyName) -> Option<&'h Hierarchy> {

@@ -1,4 +1,4 @@
-//! JSON text as values of messages.
+//! Reads JSON text into values of messages.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,13 +7,13 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 
 use crate::message::{NESTING_MAX, Properties, Value};
 
-/// Floats from here on may have been integers in the text.
+/// Floats from this size on may have been integers in the text.
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// The value of one JSON text. Linear in it.
+/// Parses one JSON text. Linear in its length.
 ///
 /// # Errors
-/// What is no JSON, is not UTF-8, nests too deep, or has an integer beyond 64 bits, and where.
+/// What is not JSON, is not UTF-8, nests too deep, or has an integer beyond 64 bits, with its position.
 pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "expected JSON text in UTF-8".to_owned())?;
     let is_huge = Cell::new(false);
@@ -26,7 +26,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// The first integer of a valid JSON text that does not fit; the parser hands it over as a float.
+/// The first integer of a valid JSON text that does not fit, which the parser delivers as a float.
 fn long_integer(text: &str) -> Option<&str> {
     let mut outside_strings = true;
     let mut is_escaped = false;
@@ -43,7 +43,7 @@ fn long_integer(text: &str) -> Option<&str> {
         .find(|token| token.parse::<i64>().is_err())
 }
 
-/// Reads a value at `depth`; marks floats that are suspiciously large.
+/// Parses a value at `depth`, and marks floats that are suspiciously large.
 #[derive(Clone, Copy)]
 struct JsonValue<'a> {
     depth: usize,
@@ -110,7 +110,7 @@ impl<'de> Visitor<'de> for JsonValue<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        // The outermost object is the message itself: its values are at depth 0, as everywhere else.
+        // The outermost object is the message itself, so its values are at depth 0, as everywhere else.
         let below = self.below()?;
         let mut properties = Properties::new();
         while let Some(name) = entries.next_key::<String>()? {

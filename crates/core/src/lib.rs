@@ -1,8 +1,8 @@
 //! The matching core of tamis, without Python.
 //!
-//! A [`message::Message`] is tested by a [`query::Query`], which the parsers in [`query`] build from text;
-//! an [`index::Engine`] holds many subscriptions and finds all that a message satisfies.
-//! Sources: `docs/semantics.md` for meaning; the papers named in each module for algorithms.
+//! A [`message::Message`] is tested by a [`query::Query`], which the parsers in [`query`] build from text. An
+//! [`index::Engine`] holds many subscriptions and finds all that a message satisfies. Sources: `docs/semantics.md` for
+//! the meaning; the papers named in each module for the algorithms.
 
 pub mod amqp;
 pub mod bitmap;

@@ -6,13 +6,13 @@ use std::cmp::Ordering;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::query::evaluate::Truth;
+use crate::query::truth::Truth;
 use crate::text::Signature;
 
-/// Name → value. Names keep no order.
+/// The properties of a message: name → value, in no particular order.
 pub type Properties = HashMap<Box<str>, Value>;
 
-/// How deep lists and mappings may nest in a message; deeper is refused where messages enter.
+/// The maximum nesting of lists and mappings in a message; deeper values are refused where messages enter.
 pub const NESTING_MAX: usize = 100;
 
 /// The value of a property.
@@ -39,8 +39,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// How two scalars compare, or None for values of unlike types, NaN, and whatever is no scalar.
-    /// Integers and floats compare by exact value.
+    /// Compares two scalars; None for values of unlike types, NaN, and values that are no scalars. Integers and floats
+    /// compare by exact value.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
@@ -61,7 +61,7 @@ impl Value {
     }
 }
 
-/// Exact comparison: converting the integer to a float would round beyond 2^53.
+/// Compares exactly: converting the integer to a float would round beyond 2^53.
 fn compare_int_float(int: i64, float: f64) -> Option<Ordering> {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
     if float.is_nan() {
@@ -82,36 +82,36 @@ fn compare_int_float(int: i64, float: f64) -> Option<Ordering> {
 /// The body of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// There is none: predicates on it are unknown.
+    /// There is no body: predicates on it are unknown.
     Absent,
     /// Text, or bytes that are valid UTF-8.
     Text(&'a str),
-    /// Bytes that are not UTF-8: present, unknown to every predicate on text.
+    /// Bytes that are not UTF-8: the body exists, but every predicate on its text is unknown.
     Binary(&'a [u8]),
 }
 
 impl<'a> Body<'a> {
-    /// Text where the bytes are UTF-8, else [`Body::Binary`].
+    /// The body of these bytes: text where they are UTF-8, else [`Body::Binary`].
     #[must_use]
     pub fn from_bytes(bytes: &'a [u8]) -> Self {
         std::str::from_utf8(bytes).map_or(Self::Binary(bytes), Self::Text)
     }
 }
 
-/// A message to be matched: borrowed parts, and what is found out about it at most once: the signature of its body, and
-/// the answers of expensive predicates.
+/// A message to be matched, with borrowed parts. It also keeps what is computed at most once: the signature of its
+/// body, and the answers of expensive predicates.
 #[derive(Debug)]
 pub struct Message<'a> {
-    /// Dotted words; never unknown.
+    /// The topic, in dotted words; never unknown.
     pub topic: &'a str,
-    /// Name → value.
+    /// The properties.
     pub properties: &'a Properties,
-    /// What the message carries.
+    /// The body.
     pub body: Body<'a>,
     given: Option<&'a Signature>,
     signature: OnceCell<Signature>,
     full: OnceCell<Signature>,
-    /// Answers of expensive predicates by their serial. As many as predicates were asked; no memory before the first.
+    /// The answers of expensive predicates by their serial number; no memory before the first.
     answers: RefCell<HashMap<u64, Truth, FixedState>>,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Message<'a> {
         self.given.unwrap_or_else(|| self.signature.get_or_init(|| Signature::of(body)))
     }
 
-    /// The signature of every word of `body`, for words that a stop list kept out of [`Self::signature`].
+    /// The signature of every word of `body`, for words that a stop list excluded from [`Self::signature`].
     #[must_use]
     pub fn full_signature(&self, body: &str) -> &Signature {
         match self.given {
@@ -152,24 +152,24 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// What the expensive predicate with this serial said of this message, if it was asked.
+    /// The remembered answer of the expensive predicate with this serial number, if it was called.
     pub(crate) fn remembered(&self, serial: u64) -> Option<Truth> {
         self.answers.borrow().get(&serial).copied()
     }
 
-    /// Keep the answer of an expensive predicate.
+    /// Remembers the answer of an expensive predicate.
     pub(crate) fn remember(&self, serial: u64, truth: Truth) {
         self.answers.borrow_mut().insert(serial, truth);
     }
 }
 
-/// A longer name is rare, and has more prefixes to look up than most mappings have keys.
+/// Longer names are rare, and have more prefixes to look up than most mappings have keys.
 const PREFIXES_TRIED_BYTES_MAX: usize = 256;
 
-/// What a dotted name reaches in `properties`, or None when it is absent.
+/// The value that a dotted name reaches in `properties`, or None when it is absent.
 ///
-/// A literal dotted key wins over nesting, the longest first; through a list of mappings a name collects the list
-/// of what it reaches. An empty list is absent.
+/// A literal dotted key wins over nesting, the longest first. Through a list of mappings, a name collects the list of
+/// the values that it reaches. An empty list is absent.
 #[must_use]
 pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
     if name.len() > PREFIXES_TRIED_BYTES_MAX {
@@ -188,14 +188,15 @@ pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>
     None
 }
 
-/// [`lookup`] by comparing each key with the name: linear in the keys, where hashing each prefix is quadratic in the name.
+/// Like [`lookup`], but compares each key with the name: linear in the keys, where hashing each prefix is quadratic in
+/// the name.
 #[cold]
 fn lookup_long<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
     lookup_in_keys(properties, name, |key| name.starts_with(key).then_some(key.len()), lookup)
 }
 
-/// What `name` reaches by way of keys for which `fit` has the length of the part of `name` that they stand for. The longest
-/// wins, then the first in code points.
+/// The value that `name` reaches through keys for which `fit` returns the length of the part of `name` that they match.
+/// The longest wins, then the first in code points.
 fn lookup_in_keys<'a>(
     properties: &'a Properties,
     name: &str,
@@ -215,9 +216,9 @@ fn lookup_in_keys<'a>(
     }
 }
 
-/// Like [`lookup`], without regard to the case of letters, in nested names too; the exact name wins.
+/// Like [`lookup`], but ignores the case of letters, also in nested names; the exact name wins.
 ///
-/// Walks the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken.
+/// Visits the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken.
 #[must_use]
 pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
     lookup(properties, name).or_else(|| lookup_folded(properties, &name.to_lowercase()))
@@ -231,17 +232,17 @@ fn lookup_folded<'a>(properties: &'a Properties, folded: &str) -> Option<Resolve
     lookup_in_keys(properties, folded, fit, lookup_folded)
 }
 
-/// What a name reaches: one value of the message, or several collected through a list.
+/// The values that a name reaches: one value of the message, or several collected through a list.
 #[derive(Clone, Debug)]
 pub enum Resolved<'a> {
-    /// One value, no list.
+    /// One value that is no list.
     One(&'a Value),
     /// The elements of a list; never empty.
     Many(Vec<&'a Value>),
 }
 
 impl<'a> Resolved<'a> {
-    /// What a value is to predicates; None of a list without elements.
+    /// The value as predicates see it; None for a list without elements.
     #[must_use]
     pub fn of(value: &'a Value) -> Option<Self> {
         match value {

@@ -1,27 +1,27 @@
-//! Properties as Spark's variant: every value with its type, times and fields without a value too, which JSON has not.
+//! Properties as Spark's variant, which keeps types, times and fields without a value, unlike JSON.
 //!
-//! What `index::batch` reads back is the same properties. Source: Apache Parquet, "Variant Binary Encoding", version 1.
+//! `index::batch` reads the same properties back. Source: Apache Parquet, "Variant Binary Encoding", version 1.
 
 use std::collections::BTreeMap;
 
 use crate::message::{NESTING_MAX, Properties, Value};
 
-/// No part of a variant may be larger: Spark refuses one that is.
+/// The maximum size of each part of a variant: Spark refuses larger ones.
 pub const VARIANT_BYTES_MAX: usize = 16 << 20;
 
-/// A field without a value is bytes that are no text: they are read as just that.
+/// A field without a value is encoded as bytes that are no text, and decoded from just these.
 const PRESENT: [u8; 1] = [0xff];
 
-/// Properties in two pieces, as Spark has them.
+/// Properties in two pieces, as Spark stores them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// The values.
+    /// The encoded values.
     pub value: Vec<u8>,
     /// The names that the values refer to.
     pub metadata: Vec<u8>,
 }
 
-/// Write `properties`. Cost: linear, and sorting the names.
+/// Encodes `properties`. Cost: linear, and sorting the names.
 ///
 /// # Errors
 /// Nesting deeper than [`NESTING_MAX`], or more than [`VARIANT_BYTES_MAX`].
@@ -37,7 +37,7 @@ pub fn encode(properties: &Properties) -> Result<Variant, String> {
     Ok(Variant { value, metadata })
 }
 
-/// All names in `properties`, sorted; and whether they nest too deep. From here on depth is bounded.
+/// All names in `properties`, sorted, and whether they nest too deep. After this check the depth is bounded.
 fn gather<'a>(properties: &'a Properties, depth: usize, names: &mut BTreeMap<&'a str, usize>) -> Result<(), String> {
     for (name, value) in properties {
         names.insert(name, 0);
@@ -57,7 +57,7 @@ fn gather_value<'a>(value: &'a Value, depth: usize, names: &mut BTreeMap<&'a str
     }
 }
 
-/// Number the names, and write them.
+/// Numbers the names, and encodes them.
 fn metadata(names: &mut BTreeMap<&str, usize>) -> Vec<u8> {
     const VERSION: u8 = 1;
     const SORTED: u8 = 1 << 4;
@@ -100,7 +100,7 @@ fn array(list: &[Value], names: &BTreeMap<&str, usize>, out: &mut Vec<u8>) {
     put_elements(out, &ends, &values, offset_width);
 }
 
-/// Values one behind the other, and where each of them ends.
+/// The encoded values one after another, and where each of them ends.
 fn elements<'a>(values: impl Iterator<Item = &'a Value>, names: &BTreeMap<&str, usize>) -> (Vec<usize>, Vec<u8>) {
     let mut bytes = Vec::new();
     let ends = values.map(|value| {
@@ -135,7 +135,7 @@ fn put_value(value: &Value, names: &BTreeMap<&str, usize>, out: &mut Vec<u8>) {
     }
 }
 
-/// In the smallest type that holds it, as Spark has them.
+/// Encodes an integer in the smallest type that holds it, as Spark does.
 fn put_int(number: i64, out: &mut Vec<u8>) {
     let bytes = number.to_le_bytes();
     match number {
@@ -161,7 +161,7 @@ fn put_bytes(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// How many bytes hold numbers up to `most`.
+/// The number of bytes that holds numbers up to `most`.
 fn width_of(most: usize) -> usize {
     match most {
         0..=0xff => 1,

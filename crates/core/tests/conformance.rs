@@ -1,5 +1,7 @@
-//! Cases of other projects' own suites (ActiveMQ, Artemis, Qpid, Joram, RabbitMQ, LavinMQ, qlobber), read by path
-//! from the shared folder beside the checkout; where that is absent the tests say so and pass.
+//! Runs cases of other projects' own suites, read by path from the folder beside the checkout.
+//!
+//! The projects are ActiveMQ, Artemis, Qpid, Joram, RabbitMQ, LavinMQ and qlobber. Where the folder is absent, the tests
+//! say so and pass.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,6 @@
-//! AMQP frames for the handshake: methods by name, fields as Python values. The data plane decodes its own.
+//! AMQP frames for the handshake: methods by name, with their fields as Python values.
+//!
+//! The data plane decodes its own frames.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -17,7 +19,7 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 /// A frame in Python: channel, name, fields, bytes consumed.
 type DecodedFrame<'py> = (u16, &'static str, Bound<'py, PyDict>, usize);
 
-/// The first frame of `data`, or None while it is not all there.
+/// The first frame of `data`, or None while it is incomplete.
 #[pyfunction]
 pub fn amqp_decode_frame<'py>(
     py: Python<'py>,
@@ -108,7 +110,7 @@ pub fn table_to_py<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, P
     Ok(dict)
 }
 
-/// The depth of a table that was decoded is bounded, and so is this recursion.
+/// The depth of a decoded table is bounded, and so is this recursion.
 fn value_to_py<'py>(py: Python<'py>, value: &FieldValue) -> PyResult<Bound<'py, PyAny>> {
     match value {
         FieldValue::Bool(value) => value.into_bound_py_any(py),
@@ -131,7 +133,7 @@ fn value_to_py<'py>(py: Python<'py>, value: &FieldValue) -> PyResult<Bound<'py, 
     }
 }
 
-/// A datetime, or the plain number where datetime ends.
+/// A datetime, or the plain number beyond the range of datetime.
 fn timestamp_to_py(py: Python<'_>, seconds: u64) -> PyResult<Bound<'_, PyAny>> {
     const YEAR_10000: u64 = 253_402_300_800;
     if seconds >= YEAR_10000 {
@@ -154,7 +156,7 @@ fn table_from_py(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Table> {
     Ok(table)
 }
 
-/// The same error, saying under which name.
+/// The same error, with the name under which it occurred.
 fn at_name(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     let message = format!("'{name}': {}", error.value(py));
     if error.is_instance_of::<PyTypeError>(py) {
@@ -167,7 +169,8 @@ fn at_name(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
 }
 
 fn value_from_py(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<FieldValue> {
-    // The fields of the method are no table of their own. A list may hold itself: without the bound this would not end.
+    // The fields of the method are no table of their own. A list may contain itself: without the bound this would not
+    // end.
     if depth > TABLE_DEPTH_MAX + 1 {
         return Err(PyValueError::new_err("expected at most 32 levels of tables and lists"));
     }

@@ -42,7 +42,7 @@ pub fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     Err(PyTypeError::new_err(format!("expected an Arrow table (an object with __arrow_c_stream__), not {name}")))
 }
 
-/// A struct array as rows.
+/// The rows of a struct array, as a record batch.
 fn rows(data: ArrayData) -> PyResult<RecordBatch> {
     if !matches!(data.data_type(), DataType::Struct(_)) {
         return Err(PyTypeError::new_err(format!("expected rows, a struct array, not one of {}", data.data_type())));

@@ -1,4 +1,4 @@
-//! `tamis.Bitmap`: the papers' bitmap engine.
+//! The class `tamis.Bitmap`: the papers' bitmap engine.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tamis_core::bitmap::{self, SIZE_MAX};
 
-/// A row of bits.
+/// A compressed bitmap of a fixed size.
 #[pyclass(frozen, module = "tamis", name = "Bitmap")]
 pub struct PyBitmap(Mutex<bitmap::Bitmap>);
 
@@ -20,7 +20,7 @@ impl PyBitmap {
         Self(Mutex::new(bits))
     }
 
-    /// The bit `index`, when there is one.
+    /// The number of the bit `index`, when there is one.
     fn bit(bits: &bitmap::Bitmap, index: i128) -> PyResult<u32> {
         u64::try_from(index)
             .ok()

@@ -1,4 +1,4 @@
-//! `tamis._core.Broker`: the broker's data plane, which asks a Python object for the control plane's answers.
+//! The class `tamis._core.Broker`: the broker's data plane, which asks a Python object, the control plane.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -23,7 +23,7 @@ use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 use crate::amqp::table_to_py;
 use crate::errors::storage_error;
 
-/// The most bytes that one call returns for all connections together, and one connection's output more.
+/// The number of bytes after which one call returns no further connection's output.
 const OUTPUT_BYTES_AT_ONCE: usize = 1024 * 1024;
 
 /// The control plane: an object with the methods of `tamis.broker.rules.Rules`.
@@ -87,7 +87,7 @@ type ConnectionOutput<'py> = (u64, Bound<'py, PyBytes>, bool, bool);
 /// The output of connections; whether there is more of it now; whether `work` has something to do.
 type BrokerOutput<'py> = (Vec<ConnectionOutput<'py>>, bool, bool);
 
-/// The data plane. Connections have numbers; times are microseconds of a monotonic clock (`now_us`) and since 1970
+/// The data plane. A connection has a number; times are microseconds of a monotonic clock (`now_us`) and since 1970
 /// (`wall_us`). It belongs to the thread that made it.
 #[pyclass(name = "Broker", unsendable, module = "tamis._core")]
 pub struct PyBroker {
@@ -100,7 +100,7 @@ pub struct PyBroker {
     dirty: Vec<ConnectionId>,
     /// Connections whose sockets take no bytes now.
     paused: HashSet<ConnectionId>,
-    /// Readable when the journal's thread has news.
+    /// A socket that is readable when the journal's thread has written something.
     wake: Option<UnixStream>,
     recovered: RecoveryReport,
 }
@@ -123,7 +123,7 @@ impl PyBroker {
         Self { broker, input, output, dirty, paused, wake, recovered }
     }
 
-    /// The output of one connection. A paused socket gets no bytes, and is still told whether to read.
+    /// Return the output of one connection. A paused socket gets no bytes, but whether to read it is still returned.
     fn connection_output<'py>(&mut self, py: Python<'py>, id: ConnectionId) -> ConnectionOutput<'py> {
         self.output.clear();
         let is_open = self.paused.contains(&id) || self.broker.output(id, &mut self.output) == Flow::Open;
@@ -171,7 +171,7 @@ impl PyBroker {
         Ok(Self::new(broker, Some(wake), recovered))
     }
 
-    /// What the data directory held: counts, and descriptions of what is damaged or was left out.
+    /// Return what the data directory held: counts, and descriptions of damage and of what was left out.
     fn recovered<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (fields, recovered) = (PyDict::new(py), &self.recovered);
         fields.set_item("definitions", recovered.definitions)?;
@@ -182,7 +182,7 @@ impl PyBroker {
         Ok(fields)
     }
 
-    /// Readable when `committed` has something to do.
+    /// Return the descriptor that is readable when `committed` has something to do.
     fn wake_fd(&self) -> Option<i32> {
         self.wake.as_ref().map(AsRawFd::as_raw_fd)
     }
@@ -321,7 +321,7 @@ impl PyBroker {
         self.broker.forget_permissions(user);
     }
 
-    /// The events since the last call, each a name and fields.
+    /// Return the events since the last call, each a name and fields.
     fn take_events<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<(&'static str, Bound<'py, PyDict>)>> {
         self.broker.take_events().into_iter().map(|event| event_to_py(py, event)).collect()
     }
@@ -334,7 +334,7 @@ impl PyBroker {
         Ok(row)
     }
 
-    /// One page of a list as dicts, and the number of all.
+    /// Return one page of a list as dicts, and the number of all.
     fn rows<'py>(
         &self,
         py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Python values into values of the core, and back.
+//! Converts Python values into values of the core, and back.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,10 +11,11 @@ use tamis_core::message::{Body, NESTING_MAX, Properties, Value};
 
 use crate::errors::engine_error;
 
-/// The first microsecond of the year 1 and the last of 9999: neither Python's datetime nor selector text has others.
+/// The first microsecond of the year 1 and the last of 9999: neither Python's datetime nor selector text goes beyond
+/// them.
 pub const DATETIME_US: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
-/// Objects of Python that conversion compares with or calls.
+/// The Python objects that conversion compares with or calls.
 pub struct PythonObjects {
     present: Py<PyAny>,
     pub datetime: Py<PyAny>,
@@ -23,7 +24,7 @@ pub struct PythonObjects {
     pub from_micros: Py<PyAny>,
 }
 
-/// Them, looked up once.
+/// The Python objects, looked up once.
 pub fn known(py: Python<'_>) -> PyResult<&PythonObjects> {
     static KNOWN: PyOnceLock<PythonObjects> = PyOnceLock::new();
     KNOWN.get_or_try_init(py, || {
@@ -38,7 +39,7 @@ pub fn known(py: Python<'_>) -> PyResult<&PythonObjects> {
     })
 }
 
-/// The properties of a message from a mapping with text keys; None is no properties.
+/// The properties of a message from a mapping with text keys; None means no properties.
 pub fn properties(mapping: Option<&Bound<'_, PyAny>>) -> PyResult<Properties> {
     match mapping {
         None => Ok(Properties::new()),
@@ -53,7 +54,7 @@ fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properti
             return Err(PyTypeError::new_err(format!("{}: expected a text key, not {}", place(path), type_of(key))));
         };
         let key = key.to_cow()?;
-        // The path is only made when something nested or wrong needs it.
+        // The path is made only when a nested or wrong value needs it.
         let value = value_at(item, depth, &|| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") })?;
         properties.insert(key.into(), value);
         Ok(())
@@ -62,7 +63,7 @@ fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properti
         let count = dict.len();
         for (key, item) in dict.iter() {
             put(&key, &item)?;
-            // Converting may run Python, and so other threads; going on would panic.
+            // Converting may run Python, and so other threads; continuing would panic.
             if dict.len() != count {
                 let message = format!("{}: the mapping was changed while it was read", place(path));
                 return Err(PyRuntimeError::new_err(message));
@@ -80,7 +81,7 @@ fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properti
     Ok(properties)
 }
 
-/// A value of the property `name`.
+/// The value of the property `name`.
 pub fn value(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
     value_at(object, 0, &|| name.to_owned())
 }
@@ -111,7 +112,7 @@ fn value_at(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String) 
     rare_value(object, depth, name)
 }
 
-/// Lists, mappings and the types that are looked up by name.
+/// Converts lists, mappings and the types that are looked up by name.
 fn rare_value(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String) -> PyResult<Value> {
     let py = object.py();
     let elements = |items: &mut dyn Iterator<Item = Bound<'_, PyAny>>| -> PyResult<Value> {
@@ -146,7 +147,8 @@ fn rare_value(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String
     Err(PyTypeError::new_err(format!("property '{}': {expected}, not {}", name(), type_of(object))))
 }
 
-/// What a value said when it was converted (a zone of the user's own, pandas's NaT), with the property's name.
+/// The error that a value raised when it was converted (a zone of the user's own, pandas's NaT), with the property's
+/// name.
 fn at_property(py: Python<'_>, error: PyErr, name: &dyn Fn() -> String) -> PyErr {
     let message = format!("property '{}': {}", name(), error.value(py));
     let named = if error.is_instance_of::<PyTypeError>(py) {
@@ -168,10 +170,10 @@ fn type_of(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
-/// A value of the core as Python shows it: what `explain` returns, and what functions of expensive predicates are given.
+/// A value of the core as Python shows it, for `explain` and for the functions of expensive predicates.
 ///
-/// An instant that Python cannot have becomes a field without a value: a zone can put it before the year 1, and Arrow
-/// and AMQP have later ones.
+/// An instant beyond Python's range becomes a field without a value: a zone can put it before the year 1, and Arrow and
+/// AMQP have later ones.
 pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -209,9 +211,9 @@ pub fn body<'py>(py: Python<'py>, body: Body<'_>) -> Bound<'py, PyAny> {
     }
 }
 
-/// The body of a message, borrowed from a Python str or bytes for as long as the call lasts.
+/// The body of a message, borrowed from a Python str or bytes for the duration of the call.
 pub enum PyBody<'py> {
-    /// There is none.
+    /// There is no body.
     Absent,
     /// A str.
     Text(Bound<'py, PyString>),
@@ -235,7 +237,7 @@ impl<'py> PyBody<'py> {
         Err(PyTypeError::new_err(format!("body: expected str, bytes or None, not {}", type_of(&object))))
     }
 
-    /// What the core looks at.
+    /// The body as the core sees it.
     pub fn borrow(&self) -> PyResult<Body<'_>> {
         Ok(match self {
             Self::Absent => Body::Absent,
@@ -245,7 +247,7 @@ impl<'py> PyBody<'py> {
     }
 }
 
-/// Attribute → {value: parent or None}.
+/// Hierarchies from {attribute: {value: parent or None}}.
 pub fn hierarchies(object: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Hierarchies>> {
     let Some(dict) = object else { return Ok(None) };
     let mut found = Hierarchies::new();

@@ -1,4 +1,4 @@
-//! `tamis._core.Engine`: subscriptions by id. Keys are the Python side's.
+//! The class `tamis._core.Engine`: subscriptions by id, whose keys belong to the Python side.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ pub struct PyEngine(index::Engine);
 type VerdictTuple<'py> = (String, Bound<'py, PyAny>, Option<bool>);
 
 impl PyEngine {
-    /// Convert the message, let go of the GIL, and call `work` with it. No lock is held.
+    /// Converts the message, releases the GIL, and calls `work` with it. No lock is held.
     fn with_message<R: Send>(
         &self,
         py: Python<'_>,
@@ -56,7 +56,7 @@ impl PyEngine {
         })
     }
 
-    /// Let go of the GIL for `work`.
+    /// Releases the GIL for `work`.
     fn call<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> Result<R, EngineError> + Send) -> PyResult<R> {
         py.detach(|| interruptible(work))?.map_err(|error| engine_error(py, error))
     }
@@ -69,7 +69,7 @@ impl PyEngine {
         Self(index::Engine::new())
     }
 
-    /// Open a snapshot; `opaque` are the functions of the expensive predicates that it names.
+    /// Opens a snapshot; `opaque` contains the functions of the expensive predicates that it names.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, verify: bool, opaque: HashMap<String, Py<PyAny>>) -> PyResult<Self> {
         let resolve = |name: &str, cost_ns: f64| {
@@ -85,7 +85,7 @@ impl PyEngine {
         py.detach(|| self.0.next_id().0)
     }
 
-    /// Add `added` and replace the queries of the ids in `replaced`, in one step; the ids given to `added`.
+    /// Adds `added` and replaces the queries of the ids in `replaced`, in one step. Returns the ids given to `added`.
     fn change(
         &self,
         py: Python<'_>,
@@ -192,7 +192,7 @@ impl PyEngine {
         Ok((explanation.result, predicates, explanation.missing))
     }
 
-    /// What all subscriptions are like; the engine may be changed meanwhile.
+    /// Describes all subscriptions; the engine may be changed meanwhile.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = self.call(py, || self.0.report())?;
         report::to_python(py, found)
@@ -205,7 +205,7 @@ impl PyEngine {
         })
     }
 
-    /// Wall and CPU nanoseconds and the number of matches of each message: medians of `rounds`.
+    /// The wall and CPU nanoseconds and the number of matches of each message, as medians of `rounds`.
     fn time_matches(
         &self,
         py: Python<'_>,
@@ -227,14 +227,14 @@ impl PyEngine {
         Ok(())
     }
 
-    /// Write a snapshot; `keys` are the encoded keys by id. Expensive predicates go by their names, if at all.
+    /// Writes a snapshot; `keys` are the encoded keys by id. Expensive predicates are written by name, if at all.
     fn save(&self, py: Python<'_>, path: PathBuf, keys: Vec<(u64, Vec<u8>)>, opaque_names: bool) -> PyResult<()> {
         let keys: HashMap<u64, Vec<u8>> = keys.into_iter().collect();
         let key_of = |id: SubscriptionId| keys.get(&id.0).cloned().unwrap_or_default();
         self.call(py, || self.0.save(&path, opaque_names, &key_of))
     }
 
-    /// How many bytes the queries and their index take in the core.
+    /// The memory of the queries and their index in the core, in bytes.
     fn bytes(&self) -> usize {
         self.0.bytes()
     }

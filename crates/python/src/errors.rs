@@ -1,4 +1,4 @@
-//! Where errors of the core become Python exceptions: the one boundary.
+//! The one place where errors of the core become Python exceptions.
 
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use tamis_core::broker::StorageError;
 use tamis_core::error::{EngineError, QueryError};
 use tamis_core::journal::{OpenError, ReadError};
 
-/// An exception class of `tamis.errors` with `arguments`; the import error where that cannot be had.
+/// An exception of a class in `tamis.errors` with `arguments`; the import error when the class cannot be imported.
 fn raise<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr
 where
     A: pyo3::call::PyCallArgs<'py>,
@@ -24,12 +24,12 @@ where
     }
 }
 
-/// `tamis.QueryError` with the place.
+/// A `tamis.QueryError` with the position.
 pub fn query_error(py: Python<'_>, error: QueryError) -> PyErr {
     raise(py, "QueryError", (error.text, error.position, error.expected, error.hint))
 }
 
-/// OSError with the system's number, so that it is a FileNotFoundError where it is one.
+/// An OSError with the system's number, which becomes a FileNotFoundError where it is one.
 fn os_error(error: std::io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(code) => PyOSError::new_err((code, error.to_string())),
@@ -37,7 +37,7 @@ fn os_error(error: std::io::Error) -> PyErr {
     }
 }
 
-/// A `tamis.errors.JournalError`, or OSError: a log that cannot be opened.
+/// A `tamis.errors.JournalError`, or OSError, for a log that cannot be opened.
 pub fn journal_error(py: Python<'_>, error: OpenError) -> PyErr {
     match error {
         OpenError::Io(error) => os_error(error),
@@ -45,7 +45,7 @@ pub fn journal_error(py: Python<'_>, error: OpenError) -> PyErr {
     }
 }
 
-/// The same for all that a broker keeps.
+/// A `tamis.errors.JournalError`, or OSError, for what a broker stores.
 pub fn storage_error(py: Python<'_>, error: StorageError) -> PyErr {
     match error {
         StorageError::Journal(error) => journal_error(py, error),
@@ -53,7 +53,7 @@ pub fn storage_error(py: Python<'_>, error: StorageError) -> PyErr {
     }
 }
 
-/// A `tamis.errors.JournalError`, or OSError: a log that cannot be read any more.
+/// A `tamis.errors.JournalError`, or OSError, for a log that cannot be read any more.
 pub fn journal_read_error(py: Python<'_>, error: ReadError) -> PyErr {
     match error {
         ReadError::Io(error) => os_error(error),
@@ -61,7 +61,7 @@ pub fn journal_read_error(py: Python<'_>, error: ReadError) -> PyErr {
     }
 }
 
-/// A `tamis.SnapshotError`, OSError, TypeError or ValueError, by who is at fault.
+/// A `tamis.SnapshotError`, OSError, TypeError or ValueError, depending on who is at fault.
 pub fn engine_error(py: Python<'_>, error: EngineError) -> PyErr {
     match error {
         EngineError::Snapshot(reason) => raise(py, "SnapshotError", (reason,)),
@@ -71,7 +71,7 @@ pub fn engine_error(py: Python<'_>, error: EngineError) -> PyErr {
     }
 }
 
-/// `tamis.errors.AmqpError`: what the peer is to be told.
+/// A `tamis.errors.AmqpError` with the reply for the peer.
 pub fn amqp_error(py: Python<'_>, error: AmqpError) -> PyErr {
     let (class_id, method_id) = (error.method.class_id, error.method.method_id);
     raise(py, "AmqpError", (error.code.number(), error.text, class_id, method_id))

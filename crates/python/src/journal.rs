@@ -1,4 +1,4 @@
-//! `tamis._core.JournalReader`: a log of the broker, read by another process.
+//! The class `tamis._core.JournalReader`: a log of the broker, read by another process.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,14 +24,14 @@ pub struct PyJournalReader {
     reader: Mutex<LogReader>,
 }
 
-/// First and last number, and why they do not come.
+/// The first and last missing number, and the reason.
 type JournalGap = (u64, u64, &'static str);
 
-/// Exchange, routing key, properties, the same as a variant (value, metadata), body.
+/// Exchange, routing key, properties, the same properties as a variant (value, metadata), and body.
 type StreamMessage<'py> =
     (String, String, Bound<'py, PyDict>, (Bound<'py, PyBytes>, Bound<'py, PyBytes>), Bound<'py, PyBytes>);
 
-/// A batch: its records, and the numbers that are gone with the reason.
+/// A batch of records, and the missing numbers with the reason.
 #[derive(Default)]
 struct JournalBatch {
     records: Vec<(u64, i64, u8, Vec<u8>)>,
@@ -131,7 +131,7 @@ impl PyJournalReader {
     }
 }
 
-/// What records of a kind are called, in the journal or in the log of a stream.
+/// The names of the kinds of records, in the journal or in the log of a stream.
 #[pyfunction]
 #[pyo3(signature = (kind, *, is_stream))]
 pub fn journal_kind(kind: u8, is_stream: bool) -> Option<&'static str> {
@@ -170,7 +170,7 @@ fn report<'py>(py: Python<'py>, path: &Path, inspection: &Inspection) -> PyResul
     let segments = PyList::empty(py);
     for segment in &inspection.segments {
         let entry = PyDict::new(py);
-        entry.set_item("ordinal", segment.ordinal)?;
+        entry.set_item("ordinal", segment.ordinal.0)?;
         entry.set_item("file", &segment.file_name)?;
         entry.set_item("first_sequence", segment.first.0)?;
         entry.set_item("record_count", segment.record_count)?;
@@ -198,7 +198,7 @@ fn report<'py>(py: Python<'py>, path: &Path, inspection: &Inspection) -> PyResul
 fn damage_entry<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("kind", damage.kind.name())?;
-    entry.set_item("segment", damage.segment)?;
+    entry.set_item("segment", damage.segment.0)?;
     entry.set_item("offset", damage.offset)?;
     entry.set_item("size_bytes", damage.size_bytes)?;
     entry.set_item("first_sequence", damage.first.0)?;

@@ -1,4 +1,4 @@
-//! Python bindings of `tamis-core`: convert, detach, call, convert. No algorithm lives here.
+//! Python bindings of `tamis-core`, which convert, detach, call and convert, without any algorithm.
 
 use pyo3::prelude::*;
 
@@ -15,7 +15,7 @@ mod query;
 mod report;
 mod text;
 
-/// The compiled core of tamis. Its public face is the package `tamis`.
+/// The compiled core of tamis. Its public API is the package `tamis`.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<query::PyQuery>()?;

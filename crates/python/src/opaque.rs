@@ -1,4 +1,4 @@
-//! `tamis.opaque`: functions of Python as expensive predicates.
+//! The function `tamis.opaque`: Python functions as expensive predicates.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,20 +8,20 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use tamis_core::expensive::{ExpensivePredicate, Failure, Opaque};
 use tamis_core::message::Message;
-use tamis_core::query::evaluate::Truth;
 use tamis_core::query::expr::Predicate;
+use tamis_core::query::truth::Truth;
 
 use crate::convert;
 use crate::query::PyQuery;
 
-/// A function of Python that is asked about messages.
+/// A Python function that is called with messages.
 struct PyPredicate {
     name: String,
     function: Py<PyAny>,
     cost_ns: f64,
 }
 
-/// An expensive predicate of `function`, for a query or for one that is read from a snapshot.
+/// An expensive predicate that calls `function`, for a new query or for one that is read from a snapshot.
 ///
 /// # Errors
 /// TypeError: not callable. ValueError: no name, or a cost that is negative or not finite.
@@ -67,7 +67,7 @@ impl ExpensivePredicate for PyPredicate {
         Python::attach(|py| {
             self.ask(py, message).map_err(|error| {
                 let reason = Failure(error.to_string());
-                // What is no `Exception` wants Python to stop, not a predicate to be unknown.
+                // An exception that is no `Exception` ends Python's work; it does not make a predicate unknown.
                 if !error.is_instance_of::<PyException>(py) {
                     interrupt(py, error, self.function.bind(py));
                 }
@@ -92,7 +92,7 @@ impl PyPredicate {
     }
 }
 
-/// What a call into the core does when a function below it is interrupted.
+/// The state of a call into the core, whose functions may be interrupted.
 enum CallState {
     Running,
     Interrupted(PyErr),
@@ -103,8 +103,8 @@ thread_local! {
     static CALL: RefCell<Option<CallState>> = const { RefCell::new(None) };
 }
 
-/// Call `work`, which may ask functions; the KeyboardInterrupt or SystemExit of one of them in this thread instead of
-/// its answer. After it no other function is asked.
+/// Calls `work`, which may call functions. When one of them raises KeyboardInterrupt or SystemExit in this thread, that
+/// is raised instead of the result. No further function is called after it.
 pub fn interruptible<R>(work: impl FnOnce() -> R) -> PyResult<R> {
     let outer = CALL.replace(Some(CallState::Running));
     let result = work();
@@ -118,8 +118,8 @@ fn is_interrupted() -> bool {
     CALL.with_borrow(|call| matches!(call, Some(CallState::Interrupted(_))))
 }
 
-/// Let the call into the core end with `error`. In a thread that Python did not make there is nobody to raise it to:
-/// it goes to `sys.unraisablehook`.
+/// Ends the call into the core with `error`. In a thread that Python did not create nobody can receive it, so it goes
+/// to `sys.unraisablehook`.
 fn interrupt(py: Python<'_>, error: PyErr, function: &Bound<'_, PyAny>) {
     let unheard = CALL.with_borrow_mut(|call| match call {
         Some(call) => {

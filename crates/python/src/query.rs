@@ -1,4 +1,4 @@
-//! `tamis.Query`, and the functions that make one.
+//! The class `tamis.Query`, and the functions that make one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::text::PySignature;
 /// An expensive predicate: name, declared microseconds, calls, errors, measured microseconds, the last error.
 type OpaqueRow<'q> = (&'q str, f64, u64, u64, Option<f64>, Option<String>);
 
-/// A standing question, compiled.
+/// A compiled standing question.
 #[pyclass(frozen, eq, module = "tamis", name = "Query")]
 #[derive(PartialEq)]
 pub struct PyQuery(pub Arc<query::Query>);
@@ -142,7 +142,7 @@ fn counts(opaque: &Opaque) -> OpaqueRow<'_> {
     (opaque.name(), opaque.cost_ns() / 1e3, counts.calls, counts.errors, measured_us, counts.last_error)
 }
 
-/// A tree as nested tuples, each with its kind first; a predicate ends with the query that has nothing else.
+/// The tree as nested tuples, each with its kind first; a predicate ends with the query of this predicate alone.
 fn tree<'py>(py: Python<'py>, expr: &Expr) -> PyResult<Bound<'py, PyTuple>> {
     let operands =
         |children: &[Expr]| children.iter().map(|child| tree(py, child)).collect::<PyResult<Vec<Bound<'_, PyTuple>>>>();
@@ -161,7 +161,7 @@ fn tree<'py>(py: Python<'py>, expr: &Expr) -> PyResult<Bound<'py, PyTuple>> {
     }
 }
 
-/// Selector text. `is_fields` restores the mark of field criteria when a query is unpickled.
+/// A query from selector text. `is_fields` restores the mark of field criteria when a query is unpickled.
 #[pyfunction]
 #[pyo3(signature = (text, dialect, is_fields=false))]
 pub fn selector(py: Python<'_>, text: &str, dialect: &str, is_fields: bool) -> PyResult<PyQuery> {
@@ -174,14 +174,14 @@ pub fn selector(py: Python<'_>, text: &str, dialect: &str, is_fields: bool) -> P
     PyQuery::of(py, parsed.map(|query| query.with_fields_mark(is_fields)))
 }
 
-/// The Boolean language.
+/// A query in the Boolean language.
 #[pyfunction]
 pub fn boolean(py: Python<'_>, text: &str) -> PyResult<PyQuery> {
     let parsed = py.detach(|| boolean_language::parse(text));
     PyQuery::of(py, parsed)
 }
 
-/// A topic pattern.
+/// A query for a topic pattern.
 #[pyfunction]
 pub fn topic(py: Python<'_>, pattern: &str, dialect: &str) -> PyResult<PyQuery> {
     let Some(dialect) = TopicDialect::from_name(dialect) else {
@@ -200,13 +200,13 @@ fn reference(on: &str) -> Reference {
     }
 }
 
-/// The beginning of a text.
+/// A query for the beginning of a text.
 #[pyfunction]
 pub fn prefix(py: Python<'_>, prefix: &str, on: &str) -> PyResult<PyQuery> {
     PyQuery::from_predicate(py, Predicate::Prefix(reference(on), prefix.into()))
 }
 
-/// A search for a regular expression.
+/// A query for a text in which a regular expression matches.
 #[pyfunction]
 pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<PyQuery> {
     let compiled = py.detach(|| Pattern::new(pattern)).map_err(|reason| {
@@ -215,11 +215,11 @@ pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<PyQuery> {
     PyQuery::from_predicate(py, Predicate::Regex(reference(on), compiled))
 }
 
-/// Field criteria: name -> value, or None for presence.
+/// A query of field criteria: name -> value, or None for presence.
 #[pyfunction]
 pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -> PyResult<PyQuery> {
     let mut tests = Vec::new();
-    // One too many is refused like a hundred thousand, and sooner.
+    // One criterion too many is refused like a hundred thousand, and sooner.
     for (name, wanted) in criteria.iter().take(query::TERMS_MAX + 1) {
         let Ok(name) = name.cast::<PyString>() else {
             return Err(PyTypeError::new_err("fields: expected a text name"));
@@ -252,7 +252,7 @@ fn constant(value: Value, name: &str) -> PyResult<Value> {
     }
 }
 
-/// A word or an exact phrase of the body.
+/// A query for a word or an exact phrase of the body.
 #[pyfunction]
 pub fn contains(py: Python<'_>, phrase: &str) -> PyResult<PyQuery> {
     let Some(found) = Phrase::new(phrase) else {
@@ -261,7 +261,7 @@ pub fn contains(py: Python<'_>, phrase: &str) -> PyResult<PyQuery> {
     PyQuery::from_predicate(py, Predicate::Contains(Reference::Body, found))
 }
 
-/// Two words of the body with at most `distance` steps between them.
+/// A query for two words of the body with at most `distance` steps between them.
 #[pyfunction]
 pub fn near(py: Python<'_>, a: &str, b: &str, distance: u32) -> PyResult<PyQuery> {
     let word = |text: &str| match Phrase::new(text) {

@@ -1,11 +1,11 @@
-//! The report on an engine as plain Python values; `tamis.Report` gives them their names.
+//! The report on an engine as plain Python values, which `tamis.Report` gives names.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tamis_core::index::SubscriptionId;
 use tamis_core::index::report::{OpaqueUse, Report};
 
-/// `report` as a dict, with ids where `tamis.Report` has keys.
+/// Returns `report` as a dict, with ids where `tamis.Report` has keys.
 pub fn to_python<'py>(py: Python<'py>, report: Report) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("subscriptions", report.subscriptions)?;

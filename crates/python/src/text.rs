@@ -1,4 +1,4 @@
-//! `tamis.words`: words and signatures.
+//! The words and signatures of `tamis.words`.
 
 use std::sync::Arc;
 

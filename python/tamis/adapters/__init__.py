@@ -1,7 +1,7 @@
 """Data source adapters (the PNNL paper, section 3.2): mail, news, JSON lines and streams in Spark, and their manager.
 
-One file a data source (`mbox`, `eml`, `jsonl`, `journal`); what they share is in `files` (places, offsets, admission)
-and `rows` (what a row holds). Spark is in `datasource` alone."""
+`sources` has one file per data source and what they share, `mail` reads one message, `rows` defines the row that all
+of them give, and `options` their settings. Only `datasource` knows Spark."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession, name: str | None = None) -> None:
-    """Make ``tamis.mbox``, ``.eml``, ``.jsonl`` and ``.journal`` known to a Spark session; twice is harmless.
+    """Register ``tamis.mbox``, ``.eml``, ``.jsonl`` and ``.journal`` with a Spark session; twice is harmless.
 
     Args:
         spark: the session.
-        name: this one alone, such as ``tamis.eml``.
+        name: register only this one, such as ``tamis.eml``.
     """
     from tamis.adapters.datasource import DATA_SOURCES
 

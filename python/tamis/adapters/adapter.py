@@ -1,4 +1,4 @@
-"""An adapter of a pipeline: a source with a name, its topic and its settings; and whether it can be read."""
+"""Defines an adapter of a pipeline, a source with a name and options, and tests whether it can be read."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class AdapterSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AdapterHealth:
-    """What a test of an adapter found.
+    """The result of a test of an adapter.
 
     Attributes:
-        name: the adapter's.
-        readable: whether it can be read; False when `reason` says why not.
+        name: of the adapter.
+        readable: whether it can be read; if not, `reason` says why.
         reason: what is wrong, or None.
-        files: how many there are.
-        bytes: how large they are together.
-        sampled: messages that were read for the test, at most 20.
-        dead: how many of these could not be read.
-        first_dead: why the first of these could not.
-        newest_at: when the newest file was last written; None when there is none.
+        files: number of files.
+        bytes: total size of the files.
+        sampled: number of messages that were read for the test, at most 20.
+        dead: number of these that could not be read.
+        first_dead: why the first of them could not be read.
+        newest_at: when the newest file was last written; None if there is none.
         seconds: how long the test took.
     """
 
@@ -79,7 +79,7 @@ class Adapter:
         name: unique in its pipeline.
         source_type: ``mbox``, ``eml``, ``jsonl`` or ``journal``.
         path: a file, a folder or a glob; the directory of a stream.
-        poll_interval_ms: how often it looks for new messages.
+        poll_interval_ms: time between two looks for new messages.
         options: further fields of `SourceOptions`; an empty topic is the adapter's name.
 
     Raises:
@@ -105,15 +105,15 @@ class Adapter:
 
     @property
     def format(self) -> str:
-        """The name of its source in Spark."""
+        """The name of the source in Spark."""
         return SOURCES[self.source_type].format()
 
     def options(self) -> dict[str, str]:
-        """The options of its source in Spark."""
+        """The options of the source in Spark."""
         return self._options.texts(self.source_type)
 
     def source(self) -> Source:
-        """Its source, without Spark.
+        """The source, without Spark.
 
         Raises:
             AdapterError: an option is wrong.
@@ -122,22 +122,22 @@ class Adapter:
         return SOURCES[self.source_type](SourceOptions.of(self.options(), self.source_type))
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
-        """Its messages as a streaming DataFrame.
+        """The messages as a streaming DataFrame.
 
         Raises:
-            AdapterError: there is nothing to read from, said before Spark is asked.
+            AdapterError: there is nothing to read from; this is checked before Spark is asked.
         """
         self.source().check()
-        # Anew for each stream: Spark 4.3's PythonStreamingSourceRunner writes into the registration's map of the
-        # environment when a stream starts. Were it shared, another stream's tasks could be serialized at that moment,
-        # and would fail with java.io.OptionalDataException.
+        # Register again for each stream: Spark 4.3's PythonStreamingSourceRunner writes into the registration's map of
+        # the environment when a stream starts. If streams shared the map, the tasks of another stream could be
+        # serialized at that moment and fail with java.io.OptionalDataException.
         register(spark, self.format)
         return spark.readStream.format(self.format).options(**self.options()).load()
 
     def test(self) -> AdapterHealth:
-        """Open the source without Spark, and read a few messages. Raises nothing: what is wrong is in the answer.
+        """Open the source without Spark and read a few messages. It never raises: errors are part of the result.
 
-        Cost: a system call a file, and at most 20 messages.
+        Cost: one system call per file, and reading at most 20 messages.
         """
         started = time.monotonic()
         try:

@@ -1,4 +1,6 @@
-"""The sources as Spark's Python data sources, batch and streaming. All that they do is in the sources themselves.
+"""Makes the sources available as Python data sources of Spark, for batches and streams.
+
+The sources themselves do all the work.
 
 Source: PySpark's `DataSource`, `DataSourceStreamReader` and `SupportsTriggerAvailableNow`."""
 
@@ -53,7 +55,7 @@ _MAIL: Final = StructType([StructField(known.name, _TYPES[known.kind]) for known
 
 
 class SlicePartition(InputPartition):
-    """A slice on its way to a task."""
+    """A slice for a task."""
 
     def __init__(self, value: Slice) -> None:
         super().__init__(value)
@@ -61,7 +63,7 @@ class SlicePartition(InputPartition):
 
 
 class TamisDataSource(DataSource):
-    """A source as Spark sees it. Subclasses name the source and its type of properties."""
+    """A data source of Spark. Subclasses name the source and the type of its properties."""
 
     source_type: ClassVar[type[Source]]
     properties: ClassVar[DataType] = _MAIL
@@ -69,11 +71,11 @@ class TamisDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """The name of the format."""
         return cls.source_type.format()
 
     def schema(self) -> StructType:
-        """The columns.
+        """The columns of the rows.
 
         Raises:
             AdapterError: an option is wrong, or there is nothing to read from.
@@ -93,35 +95,35 @@ class TamisDataSource(DataSource):
         return self.source_type(SourceOptions.of(self.options, self.source_type.type))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads all there is."""
+        """A reader of everything that exists."""
         return BatchReader(self.source(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Reads what is new."""
+        """A reader of what is new."""
         return StreamReader(self.source(), schema)
 
 
 class MboxDataSource(TamisDataSource):
-    """``spark.read.format("tamis.mbox")``."""
+    """The data source ``tamis.mbox``."""
 
     source_type = MboxSource
 
 
 class EmlDataSource(TamisDataSource):
-    """``spark.read.format("tamis.eml")``."""
+    """The data source ``tamis.eml``."""
 
     source_type = EmlSource
 
 
 class JsonlDataSource(TamisDataSource):
-    """``spark.read.format("tamis.jsonl")``."""
+    """The data source ``tamis.jsonl``."""
 
     source_type = JsonlSource
     properties = StringType()
 
 
 class JournalDataSource(TamisDataSource):
-    """``spark.read.format("tamis.journal")``."""
+    """The data source ``tamis.journal``."""
 
     source_type = JournalSource
     properties = VariantType()
@@ -137,13 +139,13 @@ DATA_SOURCES: tuple[type[TamisDataSource], ...] = (
 
 
 class BatchReader(DataSourceReader):
-    """One read of everything; the end of a file is the end of its last message."""
+    """Reads everything once; the end of a file is the end of its last message."""
 
     def __init__(self, source: Source, schema: StructType) -> None:
         self._source, self._schema = source, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One a slice."""
+        """One partition per slice."""
         start = offset_of({})
         slices = self._source.plan(start, self._source.latest(start, None, settled=True))
         return [SlicePartition(part) for part in slices or [Slice(())]]
@@ -154,14 +156,14 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches of at most `max_messages`. A process beside the driver asks it how far; tasks read."""
+    """Reads micro-batches of at most `max_messages`. A process next to the driver asks for offsets; tasks read."""
 
     def __init__(self, source: Source, schema: StructType) -> None:
         self._source, self._schema = source, schema
         self._ceiling: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """The beginning: everything that is there is read first."""
+        """The beginning: a stream first reads everything that exists."""
         return offset_of({})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -169,17 +171,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._source.options.max_messages)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """How far the next batch goes."""
+        """The offset at which the next batch ends."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._source.latest(start, rows, ceiling=self._ceiling)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take what there is now as the end. A file that was written just now is given the time to settle."""
+        """Take the current state as the end, after a file that is being written has had time to settle."""
         self._source.wait_until_settled()
         self._ceiling = self._source.latest(offset_of({}), None)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """One a slice."""
+        """One partition per slice."""
         return [SlicePartition(part) for part in self._source.plan(start, end) or [Slice(())]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
-"""The adapter manager (the PNNL paper, section 3.2): one streaming query per adapter, started, stopped, paused.
+"""The adapter manager (the PNNL paper, section 3.2): starts, stops and pauses one streaming query per adapter.
 
-What each adapter shall do is in the store, where the command line puts it; the manager looks there every second and
-follows. An adapter that fails stops nobody else: its reason is reported, and it is started again after a while."""
+The command line writes the desired state of each adapter into the store; the manager looks there twice per second and
+follows. An adapter that fails does not stop the others: its reason is reported, and it is started again later."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ Desire = Literal["running", "paused", "stopped"]
 
 LOOK_INTERVAL_S: Final = 0.5
 RETRY_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0)
-"""After how long a failed adapter is started again: the first time, the second ..., and the last from then on."""
+"""Time until a failed adapter is started again: the first time, the second time, ...; the last value repeats."""
 HEALTHY_S: Final = 60.0
-"""An adapter that has run for so long begins again at the first of `RETRY_S` when it fails."""
+"""An adapter that has run for this time begins again with the first of `RETRY_S` if it fails."""
 
 
 class RunningQuery(Protocol):
-    """What the manager asks of a streaming query: Spark's `StreamingQuery` does it all."""
+    """The part of a streaming query that the manager uses."""
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
         """Whether it runs."""
 
     def exception(self) -> Exception | None:
-        """Why it ended, if that was an error."""
+        """The error that ended it, or None."""
 
     def stop(self) -> None:
-        """End it; its place is kept in the checkpoint."""
+        """End it; the checkpoint keeps its offsets."""
 
 
 class DesiredState(Protocol):
-    """An adapter in the store."""
+    """The desired state of an adapter in the store."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -51,10 +51,10 @@ class DesiredState(Protocol):
 
 
 class AdapterStore(Protocol):
-    """What the manager asks of the store: `tamis.store.Store` does it all."""
+    """The part of the store that the manager uses; `tamis.store.Store` has all of it."""
 
     def adapter_states(self, names: Sequence[str] = ()) -> Iterable[DesiredState]:
-        """What each adapter shall do."""
+        """The desired state of each adapter."""
 
     def set_adapter_desired(self, name: str, desired: Desire) -> None:
         """Ask an adapter to run, pause or stop."""
@@ -62,7 +62,7 @@ class AdapterStore(Protocol):
     def report_adapter(
         self, name: str, status: str, *, error: str | None = None, read_count: int = 0, dead_count: int = 0
     ) -> None:
-        """Put on record how an adapter is; the counts are added to those on record."""
+        """Record the status of an adapter; the counts are added to those on record."""
 
 
 StartQuery = Callable[[Adapter, "DataFrame"], RunningQuery]
@@ -70,7 +70,7 @@ StartQuery = Callable[[Adapter, "DataFrame"], RunningQuery]
 
 @dataclass(slots=True)
 class _Managed:
-    """An adapter and what has become of it."""
+    """An adapter and its current state."""
 
     adapter: Adapter
     query: RunningQuery | None = None
@@ -82,17 +82,17 @@ class _Managed:
 
 
 class AdapterManager:
-    """Keeps each adapter as the store desires it. Thread-safe.
+    """Keeps each adapter in the state that the store asks for. Thread-safe.
 
     Args:
         spark: the session that reads.
-        adapters: with names of their own.
+        adapters: with different names.
         start_query: starts the streaming query of an adapter on its DataFrame.
-        store: where desires and reports are.
-        clock: seconds, for tests.
+        store: holds the desired states and takes the reports.
+        clock: returns seconds; replaced in tests.
 
     Raises:
-        AdapterError: two adapters of one name.
+        AdapterError: two adapters have the same name.
     """
 
     def __init__(
@@ -109,45 +109,45 @@ class AdapterManager:
         self._managed: dict[str, _Managed] = {}
         for adapter in adapters:
             if adapter.name in self._managed:
-                raise AdapterError(f"two adapters are named '{adapter.name}'; expected names of their own")
+                raise AdapterError(f"two adapters are named '{adapter.name}'; expected different names")
             self._managed[adapter.name] = _Managed(adapter)
 
     def list(self) -> dict[str, str]:
-        """How each adapter is: running, failed, finished, paused or stopped."""
+        """The status of each adapter: running, failed, finished, paused or stopped."""
         with self._lock:
             return {name: managed.status for name, managed in self._managed.items()}
 
     def error(self, name: str) -> str | None:
-        """Why an adapter failed; None when it did not.
+        """Why an adapter failed; None if it did not.
 
         Raises:
-            AdapterError: there is none of that name.
+            AdapterError: there is no adapter of that name.
         """
         with self._lock:
             return self._find(name).error
 
     def start(self, name: str) -> None:
-        """Ask an adapter to run, from where it ended."""
+        """Ask an adapter to run from where it ended."""
         self._desire(name, "running")
 
     def stop(self, name: str) -> None:
-        """Ask an adapter to stop; it keeps its place."""
+        """Ask an adapter to stop; it keeps its offsets."""
         self._desire(name, "stopped")
 
     def pause(self, name: str) -> None:
-        """Ask an adapter to wait until it is started again; it keeps its place."""
+        """Ask an adapter to wait until it is started again; it keeps its offsets."""
         self._desire(name, "paused")
 
     def test(self, name: str) -> AdapterHealth:
-        """Read a few messages of an adapter, beside its query.
+        """Read a few messages of an adapter, independently of its query.
 
         Raises:
-            AdapterError: there is none of that name.
+            AdapterError: there is no adapter of that name.
         """
         return self._find(name).adapter.test()
 
     def look(self) -> None:
-        """One look: see which queries have ended, and start and stop as the store desires."""
+        """Look once: find out which queries have ended, and start and stop adapters as the store asks."""
         desires = {state.name: state.desired for state in self._store.adapter_states(list(self._managed))}
         with self._lock:
             for name, managed in self._managed.items():
@@ -155,7 +155,7 @@ class AdapterManager:
                 self._follow(managed, desires[name])
 
     def run(self, stop: threading.Event) -> None:
-        """Look twice a second until `stop` is set; then stop all queries."""
+        """Look twice per second until `stop` is set; then stop all queries."""
         try:
             while not stop.is_set():
                 self.look()
@@ -164,7 +164,7 @@ class AdapterManager:
             self.close()
 
     def close(self) -> None:
-        """Stop all queries. What was desired stays on record, for the next run."""
+        """Stop all queries. The desired states stay on record for the next run."""
         with self._lock:
             for managed in self._managed.values():
                 if managed.query is not None:
@@ -216,7 +216,7 @@ class AdapterManager:
         try:
             if query is not None:
                 query.stop()
-        except Exception as error:  # noqa: BLE001 - it has ended or will with the session; the others shall end too
+        except Exception as error:  # noqa: BLE001 - it ends with the session at the latest; the others must end too
             self._become(managed, status, reason(error))
         else:
             self._become(managed, status)
@@ -236,9 +236,9 @@ class AdapterManager:
 
 
 def reason(error: BaseException) -> str:
-    """One line for a user out of an error; those of Spark hold traces of Java and Python.
+    """One line for a user from an error; those of Spark hold traces of Java and Python.
 
-    The error of tamis in it, else the innermost of Python, else of Java, else the first line.
+    It is the error of tamis in it, else the innermost error of Python, else of Java, else the first line.
     """
     if isinstance(error, TamisError):
         return str(error)

@@ -1,6 +1,6 @@
-"""What every adapter gives: rows of one shape, and how they become Arrow batches.
+"""Defines the row that every adapter gives, and turns rows into Arrow batches.
 
-A row is a message, or a dead letter: what could not be read, with the reason and the bytes."""
+A row is a message or a dead letter, which is a message that could not be read, with the reason and its bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BATCH_ROWS_MAX: Final = 2_000
 BATCH_CHARACTERS_MAX: Final = 16 << 20
 RAW_KEPT_BYTES: Final = 1 << 20
-"""Of a message that is too large to read, so much goes into its dead letter; the rest stays where it is."""
+"""Maximum number of bytes in the dead letter of a message that is too large; the others stay only in the file."""
 
 
 def _kind(kind: str, only: str = "") -> dict[str, str]:
@@ -38,8 +38,8 @@ class Row:
         body: the text, or None.
         xml: the document of `tamis.adapters.xml`; None in a dead letter.
         signature: (term, positions) pairs; None without a body, and unless the option of that name asks for it.
-        error: why it could not be read; None when it could.
-        raw: its bytes, with an error; of streams also a body that is no text.
+        error: why it could not be read; None if it could.
+        raw: the bytes of a dead letter; of streams also a body that is not text.
         exchange: of streams: what it was published to.
         time: of streams: when it was published, in microseconds since 1970.
     """
@@ -58,7 +58,7 @@ class Row:
 
     @property
     def characters(self) -> int:
-        """About how much it holds, for bounding batches."""
+        """The approximate size, for bounding batches."""
         return 2 * (len(self.body or "") + len(self.xml or "")) + len(self.raw or b"")
 
 
@@ -76,12 +76,12 @@ def columns(*, signature: bool, streams: bool) -> dict[str, str]:
 def mail_row(
     raw: bytes, partition: str, offset: int, *, topic: str, source: str | None, stop_words: frozenset[str] | None = None
 ) -> Row:
-    """The row of one mail or news message; a dead letter when it cannot be read.
+    """The row of one mail or news message; a dead letter if it cannot be read.
 
     Args:
         raw: the message.
-        partition: the file it lies in.
-        offset: where in it.
+        partition: the file.
+        offset: where the message begins in the file.
         topic: of the adapter.
         source: the property of that name.
         stop_words: of the signature; None makes none.
@@ -123,7 +123,7 @@ def too_large(size_bytes: int, limit_bytes: int) -> str:
 
 
 def arrow_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows as Arrow batches of `schema`: at most 2,000 rows, or about 16 MiB of text, each."""
+    """Turn rows into Arrow batches of `schema`, each of at most 2,000 rows or about 16 MiB of text."""
     waiting: list[Row] = []
     characters = 0
     for row in rows:

@@ -1,8 +1,8 @@
-"""The paper's XML document of a message: a tag for each item of metadata, and the full text, stop words included.
+"""Writes and reads the XML document of a message: a tag for each item of metadata, and the full text.
 
-It round-trips: `from_xml(to_xml(properties, body))` gives both back exactly. An element whose text holds characters
-that XML cannot carry has ``escaped="true"``; in it, such a character is written ``\\u{hex}`` and a backslash ``\\\\``.
-Parsing refuses document types, and so entities of every kind. The schema is docs/message.xsd.
+It round-trips: `from_xml(to_xml(properties, body))` returns both exactly. If the text of an element has characters that
+XML cannot carry, the element has ``escaped="true"``; such a character is written ``\\u{hex}``, a backslash ``\\\\``.
+Parsing refuses document types, and with them all entities. The schema is docs/message.xsd.
 
 Source: the PNNL paper, section 3.2, step 4; XML 1.0, section 2.2 (characters)."""
 
@@ -31,15 +31,15 @@ _KINDS: Final = {known.name: known.kind for known in MAIL_PROPERTIES}
 
 
 class XmlError(ValueError):
-    """Text that is no document of a message; `str()` says what was expected, and where."""
+    """A text is not the document of a message; `str()` says what was expected, and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class XmlMessage:
-    """What a document holds.
+    """The content of a document.
 
     Attributes:
-        properties: as they were given; those that were None are absent.
+        properties: as they were given, without those that were None.
         body: the full text, or None.
     """
 
@@ -48,17 +48,17 @@ class XmlMessage:
 
 
 def to_xml(properties: Mapping[str, Any], body: str | None) -> str:
-    """The document of a message.
+    """Write the document of a message.
 
     Args:
-        properties: name -> bool, int, float, str, datetime, None, or mappings and lists of these. The names that mail
-            adapters give become tags of their own when their values are of the types these have; all others become
-            ``property`` elements. None is left out at the top and kept below it.
+        properties: name -> bool, int, float, str, datetime, None, or mappings and lists of these. A property of mail
+            becomes a tag of its own if its value has the type of that property; all others become ``property``
+            elements. None is left out at the top level and kept below it.
         body: the full text; None leaves it out.
 
     Raises:
-        ValueError: nesting over 100.
-        TypeError: a value of another type, with its name.
+        ValueError: the nesting is deeper than 100.
+        TypeError: a value has another type; the text names the property.
 
     Cost: linear; 100 µs for a usual mail with its 25 headers.
     """
@@ -73,19 +73,19 @@ def to_xml(properties: Mapping[str, Any], body: str | None) -> str:
 
 
 def from_xml(text: str) -> XmlMessage:
-    """The message of a document that `to_xml` wrote.
+    """Read the message from a document that `to_xml` wrote.
 
     Raises:
-        XmlError: it is no such document, or has a document type, which could name entities.
+        XmlError: it is not such a document, or has a document type, which could define entities.
 
     Cost: linear.
     """
     parser = xml.parsers.expat.ParserCreate("utf-8", " ")
-    reader = _Reader()
+    builder = _TreeBuilder()
     parser.buffer_text = True
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.characters
+    parser.StartElementHandler = builder.start
+    parser.EndElementHandler = builder.end
+    parser.CharacterDataHandler = builder.characters
     parser.StartDoctypeDeclHandler = _refuse_doctype
     try:
         parser.Parse(text.encode("utf-8"), True)
@@ -93,11 +93,11 @@ def from_xml(text: str) -> XmlMessage:
         raise XmlError(f"expected an XML document: {error}") from error
     except UnicodeEncodeError as error:
         raise XmlError(f"expected an XML document; character {error.start} is half of one") from error
-    return reader.message()
+    return builder.message()
 
 
 def _item(name: str, value: Any) -> Iterator[str]:
-    """One property as the elements it takes."""
+    """The elements of one property."""
     kind = _KINDS.get(name)
     if kind == "text" and isinstance(value, str):
         yield _element(name, value)
@@ -125,7 +125,7 @@ def _is_headers(value: Any) -> bool:
 
 
 def _property(tag: str, value: Any, name: str | None, depth: int) -> Iterator[str]:
-    """A property, or an element of a list (which has no name), of any type."""
+    """A property of any type, or an element of a list, which has no name."""
     if depth > DEPTH_MAX:
         raise ValueError(f"properties nested deeper than {DEPTH_MAX}")
     if isinstance(value, Mapping):
@@ -161,7 +161,7 @@ def _scalar(value: Any, name: str | None) -> tuple[str, str]:
 
 
 def _float_text(value: float) -> str:
-    """As XML Schema writes a double."""
+    """The text of a double in XML Schema."""
     if math.isfinite(value):
         return repr(value)
     return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
@@ -180,7 +180,7 @@ def _element(tag: str, text: str, **attributes: str | None) -> str:
 
 
 def _open(tag: str, attributes: Mapping[str, str | None], end: str = "\n") -> str:
-    """The opening tag; an attribute with forbidden characters moves to one whose name ends in ``-escaped``."""
+    """The opening tag; an attribute with forbidden characters gets a name that ends in ``-escaped``."""
     written = [f"<{tag}"]
     for name, value in attributes.items():
         if value is None:
@@ -191,20 +191,20 @@ def _open(tag: str, attributes: Mapping[str, str | None], end: str = "\n") -> st
     return "".join([*written, ">", end])
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found.group()
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
     return "\\\\" if character == "\\" else f"\\u{{{ord(character):x}}}"
 
 
 def _unescape(text: str) -> str:
     try:
-        return _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)) if found.group(1) else "\\", text)
+        return _ESCAPE.sub(lambda match: chr(int(match.group(1), 16)) if match.group(1) else "\\", text)
     except ValueError as error:
         raise XmlError("expected the number of a character in \\u{...}; it is too large") from error
 
 
-def _entity(found: re.Match[str]) -> str:
-    return _ENTITIES[found.group()]
+def _entity(match: re.Match[str]) -> str:
+    return _ENTITIES[match.group()]
 
 
 def _refuse_doctype(name: str, system: str | None, public: str | None, internal: bool) -> None:
@@ -213,7 +213,7 @@ def _refuse_doctype(name: str, system: str | None, public: str | None, internal:
 
 @dataclass(slots=True)
 class _Node:
-    """An element that is being read."""
+    """An element of a document."""
 
     tag: str
     attributes: dict[str, str]
@@ -229,8 +229,8 @@ class _Node:
         return self.attributes.get("name", "") if escaped is None else _unescape(escaped)
 
 
-class _Reader:
-    """Builds the tree from what expat reports: the depth is bounded, and elements of other namespaces are refused."""
+class _TreeBuilder:
+    """Builds the tree from the events of expat, with bounded depth and without elements of other namespaces."""
 
     def __init__(self) -> None:
         self._open: list[_Node] = []
@@ -267,7 +267,7 @@ class _Reader:
 
 
 def _add(properties: dict[str, Any], node: _Node) -> None:
-    """Put one item of metadata into the properties."""
+    """Add one item of metadata to the properties."""
     kind = _KINDS.get(node.tag)
     if kind == "text":
         properties[node.tag] = node.value()

@@ -1,7 +1,7 @@
 """Reads tamis.toml: where the broker listens, where it keeps its data, and its limits.
 
 A file with mistakes is refused, and the error lists all of them: file, line, what was expected. Options of the command
-line override the file, and the file overrides the defaults. The sections are plain dataclasses, so that a broker
+line override the file, and the file overrides the defaults. Its tables are plain dataclasses, so that a broker
 without a file does not load pydantic."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tamis.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from tamis.config.toml_lines import Place
+    from tamis.config.toml_lines import TomlLocation
 
 FILE_NAME = "tamis.toml"
 
@@ -182,9 +182,9 @@ class BrokerConfig:
             config = TypeAdapter(cls).validate_json(json.dumps(document, default=str), strict=True)
         except ValidationError as error:
             lines = line_numbers(text)
-            found = [details for details in error.errors(include_url=False) if not config_errors.is_echo(details)]
-            found.sort(key=lambda details: config_errors.line_of(lines, details["loc"]))
-            problems = [_sentence(path, lines, details) for details in found]
+            mistakes = [details for details in error.errors(include_url=False) if not config_errors.is_echo(details)]
+            mistakes.sort(key=lambda details: config_errors.line_of(lines, details["loc"]))
+            problems = [_sentence(path, lines, details) for details in mistakes]
             raise ConfigError("\n".join(dict.fromkeys(problems))) from error
         return config._relative_to(path.parent)
 
@@ -237,32 +237,37 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def in_url(host: str) -> str:
+    """Return `host` as it stands in a URL: IPv6 addresses in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 # ---- error messages ----
 
-_SECTIONS: dict[str, type[Any]] = {"tls": TlsConfig, "journal": JournalConfig, "limits": LimitsConfig, "log": LogConfig}
+_TABLES: dict[str, type[Any]] = {"tls": TlsConfig, "journal": JournalConfig, "limits": LimitsConfig, "log": LogConfig}
 
 
-def _sentence(path: Path, lines: dict[Place, int], details: ErrorDetails) -> str:
+def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails) -> str:
     """Describe one mistake: file, line, what is wrong, what was expected, and the nearest name."""
-    location: Place = details["loc"]
+    location: TomlLocation = details["loc"]
     from tamis.config.errors import place_in_file
 
     return f"{place_in_file(path, lines, location)}: {_mistake(details, location)}"
 
 
-def _mistake(details: ErrorDetails, location: Place) -> str:
+def _mistake(details: ErrorDetails, location: TomlLocation) -> str:
     from tamis.config.errors import expected
     from tamis.errors import short
     from tamis.name_hints import did_you_mean
 
     kind, name = details["type"], str(location[-1]) if location else ""
-    section = str(location[0]) if location and location[0] in _SECTIONS else ""
+    table = str(location[0]) if location and location[0] in _TABLES else ""
     if kind == "unexpected_keyword_argument":
-        known = _keys(_SECTIONS[section]) if len(location) > 1 else _keys(BrokerConfig)
-        inside = f" in [{section}]" if len(location) > 1 else ""
+        known = _keys(_TABLES[table]) if len(location) > 1 else _keys(BrokerConfig)
+        inside = f" in [{table}]" if len(location) > 1 else ""
         return f"unknown key '{name}'{inside}{did_you_mean(name, known)}"
     if kind == "missing":
-        return f"[{section}] needs '{name}'"
+        return f"[{table}] needs '{name}'"
     shown = ".".join(str(part) for part in location if isinstance(part, str))
     return f"{shown}: {expected(details, {})}, not {short(details['input'])}"
 

@@ -1,4 +1,4 @@
-"""Answers requests of the control socket, which the HTTP process uses to look at the broker. Pure.
+"""Answers requests of the control socket, which the HTTP process uses to look at the broker.
 
 A request is one line of JSON, ``{"op": "queues", ...}``. So is the answer: ``{"ok": true, "result": ...}`` or
 ``{"ok": false, "error": "..."}``. Whoever can open the socket (mode 0600) may ask for everything."""

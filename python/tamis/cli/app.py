@@ -1,4 +1,4 @@
-"""Lists the commands. Only the requested one is imported and built; `tamis --help` needs all of them."""
+"""Lists the commands, and imports and builds the requested one; `tamis --help` needs all of them."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class BadLines:
         """Count a line, and explain the first ones."""
         self.count += 1
         if self.count <= BAD_LINES_SHOWN:
-            output.error(f"{'stdin' if self.name == '-' else self.name}, line {number}: no message: {error}")
+            output.error(f"{'stdin' if self.name == '-' else self.name}, line {number}: not a message: {error}")
 
 
 @contextmanager

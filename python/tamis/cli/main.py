@@ -1,4 +1,4 @@
-"""Runs one command, and turns its errors into a message and an exit code. Tracebacks are printed nowhere else."""
+"""Runs one command, and turns its errors into a message and an exit code."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Configuration files: reading TOML, naming the line of an error, and what a pipeline.toml holds."""
+"""Configuration files: reads TOML, names the line of an error, and defines and checks pipeline.toml."""

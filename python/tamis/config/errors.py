@@ -1,6 +1,6 @@
-"""What is said of a mistake in a TOML file that is checked with pydantic: file, line, what was expected.
+"""Describes the errors of a TOML file that pydantic checks: file, line and what was expected.
 
-Shared by every configuration file; which sections there are and what they hold is each file's own."""
+Every configuration file uses this; each defines its own sections."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tamis.config.toml_lines import Place
+from tamis.config.toml_lines import TomlLocation
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 SIZE_BYTES_MAX = 1024 * 1024
-"""The largest configuration file that is read."""
+"""Maximum size of a configuration file."""
 
 
 class MistakeError(ValueError):
-    """A mistake at a place below the one that the validator stands at."""
+    """An error in a value below the one that the validator checks."""
 
-    def __init__(self, below: Place, message: str) -> None:
+    def __init__(self, below: TomlLocation, message: str) -> None:
         super().__init__(message)
         self.below = below
 
 
 def read_text(path: Path) -> str:
-    """The text of a configuration file.
+    """Read the text of a configuration file.
 
     Raises:
-        ConfigError: it is missing, cannot be read, is too large or no UTF-8.
+        ConfigError: it is missing, cannot be read, is too large or is not UTF-8.
     """
     try:
         if path.stat().st_size > SIZE_BYTES_MAX:
@@ -44,30 +44,30 @@ def read_text(path: Path) -> str:
 
 
 def parse(path: Path, text: str) -> dict[str, Any]:
-    """The tables of a TOML text.
+    """Parse a TOML text into its tables.
 
     Raises:
-        ConfigError: it is none; with line and column.
+        ConfigError: it is not TOML; the text has line and column.
     """
     import tomllib
 
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        what, _, place = str(error).partition(" (at ")
-        found = re.match(r"line (\d+), column (\d+)", place)
-        where = f"line {found[1]}, column {found[2]}" if found else "at its end"
+        what, _, position = str(error).partition(" (at ")
+        numbers = re.match(r"line (\d+), column (\d+)", position)
+        where = f"line {numbers[1]}, column {numbers[2]}" if numbers else "at its end"
         raise ConfigError(f"{path}, {where}: not TOML: {what[:1].lower()}{what[1:]}") from error
 
 
-def place_in_file(path: Path, lines: Mapping[Place, int], location: Place) -> str:
-    """``path, line 3``: the line of the value at `location`, or of the nearest table around it."""
+def place_in_file(path: Path, lines: Mapping[TomlLocation, int], location: TomlLocation) -> str:
+    """``path, line 3``, with the line of the value at `location` or of the nearest table around it."""
     line = line_of(lines, location)
     return f"{path}, line {line}" if line else f"{path}"
 
 
-def line_of(lines: Mapping[Place, int], location: Place) -> int:
-    """The line of the value at `location`, or of the nearest table around it; 0 where there is none."""
+def line_of(lines: Mapping[TomlLocation, int], location: TomlLocation) -> int:
+    """The line of the value at `location`, or of the nearest table around it; 0 if there is none."""
     return next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), 0)
 
 
@@ -93,10 +93,11 @@ _EXPECTED = {
 
 
 def expected(details: ErrorDetails, patterns: Mapping[str, str]) -> str:
-    """What should have been there, in the words used everywhere here: ``expected ...``.
+    """``expected ...`` in words for an error of pydantic.
 
     Args:
-        patterns: regular expression of a field -> what it asks for, in words.
+        details: the error.
+        patterns: regular expression of a field -> its meaning in words.
     """
     kind, context = details["type"], {name: _plain(value) for name, value in details.get("ctx", {}).items()}
     if kind == "string_pattern_mismatch":
@@ -107,10 +108,10 @@ def expected(details: ErrorDetails, patterns: Mapping[str, str]) -> str:
 
 
 def is_echo(details: ErrorDetails) -> bool:
-    """Whether pydantic only tells again of a bad value: that the list is too short without it."""
+    """Whether pydantic only repeats a bad value, saying that the list is too short without it."""
     return details["type"] == "too_short" and bool(details["input"])
 
 
 def _plain(value: Any) -> Any:
-    """2.0 as 2."""
+    """Show 2.0 as 2."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

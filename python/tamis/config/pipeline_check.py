@@ -1,7 +1,7 @@
-"""Whether a pipeline would run: everything that a run builds is built, and nothing is changed.
+"""Checks whether a pipeline would run: builds everything that a run builds, and changes nothing.
 
-A check that passes on a bad file is worse than none, so it compiles every query, opens every path, looks into the
-store and runs every ``[[test]]``. It sends nothing and connects to nobody."""
+A check that passes on a bad file is worse than none. So it compiles every query, opens every path, reads the store and
+runs every ``[[test]]``. It delivers nothing and makes no connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tamis.config.errors import line_of
 from tamis.config.pipeline import PipelineConfig, TestBlock
-from tamis.config.toml_lines import Place, line_numbers
+from tamis.config.toml_lines import TomlLocation, line_numbers
 from tamis.errors import ConfigError, StoreError, TamisError
 from tamis.name_hints import did_you_mean
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that keeps a pipeline from running as it is meant to.
+    """An error that keeps a pipeline from running as intended.
 
     Attributes:
-        file: where it is.
-        line: in that file, from 1; 0 when it is in no line.
-        text: what is wrong, what was expected; perhaps several lines, with a caret.
+        file: the file with the error.
+        line: in that file, from 1; 0 if it belongs to no line.
+        text: what is wrong and what was expected; it may have several lines, with a caret.
     """
 
     file: str
@@ -37,25 +37,25 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        """As a compiler prints it: file, line, text."""
+        """The problem as compilers print it: file, line, text."""
         return f"{self.file}, line {self.line}: {self.text}" if self.line else f"{self.file}: {self.text}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """The problem as plain values, for JSON."""
         return asdict(self)
 
 
 def check(config: PipelineConfig) -> list[Problem]:
-    """Everything that would keep `config` from running, in the order of the file; nothing is changed.
+    """Find everything that would keep `config` from running, in the order of the file, without changing anything.
 
     Raises:
-        ConfigError: the file was taken away since it was loaded.
+        ConfigError: the file was removed since it was loaded.
     """
     return list(_Check(config).problems())
 
 
 def describe(config: PipelineConfig) -> str:
-    """What `check` looked at, in one line: ``60 queries, 2 adapters, 1 delivery, 1 test``."""
+    """Say in one line what `check` examined: ``60 queries, 2 adapters, 1 delivery, 1 test``."""
     try:
         query_count = len(_specs(config))
     except TamisError:
@@ -88,8 +88,8 @@ class _Check:
         self._in_file: set[str] = set()
 
     def problems(self) -> Iterator[Problem]:
-        """One after another; what builds on something broken is left out."""
-        yield from self._places()
+        """The problems one after another; checks that depend on something broken are skipped."""
+        yield from self._folders()
         yield from self._store()
         broken = list(self._query_file())
         yield from broken
@@ -99,10 +99,10 @@ class _Check:
         if not broken:
             yield from self._tests()
 
-    def _at(self, place: Place, text: object) -> Problem:
-        return Problem(str(self._config.path), line_of(self._lines, place), str(text))
+    def _at(self, location: TomlLocation, text: object) -> Problem:
+        return Problem(str(self._config.path), line_of(self._lines, location), str(text))
 
-    def _places(self) -> Iterator[Problem]:
+    def _folders(self) -> Iterator[Problem]:
         pipeline = self._config.pipeline
         for name, folder in (("checkpoints", pipeline.checkpoints), ("work", pipeline.work)):
             if problem := _folder_problem(folder):
@@ -120,14 +120,14 @@ class _Check:
     def _query_file(self) -> Iterator[Problem]:
         from tamis.errors import QueryError
 
-        file, place = self._config.queries.file, ("queries", "file")
+        file, location = self._config.queries.file, ("queries", "file")
         try:
             specs = _specs(self._config)
         except TamisError as error:
-            yield self._at(place, error)
+            yield self._at(location, error)
             return
         if not specs and not self._queries:
-            yield self._at(place if file else ("queries",), "no queries: expected some in a file or in the store")
+            yield self._at(location if file else ("queries",), "no queries: expected some in a file or in the store")
         for spec in specs:
             self._queries[spec.key] = spec
             self._in_file.add(spec.key)
@@ -192,7 +192,7 @@ def _spec_of(record: Any) -> QuerySpec:
 
 
 def _test_problems(engine: Engine, keys: list[str], test: TestBlock) -> Iterator[str]:
-    """What is wrong with the keys that a ``[[test]]`` expects."""
+    """The problems of a ``[[test]]``."""
     unknown = [key for key in test.match if key not in engine]
     if unknown:
         yield from (f"no query is named '{key}'{did_you_mean(key, keys)}" for key in unknown)
@@ -222,7 +222,7 @@ def _source_problem(path: Path) -> str | None:
 
 
 def _stream_problem(path: Path) -> str | None:
-    """Why `path` is no stream of the broker's."""
+    """Why `path` is not the directory of a stream."""
     from tamis._core import JournalReader
     from tamis.errors import JournalError
 
@@ -234,14 +234,14 @@ def _stream_problem(path: Path) -> str | None:
 
 
 def _folder_problem(folder: Path) -> str | None:
-    """Why no file can be written into `folder`, which is made when it is absent."""
+    """Why no file can be written into `folder`, which a run would make if it is absent."""
     if folder.exists():
         return _unless(folder, Path.is_dir, "not a folder, where one was expected") or _unwritable(folder)
     return _folder_problem(folder.parent)
 
 
 def _file_problem(path: Path) -> str | None:
-    """Why `path` cannot be appended to; it and its folder are made when they are absent."""
+    """Why nothing can be appended to `path`, which a run would make with its folder if it is absent."""
     if path.exists():
         return _unless(path, Path.is_file, "not a file, where one was expected") or _unwritable(path)
     return _folder_problem(path.parent)

@@ -1,4 +1,4 @@
-"""Where the values of a TOML file stand, so that an error can name the line. The standard reader does not tell."""
+"""Finds the line of each value in a TOML file, which the standard reader does not give."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-Place = tuple[str | int, ...]
-"""The way to a value: names of tables and keys, and indexes into arrays, as in ``("adapter", 0, "path")``."""
+TomlLocation = tuple[str | int, ...]
+"""The path to a value: names of tables and keys, and indexes into arrays, as in ``("adapter", 0, "path")``."""
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(?:#.*)?")
 
 
-def line_numbers(text: str) -> dict[Place, int]:
+def line_numbers(text: str) -> dict[TomlLocation, int]:
     """The line, from 1, of every table, key and array of tables in `text`, which must be valid TOML.
 
-    A statement ends where it first reads as TOML by itself; so strings and arrays over several lines need no reader
-    of their own. Values in an inline table have the line of the statement.
+    A statement ends where it first parses as TOML by itself, so that strings and arrays over several lines need no
+    parser of their own. Values in an inline table have the line of the statement.
 
     >>> line_numbers('[a]\\nb = 1\\n[[c]]\\nd = 2')
     {('a',): 1, ('a', 'b'): 2, ('c',): 3, ('c', 0): 3, ('c', 0, 'd'): 4}
     """
-    found: dict[Place, int] = {}
-    table: Place = ()
+    lines: dict[TomlLocation, int] = {}
+    table: TomlLocation = ()
     for line, statement in _statements(text):
         header = _HEADER.fullmatch(statement)
         if header and statement.lstrip().startswith("["):
-            table = _enter(found, _names(header[2]), header[1] == "[[", line)
+            table = _enter(lines, _names(header[2]), header[1] == "[[", line)
         else:
-            for place in _places_within(tomllib.loads(statement)):
-                found.setdefault(table + place, line)
-    return found
+            for location in _locations_within(tomllib.loads(statement)):
+                lines.setdefault(table + location, line)
+    return lines
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Headers and key-value pairs with the line that each begins on."""
+    """The headers and key-value pairs, each with its first line."""
     begun, statement = 0, ""
     for number, line in enumerate(text.splitlines(), start=1):
         if not statement and (not line.strip() or line.lstrip().startswith("#")):
@@ -65,37 +65,37 @@ def _names(dotted: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _enter(found: dict[Place, int], names: tuple[str, ...], is_array: bool, line: int) -> Place:
-    """Note a table's header; the place of the table, with the index of the newest element of each array on the way."""
-    place: Place = ()
+def _enter(lines: dict[TomlLocation, int], names: tuple[str, ...], is_array: bool, line: int) -> TomlLocation:
+    """Record the header of a table; return its location, with the index of the newest element of each array."""
+    location: TomlLocation = ()
     for name in names[:-1]:
-        place = (*place, name)
-        found.setdefault(place, line)
-        place = _newest(found, place)
-    place = (*place, names[-1])
-    found.setdefault(place, line)
+        location = (*location, name)
+        lines.setdefault(location, line)
+        location = _newest(lines, location)
+    location = (*location, names[-1])
+    lines.setdefault(location, line)
     if is_array:
-        place = (*place, _length(found, place))
-    found.setdefault(place, line)
-    return place
+        location = (*location, _length(lines, location))
+    lines.setdefault(location, line)
+    return location
 
 
-def _length(found: dict[Place, int], array: Place) -> int:
+def _length(lines: dict[TomlLocation, int], array: TomlLocation) -> int:
     length = 0
-    while (*array, length) in found:
+    while (*array, length) in lines:
         length += 1
     return length
 
 
-def _newest(found: dict[Place, int], place: Place) -> Place:
-    length = _length(found, place)
-    return (*place, length - 1) if length else place
+def _newest(lines: dict[TomlLocation, int], location: TomlLocation) -> TomlLocation:
+    length = _length(lines, location)
+    return (*location, length - 1) if length else location
 
 
-def _places_within(value: Any) -> Iterator[Place]:
-    """The way to everything inside `value`, outermost first."""
+def _locations_within(value: Any) -> Iterator[TomlLocation]:
+    """The locations of everything inside `value`, outermost first."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in items:
         yield (name,)
-        for place in _places_within(inner):
-            yield (name, *place)
+        for location in _locations_within(inner):
+            yield (name, *location)

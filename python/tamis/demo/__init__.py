@@ -1,7 +1,7 @@
 """The demo: 600 real messages, about 60 standing queries in every language, and the real pipeline over them.
 
-`run_demo` lays everything out in a folder, as a user would, runs the pipeline once, and writes a report. Nothing that
-is there already is written again, so the folder can be changed and the demo run again."""
+`lay_out` writes everything into a folder, as a user would; `run_demo` runs the pipeline once and writes a report.
+Existing files are not written again, so you can change the folder and run the demo again."""
 
 from __future__ import annotations
 

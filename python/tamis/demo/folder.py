@@ -1,4 +1,4 @@
-"""Lays the demo out in a folder: the mail in the three forms that adapters read, the queries, and a pipeline.toml."""
+"""Writes the demo into a folder: mail in the three formats that adapters read, queries, and a pipeline.toml."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tamis.adapters.sources.mbox import unescape
 from tamis.errors import ConfigError
 
 FIRST_LINE = "# The pipeline of `tamis demo`."
-"""How a pipeline.toml begins that the demo has written, and may use."""
+"""The first line of a pipeline.toml that the demo wrote and may use."""
 
 
 @dataclass(frozen=True)
 class DemoFolder:
-    """Where everything is.
+    """The locations of everything in the demo.
 
     Attributes:
         path: the folder.
-        messages: how many messages it was laid out with, the one that cannot be read among them.
+        messages: the number of messages, including the one that cannot be read.
     """
 
     path: Path
@@ -51,15 +51,15 @@ class DemoFolder:
 
     @property
     def report(self) -> Path:
-        """The page with pictures."""
+        """The report as an HTML page."""
         return self.path / "report.html"
 
 
 def lay_out(path: Path) -> DemoFolder:
-    """Make the demo's folder, or complete it; what is there stays as it is.
+    """Create the demo's folder or complete it; existing files stay as they are.
 
     Raises:
-        ConfigError: the folder holds a pipeline.toml of someone else.
+        ConfigError: the folder holds a pipeline.toml that is not the demo's.
         OSError: something cannot be written.
     """
     _refuse_foreign(path / "pipeline.toml")
@@ -96,12 +96,12 @@ _BEGINNING = re.compile(rb"(?m)^(?=From )")
 
 
 def _messages(mailbox: bytes) -> Iterator[bytes]:
-    """The messages of an mbox as they were before they were put into it."""
+    """The messages of an mbox as they were before they were stored there."""
     return map(unescape, _BEGINNING.split(mailbox)[1:])
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """Write a file unless it is there; in one step, so that an adapter never reads half of it."""
+    """Write a file unless it exists; in one step, so that an adapter never reads half of it."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Runs the demo: the pipeline of its folder, once, and the report of everything in its store."""
+"""Runs the demo: runs the pipeline of its folder once and writes the report of everything in its store."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo came to.
+    """The results of the demo.
 
     Attributes:
         summary: of this run alone; a second run reads nothing.
         counts: of everything in the store.
         queries: every query with all its matches.
-        report: the page; empty when the run was interrupted.
+        report: the path of the page.
     """
 
     summary: RunSummary
@@ -36,7 +36,7 @@ def run_demo(folder: DemoFolder, progress: Callable[[Progress], None] | None = N
     """Run the pipeline of `folder` once and write its report.
 
     Args:
-        folder: as `tamis.demo.lay_out` made it.
+        folder: as `tamis.demo.lay_out` returned it.
         progress: called while it runs.
 
     Raises:
@@ -55,8 +55,7 @@ def run_demo(folder: DemoFolder, progress: Callable[[Progress], None] | None = N
 
 
 def _is_current(report: Path, store: Store) -> bool:
-    """Whether the page was written after the newest notification: then a run that read nothing leaves it, and its
-    figures of speed, as they are."""
+    """Whether the page is newer than every notification; a run that read nothing then keeps its figures of speed."""
     if not report.exists():
         return False
     newest = store.notifications(limit=1)

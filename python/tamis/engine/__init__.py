@@ -1,4 +1,4 @@
-"""The engine: many standing queries, and all that a message satisfies; its report, explanations and keys."""
+"""The engine: finds all standing queries that a message satisfies, explains matches, and reports on the queries."""
 
 from __future__ import annotations
 

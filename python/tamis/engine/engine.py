@@ -1,4 +1,4 @@
-"""The engine: many standing queries, and all that a message satisfies."""
+"""The public engine: the compiled core, with keys of any type instead of ids."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     from tamis.words import Signature
 
-# More threads, predicates or keys than there can be: what is asked for beyond it comes to the same.
+# More threads, predicates or keys than there can be: a larger argument means the same.
 _LARGEST = 2**32 - 1
 
 
 class Engine:
-    """Holds subscriptions (key -> query); ``match(message)`` gives the keys of all that are true.
+    """Holds subscriptions (key -> query); ``match(message)`` returns the keys of all queries that are true.
 
-    Changes are visible to the next match. Any thread may call any method; matching runs without the GIL, and never
-    waits for a change. Each message sees exactly one state: a match that began before a key was removed may still tell
-    it. Keys that are removed while a match runs are kept until it ends.
+    A change is visible to the next match. Any thread may call any method; matching runs without the GIL and never
+    waits for a change. Each match sees exactly one state: one that began before a key was removed may still return
+    that key. Keys that are removed while a match runs are kept until it ends.
 
     >>> import tamis
     >>> engine = Engine()
@@ -41,22 +41,22 @@ class Engine:
     def __init__(self) -> None:
         self._core = _core.Engine()
         self._keys = KeyTable(self._core, is_empty=True)
-        # Over the order of changes. A finalizer may make one in the middle of another, in the same thread.
+        # Orders the changes. Reentrant: a finalizer may make a change in the middle of another, in the same thread.
         self._lock = threading.RLock()
 
     def add(self, key: Hashable, query: Query) -> None:
-        """Add a subscription; a key that is there already gets the new query and keeps its place in the order.
+        """Add a subscription; a key that exists gets the new query and keeps its position in the order.
 
         Raises:
-            TypeError: `key` cannot be hashed, or `query` is no query.
+            TypeError: `key` cannot be hashed, or `query` is not a query.
         """
         self.add_many([(key, query)])
 
     def add_many(self, pairs: Iterable[tuple[Hashable, Query]]) -> None:
-        """Add all of `pairs`, or none of them when one cannot be added. Cost: about a microsecond a query.
+        """Add all of `pairs`, or none of them if one cannot be added. Cost: about 1 µs per query.
 
         Raises:
-            TypeError: a key that cannot be hashed, or something that is no query.
+            TypeError: a key cannot be hashed, or a value is not a query.
         """
         wanted: dict[Hashable, Query] = {}
         for key, query in pairs:
@@ -74,7 +74,7 @@ class Engine:
         """Remove a subscription.
 
         Raises:
-            KeyError: there is none with this key.
+            KeyError: no subscription has this key.
         """
         with self._lock:
             subscription_id = self._keys.ids()[key]
@@ -102,11 +102,11 @@ class Engine:
             properties: name -> value.
             topic: dotted words.
             body: text, or bytes that are text when they are valid UTF-8.
-            signature: of `body`, when one has been made; the answer is the same without it.
+            signature: the signature of `body`, if you have it; the result is the same without it.
 
         Raises:
-            TypeError: a property of a type that has no meaning here, with its name.
-            ValueError: an integer beyond 64 bits, or nesting over 100.
+            TypeError: a property has a type that no property can have; the text names the property.
+            ValueError: an integer is beyond 64 bits, or the nesting is deeper than 100.
             RuntimeError: another thread changed `properties` while they were read.
         """
         since = self._keys.newest_removal
@@ -119,15 +119,16 @@ class Engine:
             table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). Columns ``topic``
                 (string) and ``body`` (string or binary) are optional; ``properties`` is a struct, a map, JSON text or
                 Spark's variant; without it every other column is a property.
-            threads: how many threads share the rows.
+            threads: the number of threads that share the rows.
 
         Returns:
-            One list of subscription ids (uint64, ascending) a row: a ``pyarrow.ListArray`` where pyarrow is
+            One list of subscription ids (uint64, ascending) per row: a ``pyarrow.ListArray`` if pyarrow is
             installed, else an object with the Arrow array capsule, ``len`` and ``to_pylist``.
 
         Raises:
-            TypeError: a column of a type that no property can have, with its name.
-            ValueError: a value that no property can have, with column and row; `threads` is below 1.
+            TypeError: a column has a type that no property can have; the text names the column.
+            ValueError: a value is one that no property can have (the text names column and row), or `threads` is
+                below 1.
         """
         if threads < 1:
             raise ValueError(f"threads: expected at least 1, not {threads}")
@@ -170,14 +171,14 @@ class Engine:
         In the order in which they were added. Source: the OpenAMQ paper, "Field matching".
         """
         since = self._keys.newest_removal
-        found = self._core.hits(properties, topic, body)
-        keys = self._keys.keys_of((subscription_id for subscription_id, _, _ in found), since)
-        return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, found, strict=True)]
+        matches = self._core.hits(properties, topic, body)
+        keys = self._keys.keys_of((subscription_id for subscription_id, _, _ in matches), since)
+        return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, matches, strict=True)]
 
     def explain(
         self, key: Hashable, properties: Properties | None = None, topic: str = "", body: Body = None
     ) -> Explanation:
-        """Why the query of `key` is true, false or unknown of the message, predicate by predicate.
+        """Explain why the query of `key` is true, false or unknown for the message, predicate by predicate.
 
         Raises:
             KeyError: there is no such subscription.
@@ -198,31 +199,31 @@ class Engine:
     ) -> list[Hashable]:
         """The keys of queries that failed by exactly `off_by` predicates, in the order in which they were added.
 
-        A predicate that is false or unknown counts one; AND sums, OR takes the least, NOT is pushed to the predicates
-        first.
+        A predicate that is false or unknown counts one. AND adds its parts, OR takes the smallest, and NOT is first
+        pushed down to the predicates.
 
         Args:
             properties: name -> value.
             topic: dotted words.
             body: text or bytes.
             off_by: at least 1.
-            limit: the most keys returned.
+            limit: maximum number of keys returned.
 
         Raises:
             ValueError: `off_by` or `limit` is below 1.
 
-        Cost: every query, all of its predicates.
+        Cost: evaluates every predicate of every query.
         """
         if off_by < 1 or limit < 1:
             raise ValueError(f"off_by and limit: expected at least 1, not {off_by} and {limit}")
         since = self._keys.newest_removal
-        found = self._core.near_misses(properties, topic, body, min(off_by, _LARGEST), min(limit, _LARGEST))
-        return self._keys.keys_of(found, since)
+        subscription_ids = self._core.near_misses(properties, topic, body, min(off_by, _LARGEST), min(limit, _LARGEST))
+        return self._keys.keys_of(subscription_ids, since)
 
     def report(self) -> Report:
-        """What all subscriptions are like: shared, equal, covered, never or always true, unindexable, expensive.
+        """Describe all subscriptions: shared, equal, covered, never or always true, unindexable, expensive.
 
-        Cost: about 20 us a subscription, without the GIL; the engine may be used and changed meanwhile.
+        Cost: about 20 µs per subscription, without the GIL; the engine may be used and changed meanwhile.
         """
         key_of = self._keys.key_of(self._keys.newest_removal)
         return Report.from_core(self._core.report(), key_of)
@@ -230,16 +231,16 @@ class Engine:
     def time_matches(
         self, messages: Sequence[tuple[Properties, str, str | None]], *, warm_up: int = 1, rounds: int = 3
     ) -> list[tuple[int, int, int]]:
-        """How long matching takes inside the core, one message after another, in this thread and without the GIL.
+        """Measure matching inside the core, one message after another, in this thread and without the GIL.
 
         Args:
             messages: properties, topic and body of each.
-            warm_up: rounds through all messages before the clock runs.
-            rounds: rounds with the clock running around each match.
+            warm_up: number of rounds through all messages before measuring.
+            rounds: number of measured rounds.
 
         Returns:
-            For each message its wall time and its thread's CPU time in nanoseconds, the medians of the rounds, and how
-            many subscriptions it satisfies.
+            For each message, the median wall time and the median CPU time of its thread in nanoseconds, and the number
+            of subscriptions that it satisfies.
         """
         return self._core.time_matches(list(messages), warm_up, rounds)
 
@@ -265,13 +266,13 @@ class Engine:
         """Write a snapshot: to a temporary name, synced, renamed, and never changed afterwards.
 
         Args:
-            path: where to; an engine that has the old file open keeps it.
-            opaque: "names" saves expensive predicates (`tamis.opaque`) by their names; without it they are refused.
+            path: the file; an engine that has the old file open keeps it.
+            opaque: "names" saves expensive predicates (`tamis.opaque`) by name; without it they are refused.
 
         Raises:
-            TypeError: a key that is not str, int, bytes or a tuple of them; an expensive predicate without
-                `opaque="names"`, or two of them with one name.
-            OSError: the file cannot be written; nothing is left behind.
+            TypeError: a key is not str, int, bytes or a tuple of them; there is an expensive predicate without
+                `opaque="names"`, or two have the same name.
+            OSError: the file cannot be written; no partial file remains.
         """
         if opaque not in (None, "names"):
             raise ValueError(f"opaque: expected 'names' or None, not {opaque!r}")
@@ -292,11 +293,11 @@ class Engine:
         Args:
             path: a file that `save` wrote.
             verify: check every byte, not only the header.
-            opaque: the functions of the expensive predicates in it, by name; others are left alone.
+            opaque: the functions of the expensive predicates in it, by name; other functions are ignored.
 
         Raises:
-            SnapshotError: no snapshot, one of another version, or a damaged one.
-            TypeError: an expensive predicate whose function is not in `opaque`, or is none.
+            SnapshotError: the file is no snapshot, has another version, or is damaged.
+            TypeError: the function of an expensive predicate is not in `opaque`, or is not callable.
             OSError: the file cannot be read.
 
         Cost: at most 10 ms for 500,000 queries; the first match then checks the index against its checksums, and the

@@ -1,4 +1,4 @@
-"""Why a query is true, false or unknown of a message, and which names were probably meant by missing ones."""
+"""Explains why a query is true, false or unknown for a message, and which names were probably misspelt."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tamis.name_hints import dotted_names, likely_names
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a query is true, false or unknown (None) of a message.
+    """Why a query is true, false or unknown (None) for a message.
 
     Attributes:
-        result: the answer.
+        result: true, false or unknown.
         predicates: (selector text, the value it looked at, its result), from left to right.
         missing: names that the query asks for and the message lacks.
-        hints: which names of the message were probably meant by missing ones.
+        hints: names of the message that were probably meant by missing names.
     """
 
     result: bool | None
@@ -42,15 +42,15 @@ class Explanation:
 
 
 def name_hints(missing: list[str], properties: Properties | None) -> list[str]:
-    """Guesses for names that the message lacks; `missing` are identifiers as selectors write them."""
+    """Guess the names meant by `missing`, which are identifiers as selectors write them."""
     if not missing or not properties:
         return []
     known = set(dotted_names(properties))
-    found = likely_names(map(_name_of, missing), known)
-    return [f"the message has no '{name}'; did you mean '{near}'?" for name, near in found]
+    pairs = likely_names(map(_name_of, missing), known)
+    return [f"the message has no '{name}'; did you mean '{near}'?" for name, near in pairs]
 
 
 def _name_of(written: str) -> str:
-    """The name that an identifier stands for: ``"a b"``, ``ANYCASE(a)``."""
+    """The name in an identifier such as ``"a b"`` or ``ANYCASE(a)``."""
     name = written[len("ANYCASE(") : -1] if written.startswith("ANYCASE(") else written
     return name[1:-1].replace('""', '"') if name.startswith('"') else name

@@ -1,8 +1,8 @@
-"""Which key an id has: asked without a lock by those who match, kept by those who change.
+"""Maps ids of subscriptions to their keys: matches read it without a lock, changes write it.
 
-A match gives ids of the one state that it saw, and looks their keys up afterwards, when others may have changed the
-engine again. So that it still finds all of them, a key is here before its id can be matched, and a removed one stays
-for as long as a match runs that began before."""
+A match returns ids of the one state that it saw, and looks up their keys afterwards, when the engine may have changed
+again. Two rules make sure that it finds all of them: a key is added before its id can be matched, and a removed key
+stays until all matches that began before its removal have ended."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Removal:
-    """A key that was removed, and through `next` all that were removed after it.
+    """A removed key, linked through `next` to all keys that were removed after it.
 
-    The newest is empty and waits for its key. A match holds the one that was the newest when it began: nobody else
-    holds the others, so that they go when the last match that may need them ends."""
+    The newest removal is empty and waits for its key. A match holds the removal that was the newest when it began.
+    Nothing else holds the older ones, so they are freed when the last match that may need them ends."""
 
     __slots__ = ("key", "next", "subscription_id")
 
@@ -32,7 +32,7 @@ class Removal:
 
 
 class KeyTable:
-    """Key -> id and id -> key. Looking up takes no lock; whoever changes it holds the engine's."""
+    """Key -> id and id -> key. Reading takes no lock; a change needs the engine's lock."""
 
     def __init__(self, core: _core.Engine, *, is_empty: bool) -> None:
         self._core = core
@@ -41,20 +41,20 @@ class KeyTable:
         self.newest_removal = Removal()
 
     def ids(self) -> dict[Hashable, int]:
-        """Key -> id, not to be changed; read from the mapped snapshot at the first need."""
+        """Key -> id, read from the mapped snapshot on first use; do not change it."""
         if self._ids is None:
             self._keys = {i: decode_key(self._core.key_bytes(i)) for i in self._core.ids()}
             self._ids = {key: subscription_id for subscription_id, key in self._keys.items()}
         return self._ids
 
     def expect(self, keys: list[Hashable]) -> None:
-        """The keys of the ids that the core gives next, before it does."""
+        """Record the keys of the ids that the core will give next."""
         first = self._core.next_id()
         self._keys.update(zip(range(first, first + len(keys)), keys, strict=True))
 
     def add(self, subscription_ids: list[int], keys: list[Hashable]) -> None:
-        """The keys of ids that the core has given."""
-        # Again, for the case that a finalizer has added something since they were expected.
+        """Record the keys of ids that the core has given."""
+        # Once more, because a finalizer may have added a key since `expect`.
         self._keys.update(zip(subscription_ids, keys, strict=True))
         self.ids().update(zip(keys, subscription_ids, strict=True))
 
@@ -72,8 +72,8 @@ class KeyTable:
         """The keys of ids, in the order given.
 
         Args:
-            subscription_ids: of subscriptions that are there, or were when `since` was the newest removal.
-            since: taken before the ids were matched; without it removed ones are not found.
+            subscription_ids: of subscriptions that exist, or existed when `since` was the newest removal.
+            since: the newest removal before the ids were matched; without it, removed keys are not known.
 
         Raises:
             KeyError: an id that no subscription has.
@@ -85,7 +85,7 @@ class KeyTable:
             return list(map(self.key_of(since), wanted))
 
     def key_of(self, since: Removal | None = None) -> Callable[[int], Hashable]:
-        """The same for one id after another."""
+        """A function that returns the key of an id, as `keys_of` does for many."""
         removed = _Removed(since)
         return lambda subscription_id: self._key(subscription_id, removed)
 
@@ -102,7 +102,7 @@ class KeyTable:
 
 
 class _Removed:
-    """The removals since one of them, read as far as they are needed."""
+    """The removals from one of them on, read only as far as needed."""
 
     def __init__(self, since: Removal | None) -> None:
         self._next = since

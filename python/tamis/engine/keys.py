@@ -1,4 +1,4 @@
-"""Keys of subscriptions as bytes, for snapshots: str, int, bytes, and tuples of them."""
+"""Encodes keys of subscriptions as bytes for snapshots: str, int, bytes, and tuples of them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _DEPTH_MAX = 32
 
 
 def encode_key(key: Hashable) -> bytes:
-    """`key` as a tag and its content; ``decode_key`` reads it back, type and all.
+    """Encode `key` as a tag and its content; ``decode_key`` restores it with its type.
 
     Raises:
-        TypeError: a key that is not str, int, bytes or a tuple of them, with the key.
+        TypeError: the key is not str, int, bytes or a tuple of them; the text names it.
     """
     return _encode(key, key, 0)
 
@@ -34,10 +34,10 @@ def _encode(part: Hashable, key: Hashable, depth: int) -> bytes:
 
 
 def decode_key(encoded: bytes) -> Hashable:
-    """The key that `encode_key` encoded.
+    """Decode a key that `encode_key` encoded.
 
     Raises:
-        SnapshotError: bytes that it did not write.
+        SnapshotError: `encode_key` did not write these bytes.
     """
     try:
         return _decode(encoded, 0)

@@ -1,4 +1,6 @@
-"""What `Engine.report` says of all subscriptions together. `docs/report.md` tells what each part means."""
+"""The report of an engine on all its subscriptions.
+
+`docs/report.md` explains each part."""
 
 from __future__ import annotations
 
@@ -7,19 +9,19 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 _SHOWN = 5
-"""So many of a list are shown where a person reads."""
+"""Maximum number of items of a list in the text for people."""
 
 Covered = tuple[Hashable, Hashable]
 
 
 @dataclass(frozen=True)
 class ExpensiveQuery:
-    """A query among those that cost most.
+    """One of the most expensive queries.
 
     Attributes:
         key: its first subscription.
         text: the query as selector text.
-        cost_us: what its predicates cost together, in microseconds, measured on a message made for it.
+        cost_us: the cost of all its predicates in microseconds, measured on a message made for it.
     """
 
     key: Hashable
@@ -29,15 +31,15 @@ class ExpensiveQuery:
 
 @dataclass(frozen=True)
 class OpaqueUse:
-    """An expensive predicate in use, and what became of its calls since it was made.
+    """An expensive predicate in use, and the results of its calls since it was made.
 
     Attributes:
         name: as it was declared.
-        subscriptions: how many have it.
-        cost_us: the declared cost of a call, in microseconds.
-        calls: how often it was called.
-        errors: how many calls raised something, which made it unknown.
-        measured_us: the mean of the calls that were timed; None before any.
+        subscriptions: number of subscriptions that have it.
+        cost_us: the declared cost per call, in microseconds.
+        calls: number of calls.
+        errors: number of calls that raised, which made it unknown.
+        measured_us: the mean time of the calls that were timed; None before the first.
         last_error: the reason of the last failure.
     """
 
@@ -52,27 +54,27 @@ class OpaqueUse:
 
 @dataclass(frozen=True)
 class Report:
-    """What all subscriptions of an engine are like. Keys stand in the order in which they were added.
+    """Facts about all subscriptions of an engine. Keys are in the order in which they were added.
 
-    `never_true`, `always_true` and `covered` are sound and not complete: what they name is so for every message.
+    `never_true`, `always_true` and `covered` are sound but not complete: what they name holds for every message.
 
     Attributes:
-        subscriptions: how many there are.
-        distinct_queries: how many different queries they have.
-        predicates: how many predicates they have, each time one is written.
-        distinct_predicates: how many different ones.
-        shared: the predicates that most subscriptions have: (text, number of them), at most 20.
+        subscriptions: number of subscriptions.
+        distinct_queries: number of different queries.
+        predicates: number of predicates, counted each time one is written.
+        distinct_predicates: number of different predicates.
+        shared: the predicates of the most subscriptions, at most 20: (text, number of subscriptions).
         duplicates: groups of keys with equal queries.
-        covered: (key, other): whenever the query of `key` is true, that of `other` is too. For each key at most 8, in
-            all at most 100,000; of queries that mean the same, the later is covered by the earlier.
-        covered_subscriptions: how many subscriptions are covered.
+        covered: (key, other): whenever the query of `key` is true, that of `other` is true too. At most 8 for each key,
+            and 100,000 in all. Of two equivalent queries, the later is covered by the earlier.
+        covered_subscriptions: number of subscriptions that are covered.
         candidates_left_out: candidates for `covered` that were not compared, to keep the time linear.
         never_true: keys of queries that no message satisfies.
         always_true: keys of queries that every message satisfies.
-        unindexable: keys of queries that offer nothing to look them up by, and are evaluated for every message.
-        most_expensive: the queries that cost most, the most expensive first, at most 20.
+        unindexable: keys of queries without an access key, which are evaluated for every message.
+        most_expensive: the most expensive queries, the most expensive first, at most 20.
         opaque: the expensive predicates in use, by name.
-        bytes: what the subscriptions take, without their keys.
+        bytes: the memory of the subscriptions, without their keys.
     """
 
     subscriptions: int
@@ -92,21 +94,21 @@ class Report:
     bytes: int = 0
 
     @classmethod
-    def from_core(cls, found: dict[str, Any], key: Callable[[int], Hashable]) -> Report:
-        """The report of `_core.Engine.report`, with keys for its ids; `key` gives them."""
-        with_keys = dict(found)
+    def from_core(cls, core_report: dict[str, Any], key: Callable[[int], Hashable]) -> Report:
+        """The report of `_core.Engine.report`, its ids replaced by the keys that `key` returns."""
+        with_keys = dict(core_report)
         for name in ("never_true", "always_true", "unindexable"):
-            with_keys[name] = [key(one) for one in found[name]]
-        with_keys["duplicates"] = [[key(one) for one in group] for group in found["duplicates"]]
-        with_keys["covered"] = [(key(narrow), key(wide)) for narrow, wide in found["covered"]]
+            with_keys[name] = [key(one) for one in core_report[name]]
+        with_keys["duplicates"] = [[key(one) for one in group] for group in core_report["duplicates"]]
+        with_keys["covered"] = [(key(narrow), key(wide)) for narrow, wide in core_report["covered"]]
         with_keys["most_expensive"] = [
-            ExpensiveQuery(key(one), text, cost_ns / 1_000) for one, text, cost_ns in found["most_expensive"]
+            ExpensiveQuery(key(one), text, cost_ns / 1_000) for one, text, cost_ns in core_report["most_expensive"]
         ]
-        with_keys["opaque"] = [OpaqueUse(**used) for used in found["opaque"]]
+        with_keys["opaque"] = [OpaqueUse(**used) for used in core_report["opaque"]]
         return cls(**with_keys)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON; keys as they are, tuples as lists."""
+        """The report as plain values, for JSON."""
         plain = asdict(self)
         plain["shared"] = [{"text": text, "subscriptions": count} for text, count in self.shared]
         plain["covered"] = [{"key": key, "by": by} for key, by in self.covered]
@@ -133,7 +135,7 @@ class Report:
 
 
 def _named(title: str, items: list[str]) -> list[str]:
-    """One line for a list: how many, and the first of them."""
+    """One line for a list: its length and its first items; none for an empty list."""
     if not items:
         return []
     more = ", ..." if len(items) > _SHOWN else ""

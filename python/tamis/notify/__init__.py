@@ -1,3 +1,3 @@
-"""Deliveries: from the outbox to whoever asked, each by a channel with a file of its own.
+"""Deliveries: brings notifications from the outbox to their subscribers, with one file for each kind of channel.
 
-The store says what is due and remembers what became of it; a channel only sends. Nothing here knows Spark."""
+The store says what is due and records the outcomes; a channel only delivers. Nothing here knows Spark."""

@@ -1,4 +1,4 @@
-"""What a channel is: a way to hand notifications over. Each has a file of its own beside this one."""
+"""Defines what a channel does: it hands notifications over."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tamis.store import DueDelivery
 
 
 class ChannelError(TamisError):
-    """The whole channel cannot be used now: no server, no folder, a full disk. No notification is to blame."""
+    """The whole channel cannot be used now (no server, no folder, a full disk), whatever the notification."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What became of the notifications that a channel was given; those not named here were delivered.
+    """The outcome for the notifications that a channel was given; those not named here were delivered.
 
     Attributes:
-        failures: delivery id -> why that one could not be delivered; it is tried again later.
-        notes: delivery id -> what to remember of one that was delivered.
-        file_size: (delivery, file, bytes) when they were appended to a file: how long it is with them.
+        failures: delivery id -> why it could not be delivered; it is tried again later.
+        notes: delivery id -> what to record for one that was delivered.
+        file_size: (delivery, file, bytes) if they were appended to a file: its size with them.
     """
 
     failures: Mapping[int, str] = field(default_factory=dict)
@@ -33,20 +33,20 @@ class Sent:
 class Channel(Protocol):
     """Hands notifications over. Used from one thread: `open`, `deliver` as often as needed, `close`.
 
-    What was delivered is on record only after `deliver` returned: a crash in between delivers the same ones again,
-    so a channel that can tell makes that harmless, and one that cannot (SMTP) takes one at a time.
+    Deliveries are recorded only after `deliver` has returned, so a crash in between delivers the same ones again. A
+    channel that can detect this makes it harmless; one that cannot (SMTP) takes one at a time.
 
     Attributes:
-        batch_count: the most notifications that `deliver` takes at once.
+        batch_count: maximum number of notifications for one call of `deliver`.
     """
 
     batch_count: int
 
     def open(self) -> None:
-        """Get ready.
+        """Prepare for deliveries.
 
         Raises:
-            ChannelError: it cannot be used now.
+            ChannelError: the channel cannot be used now.
         """
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
@@ -57,4 +57,4 @@ class Channel(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of everything. Never raises; calling it again does nothing."""
+        """Release everything. Never raises; calling it again does nothing."""

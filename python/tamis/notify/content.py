@@ -1,4 +1,4 @@
-"""What a notification tells: the query, why it matched, and the message. The same for every channel."""
+"""Finds out what every notification tells: why its query matched, and excerpts of the message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tamis import Engine, Query
 
 MARK = "*"
-"""Stands on both sides of what matched, as people mark words in plain mail."""
+"""Surrounds what matched, as people mark words in plain mail."""
 
 _AROUND_CHARACTERS = 80
 _VALUE_CHARACTERS = 120
@@ -29,7 +29,7 @@ class Why:
 
     Attributes:
         reasons: the predicates that were true, each with the value that it looked at.
-        ranges: (start, end) in characters of the body: what text predicates found.
+        ranges: (start, end) in characters of the body, where text predicates matched.
     """
 
     reasons: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ class Why:
 
 
 def why(record: NotificationRecord) -> Why:
-    """Ask the query why it matched. About 0.1 ms, and the compilation the first time.
+    """Ask the query why it matched. Cost: about 0.1 ms, and the compilation the first time.
 
-    A notification must go out even if its query can be read no more, so this gives an empty `Why` then.
+    A notification must be delivered even if its query cannot be read any more; then this returns an empty `Why`.
     """
     try:
         query, engine = _compiled(record.query_text, record.query_language)
@@ -53,15 +53,15 @@ def why(record: NotificationRecord) -> Why:
 
 
 def excerpts(body: str, ranges: Ranges) -> list[str]:
-    """Up to three pieces of `body`, each on one line, with what matched between marks."""
-    found: list[str] = []
+    """Up to three excerpts of `body`, each on one line, with marks around what matched."""
+    lines: list[str] = []
     for start, end, within in _windows(len(body), ranges):
         marked = _marked(body[start:end], [(a - start, b - start) for a, b in within])
         line = " ".join(marked.split())
-        found.append(("... " if start else "") + line + (" ..." if end < len(body) else ""))
-        if len(found) == _EXCERPTS:
+        lines.append(("... " if start else "") + line + (" ..." if end < len(body) else ""))
+        if len(lines) == _EXCERPTS:
             break
-    return found
+    return lines
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +82,7 @@ def _reason(text: str, value: Any, body: str | None) -> str:
 
 
 def _windows(length: int, ranges: Ranges) -> Iterator[tuple[int, int, Ranges]]:
-    """Stretches of text around `ranges`, which ascend; ranges whose surroundings touch share one."""
+    """Windows of text around `ranges`, which ascend; ranges whose surroundings touch share a window."""
     start, end = 0, -1
     within: list[tuple[int, int]] = []
     for begin, stop in ranges:

@@ -1,6 +1,6 @@
-"""The channel ``eml``: an e-mail a notification, as a file that mail programs open.
+"""The channel ``eml``: writes one e-mail per notification, as a file that mail programs open.
 
-A file is named after its notification, and its bytes depend on nothing else, so delivering again after a crash
+A file is named after its notification, and its bytes depend on nothing else. So delivering again after a crash
 replaces a file by the same file."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tamis.config.pipeline import EmlDelivery
+from tamis.config.deliveries import EmlDelivery
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.files import explain, sync_folder
 from tamis.notify.mail import render_mail
@@ -17,19 +17,19 @@ from tamis.store import DueDelivery
 
 
 class EmlChannel:
-    """Writes files ``<notification id>.eml`` into a folder, which it makes."""
+    """Writes files ``<notification id>.eml`` into a folder, which it creates."""
 
     batch_count = 100  # as many are written again after a crash
 
     def __init__(self, config: EmlDelivery) -> None:
-        """Nothing is touched yet."""
+        """Make the channel; no file is touched yet."""
         self._config, self._folder = config, config.folder
 
     def open(self) -> None:
-        """Make the folder.
+        """Create the folder.
 
         Raises:
-            ChannelError: it cannot be made.
+            ChannelError: it cannot be created.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class EmlChannel:
             raise ChannelError(explain(self._folder, error)) from error
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
-        """Write each as a file, whole or not at all. 0.5 to 5 ms each: two syncs.
+        """Write each as a file, whole or not at all. Cost: two syncs each, 0.5 to 5 ms.
 
         Raises:
             ChannelError: the folder cannot be written.
@@ -52,16 +52,16 @@ class EmlChannel:
         return Sent(failures)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: no file is open."""
 
     def _write(self, delivery: DueDelivery, failures: dict[int, str]) -> None:
         record, config = delivery.notification, self._config
         try:
             content = render_mail(record, config.sender, config.recipients, config.domain)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            failures[delivery.delivery_id] = f"cannot be made an e-mail: {error}"
+            failures[delivery.delivery_id] = f"cannot be rendered as an e-mail: {error}"
             return
-        # The temporary name is always the same one, so a crash leaves nothing that the next try does not use.
+        # The temporary name is always the same, so the next try overwrites what a crash left.
         temporary = self._folder / f".{record.id}.tmp"
         _write_synced(temporary, content)
         temporary.replace(self._folder / f"{record.id}.eml")

@@ -1,7 +1,7 @@
-"""The notification engine: takes what is due from the outbox, hands it to its channel, remembers what became of it.
+"""The notification engine: takes due deliveries from the outbox, hands them to channels, and records the outcomes.
 
 A retry is a row with a time in the store, so it outlives the process. A notification that failed too often is dead,
-with its reason, and stops nobody; a channel that is down (no server, no folder) costs no notification a try.
+with its reason, and does not delay others. While a channel is down (no server, no folder), no try is counted.
 
 Source: the PNNL paper, "notification engine"."""
 
@@ -12,24 +12,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
-from tamis.config.pipeline import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
+from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
 from tamis.notify.channel import Channel, ChannelError, Sent
 from tamis.notify.store import StoreChannel
 from tamis.store import DueDelivery, Outcome, Store
 
-_PAGE = 500  # due deliveries read from the store at once
-_NO_CHANNEL_WAIT = timedelta(minutes=1)  # between two notes on rows that no channel is configured for
+_PAGE = 500  # due deliveries that are read from the store at once
+_NO_CHANNEL_WAIT = timedelta(minutes=1)  # between two notes on deliveries without a configured channel
 
 
 @dataclass
 class DeliveryCounts:
-    """What one call did.
+    """The results of one call.
 
     Attributes:
-        delivered: handed over.
-        retried: failed, and to be tried again later.
-        dead: failed for the last time.
-        troubles: channel -> why the whole of it cannot be used now; its notifications wait.
+        delivered: notifications handed over.
+        retried: those that failed and are tried again later.
+        dead: those that failed for the last time.
+        troubles: channel -> why it cannot be used now; its notifications wait.
     """
 
     delivered: int = 0
@@ -46,12 +46,12 @@ class _Trouble:
 
 
 class NotificationEngine:
-    """Delivers what the outbox holds. Use it from one thread at a time, and one engine a store.
+    """Delivers what the outbox holds. Use one engine per store, from one thread at a time.
 
     Args:
         store: the outbox.
         deliveries: the channels; what is pending for another name waits, with that as its reason.
-        now: tells the time, UTC.
+        now: returns the time, UTC.
 
     Raises:
         ConfigError: a channel lacks something, such as the variable with its password.
@@ -73,7 +73,7 @@ class NotificationEngine:
         """Try what is due now: at most `limit` for each channel, the longest due first.
 
         Returns:
-            What was done. Nothing delivered, retried or dead: nothing that can be tried is due.
+            The counts; all zero if nothing that can be tried is due.
 
         Raises:
             StoreError: the store cannot be written; what it did not record is delivered again.
@@ -136,7 +136,7 @@ class NotificationEngine:
         return Outcome(number, "pending", reason, self._now() + _wait(config, tries))
 
     def _pause(self, name: str, reason: str, counts: DeliveryCounts) -> None:
-        """Leave the channel alone for a while; its notifications say why they wait."""
+        """Do not use the channel for a while; its notifications record why they wait."""
         before = self._troubles.get(name)
         count = before.count + 1 if before else 1
         config = self._configs.get(name)
@@ -147,12 +147,12 @@ class NotificationEngine:
 
 
 def _wait(config: DeliveryConfig, tries: int) -> timedelta:
-    """How long to wait after that many failures in a row."""
+    """The time to wait after this number of failures in a row."""
     return timedelta(seconds=config.back_off_s[min(tries, len(config.back_off_s)) - 1])
 
 
 def make_channel(config: DeliveryConfig, store: Store) -> Channel:
-    """The channel of a ``[[delivery]]``.
+    """Make the channel of a ``[[delivery]]``.
 
     Raises:
         ConfigError: it lacks something, such as the variable with its password.

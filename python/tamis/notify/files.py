@@ -1,4 +1,4 @@
-"""Files that are on disk when we say so."""
+"""Syncs folders to disk, and explains to users why a file cannot be written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the folder's entries on disk: names of new and renamed files.
+    """Sync the folder itself: the names of new and renamed files.
 
     Raises:
         OSError: it cannot be opened or synced.
@@ -20,5 +20,5 @@ def sync_folder(folder: Path) -> None:
 
 
 def explain(path: Path, error: OSError) -> str:
-    """One sentence for a user: what is wrong at `path`, and what to do."""
+    """Explain to a user in one sentence what is wrong at `path`, and what to do."""
     return f"{path}: cannot be written: {error.strerror or error}; make it writable, with room on its disk"

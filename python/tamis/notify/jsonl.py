@@ -1,8 +1,8 @@
-"""The channel ``jsonl``: a line of JSON a notification, appended to a file, exactly once.
+"""The channel ``jsonl``: appends one line of JSON per notification to a file, exactly once.
 
-How long the file is goes into the store in the transaction that marks its lines as delivered. What lies beyond, a
-crash left there: it is cut off when the file is opened, and delivered again. So the file is the pipeline's own: lines
-that somebody else appends to it are cut off too."""
+The transaction that marks lines as delivered also stores the size of the file. Anything beyond that size was left by a
+crash: it is cut off when the file is opened, and delivered again. So the file belongs to the pipeline alone: lines that
+other programs append are cut off too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from tamis.config.pipeline import JsonlDelivery
+from tamis.config.deliveries import JsonlDelivery
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.content import why
 from tamis.notify.files import explain, sync_folder
@@ -21,17 +21,17 @@ from tamis.store import DueDelivery, NotificationRecord, Store
 
 
 class JsonlChannel:
-    """Appends to a file, whose folder it makes."""
+    """Appends to a file, whose folder it creates."""
 
     batch_count = 500
 
     def __init__(self, config: JsonlDelivery, store: Store) -> None:
-        """Nothing is touched yet."""
+        """Make the channel; no file is touched yet."""
         self._name, self._path, self._store = config.name, config.path.absolute(), store
         self._file: BinaryIO | None = None
 
     def open(self) -> None:
-        """Open the file, alone, and cut off what is not known to be delivered.
+        """Open and lock the file, and cut off what is not recorded as delivered.
 
         Raises:
             ChannelError: it cannot be written, or another process writes it.
@@ -54,7 +54,7 @@ class JsonlChannel:
         """Append a line for each, and sync the file once.
 
         Raises:
-            ChannelError: the file cannot be written; the next `open` cuts off what was.
+            ChannelError: the file cannot be written; the next `open` cuts off what was written.
         """
         assert self._file is not None, "open comes first"  # noqa: S101 - for the type checker
         failures: dict[int, str] = {}
@@ -69,7 +69,7 @@ class JsonlChannel:
         return Sent(failures, file_size=(self._name, self._path, size_bytes))
 
     def close(self) -> None:
-        """Close the file, and let others have it."""
+        """Close the file and release its lock."""
         if self._file is not None:
             file, self._file = self._file, None
             with suppress(OSError):  # what a full disk refused is cut off by the next `open`
@@ -78,7 +78,7 @@ class JsonlChannel:
     def _cut(self, file: BinaryIO) -> None:
         size_bytes = os.fstat(file.fileno()).st_size
         known_bytes = self._store.file_size(self._name, self._path)
-        if known_bytes is None:  # never written by us: what is there stays, and our lines begin behind it
+        if known_bytes is None:  # never written by us: its content stays, and our lines come after it
             if size_bytes and not self._ends_a_line(size_bytes):
                 file.write(b"\n")
                 file.flush()
@@ -98,12 +98,12 @@ def _line(delivery: DueDelivery, failures: dict[int, str]) -> bytes | None:
         line = json.dumps(as_json(delivery.notification), ensure_ascii=False)
         return line.encode(errors="backslashreplace") + b"\n"  # half a surrogate pair becomes JSON's own escape
     except Exception as error:  # noqa: BLE001 - one message must not stop the others
-        failures[delivery.delivery_id] = f"cannot be made a line of JSON: {error}"
+        failures[delivery.delivery_id] = f"cannot be written as JSON: {error}"
         return None
 
 
 def as_json(record: NotificationRecord) -> dict[str, Any]:
-    """A notification as plain values: query, message, and why it matched."""
+    """A notification as plain values: the query, the message, and why it matched."""
     reasons = why(record)
     return {
         "id": record.id,
@@ -119,5 +119,5 @@ def as_json(record: NotificationRecord) -> dict[str, Any]:
         "properties": json.loads(record.properties),
         "body": record.body,
         "reasons": list(reasons.reasons),
-        "highlights": [list(found) for found in reasons.ranges],
+        "highlights": [list(span) for span in reasons.ranges],
     }

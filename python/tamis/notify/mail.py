@@ -1,4 +1,6 @@
-"""A notification as an e-mail: the query, why it matched, the message. Pure: a record in, bytes out, always the same.
+"""Renders a notification as an e-mail: the query, why it matched, and the message.
+
+Pure: the same record gives the same bytes.
 
 Source: RFC 5322 (headers, Message-ID)."""
 
@@ -17,7 +19,7 @@ from tamis.notify.content import excerpts, why
 from tamis.store import NotificationRecord
 
 BODY_CHARACTERS = 4000
-"""How much of the message's text goes into the e-mail."""
+"""Maximum length of the message's text in the e-mail."""
 
 _HEADER_CHARACTERS = 200
 _NOT_IN_A_LINE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
@@ -25,7 +27,7 @@ _NOT_IN_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[str], domain: str) -> bytes:
-    """The e-mail for a notification: the same bytes each time, so that one sent twice can be recognised.
+    """Render the e-mail of a notification; the bytes are always the same, so that a duplicate can be recognised.
 
     Args:
         record: the notification.
@@ -34,10 +36,10 @@ def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[st
         domain: of the Message-ID, whose other half is the notification's id.
 
     Returns:
-        ASCII with CRLF: as a file, and for SMTP.
+        ASCII with CRLF, for files and for SMTP.
 
     Raises:
-        ValueError: `sender` or `recipients` cannot stand in a header.
+        ValueError: `sender` or `recipients` cannot be written in a header.
     """
     message = EmailMessage(policy=policy.SMTP)
     message["From"] = sender
@@ -54,17 +56,17 @@ def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[st
 
 
 def _line(text: str) -> str:
-    """`text` on one line, whatever is in it: what a header can hold, and never another header."""
+    """`text` on one line that a header can hold; it never begins another header."""
     line = _NOT_IN_A_LINE.sub(" ", text).strip()
     return line if len(line) <= _HEADER_CHARACTERS else line[: _HEADER_CHARACTERS - 3] + "..."
 
 
 def _subject(record: NotificationRecord) -> str:
     try:
-        found = record.message_properties().get("subject")
+        subject = record.message_properties().get("subject")
     except ValueError:
-        found = None
-    return str(found) if found else "(no subject)"
+        subject = None
+    return str(subject) if subject else "(no subject)"
 
 
 def _text(record: NotificationRecord) -> Iterator[str]:
@@ -91,11 +93,11 @@ def _headers(record: NotificationRecord) -> Iterator[str]:
     if record.topic:
         yield f"  Topic: {_line(record.topic)}"
     try:
-        found = record.message_properties()
+        properties = record.message_properties()
     except ValueError:
         return
     for name, _, label in MAIL_PROPERTIES:
-        if label and (value := found.get(name)) not in (None, "", []):
+        if label and (value := properties.get(name)) not in (None, "", []):
             yield f"  {label}: {_line(_shown(value))}"
 
 

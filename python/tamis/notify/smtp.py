@@ -1,7 +1,7 @@
-"""The channel ``smtp``: an e-mail a notification, handed to a mail server.
+"""The channel ``smtp``: hands one e-mail per notification to a mail server.
 
-SMTP cannot tell whether a server that hung up after the text has taken the message, so it is sent again, with the same
-Message-ID. One message at a time is on the way: a crash sends at most that one twice.
+SMTP does not say whether a server that hung up after the text has accepted the message; it is then sent again with the
+same Message-ID. Only one message at a time is under way, so a crash sends at most one twice.
 
 Source: RFC 5321, section 4.5.4 (retrying), RFC 3207 (STARTTLS)."""
 
@@ -13,7 +13,7 @@ from email.utils import parseaddr
 
 import aiosmtplib
 
-from tamis.config.pipeline import SmtpDelivery
+from tamis.config.deliveries import SmtpDelivery
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.mail import render_mail
 from tamis.store import DueDelivery
@@ -22,16 +22,16 @@ _SERVICE_NOT_AVAILABLE = 421  # said of the server, not of a message
 
 
 class SmtpChannel:
-    """Sends through one connection from `open` to `close`, connecting again when the server hung up.
+    """Sends through one connection from `open` to `close`, and connects again if the server hung up.
 
     Raises:
-        ConfigError: the password's variable is not set, or `ca_file` cannot be read.
+        ConfigError: the variable with the password is not set, or `ca_file` cannot be read.
     """
 
     batch_count = 1
 
     def __init__(self, config: SmtpDelivery) -> None:
-        """Nothing is connected yet."""
+        """Make the channel; nothing is connected yet."""
         self._config = config
         self._sender = parseaddr(config.sender)[1] or config.sender
         self._recipients = [parseaddr(recipient)[1] or recipient for recipient in config.recipients]
@@ -44,7 +44,7 @@ class SmtpChannel:
         """Connect and log in.
 
         Raises:
-            ChannelError: no server, no TLS where it was asked for, or it refuses the login.
+            ChannelError: there is no server, it does not offer the TLS that was asked for, or it refuses the login.
         """
         self._runner = asyncio.Runner()
         try:
@@ -57,7 +57,7 @@ class SmtpChannel:
         """Send one e-mail for each.
 
         Raises:
-            ChannelError: the server cannot be reached, or says that it is closing.
+            ChannelError: the server cannot be reached, or is closing.
         """
         assert self._runner is not None, "open comes first"  # noqa: S101 - for the type checker
         failures: dict[int, str] = {}
@@ -67,7 +67,7 @@ class SmtpChannel:
         return Sent(failures, notes)
 
     def close(self) -> None:
-        """Say goodbye to the server, as far as it still listens."""
+        """Say goodbye to the server if it still listens."""
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.run(self._disconnect())
@@ -102,7 +102,7 @@ class SmtpChannel:
         try:
             content = render_mail(delivery.notification, config.sender, config.recipients, config.domain)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            failures[number] = f"cannot be made an e-mail: {error}"
+            failures[number] = f"cannot be rendered as an e-mail: {error}"
             return
         client = await self._connect()
         try:
@@ -129,7 +129,7 @@ class SmtpChannel:
 
 
 async def _hang_up(client: aiosmtplib.SMTP) -> None:
-    """Say goodbye as far as the server still listens, and close the connection at once."""
+    """Say goodbye if the server still listens, and close the connection at once."""
     transport = client.transport
     try:
         if client.is_connected:

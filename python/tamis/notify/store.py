@@ -1,4 +1,4 @@
-"""The channel ``store``: a notification is delivered by being in the store, where people and programs read it."""
+"""The channel ``store``: a notification counts as delivered because people and programs read it in the store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class StoreChannel:
     batch_count = 1000
 
     def open(self) -> None:
-        """Nothing to get ready."""
+        """Do nothing: the store is open."""
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
-        """All of them are delivered."""
+        """Report all of them as delivered."""
         return Sent()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: the store stays open."""

@@ -1,7 +1,7 @@
-"""Files of queries: one a line, or TOML. The same file works in the library, the command line, Spark and the broker.
+"""Reads files of queries, which the library, the command line, Spark and the broker share.
 
-Lines: ``key: selector text``; ``#`` begins a comment, blank lines are skipped. TOML: ``[[query]]`` tables with
-``key``, ``text`` and optionally ``language``, ``owner``, ``tags``, ``deliveries``."""
+A text file has one query per line, ``key: selector text``; ``#`` begins a comment, and blank lines are skipped. A TOML
+file has ``[[query]]`` tables with ``key``, ``text`` and perhaps ``language``, ``owner``, ``tags``, ``deliveries``."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tamis.name_hints import did_you_mean
 from tamis.query.spec import LANGUAGES, QuerySpec
 
 SIZE_BYTES_MAX = 256 * 1024 * 1024
-"""The largest file of queries that is read."""
+"""Maximum size of a file of queries."""
 
 
 def load_queries(path: str | Path) -> list[QuerySpec]:
-    """The queries of a file in the order written, not yet compiled.
+    """Read the queries of a file in their order, without compiling them.
 
     Args:
-        path: ``.toml``, or any other name for one query a line.
+        path: a ``.toml`` file; a file of any other name has one query per line.
 
     Raises:
-        ConfigError: the file is missing, too large or no UTF-8; a line without a key; a key twice; an unknown name in
-            TOML. With file and line.
+        ConfigError: the file is missing, too large or not UTF-8, a line has no key, two queries have the same key, or
+            a name in TOML is unknown. The text says the file and the line.
     """
     path = Path(path)
     try:
@@ -39,19 +39,19 @@ def load_queries(path: str | Path) -> list[QuerySpec]:
     except OSError as error:
         raise ConfigError(f"{path}: the file of queries cannot be read: {error.strerror}") from error
     specs = list(_from_toml(path, text) if path.suffix == ".toml" else _from_lines(path, text))
-    seen: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for spec in specs:
-        if spec.key in seen:
-            raise ConfigError(f"{path}, line {spec.line}: the key '{spec.key}' stands on line {seen[spec.key]} already")
-        seen[spec.key] = spec.line
+        if spec.key in lines:
+            raise ConfigError(f"{path}, line {spec.line}: the key '{spec.key}' is already on line {lines[spec.key]}")
+        lines[spec.key] = spec.line
     return specs
 
 
 def compile_in_file(path: str | Path, spec: QuerySpec) -> Query:
-    """The compiled query of `spec`, which stands in the file `path`.
+    """Compile `spec`, a query of the file `path`.
 
     Raises:
-        ConfigError: it cannot be read: file, line, key, and a caret under the position.
+        ConfigError: it cannot be read; the text has file, line, key, and a caret under the position.
     """
     try:
         return spec.compile()
@@ -92,20 +92,20 @@ def _from_toml(path: Path, text: str) -> Iterator[QuerySpec]:
         yield _from_table(table, f"{path}, line {line}" if line else f"{path}, query {index + 1}", line)
 
 
-def _from_table(table: dict[str, Any], place: str, line: int) -> QuerySpec:
+def _from_table(table: dict[str, Any], where: str, line: int) -> QuerySpec:
     for name in table:
         if name not in _KEYS:
-            raise ConfigError(f"{place}: unknown name '{name}'{did_you_mean(name, _KEYS)}")
+            raise ConfigError(f"{where}: unknown name '{name}'{did_you_mean(name, _KEYS)}")
     for name in ("key", "text", "language", "owner"):
         if name in table and not isinstance(table[name], str):
-            raise ConfigError(f"{place}: expected text for '{name}'")
+            raise ConfigError(f"{where}: expected text for '{name}'")
     for name in ("tags", "deliveries"):
         if not isinstance(table.get(name, []), list) or not all(isinstance(item, str) for item in table.get(name, [])):
-            raise ConfigError(f"{place}: expected a list of texts for '{name}'")
+            raise ConfigError(f"{where}: expected a list of texts for '{name}'")
     if not table.get("key") or "text" not in table:
-        raise ConfigError(f"{place}: expected 'key' and 'text'")
+        raise ConfigError(f"{where}: expected 'key' and 'text'")
     language = table.get("language", "selector")
     if language not in LANGUAGES:
-        raise ConfigError(f"{place}: unknown language '{language}'{did_you_mean(language, LANGUAGES)}")
+        raise ConfigError(f"{where}: unknown language '{language}'{did_you_mean(language, LANGUAGES)}")
     tags, deliveries = tuple(table.get("tags", ())), tuple(table.get("deliveries", ()))
     return QuerySpec(table["key"], table["text"], language, table.get("owner", ""), tags, deliveries, line)

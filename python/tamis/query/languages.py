@@ -1,8 +1,8 @@
-"""Queries: one compiled type, made from text in any of the languages, or from values.
+"""Makes queries from text in any of the languages, or from values.
 
-Every function here returns a :class:`Query`. Queries combine with ``&``, ``|`` and ``~``, compare by meaning as
-written (``selector(str(q)) == q``), and are true, false or unknown (None) of a message. What each language means is
-in ``docs/queries.md``."""
+Every function here returns a :class:`Query`. Queries combine with ``&``, ``|`` and ``~``; two are equal if they are
+written alike (``selector(str(q)) == q``). A query is true, false or unknown (None) for a message. ``docs/queries.md``
+describes the languages."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def selector(text: str, *, dialect: Literal["jms", "cbm"] = "jms") -> Query:
     Args:
         text: at most 64 KiB, nesting 100, 1,000 terms. The empty text is always true.
         dialect: ``cbm`` reads the examples of the PNNL paper as printed: strings in double quotes, bare patterns
-            after LIKE, names without regard to case, ``From`` for author.
+            after LIKE, names in any case, ``From`` for author.
 
     Raises:
-        QueryError: where it cannot be read, and what was expected there.
+        QueryError: the text cannot be read; the error has the position and what was expected there.
 
     Source: JMS 1.1, section 3.8; the PNNL paper.
 
@@ -40,13 +40,13 @@ def selector(text: str, *, dialect: Literal["jms", "cbm"] = "jms") -> Query:
 
 
 def boolean(text: str) -> Query:
-    """A filter in the Boolean language of the ITMO paper, as printed there.
+    """A filter in the Boolean language of the ITMO paper, as it is printed there.
 
     Args:
-        text: ``&& || !`` or AND OR NOT over comparisons; on the right a bare word is a string.
+        text: ``&& || !`` or AND OR NOT over comparisons; a bare word on the right is a string.
 
     Raises:
-        QueryError: where it cannot be read, and what was expected there.
+        QueryError: the text cannot be read; the error has the position and what was expected there.
 
     Source: the ITMO paper.
 
@@ -60,13 +60,13 @@ def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"
     """A pattern of topics: dotted words, ``*`` for one word, ``#`` for several.
 
     Args:
-        pattern: every text is a pattern.
+        pattern: any text; every text is a pattern.
         dialect: ``amqp`` (0-9-1: ``#`` is zero or more), ``openamq`` (the table of the OpenAMQ paper: a final ``*`` may
             match nothing, ``#`` is one or more) or ``openamq-program`` (its program: ``*`` exactly one, ``#`` one
             or more).
 
     Raises:
-        ValueError: an unknown dialect.
+        ValueError: the dialect is unknown.
 
     Source: AMQP 0-9-1, section 3.1.3.3; the OpenAMQ and RabbitMQ papers.
     """
@@ -74,32 +74,33 @@ def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"
 
 
 def prefix(text: str, *, on: str = "topic") -> Query:
-    """True when `on` (``topic``, ``body`` or a property's name) begins with the characters of `text`."""
+    """True if `on` (``topic``, ``body`` or the name of a property) begins with `text`."""
     return _core.prefix(text, on)
 
 
 def regex(pattern: str, *, on: str = "topic") -> Query:
-    """True when the regular expression is found in `on` (``topic``, ``body`` or a property's name).
+    """True if the regular expression matches somewhere in `on` (``topic``, ``body`` or the name of a property).
 
-    Rust ``regex`` syntax, Unicode, inline flags; linear time; at most 1 MiB when compiled.
+    The syntax is that of Rust's ``regex``, with Unicode and inline flags. Matching takes linear time, and a compiled
+    expression at most 1 MiB.
 
     Raises:
-        QueryError: bad syntax, look-around, a back-reference, or too large.
+        QueryError: the syntax is wrong, it has look-around or a back-reference, or it is too large.
     """
     return _core.regex(pattern, on)
 
 
 def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"] = "all") -> Query:
-    """Field criteria: each field has a value, or is there at all (``tamis.ANY``). They have hit counts.
+    """Field criteria: each field has a value, or is present at all (``tamis.ANY``). They have hit counts.
 
     Args:
         criteria: name -> value or ``tamis.ANY``; at least one.
         require: ``all`` criteria, or ``any`` of them.
 
     Raises:
-        ValueError: no criteria, NaN, an integer beyond 64 bits, a time that is not of the years 1 to 9999 in UTC, or an
-            unknown `require`.
-        TypeError: a value of another type, with the field's name.
+        ValueError: there are no criteria, `require` is unknown, or a value is NaN, an integer beyond 64 bits, or a time
+            outside the years 1 to 9999 in UTC.
+        TypeError: a value has another type; the text names the field.
 
     Source: the OpenAMQ paper, "Field matching".
 
@@ -118,10 +119,10 @@ def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"]
 
 
 def text(phrase: str) -> Query:
-    """True when the body has the word, or the words of `phrase` one after another. Unknown without a body.
+    """True if the body has the word, or the words of `phrase` one after another. Unknown without a body.
 
     Raises:
-        QueryError: no word in `phrase`.
+        QueryError: `phrase` has no word.
 
     Source: the PNNL paper, section 3.2 (signatures).
     """
@@ -129,7 +130,7 @@ def text(phrase: str) -> Query:
 
 
 def near(a: str, b: str, distance: int = 5) -> Query:
-    """True when the words `a` and `b` stand 1 to `distance` words apart in the body, in either order.
+    """True if the words `a` and `b` are 1 to `distance` words apart in the body, in either order.
 
     Raises:
         QueryError: `a` or `b` is not one word.
@@ -143,24 +144,24 @@ def near(a: str, b: str, distance: int = 5) -> Query:
 
 
 def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
-    """An expensive predicate: a function that is asked last, and at most once a message.
+    """An expensive predicate: a function of yours that is called last, and at most once per message.
 
-    It is asked only when nothing cheaper has decided, the cheapest of several first, and its answer counts for every
-    query and engine that holds this one or a combination of it with ``&``, ``|`` and ``~``. Such a query is not text:
-    it equals itself alone, and cannot be pickled or stored.
+    It is called only if nothing cheaper has decided; of several, the cheapest is called first. Its result counts for
+    every query and engine that holds this query or a combination of it with ``&``, ``|`` and ``~``. Such a query is not
+    text: it equals only itself, and cannot be pickled or stored.
 
     Args:
         name: what errors and ``str(query)`` call it.
-        function: ``function(properties, topic, body)`` gives True, False or None (unknown). It sees the message as
-            tamis does: a new dict, times in UTC (PRESENT where datetime has no such year), bytes that are UTF-8 as
-            str. An exception, or anything else that it gives, makes it unknown and is counted. KeyboardInterrupt and
-            SystemExit end the call of tamis that it was asked in, except from the threads of ``match_batch``, where
+        function: ``function(properties, topic, body)`` returns True, False or None (unknown). It sees the message as
+            tamis does: a new dict, times in UTC (PRESENT if datetime has no such year), and UTF-8 bytes as str. If it
+            raises, or returns anything else, the predicate is unknown and an error is counted. KeyboardInterrupt and
+            SystemExit end the call of tamis in which they were raised, except in the threads of ``match_batch``, where
             they go to ``sys.unraisablehook``. It is called with the GIL, from any thread that matches.
-        cost_us: what a call costs, in microseconds; at least 0.
+        cost_us: the cost of a call in microseconds; at least 0.
 
     Raises:
-        TypeError: `function` cannot be called.
-        ValueError: an empty name, or a cost below 0 or not finite.
+        TypeError: `function` is not callable.
+        ValueError: the name is empty, or the cost is below 0 or not finite.
 
     Source: the ITMO paper, filters with expensive predicates.
 
@@ -172,5 +173,5 @@ def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
 
 
 def restore(canonical: str, is_fields: bool) -> Query:
-    """A query from its canonical text; how queries are unpickled."""
+    """Make a query from its canonical text; unpickling calls this."""
     return _core.selector(canonical, "jms", is_fields)

@@ -1,4 +1,4 @@
-"""A query as somebody wrote it down: a key, a text and its language; and the table of all languages."""
+"""Defines a query as it is written down (key, text, language) and the table of all languages."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tamis.query import languages
 
 @dataclass(frozen=True)
 class QuerySpec:
-    """A query as somebody wrote it down.
+    """A query as it is written down.
 
     Attributes:
         key: its name, unique in a file and in a store.
         text: in `language`.
         language: one of `LANGUAGES`.
-        owner: whose it is.
+        owner: the owner's name.
         tags: free words.
-        deliveries: names of the deliveries that its matches go to; none means the pipeline's default.
-        line: where it stands in its file, from 1; 0 when it came from elsewhere.
+        deliveries: names of the deliveries for its matches; empty: the pipeline's default.
+        line: the line in its file, from 1; 0 if it did not come from a file.
     """
 
     key: str
@@ -37,11 +37,11 @@ class QuerySpec:
     line: int = field(default=0, compare=False)
 
     def compile(self) -> Query:
-        """The compiled query.
+        """Compile the query.
 
         Raises:
-            QueryError: where the text cannot be read, and what was expected there.
-            ConfigError: an unknown language.
+            QueryError: the text cannot be read; the error has the position and what was expected there.
+            ConfigError: the language is unknown.
         """
         return compile_query(self.text, self.language)
 
@@ -54,21 +54,21 @@ def _near(text: str) -> Query:
 
 
 def _on(make: Callable[..., Query]) -> Callable[[str], Query]:
-    """A language whose text may begin with where to look: ``on:pattern`` with on = topic, body or a property."""
+    """A language whose text may name what to look at: ``on:pattern`` with on = topic, body or a property."""
 
     def compile_on(text: str) -> Query:
-        on, colon, rest = text.partition(":")
-        return make(rest.strip(), on=on.strip()) if colon and on.strip().isidentifier() else make(text)
+        on, colon, pattern = text.partition(":")
+        return make(pattern.strip(), on=on.strip()) if colon and on.strip().isidentifier() else make(text)
 
     return compile_on
 
 
 def _fields(text: str) -> Query:
-    """Criteria as the papers print them: ``currency=USD, urgent``; `any:` in front asks for one of them only."""
-    require, colon, rest = text.partition(":")
+    """Criteria as the papers print them: ``currency=USD, urgent``; ``any:`` in front asks for at least one of them."""
+    require, colon, criteria_text = text.partition(":")
     wants_any = bool(colon) and require.strip() == "any"
     criteria: dict[str, Any] = {}
-    for part in (rest if wants_any else text).split(","):
+    for part in (criteria_text if wants_any else text).split(","):
         name, equals, value = part.partition("=")
         if not name.strip():
             raise QueryError(text, text.find(part), "a field: `name` or `name=value`")
@@ -103,16 +103,16 @@ LANGUAGES: dict[str, Callable[[str], Query]] = {
     "text": languages.text,
     "near": _near,
 }
-"""Name of a language -> what reads it. ``prefix`` and ``regex`` take ``on:pattern`` (default: the topic), ``near``
-``a b n``, ``fields`` ``currency=USD, urgent``."""
+"""Name of a language -> the function that compiles it. ``prefix`` and ``regex`` take ``on:pattern`` (default: the
+topic), ``near`` takes ``a b n``, and ``fields`` takes ``currency=USD, urgent``."""
 
 
 def compile_query(text: str, language: str = "selector") -> Query:
-    """`text` in `language` as a compiled query.
+    """Compile a text in a language.
 
     Raises:
-        QueryError: where it cannot be read, and what was expected there.
-        ConfigError: an unknown language, with the nearest known one.
+        QueryError: the text cannot be read; the error has the position and what was expected there.
+        ConfigError: the language is unknown; the text names the nearest known one.
     """
     if language not in LANGUAGES:
         raise ConfigError(

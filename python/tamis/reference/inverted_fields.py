@@ -1,12 +1,12 @@
 """Inverted bitmaps for fields: one bitmap for each criterion, with a bit for every subscription that asks for it.
 
 A criterion is a field's value (``currency=USD``) or its presence (``urgent``). A message looks up the criteria that
-it meets and adds up their bitmaps: each subscription's sum is its hits. One hit or more is an OR match, as many hits
-as criteria an AND match.
+it meets and adds up their bitmaps: the sum of a subscription is its hits. One hit or more is an OR match; as many hits
+as criteria are an AND match.
 
-Cost: for each name that subscriptions ask for one look-up, and the hits, a message; the criteria to add or remove.
-Cannot: say anything but "equal to" and "is there", nor mix AND with OR, nor negate: such queries are for the others.
-The paper analyses the message into its criteria; here the known names are asked of the message instead, since a
+Cost: per message, one look-up for each name that subscriptions ask for, and the hits; the criteria to add or remove.
+Cannot: express anything but "equal to" and "is present", or mix AND with OR, or negate: the other algorithms can.
+The paper splits the message into its criteria; here the known names are looked up in the message instead, because a
 dotted name reaches into mappings and lists.
 
 Source: the OpenAMQ paper, "Field matching"."""
@@ -54,10 +54,10 @@ class InvertedFields:
         self._rows: defaultdict[str, dict[Point | None, int]] = defaultdict(dict)
 
     def add(self, key: Hashable, criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"] = "all") -> None:
-        """Add a subscription; a key that is there gets the new criteria and keeps its place.
+        """Add a subscription; a key that exists gets the new criteria and keeps its position.
 
         Raises:
-            ValueError, TypeError: what `tamis.fields` refuses.
+            ValueError, TypeError: `tamis.fields` refuses the criteria.
         """
         fields(criteria, require=require)
         number = self._numbering.give(key)
@@ -71,7 +71,7 @@ class InvertedFields:
             rows[value] = rows.get(value, 0) | 1 << number
 
     def remove(self, key: Hashable) -> None:
-        """Remove a subscription; KeyError when there is none."""
+        """Remove a subscription; KeyError if there is none."""
         self._clear(self._numbering.take(key))
 
     def row(self, name: str, value: FieldValue = ANY) -> list[int]:
@@ -94,7 +94,7 @@ class InvertedFields:
         return Counter(number for bitmap in self._bitmaps(properties) for number in bits(bitmap))
 
     def _bitmaps(self, properties: Properties | None) -> Iterator[int]:
-        """For each field of the message, the subscriptions that have a criterion of it met."""
+        """For each field of the message, the subscriptions with a criterion that it meets."""
         for name, rows in self._rows.items():
             values = reached(properties, name)
             if values is None:
@@ -105,7 +105,7 @@ class InvertedFields:
             yield met
 
     def _clear(self, number: int) -> None:
-        """Take a subscription out of the table; a row without bits leaves no trace."""
+        """Remove a subscription from the table, and rows without bits."""
         del self._least_hits[number]
         for name, value in self._criteria.pop(number):
             rows = self._rows[name]

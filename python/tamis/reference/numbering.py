@@ -1,4 +1,4 @@
-"""Numbers for keys, which every algorithm here needs.
+"""Numbers the keys of subscriptions, for every algorithm here.
 
 Source: the OpenAMQ paper: "We number each match request from 0 upwards"."""
 
@@ -8,10 +8,10 @@ from collections.abc import Hashable, Iterable, Iterator
 
 
 class Numbering:
-    """Keys and their numbers, given in the order in which keys come; a number is never given twice.
+    """Keys and their numbers, given in the order in which keys are added; a number is never given twice.
 
-    So the order of numbers is the order of adding, at the price that a bitmap of numbers grows with every key that
-    there ever was.
+    So the order of numbers is the order of adding. The price is that a bitmap of numbers grows with every key that was
+    ever added.
 
     >>> numbering = Numbering()
     >>> [numbering.give(key) for key in ("a", "b", "a")]
@@ -26,7 +26,7 @@ class Numbering:
         self._next = 0
 
     def give(self, key: Hashable) -> int:
-        """The number of `key`: the one it has, else the next."""
+        """The number of `key`; a new key gets the next one."""
         number = self._number_of.get(key)
         if number is None:
             number = self._next
@@ -35,18 +35,18 @@ class Numbering:
         return number
 
     def take(self, key: Hashable) -> int:
-        """Forget `key`; the number that it had. KeyError when it has none."""
+        """Forget `key` and return its number; KeyError if it has none."""
         number = self._number_of.pop(key)
         del self._key_of[number]
         return number
 
     def keys(self, numbers: Iterable[int]) -> list[Hashable]:
-        """The keys of distinct `numbers`, in the order in which they came."""
+        """The keys of distinct `numbers`, in the order in which they were added."""
         return [self._key_of[number] for number in sorted(numbers)]
 
 
 def bits(bitmap: int) -> Iterator[int]:
-    """The positions of the ones in `bitmap`, ascending. Cost: the ones, each times the length.
+    """The positions of the ones in `bitmap`, ascending. Cost: the number of ones times the length.
 
     >>> list(bits(0b1101))
     [0, 2, 3]

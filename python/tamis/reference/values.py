@@ -1,7 +1,6 @@
-"""Properties as an index sees them: what a name reaches, and values in a form that hashes and orders as they compare.
+"""Reads properties for an index: the values that a name reaches, in a form that hashes and orders as they compare.
 
-A second implementation of docs/semantics.md ("Messages", "Values"), beside the core's: the tests hold one against the
-other."""
+This is a second implementation of docs/semantics.md ("Messages", "Values"), which tests compare with the core's."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _BOOL, _NUMBER, _TEXT, _INSTANT = range(4)
 
 
 def point(value: Value) -> Point | None:
-    """Where `value` lies; None for what equals nothing: None, PRESENT, NaN, lists, mappings, bytes that are no text.
+    """The point of `value`; None for what equals nothing: None, PRESENT, NaN, lists, mappings, bytes that are not text.
 
     >>> point(1) == point(1.0) == point(True)
     False
@@ -45,10 +44,10 @@ def point(value: Value) -> Point | None:
 
 
 def interval(low: Value, high: Value) -> tuple[Point, Point] | None:
-    """Where values from `low` to `high` lie; None is no bound. None when neither bound lies anywhere.
+    """The interval of values from `low` to `high`, where None is no bound; None if neither bound has a point.
 
-    Without a bound the other one's kind has no end: a shorter tuple comes before all that begin like it. Nothing lies
-    between bounds the wrong way round; they are turned, since an index needs some place for them.
+    Without one bound, the interval extends to the end of the other bound's kind: a shorter tuple comes before all that
+    begin like it. No value is between bounds in the wrong order; they are swapped, since an index needs some interval.
     """
     first, last = point(low), point(high)
     if first is not None:
@@ -62,9 +61,9 @@ def _beginning(kind: int) -> Point:
 
 
 def reached(properties: Properties | None, name: str) -> list[Value] | None:
-    """The values that a dotted name reaches, the elements where it is a list; None when it is absent.
+    """The values that a dotted name reaches, or the elements of a list; None if it is absent.
 
-    A literal dotted key wins over nesting, the longest first; through a list of mappings a name collects what it
+    A literal dotted key wins over nesting, the longest first. Through a list of mappings, a name collects what it
     reaches in each. An empty list is absent.
 
     >>> reached({"c": [{"d": 1}, {"d": [2, 3]}]}, "c.d")
@@ -77,9 +76,9 @@ def reached(properties: Properties | None, name: str) -> list[Value] | None:
     end = name.rfind(".")
     while end >= 0:
         if name[:end] in properties:
-            found = _descend(properties[name[:end]], name[end + 1 :])
-            if found is not None:
-                return found
+            values = _descend(properties[name[:end]], name[end + 1 :])
+            if values is not None:
+                return values
         end = name.rfind(".", 0, end)
     return None
 
@@ -90,9 +89,9 @@ def _elements(value: Value) -> list[Value]:
     return [value]
 
 
-def _descend(value: Value, rest: str) -> list[Value] | None:
+def _descend(value: Value, remaining: str) -> list[Value] | None:
     if isinstance(value, Mapping):
-        return reached(value, rest)
+        return reached(value, remaining)
     if isinstance(value, list | tuple):
-        return [found for element in value for found in _descend(element, rest) or ()] or None
+        return [inner for element in value for inner in _descend(element, remaining) or ()] or None
     return None

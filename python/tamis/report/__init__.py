@@ -1,7 +1,7 @@
-"""A run as one self-contained HTML page: counts, matches a query, a timeline, expensive queries, what matched where.
+"""Reports a run as one self-contained HTML page: counts, matches per query, a timeline, expensive queries, excerpts.
 
-No network, no script; everything from outside is escaped. ``data.py`` reads the store, ``charts.py`` draws, ``page.py``
-writes the page."""
+The page uses no network and no script, and everything from outside is escaped. ``data.py`` reads the store,
+``charts.py`` draws, and ``page.py`` writes the page."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def write_report(store: Store, path: str | Path, figures: RunFigures | None = No
 
     Args:
         store: an open store.
-        path: the page; replaced in one step, so that a browser never sees half of it.
-        figures: of the run that has just ended; without them the page says nothing of speed.
+        path: the page; it is replaced in one step, so that a browser never sees half of it.
+        figures: of the run that has just ended; without them the page does not mention speed.
 
     Raises:
-        OSError: the page cannot be written; what was there stays.
+        OSError: the page cannot be written; the old one stays.
 
-    Cost: about 1 s, most of it for measuring every query alone.
+    Cost: about 1 s, mostly for measuring each query alone.
     """
     path = Path(path)
     page = render(collect(store, figures))

@@ -1,4 +1,4 @@
-"""Charts as inline SVG and HTML, with a text for those who cannot see them. Numbers in, markup out."""
+"""Draws charts as inline SVG and HTML, with a text for readers who cannot see them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tamis.report.data import QueryRow, Timeline
 WIDTH, HEIGHT = 960, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 24, 12, 28
 SERIES_COLOURS = 6
-"""Series have the colours ``--series-1`` to ``--series-6`` of the style sheet, in turn."""
+"""Series take turns with the colours ``--series-1`` to ``--series-6`` of the style sheet."""
 
 
 def bars(
     rows: Sequence[QueryRow], values: Sequence[float], labels: Sequence[str], what: str, largest: float = 0
 ) -> str:
-    """A horizontal bar for each query: its key, a bar in proportion, its value.
+    """A horizontal bar for each query: its key, a bar in proportion, and its value.
 
     Args:
         rows: the queries, in the order to show.
         values: the lengths of the bars.
-        labels: what stands at the end of each.
+        labels: the texts at the ends of the bars.
         what: the unit in words, for screen readers.
-        largest: the value of a whole bar; 0 takes the largest of `values`.
+        largest: the value of a full bar; 0 takes the largest of `values`.
     """
     largest = largest or max(values, default=0) or 1
     items = [
@@ -38,7 +38,7 @@ def bars(
 
 
 def timeline(data: Timeline) -> str:
-    """Stacked columns, one a step of time, one colour a topic, with a legend."""
+    """Stacked columns, one for each step of time, with one colour per topic and a legend."""
     if not data.starts:
         return '<p class="quiet">No matched message has a date.</p>'
     totals = [sum(column) for column in zip(*data.series.values(), strict=True)]
@@ -63,7 +63,7 @@ def _legend(names: Sequence[str]) -> str:
 
 
 def _columns(data: Timeline, top: int) -> list[str]:
-    """One rectangle for each step and topic that has something, from the bottom up."""
+    """One rectangle for each step and topic with a count above 0, from the bottom up."""
     step = (WIDTH - _LEFT - _RIGHT) / len(data.starts)
     gap = 1.5 if step > 5 else 0.4 if step > 2 else 0
     drawn = []
@@ -93,7 +93,7 @@ def _grid(top: int) -> str:
 
 
 def _day_labels(days: Sequence[date]) -> str:
-    """A label for about every eighth of the time; the first, and each of another year, has the year."""
+    """A label for about every eighth of the time; the first label, and the first of each year, has the year."""
     step = (WIDTH - _LEFT - _RIGHT) / len(days)
     every = max(1, -(-len(days) // 8))
     labels, year = [], None

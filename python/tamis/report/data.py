@@ -1,4 +1,4 @@
-"""What the report shows, read from a store as plain values. No HTML here."""
+"""Reads from a store what the report shows, as plain values."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from tamis.store import NotificationRecord, QueryMatches, Store
 
 SAMPLE_MESSAGES = 60
-"""Messages that each query is measured on alone."""
+"""Number of messages on which each query is measured alone."""
 
 TRIES = 3
-"""How often each query is measured on each message."""
+"""Number of measurements of each query on each message."""
 
 EXAMPLES = 12
-"""Notifications shown in full."""
+"""Number of notifications shown in full."""
 
 COLUMNS = 120
-"""Steps of time that fit on the page."""
+"""Maximum number of steps of time on the page."""
 
 STEPS_DAYS = (1, 7, 28, 91, 364, 3640)
-"""How long a step of the timeline may be: the shortest that fits is taken."""
+"""Lengths of a step of the timeline; the shortest that fits is taken."""
 
 EXCERPT_CHARACTERS = 420
 DEAD_LETTERS = 20
@@ -38,13 +38,13 @@ DEAD_LETTERS = 20
 
 @dataclass(frozen=True)
 class RunFigures:
-    """How fast the run was.
+    """The speed of a run.
 
     Attributes:
         seconds: from the first batch to the last.
-        messages_per_second: read, over those seconds.
+        messages_per_second: messages read per second.
         match_us_p50: median time to match one message against all queries, in microseconds.
-        match_us_p99: the time that 99 of 100 messages stay below.
+        match_us_p99: the 99th percentile of that time.
     """
 
     seconds: float
@@ -55,7 +55,7 @@ class RunFigures:
 
 @dataclass(frozen=True)
 class QueryRow:
-    """A query, what it matched, and what it costs alone, in microseconds a message."""
+    """A query, its matches, and its cost alone, in microseconds per message."""
 
     key: str
     text: str
@@ -67,7 +67,7 @@ class QueryRow:
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of text; `marked` when it is what matched."""
+    """A piece of text; `marked` if it is what matched."""
 
     text: str
     marked: bool = False
@@ -75,7 +75,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Example:
-    """A notification: its query, its message, and why."""
+    """A notification: its query, its message, and why it matched."""
 
     query_key: str
     query_text: str
@@ -90,22 +90,22 @@ class Example:
 
 @dataclass(frozen=True)
 class DeadLetterRow:
-    """What could not be read: where, why, and how it begins."""
+    """A message that could not be read: its position, the reason, and its first bytes."""
 
-    place: str
+    position: str
     reason: str
     beginning: str
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Notifications by the date of their message, a series a topic.
+    """Notifications by the date of their message, with one series per topic.
 
     Attributes:
-        starts: the first day of every step of time, none left out.
+        starts: the first day of every step of time, including empty ones.
         series: topic -> a count for each step.
-        step_days: how long a step is.
-        outside: notifications whose message has no date, or one far from the others.
+        step_days: the length of a step.
+        outside: number of notifications whose message has no date, or one far from the others.
     """
 
     starts: tuple[date, ...]
@@ -132,7 +132,7 @@ class ReportData:
 
     @property
     def unmatched(self) -> int:
-        """Messages that could be read and satisfy no query."""
+        """The number of messages that were read and satisfy no query."""
         return self.read - self.matched - self.dead
 
 
@@ -141,7 +141,7 @@ def collect(store: Store, figures: RunFigures | None = None) -> ReportData:
     counts, matches = store.counts(), store.query_matches()
     notifications = store.notifications(limit=None, newest_first=False)
     messages = [_Stored(record) for record in _one_a_message(notifications)]
-    compiled = {found.key: compile_query(found.text, found.language) for found in matches}
+    compiled = {query.key: compile_query(query.text, query.language) for query in matches}
     costs = measure(compiled, messages[:: max(1, len(messages) // SAMPLE_MESSAGES)])
     return ReportData(
         made_at=datetime.now(UTC),
@@ -149,7 +149,7 @@ def collect(store: Store, figures: RunFigures | None = None) -> ReportData:
         matched=counts.matched,
         dead=counts.dead_letters,
         notifications=counts.notifications,
-        queries=tuple(_query_row(found, costs) for found in matches),
+        queries=tuple(_query_row(query, costs) for query in matches),
         timeline=_timeline(notifications),
         examples=tuple(_examples(notifications, compiled)),
         dead_letters=tuple(_dead_letters(store)),
@@ -169,16 +169,16 @@ class _Stored:
 
 def _one_a_message(notifications: Iterable[NotificationRecord]) -> list[NotificationRecord]:
     """The first notification of each message."""
-    seen: dict[tuple[str, str, int], NotificationRecord] = {}
+    first: dict[tuple[str, str, int], NotificationRecord] = {}
     for record in notifications:
-        seen.setdefault((record.source, record.partition, record.offset), record)
-    return list(seen.values())
+        first.setdefault((record.source, record.partition, record.offset), record)
+    return list(first.values())
 
 
 def measure(queries: dict[str, Query], messages: Sequence[_Stored]) -> dict[str, float]:
-    """Microseconds that each query takes alone for a message: the median over `messages`.
+    """The median time in microseconds that each query takes alone per message.
 
-    The time for handing the message over, which is that of a query that looks at nothing, is taken off.
+    The time for handing the message over, which is that of a query that looks at nothing, is subtracted.
     """
     if not messages:
         return {}
@@ -190,7 +190,7 @@ def measure(queries: dict[str, Query], messages: Sequence[_Stored]) -> dict[str,
 
 
 def _best_us(query: Query, message: _Stored) -> float:
-    """The best of a few tries: what disturbs a measurement only ever adds to it."""
+    """The best of a few tries, since disturbances only add to a measurement."""
     best = float("inf")
     for _ in range(TRIES):
         began = perf_counter_ns()
@@ -199,12 +199,12 @@ def _best_us(query: Query, message: _Stored) -> float:
     return best / 1000
 
 
-def _query_row(found: QueryMatches, costs: dict[str, float]) -> QueryRow:
-    return QueryRow(found.key, found.text, found.language, found.matches, found.first_subject, costs.get(found.key))
+def _query_row(query: QueryMatches, costs: dict[str, float]) -> QueryRow:
+    return QueryRow(query.key, query.text, query.language, query.matches, query.first_subject, costs.get(query.key))
 
 
 def _timeline(notifications: Sequence[NotificationRecord]) -> Timeline:
-    """The time that holds most dates (mail has strays, a century off), in steps that fit on the page."""
+    """The period with most of the dates (a few in mail are a century off), in steps that fit on the page."""
     dated = [(_day(record), record.topic) for record in notifications]
     days = sorted(day for day, _ in dated if day is not None)
     if not days:
@@ -225,7 +225,7 @@ def _timeline(notifications: Sequence[NotificationRecord]) -> Timeline:
 
 
 def _window(days: Sequence[date]) -> tuple[date, date]:
-    """From the first to the last of the dates that are no further from the middle 80 % than a quarter of their span."""
+    """The first and last of the dates that are at most a quarter of the span of the middle 80 % away from these."""
     low, high = days[len(days) // 10], days[-1 - len(days) // 10]
     slack = (high - low) / 4 + timedelta(days=1)
     inside = [day for day in days if low - min(slack, low - date.min) <= day <= high + min(slack, date.max - high)]
@@ -238,26 +238,26 @@ def _day(record: NotificationRecord) -> date | None:
 
 
 def _examples(notifications: Sequence[NotificationRecord], compiled: dict[str, Query]) -> Iterable[Example]:
-    """One notification of each of `EXAMPLES` queries: first those with something to mark, the rarest first."""
+    """One notification of each of `EXAMPLES` queries: those with marked text first, then by rarity."""
     of_query: dict[str, list[NotificationRecord]] = defaultdict(list)
     for record in notifications:
         if record.query_key in compiled:
             of_query[record.query_key].append(record)
     rarest_first = sorted(of_query.values(), key=len)
-    found: list[Example] = []
+    examples: list[Example] = []
     shown: set[tuple[str, str, int]] = set()  # a message is shown once, whatever matched it
     for records in rarest_first:
         fresh = [record for record in records if (record.source, record.partition, record.offset) not in shown]
         if fresh:
             record, example = _example(fresh, compiled[records[0].query_key])
             shown.add((record.source, record.partition, record.offset))
-            found.append(example)
-    found.sort(key=lambda example: not any(piece.marked for piece in example.excerpt))  # stable: rarest first remains
-    return found[:EXAMPLES]
+            examples.append(example)
+    examples.sort(key=lambda example: not any(piece.marked for piece in example.excerpt))  # stable
+    return examples[:EXAMPLES]
 
 
 def _example(records: list[NotificationRecord], query: Query) -> tuple[NotificationRecord, Example]:
-    """The first notification whose text has something to mark, else the first."""
+    """The first notification with text to mark, else the first one."""
     for record in records[:20]:
         message = _Stored(record)
         if ranges := query.highlight(message.properties, message.topic, message.body):
@@ -297,19 +297,19 @@ def _excerpt(body: str, ranges: Sequence[tuple[int, int]]) -> Iterable[Piece]:
 
 
 def _word_start(text: str, at: int) -> int:
-    """Where the word at `at` begins; `at` itself when that is not near."""
+    """The start of the word at `at`; `at` itself if the start is not near."""
     near = max(0, at - 20)
     space = max(text.rfind(" ", near, at), text.rfind("\n", near, at))
     return space + 1 if space >= 0 else at
 
 
 def _close(text: str) -> str:
-    """`text` with at most one blank line at a time, and no quotation marks of e-mail before empty lines."""
+    """`text` with at most one blank line at a time, and without quotation marks of e-mail on empty lines."""
     return re.sub(r"\n(?:[ \t>|]*\n){2,}", "\n\n", text)
 
 
 def _reasons(query: Query, message: _Stored) -> Iterable[str]:
-    """The predicates that are true, each with the value it looked at."""
+    """The predicates that are true, each with the value that it looked at."""
     from tamis import Engine
 
     engine = Engine()
@@ -328,5 +328,5 @@ def _short(value: Any) -> str:
 
 def _dead_letters(store: Store) -> Iterable[DeadLetterRow]:
     for record in store.dead_letters(limit=DEAD_LETTERS):
-        place = f"{record.source}: {record.partition}, byte {record.offset}"
-        yield DeadLetterRow(place, record.reason, record.raw[:240].decode("utf-8", "replace"))
+        position = f"{record.source}: {record.partition}, byte {record.offset}"
+        yield DeadLetterRow(position, record.reason, record.raw[:240].decode("utf-8", "replace"))

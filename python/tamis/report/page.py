@@ -1,4 +1,6 @@
-"""The page itself: one HTML document with its style inside. Everything from outside goes through ``escape``."""
+"""Writes the page: one HTML document with its style inside.
+
+Everything from outside goes through ``escape``."""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from tamis.report.charts import bars, timeline
 from tamis.report.data import DeadLetterRow, Example, Piece, QueryRow, ReportData
 
 SLOWEST = 15
-"""Queries shown as the expensive ones."""
+"""Number of queries shown as the expensive ones."""
 
 BARS_OPEN = 24
-"""Queries whose bars are in sight at once; the others are behind a fold."""
+"""Number of queries whose bars are visible at once; the others are behind a fold."""
 
 
 def render(data: ReportData) -> str:
@@ -25,7 +27,7 @@ def render(data: ReportData) -> str:
         _section("matches", "Matches of each query", _matches(data)),
         _section("timeline", "When the matched messages were written", _timeline(data)),
         _section("expensive", "The expensive queries", _expensive(data)),
-        _section("notifications", "What was found, and why", _examples(data.examples)),
+        _section("notifications", "What matched, and why", _examples(data.examples)),
         _section("dead", "Dead letters", _dead_letters(data)),
     ]
     return (
@@ -61,7 +63,7 @@ _SIEVE = (
 
 
 def _tiles(data: ReportData) -> str:
-    """The figures at a glance; read = matched + not matched + dead letters."""
+    """The main figures; read = matched + not matched + dead letters."""
     tiles = [
         _tile("read", f"{data.read:,}", "messages"),
         _tile("matched", f"{data.matched:,}", f"{_share(data.matched, data.read)} of them", "good"),
@@ -74,7 +76,7 @@ def _tiles(data: ReportData) -> str:
             _tile(
                 "speed",
                 f"{figures.messages_per_second:,.0f}",
-                f"messages a second, over {figures.seconds:.1f} s with Spark's start of each stream",
+                f"messages per second, over {figures.seconds:.1f} s with Spark's start of each stream",
             )
         )
         if figures.match_us_p50 is not None and figures.match_us_p99 is not None:
@@ -86,7 +88,7 @@ def _tiles(data: ReportData) -> str:
 
 
 def _tile(name: str, value: str, note: str, kind: str = "") -> str:
-    """`value` is markup of our own; the others are text."""
+    """A tile; `value` is our own markup, the other arguments are text."""
     return f'<div class="tile {kind}"><dt>{escape(name)}</dt><dd><b>{value}</b><span>{escape(note)}</span></dd></div>'
 
 
@@ -95,19 +97,19 @@ def _share(part: int, whole: int) -> str:
 
 
 def _deliveries(data: ReportData) -> str:
-    """How many deliveries of each name are done, or are not."""
+    """The number of deliveries that are done, by name, and of those that wait."""
     done = [f"{states.get('delivered', 0):,} to {name}" for name, states in sorted(data.deliveries.items())]
     waiting = sum(states.get("pending", 0) for states in data.deliveries.values())
     return "; ".join(done + ([f"{waiting:,} waiting"] if waiting else [])) or "none delivered yet"
 
 
 def _matches(data: ReportData) -> str:
-    """All queries, the most matches first; those without any by name."""
-    found = sorted((row for row in data.queries if row.matches), key=lambda row: -row.matches)
+    """All queries, those with most matches first; those without matches only by name."""
+    matched = sorted((row for row in data.queries if row.matches), key=lambda row: -row.matches)
     silent = [row for row in data.queries if not row.matches]
-    parts = [_match_bars(found[:BARS_OPEN], found)]
-    if rest := found[BARS_OPEN:]:
-        parts.append(f"<details><summary>{len(rest)} more queries</summary>{_match_bars(rest, found)}</details>")
+    parts = [_match_bars(matched[:BARS_OPEN], matched)]
+    if folded := matched[BARS_OPEN:]:
+        parts.append(f"<details><summary>{len(folded)} more queries</summary>{_match_bars(folded, matched)}</details>")
     if silent:
         names = ", ".join(f'<code title="{escape(row.text)}">{escape(row.key)}</code>' for row in silent)
         parts.append(f'<p class="quiet">Nothing matched {names}.</p>')
@@ -116,7 +118,7 @@ def _matches(data: ReportData) -> str:
 
 
 def _match_bars(rows: list[QueryRow], all_rows: list[QueryRow]) -> str:
-    """Bars on one scale, whether they are behind the fold or not."""
+    """Bars on one scale, including those behind the fold."""
     scale = max((row.matches for row in all_rows), default=1)
     return bars(rows, [row.matches for row in rows], [f"{row.matches:,}" for row in rows], "matches", scale)
 
@@ -151,10 +153,10 @@ def _expensive(data: ReportData) -> str:
     costs = [row.cost_us or 0.0 for row in most_expensive]
     intro = (
         '<p class="quiet">Each query alone, evaluated on a sample of the matched messages: the median in '
-        "microseconds a message, in Python, without index, shared predicates or signature. The engine asks far "
+        "microseconds per message, in Python, without index, shared predicates or signature. The engine evaluates far "
         "less.</p>"
     )
-    return intro + bars(most_expensive, costs, [f"{cost:,.1f} µs" for cost in costs], "a message")
+    return intro + bars(most_expensive, costs, [f"{cost:,.1f} µs" for cost in costs], "per message")
 
 
 def _examples(examples: Iterable[Example]) -> str:
@@ -191,6 +193,6 @@ def _dead_letters(data: ReportData) -> str:
 
 def _dead_letter(row: DeadLetterRow) -> str:
     return (
-        f'<article class="bad"><h3>{escape(row.reason)}</h3><p class="facts">{escape(row.place)}</p>'
+        f'<article class="bad"><h3>{escape(row.reason)}</h3><p class="facts">{escape(row.position)}</p>'
         f'<p class="excerpt"><code>{escape(row.beginning)}</code></p></article>'
     )

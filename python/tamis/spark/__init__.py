@@ -1,11 +1,11 @@
-"""tamis on Spark: data sources, the match operator, and the pipeline from mail to outbox.
+"""Runs tamis on Spark: data sources, the match operator, and the pipeline from mail to outbox.
 
 >>> import tamis.spark                                                  # doctest: +SKIP
 >>> spark = tamis.spark.session()                                       # doctest: +SKIP
 >>> mail = spark.readStream.format("tamis.mbox").load("mail/")          # doctest: +SKIP
 >>> hits = mail.transform(tamis.spark.match("queries.txt"))             # doctest: +SKIP
 
-Names are looked up when they are first used: a Python worker of Spark imports this package too, and needs none."""
+Names are imported when they are first used: a Python worker of Spark imports this package too, and needs none."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value  # so that it is looked up once
+    globals()[name] = value  # so that it is imported once
     return value

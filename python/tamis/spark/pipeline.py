@@ -1,8 +1,8 @@
-"""The pipeline: adapters, matched on Spark, into the outbox, and from there to whoever asked.
+"""Runs a pipeline: messages from adapters are matched on Spark, put into the outbox, and delivered.
 
-One streaming query an adapter, kept by the adapter manager; each micro-batch is `tamis.spark.batch`. Here is how the
-parts of a run come together, and how it ends so that nothing is lost: a batch is in the store as a whole, or it comes
-again, the same."""
+The adapter manager keeps one streaming query per adapter; `tamis.spark.batch` processes each micro-batch. This file
+connects the parts of a run, and ends it so that nothing is lost: a batch is in the store as a whole, or it is read
+again unchanged."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
     from tamis.config.pipeline import PipelineConfig
 
 PROGRESS_INTERVAL_S = 0.2
-"""The least time between two reports of progress."""
+"""Minimum time between two reports of progress."""
 
 OnProgress = Callable[[Progress], None]
 
 
 def run_pipeline(config_path: str | Path, once: bool = False, progress: OnProgress | None = None) -> RunSummary:
-    """Run the pipeline of a ``pipeline.toml``: open its store, bring in its queries, and run until the end.
+    """Run the pipeline of a ``pipeline.toml``: open its store, import its queries, and run until the end.
 
     Args:
         config_path: the file.
-        once: end when all that there is now has been read and delivered; else run until SIGINT or SIGTERM.
-        progress: called at most five times a second, in the thread of the caller.
+        once: end when everything that exists now has been read and delivered; else run until SIGINT or SIGTERM.
+        progress: called at most five times per second, in the thread of the caller.
 
     Raises:
         ConfigError: the file, or its file of queries, cannot be used.
         StoreError: the store cannot be used.
-        JavaNotFoundError: Spark has no Java.
+        JavaNotFoundError: there is no Java for Spark.
         TamisError: another run uses the same folders, or the disk is full.
     """
     from tamis.config.pipeline import PipelineConfig
@@ -68,8 +68,8 @@ class Pipeline:
 
     Args:
         config: what to read, and where to deliver.
-        store: with the queries; results go there.
-        spark: a session to use and leave running; without it `run` starts one and ends it.
+        store: holds the queries and takes the results.
+        spark: a session to use and leave running; without it `run` starts one and stops it.
     """
 
     def __init__(self, config: PipelineConfig, store: Store, spark: SparkSession | None = None) -> None:
@@ -78,21 +78,21 @@ class Pipeline:
         self._stopped_by: str | None = None
 
     def stop(self, reason: str = "stop") -> None:
-        """End `run`, from any thread: batches in progress are finished first. Calling it again does nothing."""
+        """End `run` after the batches in progress, from any thread. Calling it again does nothing."""
         if not self._stop.is_set():
             self._stopped_by = reason
             self._stop.set()
 
     def run(self, once: bool = False, progress: OnProgress | None = None) -> RunSummary:
-        """Read, match and deliver, until all is read (`once`), or until SIGINT, SIGTERM or `stop`.
+        """Read, match and deliver, until everything is read (`once`), or until SIGINT, SIGTERM or `stop`.
 
-        In the main thread the two signals are taken over meanwhile; a second SIGINT interrupts at once.
+        In the main thread it handles the two signals meanwhile; a second SIGINT interrupts at once.
 
         Returns:
-            What was done. An adapter that failed is in ``failed``; the others went on.
+            The summary of the run. An adapter that failed is in ``failed``; the others went on.
 
         Raises:
-            StoreError: the store cannot be written; what was committed stays, the rest comes again at the next run.
+            StoreError: the store cannot be written; what was committed stays, and the next run reads the others again.
             TamisError: as `run_pipeline`.
         """
         work = self._config.pipeline.work
@@ -100,15 +100,15 @@ class Pipeline:
             work.mkdir(parents=True, exist_ok=True)
             with _alone(work / "lock"), self._signals() as take_signals:
                 spark = self._spark or session(f"tamis {self._config.pipeline.name}", folder=work)
-                take_signals()  # Spark's start has put its own handler there
+                take_signals()  # Spark's start has installed its own handler
                 try:
                     return self._run(spark, once, progress)
                 finally:
                     if self._spark is None:
                         close_session(spark)
         except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            raise TamisError(f"{place}cannot be written or read: {error.strerror or error}") from error
+            path = f"{error.filename}: " if error.filename else ""
+            raise TamisError(f"{path}cannot be written or read: {error.strerror or error}") from error
 
     def _run(self, spark: SparkSession, once: bool, progress: OnProgress | None) -> RunSummary:
         run = _Run(self._config, self._store, spark, once)
@@ -124,7 +124,7 @@ class Pipeline:
 
     @contextmanager
     def _signals(self) -> Iterator[Callable[[], None]]:
-        """SIGINT and SIGTERM stop the run. Gives a function that takes them over again; puts back what was there."""
+        """Let SIGINT and SIGTERM stop the run, then restore the old handlers. Yields a function that sets ours."""
         if threading.current_thread() is not threading.main_thread():
             yield lambda: None
             return
@@ -148,7 +148,7 @@ class Pipeline:
 
 
 class _Run:
-    """The parts of one run, and what they share."""
+    """The parts of one run and their shared state."""
 
     def __init__(self, config: PipelineConfig, store: Store, spark: SparkSession, once: bool) -> None:
         self._config, self._store, self._once = config, store, once
@@ -161,14 +161,14 @@ class _Run:
         self._look_at = 0.0
 
     def start(self) -> None:
-        """Begin to deliver; the adapters begin with the first look."""
+        """Start the deliveries; the adapters start with the first look."""
         self._deliveries.start()
 
     def look(self) -> bool:
-        """Let the manager follow what is asked of the adapters; whether the run goes on.
+        """Let the manager follow the desired states of the adapters; return whether the run goes on.
 
         Raises:
-            TamisError, OSError: what makes going on useless, such as a store that cannot be written.
+            TamisError, OSError: the run cannot go on, for instance because the store cannot be written.
         """
         if failure := self._fatal or self._deliveries.failure:
             raise failure
@@ -178,22 +178,22 @@ class _Run:
         return not self._once or "running" in self._manager.list().values()
 
     def close(self, *, drain: bool) -> None:
-        """Stop the adapters, each between two batches, then the deliveries; with `drain` after all that is due."""
+        """Stop the adapters, each between two batches, then the deliveries; with `drain` after everything due."""
         try:
             self._manager.close()
         finally:
             self._deliveries.close(drain=drain and self._fatal is None)
 
     def report(self, progress: OnProgress | None) -> None:
-        """Say how far the run is."""
+        """Report the progress of the run."""
         if progress is not None:
             progress(self._tally.progress(self._manager.list()))
 
     def summary(self, stopped_by: str | None) -> RunSummary:
-        """What was done.
+        """The summary of the run.
 
         Raises:
-            TamisError, OSError: what went wrong at the very end.
+            TamisError, OSError: something failed at the very end.
         """
         if failure := self._fatal or self._deliveries.failure:
             raise failure
@@ -204,7 +204,7 @@ class _Run:
         )
 
     def _stream(self, adapter: Adapter, frame: DataFrame) -> Stream:
-        """The streaming query of an adapter, for the manager."""
+        """Start the streaming query of an adapter, for the manager."""
         interval_ms = max(adapter.poll_interval_ms, self._config.pipeline.interval_ms)
         checkpoint = self._config.pipeline.checkpoints / adapter.name
         process = functools.partial(self._process, adapter.name)
@@ -220,7 +220,7 @@ class _Run:
                 return
             self._store.report_adapter(adapter, "running", read_count=report.read, dead_count=report.dead)
         except (TamisError, OSError) as error:
-            self._fatal = error  # the adapter is not at fault, and would only fail again
+            self._fatal = error  # not the adapter's fault: it would only fail again
             raise
         self._tally.add_batch(report)
         self._deliveries.wake()
@@ -228,7 +228,7 @@ class _Run:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, which the system lets go of however this process ends.
+    """Hold the lock file `path`, which the system releases however this process ends.
 
     Raises:
         TamisError: another process holds it.

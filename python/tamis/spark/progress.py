@@ -1,4 +1,4 @@
-"""What a pipeline tells while it runs and at its end. Plain values; no Spark here."""
+"""Counts what a pipeline does, for its progress and its summary, as plain values."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 BATCHES_TIMED_MAX = 1_000
-"""Match times are those of the last batches, this many: a service runs for months."""
+"""Maximum number of batches whose match times are kept: a service runs for months."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is. Counts begin at 0 with each run.
+    """The progress of a run. Counts begin at 0 with each run.
 
     Attributes:
-        read: messages read, dead letters among them.
+        read: messages read, including dead letters.
         matched: messages with at least one match.
         notifications: notifications that are new in the outbox.
         dead: messages that could not be read.
         delivered: notifications delivered.
-        seconds: since the run began.
-        rate: messages read a second, over the last seconds.
-        lag_s: how long the newest finished batch took, from reading it to its place in the outbox.
-        states: adapter -> how it is: ``running``, ``finished``, ``paused``, ``stopped`` or ``failed``.
+        seconds: time since the run began.
+        rate: messages read per second, over the last seconds.
+        lag_s: time from reading the newest finished batch to its commit in the outbox.
+        states: adapter -> its status: ``running``, ``finished``, ``paused``, ``stopped`` or ``failed``.
     """
 
     read: int
@@ -44,7 +44,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a run did. Counts are of this run alone; ``to_dict`` gives plain values for JSON.
+    """The results of a run. Counts are of this run alone; ``to_dict`` returns plain values for JSON.
 
     Attributes:
         read: messages read: `matched`, not matched, and `dead` together.
@@ -52,16 +52,16 @@ class RunSummary:
         notifications: notifications that are new in the outbox.
         dead: messages that could not be read.
         delivered: notifications delivered.
-        given_up: deliveries given up after several tries: dead.
-        pending: deliveries that wait in the store at the end, of this run and of earlier ones.
+        given_up: deliveries that are dead after several tries.
+        pending: deliveries that wait in the store at the end, including those of earlier runs.
         batches: batches committed.
         seconds: from the start of reading to the end, without the start of Spark.
-        match_us_p50: the median time to match one message, in µs; None when none was matched.
-        match_us_p99: the 99th percentile of the same.
-        by_query: key of a query -> its notifications in this run, most first.
+        match_us_p50: the median time to match one message, in µs; None if none was matched.
+        match_us_p99: the 99th percentile of that time.
+        by_query: key of a query -> number of its notifications in this run, the largest first.
         failed: adapter -> why it failed.
-        troubles: delivery -> why all of it could not be used at the end; its notifications wait.
-        stopped_by: the signal that ended the run early, such as ``SIGINT``; None when it ended by itself.
+        troubles: delivery -> why its channel could not be used at the end; its notifications wait.
+        stopped_by: the signal that ended the run early, such as ``SIGINT``; None if it ended by itself.
     """
 
     read: int
@@ -82,31 +82,31 @@ class RunSummary:
 
     @property
     def messages_per_s(self) -> float:
-        """Messages read a second, over the whole run."""
+        """Messages read per second, over the whole run."""
         return self.read / self.seconds if self.seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """The summary as plain values."""
         return asdict(self) | {"messages_per_s": self.messages_per_s}
 
 
 class MatchTimes:
-    """Percentiles over many batches, from the percentiles of each: what a batch sends home is small, and bounded.
+    """Percentiles over many batches, computed from the percentiles of each, which keeps the data per batch small.
 
-    A batch's n values are taken as n/k copies of each of its k percentiles, so the error is that of a percentile's
-    neighbours. Not thread-safe.
+    The n values of a batch count as n/k copies of each of its k percentiles, so the error is at most the distance to a
+    neighbouring percentile. Not thread-safe.
     """
 
     def __init__(self) -> None:
         self._batches: deque[list[tuple[float, float]]] = deque(maxlen=BATCHES_TIMED_MAX)
 
     def add(self, percentiles: Sequence[float], count: int) -> None:
-        """Add a batch: its percentiles, evenly spread from the lowest, of `count` values."""
+        """Add a batch: the percentiles of `count` values, evenly spread from the lowest."""
         if percentiles:
             self._batches.append([(value, count / len(percentiles)) for value in percentiles])
 
     def percentile(self, share: float) -> float | None:
-        """The value that `share` (0 to 1) of all values are not above; None when there is none."""
+        """The smallest value that at least a `share` (0 to 1) of all values do not exceed; None without values."""
         points = sorted(itertools.chain.from_iterable(self._batches))
         if not points:
             return None
@@ -116,14 +116,14 @@ class MatchTimes:
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One batch that was committed, for the tally.
+    """A committed batch, for the tally.
 
     Attributes:
         read, matched, notifications, dead: as in `Progress`.
         seconds: from its start to its commit.
-        by_query: key of a query -> its notifications.
-        match_us: percentiles of the time to match a message, µs, ascending.
-        timed: how many messages were timed.
+        by_query: key of a query -> number of its notifications.
+        match_us: percentiles of the time to match a message, in µs, ascending.
+        timed: number of messages that were timed.
     """
 
     read: int
@@ -165,13 +165,13 @@ class Tally:
             self._recent.append((time.monotonic(), report.read))
 
     def add_deliveries(self, delivered: int, given_up: int) -> None:
-        """Count tries of deliveries: those that went well, and those given up."""
+        """Count deliveries: those that succeeded and those given up."""
         with self._lock:
             self._delivered += delivered
             self._given_up += given_up
 
     def progress(self, states: Mapping[str, str]) -> Progress:
-        """How far the run is, with the adapters' `states`."""
+        """The progress of the run, with the adapters' `states`."""
         with self._lock:
             return Progress(
                 self._read,
@@ -188,7 +188,7 @@ class Tally:
     def summary(
         self, failed: Mapping[str, str], troubles: Mapping[str, str], pending: int, stopped_by: str | None
     ) -> RunSummary:
-        """All of the run."""
+        """The summary of the run."""
         with self._lock:
             return RunSummary(
                 self._read,

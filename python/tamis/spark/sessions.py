@@ -1,6 +1,7 @@
-"""One Spark session in this process, set up for tamis: loopback only, quiet, quick to start.
+"""Starts and stops the one Spark session of this process, set up for tamis: loopback only, quiet, quick to start.
 
-Nothing listens off 127.0.0.1, the web page is off, and temporary files go to one folder that is removed at the end."""
+Spark listens only on 127.0.0.1, its web page is off, and temporary files go to one folder that is removed at the
+end."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tamis.errors import TamisError
 from tamis.spark.java import STDERR_VARIABLE, cache_folder, find_java, wrapped_home
 
 ARROW_BATCH_ROWS = 10_000
-"""Rows in one Arrow batch: measured best; below 1,000 the cost of a batch shows."""
+"""Rows per Arrow batch, by measurement; below 1,000 the fixed cost of a batch matters."""
 
 _STOP_S_MAX = 10
 
@@ -32,10 +33,10 @@ appender.only.name = only
 {appender}
 appender.only.layout.type = PatternLayout
 appender.only.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%xEx
-# What stops a stream reaches the caller as an exception; here it would be told twice, at length.
+# An error that stops a stream reaches the caller as an exception; here it would be logged again, at length.
 logger.stream.name = org.apache.spark.sql.execution.streaming
 logger.stream.level = {stream_level}
-# Spark raises the root's level to this one, and says so, unless they are equal.
+# Spark raises the root's level to this one, and logs that, unless they are equal.
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = {level}
 """
@@ -77,17 +78,18 @@ def session(
 
     Args:
         app: the name that Spark shows.
-        cores: threads that work at once (default: one a core of the machine).
-        folder: of one process at a time. Warnings go to ``spark.log`` in it (at most 30 MB in three files), temporary
-            files below ``spark``, which is emptied first. Without it, errors go to stderr, files to the system's place.
-        options: further settings, which win over those of tamis.
+        cores: number of threads (default: one per core of the machine).
+        folder: for one process at a time. Warnings go to ``spark.log`` in it (at most 30 MB in three files), temporary
+            files below ``spark``, which is emptied first. Without it, errors go to stderr, and temporary files to the
+            system's folder for them.
+        options: further settings, which override those of tamis.
 
     Returns:
-        A session that already runs is returned as it is: it may be the notebook's own.
+        The session. One that already runs, such as a notebook's own, is returned as it is.
 
     Raises:
-        JavaNotFoundError: no Java 17 or newer.
-        TamisError: Spark did not start, with where its reason is.
+        JavaNotFoundError: there is no Java 17 or newer.
+        TamisError: Spark did not start; the text says where to find the reason.
         OSError: the folder cannot be written.
 
     Cost: 3 to 10 s for the first call.
@@ -101,7 +103,7 @@ def session(
 
 
 def close_session(spark: SparkSession) -> None:
-    """Stop a session and the Java behind it, and wait until that has ended. A later `session` starts anew."""
+    """Stop a session and its Java, and wait until that has ended. A later `session` starts a new one."""
     gateway = spark.sparkContext._gateway
     spark.stop()
     process = getattr(gateway, "proc", None)
@@ -145,7 +147,7 @@ def _start(app: str, cores: int | None, folder: Path | None, options: dict[str, 
 
 
 def _scratch(folder: Path | None) -> Path:
-    """An empty folder for temporary files, removed when Python ends; after a kill, by the next start in `folder`."""
+    """An empty folder for temporary files, removed when Python ends or, after a kill, by the next start."""
     if folder is None:
         scratch = Path(tempfile.mkdtemp(prefix="tamis-spark-"))
     else:
@@ -157,7 +159,7 @@ def _scratch(folder: Path | None) -> Path:
 
 
 def _variables(java_home: Path, log: Path | None) -> dict[str, str]:
-    """What Spark reads from the environment."""
+    """The environment variables that Spark reads."""
     variables = {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -169,7 +171,7 @@ def _variables(java_home: Path, log: Path | None) -> dict[str, str]:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """The environment with `variables`, for Spark's start only: a child of this process shall find it as it was."""
+    """Set `variables` for the start of Spark only, so that later child processes do not inherit them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -183,7 +185,7 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def _java_home(scratch: Path) -> Path:
-    """A wrapped Java in the cache folder, or in `scratch` where there is no home folder to write to."""
+    """A wrapped Java in the cache folder, or in `scratch` if the home folder cannot be written."""
     java = find_java()
     try:
         return wrapped_home(java, cache_folder())

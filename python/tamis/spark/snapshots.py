@@ -1,4 +1,4 @@
-"""The snapshot file of each revision of the queries, made once and kept while a batch may need it."""
+"""Keeps the snapshot file of each revision of the queries while a batch may need it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tamis.query import compile_query
 from tamis.store import QueryRecord
 
 KEPT_MAX = 3
-"""Snapshots kept beside those in use: a few, since several adapters may be a revision or two apart."""
+"""Number of snapshots kept besides those in use, because adapters may be a revision or two apart."""
 
 
 class QuerySource(Protocol):
@@ -27,11 +27,11 @@ class QuerySource(Protocol):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The queries of one revision, in a file that is mapped.
+    """The queries of one revision, in a mapped file.
 
     Attributes:
         path: of the file.
-        records: key -> the version of the query that the revision holds.
+        records: key -> the version of the query in this revision.
     """
 
     path: Path
@@ -39,18 +39,18 @@ class Snapshot:
     _engine: Engine = field(repr=False)
 
     def records_of(self, ids: Sequence[int]) -> list[QueryRecord]:
-        """The queries behind subscription ids, in the order given."""
+        """The queries of subscription ids, in the given order."""
         return [self.records[str(key)] for key in self._engine.keys(ids)]
 
 
 class Snapshots:
-    """Snapshots by revision. Thread-safe: the adapters' batches run in threads of their own.
+    """Snapshots by revision. Thread-safe: the batches of each adapter run in a thread of their own.
 
-    Files are written anew by each process: a revision's number says nothing about a store that was replaced.
+    Each process writes its files again: the store may have been replaced, and with it the meaning of revisions.
 
     Args:
         source: the store.
-        folder: where the files go; made when it is absent. Old files of tamis in it are removed.
+        folder: where the files go; created if it is absent. Old files of tamis in it are removed.
 
     Raises:
         OSError: the folder cannot be written.
@@ -67,12 +67,12 @@ class Snapshots:
 
     @contextmanager
     def at(self, revision: int) -> Iterator[Snapshot]:
-        """The snapshot of `revision`; its file stays for as long as the block runs.
+        """The snapshot of `revision`; its file stays while the block runs.
 
         Raises:
             OSError: the file cannot be written, such as on a full disk.
 
-        Cost: for a new revision, the compilation of what is new in it, about 10 µs a query, and the file; else nothing.
+        Cost: for a new revision, compiling its new queries (about 10 µs each) and writing the file; else nothing.
         """
         with self._lock:
             snapshot = self._snapshots.get(revision) or self._make(revision)
@@ -87,7 +87,7 @@ class Snapshots:
                 self._remove_old()
 
     def _make(self, revision: int) -> Snapshot:
-        """A new snapshot, made from the one used last by what differs: only new versions are compiled."""
+        """Make a new snapshot from the one used last; only new versions of queries are compiled."""
         records = {record.key: record for record in self._source.queries_at(revision)}
         last = next(reversed(self._snapshots.values()), None)
         engine, before = (Engine.open(last.path), last.records) if last else (Engine(), {})

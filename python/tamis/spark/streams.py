@@ -1,7 +1,6 @@
-"""One adapter as a streaming query: started, watched, stopped between two batches.
+"""Runs one adapter as a streaming query: starts it, watches it, and stops it between two batches.
 
-The adapter's place (its offsets) is Spark's checkpoint; what a batch does is the pipeline's. Here is only the life of
-the query."""
+Spark's checkpoint keeps the offsets of the adapter, and the pipeline processes the batches."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ from tamis.adapters.manager import reason
 from tamis.errors import AdapterError
 
 STOP_S_MAX = 15.0
-"""How long a batch in progress may take to finish when its stream is stopped; then it is abandoned, and replayed."""
+"""Maximum time for a batch in progress to finish when its stream is stopped; then it is abandoned and replayed."""
 
 OnBatch = Callable[[str, DataFrame, int], None]
 
 
 class StreamStoppedError(Exception):
-    """Ends a batch that has not begun, since its stream is being stopped. It never leaves this module."""
+    """Ends a batch that has not begun, because its stream is being stopped. It never leaves this module."""
 
 
 class Stream:
@@ -33,15 +32,15 @@ class Stream:
     Args:
         frame: streaming.
         checkpoint: the folder of the stream's offsets.
-        on_batch: called with the id of the checkpoint, the rows and the batch's number. What it raises ends the
-            stream; the batch then comes again, with the same rows, when the stream is started again.
-        interval_ms: the least time between the starts of two batches; None ends the stream when it has read all that
-            there was at its start.
+        on_batch: called with the id of the checkpoint, the rows and the number of the batch. An exception ends the
+            stream; when it is started again, the batch is processed again with the same rows.
+        interval_ms: minimum time between the starts of two batches; None ends the stream when it has read everything
+            that existed at its start.
     """
 
     def __init__(self, frame: DataFrame, checkpoint: Path, on_batch: OnBatch, interval_ms: int | None) -> None:
         self._checkpoint, self._on_batch = checkpoint, on_batch
-        self._gate = threading.Lock()  # held while a batch is worked on
+        self._gate = threading.Lock()  # held while a batch is processed
         self._stopping = threading.Event()
         writer = frame.writeStream.foreachBatch(self._process).option("checkpointLocation", str(checkpoint))
         timed = (
@@ -53,16 +52,16 @@ class Stream:
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name, which the manager asks for
-        """Whether it still runs. Cost: a call to Java, 1 ms."""
+        """Whether the stream still runs. Cost: a call to Java, 1 ms."""
         return bool(self._query.isActive)
 
     def exception(self) -> AdapterError | None:
-        """Why it ended by itself, in one line; None when it did not fail."""
+        """Why the stream ended by itself, in one line; None if it did not fail."""
         error = None if self._stopping.is_set() else self._query.exception()
         return None if error is None else AdapterError(reason(error))
 
     def stop(self) -> None:
-        """Stop after the batch in progress; one that takes over `STOP_S_MAX` is abandoned and will be replayed.
+        """Stop after the batch in progress; one that takes longer than `STOP_S_MAX` is abandoned and replayed later.
 
         Raises:
             AdapterError: Spark did not stop it.
@@ -76,7 +75,7 @@ class Stream:
             raise AdapterError(f"Spark did not stop the stream: {reason(error)}") from error
 
     def _process(self, frame: DataFrame, batch_id: int) -> None:
-        """What Spark calls. Raising is the only way to say that a batch is not done."""
+        """Process a batch; Spark calls this. Only an exception tells Spark that the batch is not done."""
         if self._stopping.is_set():
             raise StreamStoppedError
         with self._gate:
@@ -84,7 +83,7 @@ class Stream:
 
 
 def checkpoint_id(checkpoint: Path) -> str:
-    """What Spark named the checkpoint when it was new. One that is deleted and made again has another name.
+    """The id that Spark gave the checkpoint; one that is deleted and created again has another id.
 
     Raises:
         AdapterError: it cannot be read.

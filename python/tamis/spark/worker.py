@@ -1,6 +1,6 @@
-"""What runs inside Spark's Python workers: an Arrow batch of messages in, the subscriptions each satisfies out.
+"""Matches Arrow batches of messages inside Spark's Python workers.
 
-Imports as little as it can: every worker process pays for it. No Spark here."""
+It imports as little as possible, and not Spark, because every worker process pays for its imports."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from tamis import Engine
 from tamis.errors import SnapshotError
 
 ENGINES_MAX = 4
-"""Snapshots that a worker process keeps open at once; the one used longest ago is closed first."""
+"""Maximum number of snapshots that a worker process keeps open; the least recently used is closed first."""
 
 TIMED_ROWS_MAX = 100
-"""Messages of an Arrow batch whose match is timed one by one."""
+"""Maximum number of messages of an Arrow batch that are timed one by one."""
 
 
 def open_engine(path: str) -> Engine:
-    """The engine of a snapshot, mapped once a process for as long as the file stays the same.
+    """The engine of a snapshot, mapped once per process as long as the file stays the same.
 
     Raises:
-        SnapshotError: the file is absent, or no snapshot.
+        SnapshotError: the file is absent, or is no snapshot.
 
-    Cost: 2 µs when it is open already; 0.2 ms when not.
+    Cost: 2 µs if it is open already, else 0.2 ms and one check of the whole index.
     """
     try:
-        status = os.stat(path)  # noqa: PTH116 - once a batch, and pathlib costs four times as much
+        status = os.stat(path)  # noqa: PTH116 - once per batch, and pathlib takes four times as long
     except OSError as error:
         raise SnapshotError(f"{path}: the snapshot of the queries cannot be read here: {error.strerror}") from error
     return _open(path, status.st_ino, status.st_mtime_ns)
@@ -40,26 +40,26 @@ def open_engine(path: str) -> Engine:
 @functools.lru_cache(maxsize=ENGINES_MAX)
 def _open(path: str, _inode: int, _mtime_ns: int) -> Engine:
     engine = Engine.open(path)
-    engine.match({})  # the first match checks the whole index: no message's time is to include that
+    engine.match({})  # the first match checks the whole index: the time of no message should include that
     return engine
 
 
 def match_ids(path: str, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """Ids of the subscriptions that each row satisfies: list<int64>, never null.
+    """The ids of the subscriptions that each row satisfies: list<int64>, never null.
 
     Args:
         path: of the snapshot.
         names: of the columns: ``properties``, and perhaps ``topic`` and ``body``.
-        columns: one array each, all of one length.
+        columns: one array per name, all of the same length.
     """
     return _signed(open_engine(path).match_batch(pa.Table.from_arrays(list(columns), names=list(names))))
 
 
 def match_keys(path: str, names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
-    """Keys instead of ids: list<string>; as `match_ids` else.
+    """The keys of the subscriptions that each row satisfies: list<string>; otherwise as `match_ids`.
 
     Raises:
-        TypeError: a key that is not text.
+        TypeError: a key is not text.
     """
     engine = open_engine(path)
     ids = engine.match_batch(pa.Table.from_arrays(list(columns), names=list(names)))
@@ -82,7 +82,7 @@ def match_ids_timed(path: str, names: Sequence[str], columns: Sequence[pa.Array]
     first_timed = max(0, count - TIMED_ROWS_MAX)
     call_us = min(_match_timed(engine, batch.slice(0, 0))[1] for _ in range(5))
     rows = [_match_timed(engine, batch.slice(row, 1)) for row in range(first_timed, count)]
-    ids = pa.concat_arrays([engine.match_batch(batch.slice(0, first_timed)), *(found for found, _ in rows)])
+    ids = pa.concat_arrays([engine.match_batch(batch.slice(0, first_timed)), *(row_ids for row_ids, _ in rows)])
     times = [None] * first_timed + [max(0.0, us - call_us) for _, us in rows]
     return pa.StructArray.from_arrays([_signed(ids), pa.array(times, pa.float64())], names=["ids", "us"])
 
@@ -95,5 +95,5 @@ def _match_timed(engine: Engine, batch: pa.RecordBatch) -> tuple[pa.ListArray, f
 
 
 def _signed(ids: pa.ListArray) -> pa.ListArray:
-    """Spark has no unsigned numbers. The same bytes, read as int64: ids count from 0 and never reach 2^63."""
+    """The same bytes as int64, since Spark has no unsigned numbers; ids count from 0 and never reach 2^63."""
     return pa.ListArray.from_arrays(ids.offsets, ids.values.view(pa.int64()))

@@ -1,7 +1,7 @@
 """The store: queries with their versions and owners, the ledger of batches, the outbox, deliveries and adapters.
 
-One SQLite file, shared by the command line and the pipeline while both run. This package knows no Spark and sends
-nothing: it only remembers, and every change is one transaction that is on disk when the call returns."""
+The command line and the pipeline share one SQLite file while both run. This package does not know Spark and delivers
+nothing: it only stores. Every change is one transaction, which is on disk when the call returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters in the store: what was asked of each, and how it is. The command line writes one, the pipeline the other."""
+"""Stores the state of adapters: what the command line asked of each, and what the pipeline last reported."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class Adapters(Database):
     """The part of the store that keeps the state of adapters."""
 
     def adapter_states(self, names: Sequence[str] = ()) -> list[AdapterState]:
-        """Every adapter on record, by name; with `names` those, and only those, in that order.
+        """The states of all adapters on record, by name; with `names`, of only those, in that order.
 
-        An adapter of `names` that was never heard of is put on record as one that shall run and is stopped.
+        An adapter of `names` that is not on record is added as stopped, with the desired state running.
         """
         with self._read() as connection:
-            found = _states(connection)
-        if missing := [name for name in names if name not in found]:
+            states = _states(connection)
+        if missing := [name for name in names if name not in states]:
             with self._write() as connection:
                 for name in missing:
                     _ensure(connection, name)
-                found = _states(connection)
-        return [found[name] for name in names or sorted(found)]
+                states = _states(connection)
+        return [states[name] for name in names or sorted(states)]
 
     def set_adapter_desired(self, name: str, desired: AdapterDesire) -> None:
         """Ask an adapter to be ``running``, ``paused`` or ``stopped``; the pipeline obeys at its next look.
 
         Raises:
-            ValueError: another word.
+            ValueError: `desired` is another word.
         """
         if desired not in get_args(AdapterDesire):
             raise ValueError(f"expected running, paused or stopped, not {desired!r}")
@@ -55,7 +55,7 @@ class Adapters(Database):
         dead_count: int = 0,
         at: datetime | None = None,
     ) -> None:
-        """Put on record how an adapter is.
+        """Record the status of an adapter.
 
         Args:
             name: the adapter's.
@@ -63,7 +63,7 @@ class Adapters(Database):
             error: its last error; None clears it.
             read_count: messages read since the last report; added to those on record.
             dead_count: dead letters among them.
-            at: when; now, if absent.
+            at: the time of the report; default: now.
         """
         now = at or datetime.now(UTC)
         changes: dict[str, Any] = {

@@ -1,6 +1,6 @@
-"""The ledger of batches: which queries a batch sees, and its results, each exactly once.
+"""Stores batches: the revision of the queries that each matches with, and its results, exactly once.
 
-The rule that makes replays harmless: a batch's results and the note that it is done are one transaction."""
+Replays are harmless because the results of a batch and the record that it is done are one transaction."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _NO_COUNTS = {"read_count": 0, "matched_count": 0, "notification_count": 0, "dea
 
 
 class Batches(Database):
-    """The part of the store that keeps batches and what they gave.
+    """The part of the store that keeps batches and their results.
 
-    `stream` names one checkpoint: a stream whose checkpoint was deleted begins again with batch 0, and must come
-    under another name (the pipeline puts the checkpoint's own id in), or its new batches would pass for done.
+    `stream` names one checkpoint. A stream whose checkpoint was deleted begins again with batch 0 and must have
+    another name, or its new batches would count as done; the pipeline puts the checkpoint's id into the name.
     """
 
     def pin_batch(self, stream: str, batch_id: int) -> int:
-        """The revision of the queries that this batch matches with: the first call decides, for ever.
+        """The revision of the queries that this batch matches with; the first call decides it for ever.
 
-        On disk when the call returns, so that a replay after a crash sees the same queries.
+        It is on disk when the call returns, so that a replay after a crash sees the same queries.
         """
         with self._read() as connection:
             row = _batch(connection, stream, batch_id)
@@ -47,17 +47,18 @@ class Batches(Database):
     def commit_batch(
         self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str] = ()
     ) -> BatchCounts:
-        """Write a batch's messages, notifications, pending deliveries and dead letters, and that it is done.
+        """Write a batch's messages, notifications, pending deliveries and dead letters, and record that it is done.
 
-        One transaction. A batch that is done already is left as it is, so a replay changes nothing; a notification,
-        message or dead letter that is there already (from another stream over the same source) is kept, not doubled.
-        2,000 messages with a notification each: about 0.1 s.
+        All in one transaction. A replay changes nothing, since a batch that is done is left as it is. A notification,
+        message or dead letter that exists (from another stream over the same source) is kept and not doubled.
+
+        Cost: about 0.1 s for 2,000 messages with one notification each.
 
         Args:
             stream: see the class.
             batch_id: as Spark numbers it.
-            result: what matching gave; every notification's message must be in it.
-            default_deliveries: where matches go of queries that name no delivery.
+            result: the result of matching; it must contain the message of every notification.
+            default_deliveries: the deliveries of queries that name none.
 
         Returns:
             The counts on record for the batch.
@@ -86,7 +87,7 @@ class Batches(Database):
             return counts
 
     def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
-        """The counts of a batch that is done; None for one that is not."""
+        """The counts of a batch that is done; None if it is not."""
         with self._read() as connection:
             row = _batch(connection, stream, batch_id)
         return _counts(row) if row is not None and row.done else None
@@ -117,7 +118,7 @@ def _finish(connection: Connection, stream: str, batch_id: int, counts: BatchCou
 
 
 def _insert_new(connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> int:
-    """Insert the rows that are not there yet; how many that were."""
+    """Insert the rows that do not exist yet; return their number."""
     values = list(rows)
     if not values:
         return 0
@@ -159,8 +160,8 @@ def _delivery_rows(
 def _named_deliveries(connection: Connection, keys: Iterable[str]) -> dict[tuple[str, int], Sequence[str]]:
     """(key, version) -> the deliveries that it names."""
     v = query_versions.c
-    found: dict[tuple[str, int], Sequence[str]] = {}
+    deliveries_of: dict[tuple[str, int], Sequence[str]] = {}
     for some in chunks(sorted(keys)):
         rows = connection.execute(select(v.key, v.version, v.deliveries).where(v.key.in_(some)))
-        found.update(((key, version), names) for key, version, names in rows)
-    return found
+        deliveries_of.update(((key, version), names) for key, version, names in rows)
+    return deliveries_of

@@ -1,7 +1,7 @@
-"""The database under the store: opening, transactions, migrations, and errors in the words of a user.
+"""Opens the database under the store, with its transactions and migrations, and explains its errors to users.
 
-SQLite in WAL mode with synchronous=FULL: what a call wrote is on disk when the call returns, readers never wait for
-a writer, and several processes may write, one after another."""
+SQLite runs in WAL mode with synchronous=FULL: what a call wrote is on disk when it returns, readers never wait for a
+writer, and several processes may write, one after another."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from tamis.errors import StoreError
 from tamis.store.models import SCHEMA_VERSION
 
 BUSY_TIMEOUT_MS = 30_000
-"""How long a writer waits for another process before it gives up."""
+"""Maximum time that a writer waits for another process."""
 
 APPLICATION_ID = int.from_bytes(b"tami", "big")
-"""Written into the file's header, so that another program's database is never taken for a store."""
+"""Marks the header of the file, so that another program's database is never taken for a store."""
 
 
 class Database:
     """One SQLite file with the store's schema. Thread-safe; each call uses a connection of its own.
 
     Args:
-        path: the file; made when it is absent and `create` is true.
+        path: the file; created if it is absent and `create` is true.
         create: see `path`.
         migrate: bring an older schema up to date.
 
     Raises:
-        StoreError: no such file or folder, not a store, a store of a newer version, or it cannot be written.
+        StoreError: the file or folder does not exist, is not a store, has a newer version, or cannot be written.
     """
 
     def __init__(self, path: Path, *, create: bool = True, migrate: bool = True) -> None:
         """Open the file and bring its schema up to date."""
         self.path = path
-        check_place(path, create)
+        check_path(path, create)
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}
         )
@@ -54,10 +54,10 @@ class Database:
             raise
 
     def is_current(self) -> bool:
-        """Whether the schema is of the newest version; false for an older one, and for an empty file.
+        """Whether the schema has the newest version; false for an older one and for an empty file.
 
         Raises:
-            StoreError: another program's database, or a store of a newer version.
+            StoreError: it is another program's database, or a store of a newer version.
         """
         with self._read() as connection:
             return _version(connection, self.path) == SCHEMA_VERSION
@@ -67,11 +67,11 @@ class Database:
         self._engine.dispose()
 
     def __enter__(self) -> Self:
-        """The store itself; `close` is called at the end of the block."""
+        """Return the store; the end of the block calls `close`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close, whatever happened."""
+        """Close the store, whatever happened."""
         self.close()
 
     @contextmanager
@@ -82,7 +82,7 @@ class Database:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        """A transaction that holds the one write lock from its start; all or nothing, on disk at its end."""
+        """A transaction that holds the write lock from its start; atomic, and on disk at its end."""
         with self._explained(), self._writer.begin() as connection:
             yield connection
 
@@ -96,7 +96,7 @@ class Database:
             raise StoreError(explain(self.path, error)) from error
 
     def _migrate(self) -> None:
-        """Bring the schema to the newest version, in one transaction; quick when it is there already."""
+        """Bring the schema to the newest version in one transaction; quick if it has that already."""
         if self.is_current():
             return
         with self._explained(), self._engine.connect() as connection:
@@ -106,11 +106,11 @@ class Database:
                 _upgrade(connection)
 
 
-def check_place(path: Path, create: bool) -> None:
-    """See whether a store is, or with `create` could be, at `path`.
+def check_path(path: Path, create: bool) -> None:
+    """Check that a store exists at `path`, or, with `create`, that one can be created.
 
     Raises:
-        StoreError: why not.
+        StoreError: it does not and cannot.
     """
     if path.is_dir():
         raise StoreError(f"{path}: a folder, where the file of a store was expected")
@@ -135,7 +135,7 @@ def _prepare(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    # A reader that turns writer fails when another wrote in between, so writers take the lock at once.
+    # A reader that starts to write fails if another process wrote in between, so writers take the lock at once.
     immediate = connection.get_execution_options().get("immediate", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
@@ -144,7 +144,7 @@ def _version(connection: Connection, path: Path) -> int:
     """The version of the schema; 0 for an empty file.
 
     Raises:
-        StoreError: another program's database, or a store of a newer version.
+        StoreError: it is another program's database, or a store of a newer version.
     """
     tables = {name for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
     application_id = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
@@ -152,7 +152,7 @@ def _version(connection: Connection, path: Path) -> int:
         return 0
     if application_id != APPLICATION_ID or "alembic_version" not in tables:
         raise StoreError(f"{path}: a database of another program, not a store of tamis; give another path")
-    # Ours are numbers; whatever else stands there comes from a later scheme.
+    # Our versions are numbers; anything else comes from a later scheme.
     version = str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one_or_none()).lstrip(
         "0"
     )
@@ -188,7 +188,7 @@ _ADVICE = (
 
 
 def explain(path: Path, error: exc.DatabaseError) -> str:
-    """One sentence for a user: what is wrong with the store at `path`, and what to do."""
+    """Explain to a user in one sentence what is wrong with the store at `path`, and what to do."""
     text = str(error.orig).lower()
     for sign, advice in _ADVICE:
         if sign in text:
@@ -200,17 +200,17 @@ def database_path(path_or_url: str | Path | Any) -> Path:
     """The file that a path or an ``sqlite:///`` URL names.
 
     Raises:
-        StoreError: a URL of another database.
+        StoreError: the URL names another kind of database.
     """
     text = os.fspath(path_or_url)
-    scheme, separator, rest = text.partition("://")
+    scheme, separator, location = text.partition("://")
     if not separator:
         return Path(text)
-    if scheme != "sqlite" or not rest.startswith("/") or len(rest) < 2:
+    if scheme != "sqlite" or not location.startswith("/") or len(location) < 2:
         raise StoreError(f"{text}: expected a path, or sqlite:///path")
-    return Path(rest[1:])
+    return Path(location[1:])
 
 
 def chunks(values: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
-    """`values` in pieces for one IN list each; SQLite allows 32,766 variables a statement."""
+    """Split `values` into pieces for IN lists; SQLite allows 32,766 variables per statement."""
     return (values[start : start + size] for start in range(0, len(values), size))

@@ -1,7 +1,8 @@
-"""The tables of the store. Migrations make them (``migrations/``); a test holds both to one another.
+"""Defines the tables of the store.
 
-Queries are temporal: a row of ``query_versions`` is valid from one revision until another, and never changes
-otherwise, so that a batch replayed after a crash sees the queries that it saw the first time."""
+Migrations create them (``migrations/``); a test checks that both agree. Queries are temporal: a row of
+``query_versions`` is valid from one revision until another and does not change otherwise, so that a batch that is
+replayed after a crash sees the same queries as the first time."""
 
 from __future__ import annotations
 
@@ -27,23 +28,23 @@ from sqlalchemy import (
 )
 
 SCHEMA_VERSION = 1
-"""The newest migration. Stores of a later one are refused."""
+"""The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A point in time: aware and in UTC on the Python side, without a zone in the database."""
+    """A point in time: aware and in UTC in Python, without a time zone in the database."""
 
     impl = DateTime
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Aware to naive UTC."""
+        """Convert an aware time to naive UTC."""
         return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Naive UTC to aware."""
+        """Convert naive UTC to an aware time."""
         return None if value is None else value.replace(tzinfo=UTC)
 
 

@@ -1,4 +1,4 @@
-"""Deliveries in the store: what is due, what became of each try, and how far an appended file is known to be good."""
+"""Stores deliveries: which are due, the outcome of each try, and how much of an appended file is delivered."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Outbox(Database):
             ]
 
     def record_outcomes(self, outcomes: Iterable[Outcome], file_size: tuple[str, Path, int] | None = None) -> None:
-        """Put on record what became of some tries, in one transaction.
+        """Record the outcomes of some tries in one transaction.
 
         Args:
-            outcomes: one a try.
-            file_size: (delivery, file, bytes) when the tries were appended to a file: how long it is with them.
+            outcomes: one per try.
+            file_size: (delivery, file, bytes) if they were appended to a file: its size with them.
         """
         now = datetime.now(UTC)
         rows = [_outcome_row(outcome, now) for outcome in outcomes]
@@ -54,25 +54,25 @@ class Outbox(Database):
                 _set_file_size(connection, *file_size)
 
     def file_size(self, name: str, path: Path) -> int | None:
-        """How many bytes of the file `path` are known to be delivered by `name`; None for a file never seen."""
+        """The number of bytes of the file `path` that `name` has delivered; None for a file that is not on record."""
         f = delivery_files.c
         with self._read() as connection:
             statement = select(f.size_bytes).where(f.name == name, f.path == str(path))
             return connection.execute(statement).scalar_one_or_none()
 
     def pending_delivery_names(self) -> list[str]:
-        """The channels that something is pending for. One look-up in an index for each, whatever the backlog."""
+        """The channels with pending deliveries. Cost: one index look-up for each, whatever the backlog."""
         with self._read() as connection:
             return _pending_names(connection)
 
     def note_pending(self, name: str, reason: str) -> None:
-        """Say why the channel `name`'s pending deliveries wait; no try is counted, and they stay due."""
+        """Record why the pending deliveries of the channel `name` wait; they stay due, and no try is counted."""
         unsaid = _d.reason.is_distinct_from(reason)
         with self._write() as connection:
             connection.execute(update(deliveries).where(_d.name == name, _PENDING, unsaid).values(reason=reason))
 
     def retry_dead(self, name: str | None = None) -> int:
-        """Make dead deliveries (of one channel, or all) pending again, with all their tries; how many there were."""
+        """Make dead deliveries of one channel, or of all, pending again with all their tries; return their number."""
         of_name = [] if name is None else [_d.name == name]
         now = datetime.now(UTC)
         revived = {"state": "pending", "attempts": 0, "next_attempt_at": now, "updated_at": now}
@@ -80,7 +80,7 @@ class Outbox(Database):
             return connection.execute(update(deliveries).where(_d.state == "dead", *of_name).values(revived)).rowcount
 
     def next_attempt_at(self) -> datetime | None:
-        """When the next pending delivery of any channel is due; None when nothing is pending."""
+        """When the next pending delivery of any channel is due; None if nothing is pending."""
         with self._read() as connection:
             first = select(func.min(_d.next_attempt_at)).where(_PENDING)
             times = [
@@ -96,7 +96,7 @@ class Outbox(Database):
         name: str | None = None,
         query_key: str | None = None,
     ) -> list[DeliveryRecord]:
-        """The log of deliveries, newest first: what was decided for each, and why."""
+        """The log of deliveries, newest first: the decision for each, and its reason."""
         wanted = [
             column == value
             for column, value in ((_d.state, state), (_d.name, name), (outbox.c.query_key, query_key))

@@ -1,4 +1,4 @@
-"""Queries in the store: versions, owners, and what was valid when."""
+"""Stores queries with their versions and owners, and which of them were valid at each revision."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class Queries(Database):
     """The part of the store that keeps queries. Every change of queries is one new revision."""
 
     def add_query(self, spec: QuerySpec) -> QueryRecord:
-        """Add a query, or a new version of it when the key is there with other content.
+        """Add a query, or a new version of it if the key exists with other content.
 
         Returns:
-            The version that is valid now; the one there already when nothing changed.
+            The version that is valid now, which is the existing one if nothing changed.
 
         Raises:
             QueryError: the text cannot be read; nothing was changed.
-            ConfigError: an unknown language.
-            ValueError: an empty key.
+            ConfigError: the language is unknown.
+            ValueError: the key is empty.
         """
         return self.add_queries([spec])[0]
 
     def add_queries(self, specs: Iterable[QuerySpec]) -> list[QueryRecord]:
-        """Add many in one transaction and one revision: all, or none when one cannot be read.
+        """Add many queries in one transaction and one revision: all, or none if one cannot be read.
 
-        A key twice: the last one counts. About 20 µs a query, and its compilation.
+        If a key occurs twice, its last query counts. Cost: about 20 µs per query, and its compilation.
 
         Returns:
             The valid version of each, in the order given.
@@ -57,7 +57,7 @@ class Queries(Database):
         """Add the queries of a file in one transaction. Queries that are not in the file stay as they are.
 
         Raises:
-            ConfigError: the file, or a query in it, cannot be read: file, line, and a caret under the place.
+            ConfigError: the file or a query in it cannot be read; the text has file, line, and a caret.
         """
         from tamis.query import compile_in_file, load_queries
 
@@ -68,10 +68,10 @@ class Queries(Database):
             return _put(connection, specs)
 
     def remove_query(self, key: str) -> None:
-        """End the query `key`: it matches no more from the next batch on. Its versions and matches stay on record.
+        """End the query `key`: from the next batch on it does not match. Its versions and matches stay on record.
 
         Raises:
-            KeyError: no such query.
+            KeyError: there is no such query.
         """
         with self._write() as connection:
             if key not in _current(connection, [key]):
@@ -83,7 +83,7 @@ class Queries(Database):
         """The valid version of the query `key`.
 
         Raises:
-            KeyError: no such query.
+            KeyError: there is no such query.
         """
         with self._read() as connection:
             return _current(connection, [key])[key]
@@ -95,20 +95,20 @@ class Queries(Database):
             return _select(connection, _VALID_NOW, *of_owner)
 
     def query_history(self, key: str) -> list[QueryRecord]:
-        """Every version of the query `key` there ever was, oldest first; none for an unknown key."""
+        """Every version that the query `key` ever had, oldest first; empty for an unknown key."""
         with self._read() as connection:
             records = _select(connection, _q.key == key)
         return sorted(records, key=lambda record: record.version)
 
     def revision(self) -> int:
-        """The number of the last change of queries; 0 when there was none. It only ever grows."""
+        """The number of the last change of queries, which only grows; 0 if there was none."""
         with self._read() as connection:
             return current_revision(connection)
 
     def queries_at(self, revision: int) -> list[QueryRecord]:
         """The queries valid at `revision`, in the order in which their keys were added.
 
-        A key that was removed and added again stands where it was added again, as in a dict.
+        A key that was removed and added again has the position of its second addition, as in a dict.
         """
         with self._read() as connection:
             return _select(
@@ -117,12 +117,12 @@ class Queries(Database):
 
 
 def current_revision(connection: Connection) -> int:
-    """The newest revision, as this transaction sees it."""
+    """The newest revision that this transaction sees."""
     return int(connection.execute(select(func.coalesce(func.max(revisions.c.revision), 0))).scalar_one())
 
 
 def _checked(specs: Iterable[QuerySpec]) -> dict[str, QuerySpec]:
-    """The specs by key, each compiled once to be sure of it."""
+    """The specs by key, each compiled once as a check."""
     wanted = {}
     for spec in specs:
         if not spec.key:
@@ -133,7 +133,7 @@ def _checked(specs: Iterable[QuerySpec]) -> dict[str, QuerySpec]:
 
 
 def _put(connection: Connection, specs: Sequence[QuerySpec]) -> ImportCounts:
-    """Make each spec the valid version of its key; those that are already are left alone."""
+    """Make each spec the valid version of its key; those that already are stay."""
     current = _current(connection, [spec.key for spec in specs])
     changed = [spec for spec in specs if spec.key not in current or not _same(spec, current[spec.key])]
     if changed:
@@ -156,18 +156,18 @@ def _insert_versions(connection: Connection, specs: Sequence[QuerySpec]) -> None
     now = datetime.now(UTC)
     revision = _new_revision(connection, now)
     keys = [spec.key for spec in specs]
-    versions, places = _last_versions(connection, keys), _places(connection, keys)
+    versions, positions = _last_versions(connection, keys), _positions(connection, keys)
     end = update(query_versions).where(_q.key == bindparam("ended"), _VALID_NOW).values(to_revision=revision)
-    if places:
-        connection.execute(end, [{"ended": key} for key in places])
-    next_place = connection.execute(select(func.coalesce(func.max(_q.place), 0))).scalar_one() + 1
+    if positions:
+        connection.execute(end, [{"ended": key} for key in positions])
+    next_position = connection.execute(select(func.coalesce(func.max(_q.place), 0))).scalar_one() + 1
     rows: list[dict[str, Any]] = []
     for index, spec in enumerate(specs):
         rows.append(
             {
                 "key": spec.key,
                 "version": versions.get(spec.key, 0) + 1,
-                "place": places.get(spec.key, next_place + index),
+                "place": positions.get(spec.key, next_position + index),
                 "text": spec.text,
                 "language": spec.language,
                 "owner": spec.owner,
@@ -188,28 +188,28 @@ def _new_revision(connection: Connection, now: datetime) -> int:
 
 def _last_versions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
     """The highest version that each key ever had."""
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for some in chunks(keys):
         statement = select(_q.key, func.max(_q.version)).where(_q.key.in_(some)).group_by(_q.key)
-        found.update((key, version) for key, version in connection.execute(statement))
-    return found
+        versions.update((key, version) for key, version in connection.execute(statement))
+    return versions
 
 
-def _places(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
-    """The place of each key that is valid now."""
-    found: dict[str, int] = {}
+def _positions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
+    """The position in the order of adding of each key that is valid now."""
+    positions: dict[str, int] = {}
     for some in chunks(keys):
         statement = select(_q.key, _q.place).where(_q.key.in_(some), _VALID_NOW)
-        found.update((key, place) for key, place in connection.execute(statement))
-    return found
+        positions.update((key, position) for key, position in connection.execute(statement))
+    return positions
 
 
 def _current(connection: Connection, keys: Sequence[str]) -> dict[str, QueryRecord]:
     """The valid version of each of `keys` that has one."""
-    found: dict[str, QueryRecord] = {}
+    records: dict[str, QueryRecord] = {}
     for some in chunks(keys):
-        found.update((record.key, record) for record in _select(connection, _q.key.in_(some), _VALID_NOW))
-    return found
+        records.update((record.key, record) for record in _select(connection, _q.key.in_(some), _VALID_NOW))
+    return records
 
 
 _COLUMNS = (_q.key, _q.version, _q.text, _q.language, _q.owner, _q.tags, _q.deliveries, _q.created_at)

@@ -1,4 +1,4 @@
-"""What goes into the store and what comes out of it, as plain values. No database here."""
+"""Defines what goes into the store and what comes out of it, as plain values."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class QueryRecord:
 
     Attributes:
         key: the query's name.
-        version: from 1; a key that is removed and added again goes on counting: (key, version) means one text for ever.
+        version: from 1. A key that is removed and added again goes on counting: (key, version) names one text for ever.
         text: in `language`.
         language: one of ``tamis.query.LANGUAGES``.
-        owner: whose it is.
+        owner: the owner's name.
         tags: free words.
-        deliveries: where its matches go; none means the pipeline's default.
+        deliveries: the names of the deliveries for its matches; empty: the pipeline's default.
         created_at: when this version was added, UTC.
     """
 
@@ -41,7 +41,7 @@ class QueryRecord:
 
 @dataclass(frozen=True, slots=True)
 class ImportCounts:
-    """What became of the queries of a file: new keys, keys with a new version, and those that were there already."""
+    """The result of importing a file of queries: new keys, keys with a new version, and unchanged keys."""
 
     added: int
     changed: int
@@ -49,7 +49,7 @@ class ImportCounts:
 
 
 class MessageRow(NamedTuple):
-    """A message that matched. (source, partition, offset) names it for ever; `properties` is JSON text."""
+    """A message that matched; (source, partition, offset) names it for ever, and `properties` is JSON text."""
 
     source: str
     partition: str
@@ -61,7 +61,7 @@ class MessageRow(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """That a version of a query matched a message; `id` is the `notification_id` of the other fields."""
+    """A match of a message by a version of a query; `id` is the `notification_id` of the other fields."""
 
     id: str
     query_key: str
@@ -72,10 +72,10 @@ class Notification(NamedTuple):
 
 
 def notification_id(query_key: str, query_version: int, source: str, partition: str, offset: int) -> str:
-    """The id of "this version of this query matched this message": 32 hexadecimal digits.
+    """The id of the notification that this version of this query matched this message: 32 hexadecimal digits.
 
-    A replay after a crash computes the same id, and the outbox holds each id once; so nothing is doubled.
-    128 bits of SHA-256: a chance of 1 in 10^16 that two of a hundred thousand million collide. About 3 µs.
+    A replay after a crash computes the same id, and the outbox holds each id once, so that nothing is doubled. It is
+    128 bits of SHA-256: among a hundred thousand million ids, two collide with a chance of 1 in 10^16. Cost: 3 µs.
 
     >>> notification_id("frost", 1, "inbox", "mail/1.mbox", 0)
     '5af2b942f9c4315259d3fa58eb105186'
@@ -85,7 +85,7 @@ def notification_id(query_key: str, query_version: int, source: str, partition: 
 
 
 class DeadLetter(NamedTuple):
-    """A message that could not be read: where it stands, why, and its bytes."""
+    """A message that could not be read: its source, partition and offset, the reason, and its bytes."""
 
     source: str
     partition: str
@@ -96,13 +96,13 @@ class DeadLetter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What matching one batch gave.
+    """The result of matching one batch.
 
     Attributes:
         messages: those that matched, each once.
         notifications: one for each pair of message and query.
-        dead_letters: what could not be read.
-        read_count: messages in the batch, dead letters among them.
+        dead_letters: messages that could not be read.
+        read_count: messages in the batch, including dead letters.
         matched_count: messages with at least one match.
     """
 
@@ -141,7 +141,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class NotificationRecord:
-    """A notification with its message and the text of its query; `seq` numbers notifications in the order made."""
+    """A notification with its message and the text of its query; `seq` numbers notifications in order of creation."""
 
     seq: int
     id: str
@@ -159,21 +159,21 @@ class NotificationRecord:
     xml: str | None
 
     def message_properties(self) -> dict[str, Any]:
-        """The properties as the adapter gave them. JSON has no times: the date is text in `properties`.
+        """The properties as the adapter gave them: the date, which is text in JSON, is a time again.
 
         Raises:
-            ValueError: `properties` is no JSON.
+            ValueError: `properties` is not JSON.
         """
-        found: dict[str, Any] = json.loads(self.properties)
-        if isinstance(date := found.get("date"), str):
-            with suppress(ValueError):  # a text, as it may be in a JSON message
-                found["date"] = datetime.fromisoformat(date)
-        return found
+        properties: dict[str, Any] = json.loads(self.properties)
+        if isinstance(date := properties.get("date"), str):
+            with suppress(ValueError):  # a JSON message may have any text there
+                properties["date"] = datetime.fromisoformat(date)
+        return properties
 
 
 @dataclass(frozen=True, slots=True)
 class DueDelivery:
-    """A notification that is to be delivered now; `attempts` counts the tries before this one."""
+    """A notification that is due for delivery; `attempts` counts the earlier tries."""
 
     delivery_id: int
     attempts: int
@@ -182,14 +182,14 @@ class DueDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one try of a delivery.
+    """The outcome of one try of a delivery.
 
     Attributes:
         delivery_id: of the `DueDelivery`.
         state: ``delivered``, ``dead``, or ``pending`` for one to be tried again.
-        reason: why, in one line; None when there is nothing to say.
-        next_attempt_at: not before then; only for ``pending``.
-        counted: whether the try counts against the notification (it does not when the whole channel was down).
+        reason: the reason in one line, or None.
+        next_attempt_at: the earliest time of the next try; only for ``pending``.
+        counted: whether the try counts against the notification; it does not if the whole channel was down.
     """
 
     delivery_id: int
@@ -201,7 +201,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord:
-    """One line of the log of deliveries: what was decided, and why."""
+    """One line of the log of deliveries: a decision and its reason."""
 
     notification_id: str
     query_key: str
@@ -215,7 +215,7 @@ class DeliveryRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRecord:
-    """A dead letter, with when it was found."""
+    """A dead letter with the time at which it was recorded."""
 
     source: str
     partition: str
@@ -227,17 +227,17 @@ class DeadLetterRecord:
 
 @dataclass(frozen=True, slots=True)
 class AdapterState:
-    """How an adapter is.
+    """The state of an adapter.
 
     Attributes:
         name: as in pipeline.toml.
-        desired: what was asked of it.
-        status: what it last said of itself (``running``, ``stopped``, ``failed``, ...).
-        last_error: its last error, or None after it went well again.
+        desired: the state that was asked for.
+        status: the status that it last reported (``running``, ``stopped``, ``failed``, ...).
+        last_error: its last error; None once it runs well again.
         read_count: messages read so far.
         dead_count: dead letters among them.
-        last_batch_at: when it last read something, UTC.
-        updated_at: when it last said anything, UTC.
+        last_batch_at: when it last read messages, UTC.
+        updated_at: when it last reported, UTC.
     """
 
     name: str
@@ -252,7 +252,7 @@ class AdapterState:
 
 @dataclass(frozen=True, slots=True)
 class QueryMatches:
-    """A query and what it matched, over all its versions; `timeline` is (start of the bucket, matches), ascending."""
+    """A query and the matches of all its versions; `timeline` has (start of the bucket, matches), ascending."""
 
     key: str
     version: int

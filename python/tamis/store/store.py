@@ -1,4 +1,4 @@
-"""The store as one object: each concern is a class of its own, in a file of its own, over one database."""
+"""Combines the parts of the store into one object over one database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 from tamis.errors import StoreError
 from tamis.store.adapters import Adapters
 from tamis.store.batches import Batches
-from tamis.store.database import check_place, database_path
+from tamis.store.database import check_path, database_path
 from tamis.store.outbox import Outbox
 from tamis.store.queries import Queries
 from tamis.store.records import QueryRecord
@@ -20,8 +20,8 @@ class Store(Queries, Batches, Outbox, Adapters, Summaries):
     """Queries, batches, outbox, deliveries and adapters in one SQLite file.
 
     Thread-safe, and safe to use from several processes at once: a query may be added while the pipeline runs. Every
-    method is one transaction, on disk when it returns; each may raise ``StoreError`` (a full disk, a store that
-    cannot be written), and then nothing was changed. Use it as a context manager, or call `close`.
+    method is one transaction, which is on disk when it returns. Each may raise ``StoreError`` (a full disk, a file that
+    cannot be written); then nothing was changed. Use it as a context manager, or call `close`.
     """
 
     @classmethod
@@ -30,10 +30,10 @@ class Store(Queries, Batches, Outbox, Adapters, Summaries):
 
         Args:
             path_or_url: a path, or ``sqlite:///path``.
-            create: make the file when it is absent.
+            create: create the file if it is absent.
 
         Raises:
-            StoreError: no such file or folder, not a store, a store of a newer version, or it cannot be written.
+            StoreError: the file or folder does not exist, is not a store, has a newer version, or cannot be written.
         """
         return cls(database_path(path_or_url), create=create)
 
@@ -42,13 +42,13 @@ class Store(Queries, Batches, Outbox, Adapters, Summaries):
         """The valid queries of a store that may be absent, for a check that must change nothing.
 
         Returns:
-            None of them when there is no store yet, or one of an older version, which `open` would bring up to date.
+            An empty list if there is no store yet, or one of an older version, which `open` would bring up to date.
 
         Raises:
-            StoreError: what would keep `open` from opening or making it.
+            StoreError: `open` could not open or create it.
         """
         path = database_path(path_or_url)
-        check_place(path, create=True)
+        check_path(path, create=True)
         if not path.exists() or path.stat().st_size == 0:
             return []
         if not os.access(path, os.W_OK):

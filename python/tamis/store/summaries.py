@@ -1,4 +1,4 @@
-"""What people ask of the store: totals, matches a query, timelines, recent notifications, dead letters."""
+"""Summarizes the store: totals, matches per query, timelines, recent notifications and dead letters."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _EPOCH = "0001-01-01 00:00"
 
 
 class Summaries(Database):
-    """The part of the store that answers questions about all of it. Nothing here writes."""
+    """The part of the store that summarizes all of it, without writing."""
 
     def counts(self) -> Counts:
-        """Totals of the whole store, of one moment."""
+        """Totals of the whole store at one moment."""
         b = batches.c
         totals = (func.count(), func.sum(b.read_count), func.sum(b.matched_count), func.sum(b.notification_count))
         with self._read() as connection:
@@ -43,23 +43,23 @@ class Summaries(Database):
             )
 
     def delivery_counts(self) -> dict[str, dict[str, int]]:
-        """Delivery -> state -> how many."""
+        """Delivery -> state -> number of notifications."""
         d = deliveries.c
-        found: dict[str, dict[str, int]] = defaultdict(dict)
+        counts: dict[str, dict[str, int]] = defaultdict(dict)
         with self._read() as connection:
             for name, state, count in connection.execute(
                 select(d.name, d.state, func.count()).group_by(d.name, d.state)
             ):
-                found[name][state] = count
-        return dict(found)
+                counts[name][state] = count
+        return dict(counts)
 
     def query_matches(self, bucket: Bucket = "minute", by: Literal["match", "date"] = "match") -> list[QueryMatches]:
         """Every valid query with its matches, over all its versions, in the order in which the queries were added.
 
         Args:
             bucket: the step of the timelines.
-            by: ``match`` counts a match when it was made, ``date`` at the date of its message (messages without a
-                readable date are left out of the timelines).
+            by: ``match`` counts a match at the time of matching, ``date`` at the date of its message; messages without
+                a readable date are left out of the timelines.
         """
         with self._read() as connection:
             timelines = _timelines(connection, bucket, by)
@@ -83,7 +83,7 @@ class Summaries(Database):
     def timeline(
         self, bucket: Bucket = "minute", by: Literal["match", "date"] = "match", query_key: str | None = None
     ) -> list[tuple[datetime, int]]:
-        """How many notifications (of one query, or all) each step of time had, ascending, empty steps left out."""
+        """The number of notifications, of one query or of all, in each step of time; ascending, without empty steps."""
         with self._read() as connection:
             timelines = _timelines(connection, bucket, by)
         if query_key is not None:
@@ -100,10 +100,10 @@ class Summaries(Database):
         """Notifications with their messages.
 
         Args:
-            limit: at most so many; None for all.
-            query_key: of this query only, over all its versions.
-            after: only those whose `seq` is above; to follow the outbox, pass the last one seen.
-            newest_first: else in the order made.
+            limit: maximum number; None for all.
+            query_key: only of this query, over all its versions.
+            after: only those with a larger `seq`; to follow the outbox, pass the last one you read.
+            newest_first: otherwise the oldest come first.
         """
         wanted = [outbox.c.seq > after]
         if query_key is not None:
@@ -114,12 +114,12 @@ class Summaries(Database):
             return [notification_record(row) for row in rows]
 
     def notification_ids(self) -> set[str]:
-        """The ids of all notifications: what a test compares with the oracle's."""
+        """The ids of all notifications, which tests compare with those of the oracle."""
         with self._read() as connection:
             return set(connection.execute(select(outbox.c.notification_id)).scalars())
 
     def dead_letters(self, limit: int | None = 100, source: str | None = None) -> list[DeadLetterRecord]:
-        """What could not be read, newest first, with the reason and the bytes."""
+        """The messages that could not be read, newest first, with the reason and the bytes."""
         of_source = [] if source is None else [dead_letters.c.source == source]
         statement = select(dead_letters).where(*of_source).order_by(text("rowid DESC")).limit(limit)
         with self._read() as connection:
@@ -152,7 +152,7 @@ _FIRST_SUBJECTS = (
 
 
 def _timelines(connection: Connection, bucket: Bucket, by: str) -> dict[str, list[tuple[datetime, int]]]:
-    """Query -> (start of the step, notifications), ascending."""
+    """Query -> (start of the step, number of notifications), ascending."""
     source: FromClause = outbox
     moment: ColumnElement[Any] = _o.created_at
     if by == "date":
@@ -161,7 +161,7 @@ def _timelines(connection: Connection, bucket: Bucket, by: str) -> dict[str, lis
     # Both are ISO 8601 in UTC, so that a step of time is a prefix of the text.
     step = func.substr(func.strftime("%Y-%m-%d %H:%M", moment), 1, _PREFIX_CHARACTERS[bucket])
     statement = select(_o.query_key, step, func.count()).select_from(source).where(step.is_not(None))
-    found: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
+    timelines: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
     for key, start, count in connection.execute(statement.group_by(_o.query_key, step).order_by(_o.query_key, step)):
-        found[key].append((datetime.fromisoformat(start + _EPOCH[len(start) :]).replace(tzinfo=UTC), count))
-    return found
+        timelines[key].append((datetime.fromisoformat(start + _EPOCH[len(start) :]).replace(tzinfo=UTC), count))
+    return timelines

@@ -1,4 +1,6 @@
-"""Renders the broker's counters for Prometheus. Totals only: the number of labels per queue would be unbounded.
+"""Renders the broker's counters for Prometheus.
+
+There are totals only: the number of labels per queue would be unbounded.
 
 Source: https://prometheus.io/docs/practices/naming/ (base units, ``_total`` for counters)."""
 

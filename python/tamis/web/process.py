@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tamis.broker.config import BrokerConfig, TlsConfig
+from tamis.broker.config import BrokerConfig, TlsConfig, in_url
 from tamis.broker.log import Format, Level
 from tamis.errors import ConfigError
 
@@ -83,8 +83,7 @@ class HttpProcess:
         self._socket = _listening(config.host if tls or config.insecure else config.plain_host, config.http_port)
         self._settings = _settings(config, tls, self._socket.fileno())
         name = self._socket.getsockname()
-        host = f"[{name[0]}]" if ":" in name[0] else name[0]
-        self.url = f"{'https' if tls else 'http'}://{host}:{name[1]}"
+        self.url = f"{'https' if tls else 'http'}://{in_url(name[0])}:{name[1]}"
         self._lock = threading.Lock()
         self._is_stopping = threading.Event()
         self._process = self._start()

@@ -1,4 +1,4 @@
-"""The HTTP paths and their answers. Without sockets and clocks: uvicorn serves, and a link reaches the broker."""
+"""The HTTP paths and their answers, without sockets and clocks: uvicorn serves, and a link reaches the broker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Words, stop words and signatures of text (the PNNL paper, section 3.2).
+"""Words, stop words and signatures of text, as in section 3.2 of the PNNL paper.
 
 A word is a UAX #29 segment with a letter or a digit, in NFKC, with simple case folding; there is no stemming.
-Positions count every word from 0, stop words too. A stop list only shrinks what a signature stores: no answer of a
+Positions count every word from 0, including stop words. A stop list only makes signatures smaller: no result of a
 query depends on it."""
 
 from __future__ import annotations

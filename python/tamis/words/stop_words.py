@@ -1,4 +1,4 @@
-"""Stop words: a short list for each language we ship, and lists per source."""
+"""Reads lists of stop words: the English one that is built in, lists in a configuration, and files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def stop_words(wanted: str | Iterable[str]) -> frozenset[str]:
     """The stop words that a source's configuration asks for.
 
     Args:
-        wanted: ``english``, ``none``, words separated by commas, ``@path`` of a file with a word a line (``#``
-            begins a comment), or the words themselves.
+        wanted: ``english``, ``none``, words separated by commas, ``@path`` of a file with one word per line (``#``
+            begins a comment), or an iterable of words.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -42,5 +42,5 @@ def _from_file(path: Path) -> frozenset[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: expected a file of stop words, a word a line ({error})") from error
+        raise ConfigError(f"{path}: expected a file of stop words, one per line ({error})") from error
     return frozenset(word for word in (line.partition("#")[0].strip() for line in lines) if word)

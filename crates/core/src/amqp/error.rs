@@ -1,4 +1,4 @@
-//! What is wrong with bytes, and what the peer is told.
+//! Errors in bytes from a peer, and the replies that tell the peer.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use super::frame::FrameError;
 use super::method_id::MethodId;
 use super::reply::{ReplyCode, Scope};
 
-/// Bytes that are no method, content header or table. Small and without a heap, since it is returned where bytes are hot.
+/// Bytes that are no method, content header or table. Small and without a heap allocation, since hot code returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// The code to close the connection with.
     pub code: ReplyCode,
-    /// What is wrong, in words, without the code's name.
+    /// The reason, without the code's name.
     pub reason: &'static str,
 }
 
 impl DecodeError {
-    /// Fields that cannot be read: 502.
+    /// An error in fields that cannot be decoded: 502.
     #[must_use]
     pub const fn syntax(reason: &'static str) -> Self {
         Self { code: ReplyCode::SyntaxError, reason }
     }
 
-    /// The same for the peer, naming the method that could not be read.
+    /// The error as the peer is told, with the method that could not be decoded.
     #[must_use]
     pub fn at(self, method: MethodId) -> AmqpError {
         AmqpError::new(self.code, self.reason, method)
@@ -40,19 +40,19 @@ impl std::error::Error for DecodeError {}
 /// An error as `channel.close` or `connection.close` carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmqpError {
-    /// Why, and by [`AmqpError::scope`] what ends.
+    /// The code; it also decides what ends (`scope`).
     pub code: ReplyCode,
     /// The whole reply text, with the code's name: one line of at most 255 bytes.
     pub text: String,
-    /// The method that failed; zero where none did.
+    /// The method that failed; zero where no method did.
     pub method: MethodId,
     /// What it ends: the connection or one channel, as the code says.
     pub scope: Scope,
 }
 
 impl AmqpError {
-    /// An error of `code` at `method`, for `reason` (without the code's name, which is put before it).
-    /// A code that closes nothing counts as one that closes the connection: it cannot be an error.
+    /// An error of `code` at `method`, for `reason` (without the code's name, which is put before it). A code that
+    /// closes nothing counts as one that closes the connection, since it cannot be an error.
     #[must_use]
     pub fn new(code: ReplyCode, reason: &str, method: MethodId) -> Self {
         Self { code, text: code.text(reason), method, scope: code.closes().unwrap_or(Scope::Connection) }

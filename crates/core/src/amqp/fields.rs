@@ -1,6 +1,6 @@
-//! Methods by name, with their fields as values: for faces that know no Rust types, and for tests.
+//! Methods by name, with their fields as values, for bindings that know no Rust types and for tests.
 //!
-//! This reads and writes from [`super::method::SPECS`], one field after the other; [`super::Method`] is the fast way.
+//! The codec follows [`super::method::SPECS`], one field after the other; [`super::Method`] is the fast way.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::short_string::SHORT_SIZE_BYTES_MAX;
 use super::table::{FieldValue, RawTable, TABLE_SIZE_BYTES_MAX, Table};
 use super::wire::{WireDecoder, WireEncoder};
 
-/// A method that cannot be written: what of it, and why. The fault of the caller, not of a peer.
+/// A method that cannot be encoded, and why. It is the fault of the caller, not of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodeError(String);
 
@@ -25,11 +25,11 @@ impl fmt::Display for EncodeError {
 
 impl std::error::Error for EncodeError {}
 
-/// The method of a method frame's payload and its fields, tables parsed. Bits are `Bool`, numbers unsigned of the next
-/// type that holds them (64 bits: `I64`, negative from 2^63 on), short strings `Text`, long ones `Bytes`.
+/// Decodes the method in a method frame's payload and its fields, with their tables. Bits become `Bool`, numbers the
+/// next larger unsigned type (64 bits: `I64`, negative from 2^63 on), short strings `Text`, long strings `Bytes`.
 ///
 /// # Errors
-/// As [`super::Method::decode`], and for tables that cannot be read.
+/// The errors of [`super::Method::decode`], and tables that cannot be decoded.
 pub fn decode(payload: &[u8]) -> Result<(&'static MethodSpec, Table), DecodeError> {
     let mut reader = WireDecoder::new(payload);
     reader.u32()?;
@@ -56,10 +56,11 @@ fn read(reader: &mut WireDecoder<'_>, kind: FieldKind) -> Result<FieldValue, Dec
     })
 }
 
-/// Append the frame of the method `name`. Fields that `fields` lacks are false, zero or empty.
+/// Appends the frame of the method `name`. Fields that `fields` lacks are false, zero or empty.
 ///
 /// # Errors
-/// No such method or field; a value of another type or out of range; a text or table too large for its field.
+/// The method or a field does not exist, a value has another type or is out of range, or a text or table is too large
+/// for its field.
 pub fn encode(name: &str, fields: &Table, channel: u16, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let spec = spec_named(name).ok_or_else(|| EncodeError(format!("no method '{name}'")))?;
     if let Some((unknown, _)) = fields.iter().find(|(key, _)| !spec.fields.iter().any(|(field, _)| field == key)) {
@@ -81,7 +82,7 @@ pub fn encode(name: &str, fields: &Table, channel: u16, out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// Append one field, or say what was expected.
+/// Appends one field, or returns what was expected.
 fn write(writer: &mut WireEncoder<'_>, kind: FieldKind, value: Option<&FieldValue>) -> Result<(), &'static str> {
     match kind {
         FieldKind::Bit => writer.bit(match value {

@@ -1,4 +1,4 @@
-//! Frames: the cut of the stream into typed, numbered pieces.
+//! Frames: the typed, numbered pieces that the stream of bytes consists of.
 //!
 //! ```text
 //! octet 0     1         3             7                  7 + size
@@ -9,19 +9,19 @@
 
 use std::fmt;
 
-/// Bytes before the payload.
+/// The number of bytes before the payload.
 pub const FRAME_HEADER_BYTES: usize = 7;
 
-/// Bytes that are not payload: the header and the end octet.
+/// The number of bytes that are not payload: the header and the end octet.
 pub const FRAME_OVERHEAD_BYTES: usize = FRAME_HEADER_BYTES + 1;
 
-/// A whole heartbeat.
+/// A whole heartbeat frame.
 pub const HEARTBEAT: [u8; FRAME_OVERHEAD_BYTES] = [FrameKind::Heartbeat as u8, 0, 0, 0, 0, 0, 0, FRAME_END];
 
-/// The last octet of every frame. What else stands there shows that the peers have lost each other.
+/// The last octet of every frame. Any other octet there shows that the peers have lost synchronisation.
 pub const FRAME_END: u8 = 0xCE;
 
-/// What a frame carries.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -31,34 +31,34 @@ pub enum FrameKind {
     Header = 2,
     /// A piece of a message's body.
     Body = 3,
-    /// Nothing but a sign of life.
+    /// A heartbeat, without content.
     Heartbeat = 8,
 }
 
 /// One frame, borrowed from the stream's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it carries.
+    /// The kind of the frame.
     pub kind: FrameKind,
     /// The channel it belongs to; 0 is the connection itself.
     pub channel: u16,
-    /// What stands between the header and the end octet.
+    /// The bytes between the header and the end octet.
     pub payload: &'a [u8],
 }
 
-/// Bytes that are no frame. All of them close the connection with 501.
+/// Bytes that are no frame. Every such error closes the connection with 501.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// A kind that does not exist.
     UnknownKind(u8),
-    /// The header announces a frame that is larger than agreed.
+    /// The header announces a frame that is larger than the agreed maximum.
     Oversize {
-        /// The whole frame that was announced.
+        /// The size of the announced frame.
         size_bytes: u64,
-        /// What was agreed.
+        /// The agreed maximum.
         size_bytes_max: usize,
     },
-    /// The octet that stands where the end octet must.
+    /// Another octet stands where the end octet must.
     NoEnd(u8),
     /// A heartbeat with a channel or a payload.
     BadHeartbeat,
@@ -79,13 +79,14 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// The first frame of `bytes` and how many bytes it takes, or None while it is not all there.
+/// The first frame of `bytes` and its size, or None while it is incomplete.
 ///
-/// `frame_size_max` bounds the whole frame, as `connection.tune` does; 0 is no special value here. An error is seen at the
-/// seventh byte or at the end octet, so that a caller which stops reading at `frame_size_max` bytes never waits for more.
+/// `frame_size_max` bounds the whole frame, as `connection.tune` does; 0 has no special meaning here. An error is
+/// detected at the seventh byte or at the end octet, so a caller that stops reading at `frame_size_max` bytes never
+/// waits for more.
 ///
 /// # Errors
-/// The bytes cannot be a frame: the stream is lost from there on.
+/// The bytes cannot be a frame, and the stream cannot be read any further.
 #[inline]
 pub fn next_frame(bytes: &[u8], frame_size_max: usize) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((&[kind, channel_high, channel_low, s3, s2, s1, s0], rest)) =
@@ -109,7 +110,7 @@ pub fn next_frame(bytes: &[u8], frame_size_max: usize) -> Result<Option<(Frame<'
     if kind == FrameKind::Heartbeat && (channel != 0 || payload_bytes != 0) {
         return Err(FrameError::BadHeartbeat);
     }
-    // Not over `frame_size_max`, hence a usize.
+    // At most `frame_size_max`, so it fits a usize.
     let Some((payload, [end, ..])) = rest.split_at_checked(payload_bytes as usize) else { return Ok(None) };
     if *end != FRAME_END {
         return Err(FrameError::NoEnd(*end));
@@ -117,12 +118,12 @@ pub fn next_frame(bytes: &[u8], frame_size_max: usize) -> Result<Option<(Frame<'
     Ok(Some((Frame { kind, channel, payload }, size_bytes as usize)))
 }
 
-/// Where a frame begun by [`begin_frame`] starts in its buffer.
+/// The position of a frame that [`begin_frame`] began in its buffer.
 #[derive(Debug)]
 #[must_use = "the frame has no size and no end before end_frame"]
 pub struct FrameStart(usize);
 
-/// Append the header of a frame whose payload the caller appends next, and [`end_frame`] closes.
+/// Appends the header of a frame; the caller appends its payload next, and [`end_frame`] closes it.
 #[inline]
 pub fn begin_frame(out: &mut Vec<u8>, kind: FrameKind, channel: u16) -> FrameStart {
     let start = out.len();
@@ -131,7 +132,7 @@ pub fn begin_frame(out: &mut Vec<u8>, kind: FrameKind, channel: u16) -> FrameSta
     FrameStart(start)
 }
 
-/// Fill in the size of the frame begun at `start`, and append its end octet.
+/// Fills in the size of the frame begun at `start`, and appends its end octet.
 #[inline]
 pub fn end_frame(out: &mut Vec<u8>, start: FrameStart) {
     let payload_bytes = out.len() - start.0 - FRAME_HEADER_BYTES;
@@ -140,7 +141,8 @@ pub fn end_frame(out: &mut Vec<u8>, start: FrameStart) {
     out.push(FRAME_END);
 }
 
-/// Append `body` as body frames, each of at most `frame_size_max` bytes with its overhead; none for an empty body.
+/// Appends `body` as body frames of at most `frame_size_max` bytes each, including their overhead; none for an empty
+/// body.
 #[inline]
 pub fn put_body(out: &mut Vec<u8>, channel: u16, body: &[u8], frame_size_max: usize) {
     let piece_bytes_max = frame_size_max.saturating_sub(FRAME_OVERHEAD_BYTES).clamp(1, u32::MAX as usize);

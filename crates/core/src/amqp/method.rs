@@ -1,8 +1,9 @@
-//! Methods: one struct each, read from the payload of a method frame and written as one.
+//! Methods: one struct each, decoded from the payload of a method frame and encoded as one.
 //!
-//! The table at the end names every method and field once; from it come the structs, [`Method`], both directions of the
-//! codec and [`SPECS`], which [`super::fields`] reads. Strings and tables are borrowed from the payload. Fields that the
-//! specification reserves keep their old names (`ticket`, `capabilities` ...) and are written as given: `..Default::default()`.
+//! The table at the end names every method and field once. The structs, [`Method`], both directions of the codec and
+//! [`SPECS`], which [`super::fields`] reads, are generated from it. Strings and tables are borrowed from the payload.
+//! Fields that the specification reserves keep their old names (`ticket`, `capabilities` ...) and are encoded as given:
+//! `..Default::default()`.
 //!
 //! Source: AMQP 0-9-1 specification, section 1 (classes), with RabbitMQ's extensions.
 
@@ -27,7 +28,7 @@ impl fmt::Display for MethodId {
 /// The type of a method's field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
-    /// One bit; bits that follow each other share octets.
+    /// One bit; consecutive bits share octets.
     Bit,
     /// 8 bits.
     Octet,
@@ -45,30 +46,30 @@ pub enum FieldKind {
     Table,
 }
 
-/// What there is to know about a method without its values.
+/// The description of a method, without values.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodSpec {
-    /// Its name: `queue.declare`.
+    /// The method's name: `queue.declare`.
     pub name: &'static str,
-    /// Its numbers.
+    /// The method's numbers.
     pub id: MethodId,
-    /// Its fields, in their order on the wire.
+    /// The method's fields, in their order on the wire.
     pub fields: &'static [(&'static str, FieldKind)],
 }
 
-/// The method of these numbers, if there is one.
+/// The method with these numbers, if there is one.
 #[must_use]
 pub fn spec_of(id: MethodId) -> Option<&'static MethodSpec> {
     SPECS.iter().find(|spec| spec.id == id)
 }
 
-/// The method of that name, if there is one.
+/// The method of this name, if there is one.
 #[must_use]
 pub fn spec_named(name: &str) -> Option<&'static MethodSpec> {
     SPECS.iter().find(|spec| spec.name == name)
 }
 
-/// A type of fields: how it is read and written.
+/// A type of fields, which can be decoded and encoded.
 trait MethodField<'a>: Sized {
     const KIND: FieldKind;
     fn read(reader: &mut WireDecoder<'a>) -> Result<Self, DecodeError>;
@@ -159,10 +160,10 @@ macro_rules! methods {
             pub struct $variant $(<$life>)? { $(pub $field: $type),* }
 
             impl $(<$life>)? $variant $(<$life>)? {
-                /// Its numbers.
+                /// The method's numbers.
                 pub const ID: MethodId = MethodId { class_id: $class, method_id: $method };
 
-                /// Its name.
+                /// The method's name.
                 pub const NAME: &'static str = $name;
 
                 const SPEC: MethodSpec = MethodSpec {
@@ -171,7 +172,7 @@ macro_rules! methods {
                     fields: &[$((stringify!($field), <$type as MethodField>::KIND)),*],
                 };
 
-                /// Append the whole method frame. Short strings are cut to 255 bytes, between characters.
+                /// Appends the whole method frame. Short strings are cut to 255 bytes, between characters.
                 #[inline]
                 pub fn encode(&self, channel: u16, out: &mut Vec<u8>) {
                     let frame = begin_frame(out, FrameKind::Method, channel);
@@ -189,10 +190,10 @@ macro_rules! methods {
         pub enum Method<'a> { $($variant($variant $(<$life>)?)),* }
 
         impl<'a> Method<'a> {
-            /// The method of a method frame's payload. Tables in it are unread: see [`RawTable::check`].
+            /// Decodes the method in a method frame's payload. Its tables are not decoded: see [`RawTable::check`].
             ///
             /// # Errors
-            /// 540 for a method that does not exist, 502 when the fields do not fit the payload or a name is no UTF-8.
+            /// 540 for a method that does not exist, 502 when the fields do not fit the payload or a name is not UTF-8.
             #[inline]
             pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
                 let mut reader = WireDecoder::new(payload);
@@ -207,18 +208,18 @@ macro_rules! methods {
                 })
             }
 
-            /// Append the whole method frame.
+            /// Appends the whole method frame.
             pub fn encode(&self, channel: u16, out: &mut Vec<u8>) {
                 match self { $(Self::$variant(method) => method.encode(channel, out)),* }
             }
 
-            /// Its name: `queue.declare`.
+            /// The method's name: `queue.declare`.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $variant::NAME),* }
             }
 
-            /// Its numbers.
+            /// The method's numbers.
             #[must_use]
             pub fn id(&self) -> MethodId {
                 match self { $(Self::$variant(_) => $variant::ID),* }
@@ -239,7 +240,7 @@ macro_rules! methods {
 const UNKNOWN_METHOD: DecodeError = DecodeError { code: ReplyCode::NotImplemented, reason: "unknown method" };
 
 methods! {
-    /// The server's first word.
+    /// The server offers its version, properties and ways to log in.
     ConnectionStart<'a> = "connection.start" 10 10 {
         version_major: u8, version_minor: u8, server_properties: RawTable<'a>, mechanisms: &'a [u8], locales: &'a [u8],
     }
@@ -249,165 +250,165 @@ methods! {
     }
     /// The login needs another step.
     ConnectionSecure<'a> = "connection.secure" 10 20 { challenge: &'a [u8] }
-    /// That step.
+    /// The client answers the challenge of the login.
     ConnectionSecureOk<'a> = "connection.secure-ok" 10 21 { response: &'a [u8] }
-    /// The server's limits.
+    /// The server proposes its limits.
     ConnectionTune = "connection.tune" 10 30 { channel_max: u16, frame_max: u32, heartbeat: u16 }
-    /// The limits that hold.
+    /// The client confirms the limits that hold.
     ConnectionTuneOk = "connection.tune-ok" 10 31 { channel_max: u16, frame_max: u32, heartbeat: u16 }
     /// The client enters a virtual host.
     ConnectionOpen<'a> = "connection.open" 10 40 { virtual_host: &'a str, capabilities: &'a str, insist: bool }
-    /// It may.
+    /// The client has entered the virtual host.
     ConnectionOpenOk<'a> = "connection.open-ok" 10 41 { known_hosts: &'a str }
     /// One side ends the connection.
     ConnectionClose<'a> = "connection.close" 10 50 { reply_code: u16, reply_text: &'a str, class_id: u16, method_id: u16 }
-    /// The other has understood.
+    /// The other side confirms the end of the connection.
     ConnectionCloseOk = "connection.close-ok" 10 51 {}
-    /// The broker reads no more of this publisher for now (RabbitMQ).
+    /// The broker stops reading from this publisher for now (RabbitMQ).
     ConnectionBlocked<'a> = "connection.blocked" 10 60 { reason: &'a str }
-    /// It reads again (RabbitMQ).
+    /// The broker reads from this publisher again (RabbitMQ).
     ConnectionUnblocked = "connection.unblocked" 10 61 {}
-    /// A new password or token for the connection (RabbitMQ).
+    /// The client sends a new password or token for the connection (RabbitMQ).
     ConnectionUpdateSecret<'a> = "connection.update-secret" 10 70 { new_secret: &'a [u8], reason: &'a str }
-    /// It holds from now on (RabbitMQ).
+    /// The new password or token holds from now on (RabbitMQ).
     ConnectionUpdateSecretOk = "connection.update-secret-ok" 10 71 {}
 
-    /// Open the channel that the frame names.
+    /// The client opens the channel that the frame names.
     ChannelOpen<'a> = "channel.open" 20 10 { out_of_band: &'a str }
-    /// It is open.
+    /// The channel is open.
     ChannelOpenOk<'a> = "channel.open-ok" 20 11 { channel_id: &'a [u8] }
-    /// Stop or go on with content.
+    /// One side stops or resumes content.
     ChannelFlow = "channel.flow" 20 20 { active: bool }
-    /// Understood.
+    /// The other side confirms the flow.
     ChannelFlowOk = "channel.flow-ok" 20 21 { active: bool }
     /// One side ends the channel.
     ChannelClose<'a> = "channel.close" 20 40 { reply_code: u16, reply_text: &'a str, class_id: u16, method_id: u16 }
-    /// The other has understood.
+    /// The other side confirms the end of the channel.
     ChannelCloseOk = "channel.close-ok" 20 41 {}
 
-    /// Make an exchange, or check one.
+    /// The client creates an exchange, or checks for one.
     ExchangeDeclare<'a> = "exchange.declare" 40 10 {
         ticket: u16, exchange: &'a str, exchange_type: &'a str, passive: bool, durable: bool, auto_delete: bool,
         internal: bool, no_wait: bool, arguments: RawTable<'a>,
     }
-    /// It is there.
+    /// The exchange exists.
     ExchangeDeclareOk = "exchange.declare-ok" 40 11 {}
-    /// Remove an exchange.
+    /// The client deletes an exchange.
     ExchangeDelete<'a> = "exchange.delete" 40 20 { ticket: u16, exchange: &'a str, if_unused: bool, no_wait: bool }
-    /// It is gone.
+    /// The exchange is deleted.
     ExchangeDeleteOk = "exchange.delete-ok" 40 21 {}
-    /// Route from an exchange to another (RabbitMQ).
+    /// The client binds an exchange to another (RabbitMQ).
     ExchangeBind<'a> = "exchange.bind" 40 30 {
         ticket: u16, destination: &'a str, source: &'a str, routing_key: &'a str, no_wait: bool, arguments: RawTable<'a>,
     }
-    /// They are bound (RabbitMQ).
+    /// The exchanges are bound (RabbitMQ).
     ExchangeBindOk = "exchange.bind-ok" 40 31 {}
-    /// Route so no longer (RabbitMQ).
+    /// The client unbinds an exchange from another (RabbitMQ).
     ExchangeUnbind<'a> = "exchange.unbind" 40 40 {
         ticket: u16, destination: &'a str, source: &'a str, routing_key: &'a str, no_wait: bool, arguments: RawTable<'a>,
     }
-    /// They are not bound (RabbitMQ).
+    /// The exchanges are unbound (RabbitMQ).
     ExchangeUnbindOk = "exchange.unbind-ok" 40 51 {}
 
-    /// Make a queue, or check one.
+    /// The client creates a queue, or checks for one.
     QueueDeclare<'a> = "queue.declare" 50 10 {
         ticket: u16, queue: &'a str, passive: bool, durable: bool, exclusive: bool, auto_delete: bool, no_wait: bool,
         arguments: RawTable<'a>,
     }
-    /// It is there, with its name and what it holds.
+    /// The queue exists, with this name and these counts.
     QueueDeclareOk<'a> = "queue.declare-ok" 50 11 { queue: &'a str, message_count: u32, consumer_count: u32 }
-    /// Route from an exchange to a queue.
+    /// The client binds a queue to an exchange.
     QueueBind<'a> = "queue.bind" 50 20 {
         ticket: u16, queue: &'a str, exchange: &'a str, routing_key: &'a str, no_wait: bool, arguments: RawTable<'a>,
     }
-    /// They are bound.
+    /// The queue is bound.
     QueueBindOk = "queue.bind-ok" 50 21 {}
-    /// Drop what a queue holds.
+    /// The client drops the messages of a queue.
     QueuePurge<'a> = "queue.purge" 50 30 { ticket: u16, queue: &'a str, no_wait: bool }
-    /// So many were dropped.
+    /// The queue is purged, with the number of messages dropped.
     QueuePurgeOk = "queue.purge-ok" 50 31 { message_count: u32 }
-    /// Remove a queue.
+    /// The client deletes a queue.
     QueueDelete<'a> = "queue.delete" 50 40 { ticket: u16, queue: &'a str, if_unused: bool, if_empty: bool, no_wait: bool }
-    /// It is gone, and so many messages with it.
+    /// The queue is deleted, with the number of its messages.
     QueueDeleteOk = "queue.delete-ok" 50 41 { message_count: u32 }
-    /// Route so no longer.
+    /// The client unbinds a queue from an exchange.
     QueueUnbind<'a> = "queue.unbind" 50 50 {
         ticket: u16, queue: &'a str, exchange: &'a str, routing_key: &'a str, arguments: RawTable<'a>,
     }
-    /// They are not bound.
+    /// The queue is unbound.
     QueueUnbindOk = "queue.unbind-ok" 50 51 {}
 
-    /// How many unacknowledged messages a consumer or the channel takes.
+    /// The client sets how many unacknowledged messages a consumer or the channel takes.
     BasicQos = "basic.qos" 60 10 { prefetch_size: u32, prefetch_count: u16, global: bool }
-    /// So it is.
+    /// The prefetch holds.
     BasicQosOk = "basic.qos-ok" 60 11 {}
-    /// Deliver the messages of a queue.
+    /// The client starts a consumer of a queue.
     BasicConsume<'a> = "basic.consume" 60 20 {
         ticket: u16, queue: &'a str, consumer_tag: &'a str, no_local: bool, no_ack: bool, exclusive: bool, no_wait: bool,
         arguments: RawTable<'a>,
     }
-    /// They will come under that tag.
+    /// The consumer has started, with this tag.
     BasicConsumeOk<'a> = "basic.consume-ok" 60 21 { consumer_tag: &'a str }
-    /// Deliver no more; from the server, that it does not.
+    /// The client, or the server by itself, ends a consumer.
     BasicCancel<'a> = "basic.cancel" 60 30 { consumer_tag: &'a str, no_wait: bool }
-    /// Understood.
+    /// The consumer has ended.
     BasicCancelOk<'a> = "basic.cancel-ok" 60 31 { consumer_tag: &'a str }
-    /// A message enters; its content follows.
+    /// The client publishes a message; its content follows.
     BasicPublish<'a> = "basic.publish" 60 40 {
         ticket: u16, exchange: &'a str, routing_key: &'a str, mandatory: bool, immediate: bool,
     }
-    /// A mandatory message found no queue; its content follows.
+    /// The server returns a mandatory message that found no queue; its content follows.
     BasicReturn<'a> = "basic.return" 60 50 {
         reply_code: u16, reply_text: &'a str, exchange: &'a str, routing_key: &'a str,
     }
-    /// A message for a consumer; its content follows.
+    /// The server delivers a message to a consumer; its content follows.
     BasicDeliver<'a> = "basic.deliver" 60 60 {
         consumer_tag: &'a str, delivery_tag: u64, redelivered: bool, exchange: &'a str, routing_key: &'a str,
     }
-    /// Ask for one message.
+    /// The client asks for one message.
     BasicGet<'a> = "basic.get" 60 70 { ticket: u16, queue: &'a str, no_ack: bool }
-    /// Here it is; its content follows.
+    /// The server delivers the message that was asked for; its content follows.
     BasicGetOk<'a> = "basic.get-ok" 60 71 {
         delivery_tag: u64, redelivered: bool, exchange: &'a str, routing_key: &'a str, message_count: u32,
     }
-    /// There is none.
+    /// The queue has no message.
     BasicGetEmpty<'a> = "basic.get-empty" 60 72 { cluster_id: &'a str }
-    /// Done with a message, or with all up to it; from the server, that it was confirmed.
+    /// The client acknowledges a message, or all up to it; or the server confirms a message.
     BasicAck = "basic.ack" 60 80 { delivery_tag: u64, multiple: bool }
-    /// Not done with a message.
+    /// The client rejects a message.
     BasicReject = "basic.reject" 60 90 { delivery_tag: u64, requeue: bool }
-    /// Deliver again what is not acknowledged, without an answer.
+    /// The client asks to deliver unacknowledged messages again, without an answer.
     BasicRecoverAsync = "basic.recover-async" 60 100 { requeue: bool }
-    /// Deliver again what is not acknowledged.
+    /// The client asks to deliver unacknowledged messages again.
     BasicRecover = "basic.recover" 60 110 { requeue: bool }
-    /// It is delivered again.
+    /// The unacknowledged messages are delivered again.
     BasicRecoverOk = "basic.recover-ok" 60 111 {}
-    /// Not done with a message, or with all up to it; from the server, that it was not taken (RabbitMQ).
+    /// The client rejects a message, or all up to it; or the server refuses a published message (RabbitMQ).
     BasicNack = "basic.nack" 60 120 { delivery_tag: u64, multiple: bool, requeue: bool }
 
-    /// Confirm what is published on this channel (RabbitMQ).
+    /// The client asks to confirm what is published on this channel (RabbitMQ).
     ConfirmSelect = "confirm.select" 85 10 { no_wait: bool }
-    /// So it is (RabbitMQ).
+    /// Publishes on the channel are confirmed (RabbitMQ).
     ConfirmSelectOk = "confirm.select-ok" 85 11 {}
 
-    /// Begin transactions.
+    /// The client makes the channel transactional.
     TxSelect = "tx.select" 90 10 {}
-    /// So it is.
+    /// The channel is transactional.
     TxSelectOk = "tx.select-ok" 90 11 {}
-    /// Let it happen.
+    /// The client commits the transaction.
     TxCommit = "tx.commit" 90 20 {}
-    /// It has.
+    /// The transaction is committed.
     TxCommitOk = "tx.commit-ok" 90 21 {}
-    /// Let it not happen.
+    /// The client rolls the transaction back.
     TxRollback = "tx.rollback" 90 30 {}
-    /// It has not.
+    /// The transaction is rolled back.
     TxRollbackOk = "tx.rollback-ok" 90 31 {}
 }
 
 #[cfg(test)]
 impl BasicDeliver<'_> {
-    /// Append the frames of a whole delivery: the method, the header and the body in frames of `frame_size_max`.
-    /// `properties` are the bytes of [`super::BasicProperties::as_bytes`], which are sent on as they came.
+    /// Appends the frames of a whole delivery: the method, the header and the body in frames of `frame_size_max`.
+    /// `properties` are the bytes of [`super::BasicProperties::as_bytes`], which are passed on unchanged.
     #[inline]
     pub fn encode_with_content(
         &self,
@@ -417,7 +418,7 @@ impl BasicDeliver<'_> {
         frame_size_max: usize,
         out: &mut Vec<u8>,
     ) {
-        // One growth instead of one a field; what is left over is little and soon filled by the next delivery.
+        // One growth instead of one per field; the little that is left over is soon filled by the next delivery.
         out.reserve(
             96 + self.consumer_tag.len() + self.exchange.len() + self.routing_key.len() + properties.len() + body.len(),
         );

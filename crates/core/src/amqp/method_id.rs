@@ -10,7 +10,7 @@ pub struct MethodId {
 }
 
 impl MethodId {
-    /// No method: what a close that no method caused carries.
+    /// No method, for a close that no method caused.
     pub const NONE: Self = Self { class_id: 0, method_id: 0 };
 
     /// The numbers at the start of a method frame's payload, whatever they are; `NONE` where there are none.

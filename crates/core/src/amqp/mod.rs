@@ -1,12 +1,15 @@
-//! AMQP 0-9-1 on the wire: bytes in, values out, and back. No socket, clock, thread or state of a connection.
+//! AMQP 0-9-1 on the wire: bytes in, values out, and back.
 //!
-//! [`frame::next_frame`] cuts the stream into frames; [`method::Method::decode`] reads a method frame,
-//! [`properties::ContentHeader::decode`] a content header, [`table::RawTable`] the tables inside both. What is decoded
-//! borrows from the bytes it was read from, so that the way of a message through the broker copies it once.
-//! [`fields`] reads and writes the same methods by name, for faces that know no Rust types.
+//! There is no socket, clock, thread or state of a connection here.
 //!
-//! Bounds: a frame holds no more than the caller's `frame_size_max`; a table no more than [`table::TABLE_SIZE_BYTES_MAX`]
-//! bytes and [`table::TABLE_DEPTH_MAX`] levels. What is over them is refused before anything is allocated for it.
+//! [`frame::next_frame`] cuts the stream into frames; [`method::Method::decode`] decodes a method frame,
+//! [`properties::ContentHeader::decode`] a content header, and [`table::RawTable`] the tables in both. Decoded values
+//! borrow from their bytes, so that the broker copies a message only once. [`fields`] decodes and encodes the same
+//! methods by name, for bindings that know no Rust types.
+//!
+//! Bounds: a frame holds no more than the caller's `frame_size_max`, a table no more than
+//! [`table::TABLE_SIZE_BYTES_MAX`] bytes and [`table::TABLE_DEPTH_MAX`] levels. Larger ones are refused before anything
+//! is allocated for them.
 //!
 //! Source: AMQP 0-9-1 specification, sections 2.3 and 4.2; RabbitMQ's errata for the types of field values and its
 //! extensions (`basic.nack`, `confirm`, `exchange.bind`, `connection.blocked`, `connection.update-secret`).

@@ -1,6 +1,7 @@
 //! Content headers: the size of a message's body and its properties.
 //!
-//! [`BasicProperties`] is the bytes as they came, checked once, and passed on as they are: only what is asked for is read.
+//! [`BasicProperties`] keeps the bytes as they came, checked once and passed on unchanged; only the requested values
+//! are decoded.
 //!
 //! Source: AMQP 0-9-1 specification, section 4.2.6.1 and class basic.
 
@@ -16,23 +17,23 @@ use super::wire::{WireDecoder, WireEncoder};
 /// The class of all content: basic.
 const CLASS_BASIC: u16 = 60;
 
-/// Bytes of a content header before its properties: class, weight, body size.
+/// The number of bytes of a content header before its properties: class, weight, body size.
 const HEADER_FIXED_BYTES: usize = 12;
 
 /// The payload of a content header frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentHeader<'a> {
-    /// How many bytes of body follow, in however many frames. Claimed by the peer: allocate as they come.
+    /// The number of bytes of body that follow, in any number of frames. The peer claims it: allocate as they arrive.
     pub body_size: u64,
     /// The message's properties.
     pub properties: BasicProperties<'a>,
 }
 
 impl<'a> ContentHeader<'a> {
-    /// Read the payload of a header frame, with all its properties checked.
+    /// Decodes the payload of a header frame, and checks all its properties.
     ///
     /// # Errors
-    /// 505 for content of another class than basic; 502 for properties that cannot be read.
+    /// 505 for content of another class than basic; 502 for properties that cannot be decoded.
     #[inline]
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = WireDecoder::new(payload);
@@ -50,14 +51,14 @@ impl<'a> ContentHeader<'a> {
         Ok(Self { body_size, properties: BasicProperties::parse(reader.rest())? })
     }
 
-    /// Append the whole header frame.
+    /// Appends the whole header frame.
     #[inline]
     pub fn encode(&self, channel: u16, out: &mut Vec<u8>) {
         put_header(out, channel, self.properties.0, self.body_size);
     }
 }
 
-/// Append a header frame and the body's frames. An empty `properties` stands for none set.
+/// Appends a header frame and the body's frames. Empty `properties` mean that none is set.
 #[inline]
 pub fn put_content(out: &mut Vec<u8>, channel: u16, properties: &[u8], body: &[u8], frame_size_max: usize) {
     put_header(out, channel, properties, body.len() as u64);
@@ -68,7 +69,7 @@ pub fn put_content(out: &mut Vec<u8>, channel: u16, properties: &[u8], body: &[u
 fn put_header(out: &mut Vec<u8>, channel: u16, properties: &[u8], body_size: u64) {
     let properties = if properties.is_empty() { &NO_PROPERTIES } else { properties };
     let [c1, c0] = channel.to_be_bytes();
-    // Properties came in a frame or were made for one: their size is far below 4 GiB.
+    // Properties came in a frame or were made for one, so they are far below 4 GiB.
     let [s3, s2, s1, s0] = ((HEADER_FIXED_BYTES + properties.len()) as u32).to_be_bytes();
     let [b7, b6, b5, b4, b3, b2, b1, b0] = body_size.to_be_bytes();
     const CLASS: u8 = CLASS_BASIC as u8;
@@ -99,7 +100,7 @@ fn put_header(out: &mut Vec<u8>, channel: u16, properties: &[u8], body_size: u64
 
 const NO_PROPERTIES: [u8; 2] = [0, 0];
 
-/// The flags of the properties, which also tell their order: the highest comes first.
+/// The flags of the properties. They also define their order: the highest comes first.
 mod flag {
     pub(super) const CONTENT_TYPE: u16 = 1 << 15;
     pub(super) const CONTENT_ENCODING: u16 = 1 << 14;
@@ -139,7 +140,7 @@ macro_rules! getters {
     };
 }
 
-/// Go over the properties that `bytes` begins with, and stand behind them.
+/// Walks over the properties at the start of `bytes`, to the byte behind them.
 #[inline]
 fn check(bytes: &[u8]) -> Result<WireDecoder<'_>, DecodeError> {
     let mut reader = WireDecoder::new(bytes);
@@ -162,40 +163,41 @@ fn check(bytes: &[u8]) -> Result<WireDecoder<'_>, DecodeError> {
 }
 
 impl<'a> BasicProperties<'a> {
-    /// The properties in `bytes`, checked: afterwards every getter can read what is set.
+    /// Checks the properties in `bytes`, so that every getter can decode the values that are set.
     ///
     /// # Errors
-    /// Unknown flags, missing or too many bytes, text that is no UTF-8, headers that are no table or too large.
+    /// Unknown flags, missing or surplus bytes, text that is not UTF-8, or headers that are no table or too large.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         check(bytes)?.finish()?;
         Ok(Self(bytes))
     }
 
-    /// The properties that `bytes` begins with, checked, and what follows them: they say themselves where they end.
+    /// Checks the properties at the start of `bytes`, which define their own end, and returns them with the bytes
+    /// behind them.
     ///
     /// # Errors
-    /// As [`BasicProperties::parse`], but for too many bytes.
+    /// The errors of [`BasicProperties::parse`], except surplus bytes.
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
         let rest = check(bytes)?.rest();
         Ok((Self(&bytes[..bytes.len() - rest.len()]), rest))
     }
 
-    /// Properties that were parsed before, from where they were kept. Where they are damaged, getters give None.
+    /// Properties that were checked before and then stored. Where they are damaged, getters return None.
     #[inline]
     #[must_use]
     pub const fn from_checked(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, flags first: what [`put_content`] sends on and [`BasicProperties::from_checked`] takes.
+    /// The bytes, flags first, which [`put_content`] and [`BasicProperties::from_checked`] accept.
     #[inline]
     #[must_use]
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
 
-    /// Where the value of `flag` stands, or None when it is not set.
+    /// The position of the value of `flag`, or None when it is not set.
     #[inline]
     fn seek(&self, flag: u16) -> Option<WireDecoder<'a>> {
         let mut reader = WireDecoder::new(self.0);
@@ -203,7 +205,7 @@ impl<'a> BasicProperties<'a> {
         if flags & flag == 0 {
             return None;
         }
-        // Those with a higher flag stand before it.
+        // The values with a higher flag stand before it.
         let mut before = flags & !(flag | (flag - 1));
         while before != 0 {
             let highest = 1 << (15 - before.leading_zeros());
@@ -227,15 +229,15 @@ impl<'a> BasicProperties<'a> {
         delivery_mode: u8 = DELIVERY_MODE u8;
         /// Priority, as given.
         priority: u8 = PRIORITY u8;
-        /// What an answer answers.
+        /// The identity of the request that this message answers.
         correlation_id: &'a str = CORRELATION_ID short;
-        /// The queue for answers.
+        /// The queue for replies.
         reply_to: &'a str = REPLY_TO short;
-        /// Time to live in milliseconds, as decimal text.
+        /// The time to live in milliseconds, as decimal text.
         expiration: &'a str = EXPIRATION short;
-        /// The application's name of the message.
+        /// The application's identity of the message.
         message_id: &'a str = MESSAGE_ID short;
-        /// Seconds since 1970-01-01 UTC.
+        /// The time in seconds since 1970-01-01 UTC.
         timestamp: u64 = TIMESTAMP u64;
         /// The application's type of the message (`type` on the wire).
         message_type: &'a str = TYPE short;
@@ -243,7 +245,7 @@ impl<'a> BasicProperties<'a> {
         user_id: &'a str = USER_ID short;
         /// The application that published it.
         app_id: &'a str = APP_ID short;
-        /// Unused since AMQP 0-9-1, and passed on.
+        /// Unused since AMQP 0-9-1, but passed on.
         cluster_id: &'a str = CLUSTER_ID short;
     }
 
@@ -253,13 +255,13 @@ impl<'a> BasicProperties<'a> {
         self.seek(flag::HEADERS)?.long_bytes().ok().map(RawTable::new)
     }
 
-    /// Whether the message outlives the broker, in a durable queue.
+    /// Whether the message survives a restart of the broker in a durable queue.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
         self.delivery_mode() == Some(2)
     }
 
-    /// All values at once, to change some and encode them anew.
+    /// All values at once, to change some and encode them again.
     #[must_use]
     pub fn fields(&self) -> PropertyFields<'a> {
         PropertyFields {
@@ -280,8 +282,8 @@ impl<'a> BasicProperties<'a> {
         }
     }
 
-    /// Append these properties with one header more, `name`: `x-stream-offset` of each delivery of a stream.
-    /// A header of that name that is there already is replaced.
+    /// Appends these properties with one more header, `name`, such as `x-stream-offset` in each delivery of a stream.
+    /// An existing header of that name is replaced.
     pub fn encode_with_header(&self, name: &str, value: &FieldValue, out: &mut Vec<u8>) {
         let mut headers = Vec::new();
         for (key, raw) in self.headers().iter().flat_map(RawTable::fields_as_bytes) {
@@ -301,14 +303,14 @@ impl fmt::Debug for BasicProperties<'_> {
     }
 }
 
-/// The values of properties, to be encoded.
+/// The values of properties, ready to be encoded.
 ///
 /// ```
-/// use tamis_core::amqp::{Properties, PropertyFields};
+/// use tamis_core::amqp::{BasicProperties, PropertyFields};
 ///
 /// let mut bytes = Vec::new();
 /// PropertyFields { delivery_mode: Some(2), app_id: Some("billing"), ..Default::default() }.encode(&mut bytes);
-/// assert!(Properties::parse(&bytes).unwrap().is_persistent());
+/// assert!(BasicProperties::parse(&bytes).unwrap().is_persistent());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // as the getters of `BasicProperties`
@@ -330,7 +332,7 @@ pub struct PropertyFields<'a> {
 }
 
 impl PropertyFields<'_> {
-    /// Append the bytes of [`BasicProperties`]. Texts are cut to 255 bytes, between characters.
+    /// Appends the bytes of [`BasicProperties`]. Texts are cut to 255 bytes, between characters.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&NO_PROPERTIES);

@@ -1,4 +1,4 @@
-//! Reply codes: what a close, a return or a refusal says, and how much of the connection it ends.
+//! Reply codes: the reason in a close, a return or a refusal, and how much of the connection it ends.
 //!
 //! Source: AMQP 0-9-1 specification, section 1.1 (constants); RabbitMQ for what it closes where they differ.
 
@@ -7,9 +7,9 @@ use super::short_string::clamp_short;
 /// What an error ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// `channel.close`: the connection's other channels go on.
+    /// The channel, by `channel.close`; other channels of the connection continue.
     Channel,
-    /// `connection.close`: everything of the connection ends.
+    /// The connection and everything in it, by `connection.close`.
     Connection,
 }
 
@@ -32,13 +32,13 @@ macro_rules! reply_codes {
                 match self { $(Self::$code => $name),* }
             }
 
-            /// What an error of this code ends; None when it reports and ends nothing.
+            /// What an error of this code ends; None for a code that ends nothing.
             #[must_use]
             pub fn closes(self) -> Option<Scope> {
                 match self { $(Self::$code => $scope),* }
             }
 
-            /// The code of that number, if it is one.
+            /// The code of this number, if it is one.
             #[cfg(test)]
             #[must_use]
             pub fn from_number(number: u16) -> Option<Self> {
@@ -52,43 +52,43 @@ const CHANNEL: Option<Scope> = Some(Scope::Channel);
 const CONNECTION: Option<Scope> = Some(Scope::Connection);
 
 reply_codes! {
-    /// All went well.
+    /// Success.
     Success = 200 "OK" None;
-    /// A message is larger than the receiver takes.
+    /// A message is larger than the receiver accepts.
     ContentTooLarge = 311 "CONTENT_TOO_LARGE" CHANNEL;
     /// A mandatory message found no queue: it is returned.
     NoRoute = 312 "NO_ROUTE" None;
     /// An immediate message found no consumer.
     NoConsumers = 313 "NO_CONSUMERS" CHANNEL;
-    /// An operator, or the broker's stop, ended the connection.
+    /// An operator, or a shutdown of the broker, ended the connection.
     ConnectionForced = 320 "CONNECTION_FORCED" CONNECTION;
-    /// An unknown virtual host.
+    /// The virtual host does not exist.
     InvalidPath = 402 "INVALID_PATH" CONNECTION;
     /// The user may not do that.
     AccessRefused = 403 "ACCESS_REFUSED" CHANNEL;
-    /// No such exchange or queue.
+    /// The exchange or queue does not exist.
     NotFound = 404 "NOT_FOUND" CHANNEL;
-    /// Another connection has it for itself.
+    /// Another connection has exclusive use of it.
     ResourceLocked = 405 "RESOURCE_LOCKED" CHANNEL;
-    /// What the method takes for granted does not hold.
+    /// A precondition of the method does not hold.
     PreconditionFailed = 406 "PRECONDITION_FAILED" CHANNEL;
-    /// A frame that cannot be one.
+    /// The bytes are no frame.
     FrameError = 501 "FRAME_ERROR" CONNECTION;
-    /// A frame whose fields cannot be read.
+    /// The fields of a frame cannot be decoded.
     SyntaxError = 502 "SYNTAX_ERROR" CONNECTION;
-    /// A method that may not come now.
+    /// The method is not allowed at this moment.
     CommandInvalid = 503 "COMMAND_INVALID" CONNECTION;
-    /// A channel that is not open, or is open already.
+    /// The channel is not open, or is already open.
     ChannelError = 504 "CHANNEL_ERROR" CONNECTION;
-    /// A frame of a kind that may not come now.
+    /// A frame of this kind is not allowed at this moment.
     UnexpectedFrame = 505 "UNEXPECTED_FRAME" CONNECTION;
-    /// A bound of the broker is reached.
+    /// A limit of the broker is reached.
     ResourceError = 506 "RESOURCE_ERROR" CONNECTION;
-    /// Forbidden whoever asks.
+    /// Forbidden for everybody.
     NotAllowed = 530 "NOT_ALLOWED" CONNECTION;
-    /// Known or unknown, but not offered here.
+    /// The method is not implemented here.
     NotImplemented = 540 "NOT_IMPLEMENTED" CONNECTION;
-    /// The broker's own fault.
+    /// The fault is the broker's own.
     InternalError = 541 "INTERNAL_ERROR" CONNECTION;
 }
 
@@ -100,7 +100,7 @@ impl ReplyCode {
     }
 
     /// `NOT_FOUND - no queue 'x'`: the name and `reason` on one line of at most 255 bytes, cut between characters.
-    /// Control characters, which a name in `reason` may have, become spaces.
+    /// Control characters, which a name in `reason` may contain, become spaces.
     #[must_use]
     pub fn text(self, reason: &str) -> String {
         let mut text = String::with_capacity(self.name().len() + 3 + reason.len().min(256));

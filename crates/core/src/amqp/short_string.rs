@@ -3,18 +3,18 @@
 /// The maximum size of a short string: its length is one octet.
 pub(crate) const SHORT_SIZE_BYTES_MAX: usize = 255;
 
-/// `text`, cut between characters to what a short string can hold.
+/// Cuts `text` between characters to the maximum size of a short string.
 #[inline]
 pub(crate) fn clamp_short(text: &str) -> &str {
     if text.len() <= SHORT_SIZE_BYTES_MAX {
         return text;
     }
-    // A character has at most four bytes: one of the last four places is between two.
+    // A character has at most four bytes, so one of the last four positions is between two.
     let end = (0..=SHORT_SIZE_BYTES_MAX).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
 }
 
-/// Append `text` as a short string, cut to 255 bytes.
+/// Appends `text` as a short string, cut to 255 bytes.
 #[inline]
 pub(crate) fn put_short(out: &mut Vec<u8>, text: &str) {
     let text = clamp_short(text);

@@ -1,7 +1,7 @@
 //! Field tables: arguments of methods, headers of messages, properties of peers.
 //!
-//! [`RawTable`] is the bytes, read value by value as [`RawValue`]s without building anything; [`Table`] is the values,
-//! in their order. Types: `t b B s u I i l L f d D S A T F V x`.
+//! [`RawTable`] is the bytes, decoded value by value as [`RawValue`]s without building anything; [`Table`] is the
+//! decoded values, in their order. Types: `t b B s u I i l L f d D S A T F V x`.
 //!
 //! Source: AMQP 0-9-1 specification, section 4.2.5.5, with RabbitMQ's errata: `s` is a signed 16-bit integer here and
 //! `l` a signed 64-bit one, as RabbitMQ and every client of it write them.
@@ -12,10 +12,10 @@ use super::error::DecodeError;
 use super::short_string::{SHORT_SIZE_BYTES_MAX, put_short};
 use super::wire::WireDecoder;
 
-/// How deep tables and arrays may nest; the table itself is level 1. Reading recurses, so this bounds the stack.
+/// The maximum nesting of tables and arrays; the table itself is level 1. Decoding recurses, so this bounds the stack.
 pub const TABLE_DEPTH_MAX: usize = 32;
 
-/// The most bytes of a table, without its length field.
+/// The maximum size of a table, without its length field.
 pub const TABLE_SIZE_BYTES_MAX: usize = 64 * 1024;
 
 const TOO_LARGE: DecodeError = DecodeError::syntax("a table is over 65536 bytes");
@@ -23,7 +23,8 @@ const TOO_DEEP: DecodeError = DecodeError::syntax("a table nests over 32 levels 
 const EXPECTED_DEPTH: &str = "a table of at most 32 levels";
 const UNKNOWN_TYPE: DecodeError = DecodeError::syntax("a table has a value of unknown type");
 
-/// The bytes of a table, without its length field. Read lazily: what is in them may be nonsense until [`RawTable::check`].
+/// The bytes of a table, without its length field. They are decoded lazily, and may be invalid until
+/// [`RawTable::check`].
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct RawTable<'a>(&'a [u8]);
 
@@ -34,44 +35,44 @@ pub struct RawArray<'a>(&'a [u8]);
 /// A value, borrowed from a table's bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RawValue<'a> {
-    /// `t`
+    /// Type `t`.
     Bool(bool),
-    /// `b`
+    /// Type `b`.
     I8(i8),
-    /// `B`
+    /// Type `B`.
     U8(u8),
-    /// `s`
+    /// Type `s`.
     I16(i16),
-    /// `u`
+    /// Type `u`.
     U16(u16),
-    /// `I`
+    /// Type `I`.
     I32(i32),
-    /// `i`
+    /// Type `i`.
     U32(u32),
-    /// `l`, and `L`, which all clients read as the same
+    /// Types `l` and `L`, which all clients decode alike.
     I64(i64),
-    /// `f`
+    /// Type `f`.
     F32(f32),
-    /// `d`
+    /// Type `d`.
     F64(f64),
-    /// `D`: `unscaled` / 10^`scale`
+    /// Type `D`: `unscaled` / 10^`scale`.
     Decimal {
-        /// Decimal places.
+        /// The number of decimal places.
         scale: u8,
         /// All digits, as an integer.
         unscaled: i32,
     },
-    /// `S`: text by custom, but any bytes are allowed
+    /// Type `S`: text by convention, but any bytes are allowed.
     Text(&'a [u8]),
-    /// `A`
+    /// Type `A`.
     Array(RawArray<'a>),
-    /// `T`: seconds since 1970-01-01 UTC
+    /// Type `T`: seconds since 1970-01-01 UTC.
     Timestamp(u64),
-    /// `F`
+    /// Type `F`.
     Table(RawTable<'a>),
-    /// `V`
+    /// Type `V`.
     Void,
-    /// `x`
+    /// Type `x`.
     Bytes(&'a [u8]),
 }
 
@@ -100,7 +101,7 @@ impl<'a> RawValue<'a> {
         })
     }
 
-    /// Whole numbers of any width.
+    /// The value as an integer, from whole numbers of any width.
     #[must_use]
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
@@ -115,7 +116,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// Text, if it is text and valid UTF-8.
+    /// The value as text, if it is text and valid UTF-8.
     #[must_use]
     pub fn as_str(&self) -> Option<&'a str> {
         match *self {
@@ -124,7 +125,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// A truth value.
+    /// The value as a truth value.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {
         match *self {
@@ -164,7 +165,7 @@ impl<'a> RawValue<'a> {
     }
 }
 
-/// Refuse what is too deep or too large, before it is read.
+/// Refuses a table that is too deep or too large, before decoding it.
 #[inline]
 fn check_bounds(bytes: &[u8], depth: usize) -> Result<(), DecodeError> {
     if bytes.len() > TABLE_SIZE_BYTES_MAX {
@@ -202,13 +203,13 @@ impl<'a> RawTable<'a> {
         RawFields(WireDecoder::new(self.0))
     }
 
-    /// The value of the first field of that name; None also where the bytes before it are damaged.
+    /// The value of the first field of this name; also None where the bytes before it are damaged.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
         self.iter().map_while(Result::ok).find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// The fields in their order, each with its own bytes (name, type and value), to be copied without being understood.
+    /// The fields in their order, each with its own bytes (name, type and value), to be copied without being decoded.
     pub(crate) fn fields_as_bytes(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
         let mut reader = WireDecoder::new(self.0);
         std::iter::from_fn(move || {
@@ -219,10 +220,10 @@ impl<'a> RawTable<'a> {
         })
     }
 
-    /// Read everything once, without keeping it: afterwards iterating gives no error at any level.
+    /// Decodes everything once, without keeping it: afterwards iterating gives no error at any level.
     ///
     /// # Errors
-    /// The bytes are no table, nest too deep or are too many.
+    /// The bytes are no table, nest too deep, or are too many.
     #[inline]
     pub fn check(&self) -> Result<(), DecodeError> {
         self.check_at(1)
@@ -233,10 +234,10 @@ impl<'a> RawTable<'a> {
         self.iter().try_for_each(|field| field?.1.check(depth + 1))
     }
 
-    /// The values.
+    /// Decodes the values.
     ///
     /// # Errors
-    /// As [`RawTable::check`].
+    /// The errors of [`RawTable::check`].
     pub fn parse(&self) -> Result<Table, DecodeError> {
         self.parse_at(1)
     }
@@ -350,49 +351,49 @@ impl<'a> Iterator for RawValues<'a> {
 /// A value with its type on the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldValue {
-    /// `t`
+    /// Type `t`.
     Bool(bool),
-    /// `b`
+    /// Type `b`.
     I8(i8),
-    /// `B`
+    /// Type `B`.
     U8(u8),
-    /// `s`
+    /// Type `s`.
     I16(i16),
-    /// `u`
+    /// Type `u`.
     U16(u16),
-    /// `I`
+    /// Type `I`.
     I32(i32),
-    /// `i`
+    /// Type `i`.
     U32(u32),
-    /// `l`, and `L`, which all clients read as the same
+    /// Types `l` and `L`, which all clients decode alike.
     I64(i64),
-    /// `f`
+    /// Type `f`.
     F32(f32),
-    /// `d`
+    /// Type `d`.
     F64(f64),
-    /// `D`: `unscaled` / 10^`scale`
+    /// Type `D`: `unscaled` / 10^`scale`.
     Decimal {
-        /// Decimal places.
+        /// The number of decimal places.
         scale: u8,
         /// All digits, as an integer.
         unscaled: i32,
     },
-    /// `S`: text by custom, but any bytes are allowed
+    /// Type `S`: text by convention, but any bytes are allowed.
     Text(Box<[u8]>),
-    /// `A`
+    /// Type `A`.
     Array(Vec<FieldValue>),
-    /// `T`: seconds since 1970-01-01 UTC
+    /// Type `T`: seconds since 1970-01-01 UTC.
     Timestamp(u64),
-    /// `F`
+    /// Type `F`.
     Table(Table),
-    /// `V`
+    /// Type `V`.
     Void,
-    /// `x`
+    /// Type `x`.
     Bytes(Box<[u8]>),
 }
 
 impl FieldValue {
-    /// Append the type octet and the value. Values of more than 4 GiB, which no frame can hold, are cut.
+    /// Appends the type octet and the value. Values of more than 4 GiB, which no frame can hold, are cut.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Bool(value) => out.extend_from_slice(&[b't', u8::from(*value)]),
@@ -424,7 +425,7 @@ impl FieldValue {
         }
     }
 
-    /// Whole numbers of any width.
+    /// The value as an integer, from whole numbers of any width.
     #[must_use]
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
@@ -439,7 +440,7 @@ impl FieldValue {
         }
     }
 
-    /// Text, if it is text and valid UTF-8.
+    /// The value as text, if it is text and valid UTF-8.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -448,7 +449,7 @@ impl FieldValue {
         }
     }
 
-    /// A truth value.
+    /// The value as a truth value.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {
         match *self {
@@ -457,7 +458,7 @@ impl FieldValue {
         }
     }
 
-    /// What keeps it from being written, `depth` being the level of its own fields.
+    /// The reason why it cannot be encoded, if its own fields are of level `depth`.
     fn check_writable(&self, depth: usize) -> Result<(), &'static str> {
         match self {
             Self::Array(_) if depth > TABLE_DEPTH_MAX => Err(EXPECTED_DEPTH),
@@ -480,7 +481,7 @@ fn put_long(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     out.extend_from_slice(&bytes[..count as usize]);
 }
 
-/// Append what `fill` appends, behind its length.
+/// Appends a length field and the bytes that `fill` appends.
 fn with_length(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -531,7 +532,7 @@ impl From<Vec<FieldValue>> for FieldValue {
     }
 }
 
-/// Names and values in the order in which they were written.
+/// Names and values in the order in which they were added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table(Vec<(Box<str>, FieldValue)>);
 
@@ -542,7 +543,7 @@ impl Table {
         Self(Vec::new())
     }
 
-    /// How many fields.
+    /// The number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -559,13 +560,13 @@ impl Table {
         self.0.iter().map(|(key, value)| (&**key, value))
     }
 
-    /// The value of the first field of that name. Linear: arguments are few.
+    /// The value of the first field of this name. Linear, since arguments are few.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&FieldValue> {
         self.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// Set the first field of that name, or append one. Names are cut to 255 bytes when they are written.
+    /// Sets the first field of this name, or appends one. Names are cut to 255 bytes when they are encoded.
     pub fn insert(&mut self, name: &str, value: impl Into<FieldValue>) {
         match self.0.iter_mut().find(|(key, _)| **key == *name) {
             Some((_, old)) => *old = value.into(),
@@ -573,23 +574,23 @@ impl Table {
         }
     }
 
-    /// Append a field without a look at the others.
+    /// Appends a field without looking at the others.
     pub fn push(&mut self, name: &str, value: impl Into<FieldValue>) {
         self.0.push((name.into(), value.into()));
     }
 
-    /// Take the first field of that name out.
+    /// Removes the first field of this name, and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<FieldValue> {
         let index = self.0.iter().position(|(key, _)| **key == *name)?;
         Some(self.0.remove(index).1)
     }
 
-    /// Append the length field and the fields.
+    /// Appends the length field and the fields.
     pub fn encode(&self, out: &mut Vec<u8>) {
         with_length(out, |out| self.encode_fields(out));
     }
 
-    /// Append the fields without the length field: the bytes of a [`RawTable`].
+    /// Appends the fields without the length field: the bytes of a [`RawTable`].
     pub fn encode_fields(&self, out: &mut Vec<u8>) {
         for (key, value) in &self.0 {
             put_short(out, key);
@@ -605,8 +606,8 @@ impl Table {
         bytes
     }
 
-    /// What keeps it from being written as it is, its own fields being of level `depth`: a name that would be cut, or a
-    /// depth that no reader of ours takes. The words stand behind "must be".
+    /// The reason why it cannot be encoded unchanged, if its own fields are of level `depth`: a name that would be cut,
+    /// or a nesting that our decoders refuse. The text completes "must be".
     pub(crate) fn check_writable(&self, depth: usize) -> Result<(), &'static str> {
         if depth > TABLE_DEPTH_MAX {
             return Err(EXPECTED_DEPTH);

@@ -1,4 +1,4 @@
-//! Properties of the whole codec, with seeded random input: round trips, any cut of the stream, garbage, bombs.
+//! Tests the whole codec with seeded random input: round trips, any cut of the stream, garbage, bombs.
 
 use std::time::{Duration, Instant};
 

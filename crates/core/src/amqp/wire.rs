@@ -1,15 +1,15 @@
-//! The elementary types: reading them from a slice, appending them to a buffer.
+//! Decodes the elementary types from a slice and appends them to a buffer.
 
 use super::error::DecodeError;
 use super::short_string::put_short;
 
 const TRUNCATED: DecodeError = DecodeError::syntax("the fields end too early");
 
-/// A cursor over the bytes of one frame's payload. Every read is checked; none allocates.
+/// A cursor over the bytes of one frame's payload. Every access is checked; none allocates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WireDecoder<'a> {
     rest: &'a [u8],
-    /// Bits of the octet being read, the next one lowest; bits that follow each other share octets.
+    /// The bits of the octet being decoded, the next one lowest; consecutive bits share octets.
     bits: u8,
     bit_count: u8,
 }
@@ -34,7 +34,7 @@ impl<'a> WireDecoder<'a> {
 
     numbers!(u8: u8, u16: u16, u32: u32, u64: u64, i8: i8, i16: i16, i32: i32, i64: i64, f32: f32, f64: f64);
 
-    /// The next of a run of bits.
+    /// The next of several consecutive bits.
     #[inline]
     pub(crate) fn bit(&mut self) -> Result<bool, DecodeError> {
         if self.bit_count == 0 {
@@ -55,21 +55,21 @@ impl<'a> WireDecoder<'a> {
         Ok(bytes)
     }
 
-    /// A length octet and so many bytes.
+    /// A length octet, and that many bytes.
     #[inline]
     pub(crate) fn short_bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let count = self.u8()?;
         self.bytes(usize::from(count))
     }
 
-    /// A short string: names, keys, texts. Bytes that are no UTF-8 are refused, so that all behind it may use text.
+    /// A short string: names, keys, texts. Bytes that are not UTF-8 are refused, so that all later code may use text.
     #[inline]
     pub(crate) fn short(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.short_bytes()?;
         std::str::from_utf8(bytes).map_err(|_| DecodeError::syntax("a short string is not valid UTF-8"))
     }
 
-    /// A length of 32 bits and so many bytes.
+    /// A length of 32 bits, and that many bytes.
     #[inline]
     pub(crate) fn long_bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let count = self.u32()?;
@@ -87,18 +87,18 @@ impl<'a> WireDecoder<'a> {
         self.rest
     }
 
-    /// Nothing may follow the last field.
+    /// Checks that nothing follows the last field.
     #[inline]
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::syntax("bytes follow the last field")) }
     }
 }
 
-/// Appends fields to a buffer, packing bits that follow each other into octets.
+/// Appends fields to a buffer, packing consecutive bits into octets.
 #[derive(Debug)]
 pub(crate) struct WireEncoder<'o> {
     out: &'o mut Vec<u8>,
-    /// The bit for the next flag in the last octet; 0 when the last field was no bit.
+    /// The bit for the next flag in the last octet; 0 when the last field was not a bit.
     next_bit: u8,
 }
 
@@ -132,7 +132,7 @@ impl<'o> WireEncoder<'o> {
         put_short(self.out, text);
     }
 
-    /// A length of 32 bits and the bytes. What is over 4 GiB, which no frame can hold, is cut.
+    /// Appends a length of 32 bits and the bytes. Bytes over 4 GiB, which no frame can hold, are cut.
     #[inline]
     pub(crate) fn long_bytes(&mut self, bytes: &[u8]) {
         let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

@@ -1,38 +1,53 @@
-//! The hash of symbols and records. Part of the snapshot's format, so it never changes between versions, machines or byte
-//! orders. Hashes need to spread well, not to be unique: whoever finds one compares.
+//! Hashes of symbols and records, which are part of the snapshot's format, and hashes of names, which are not.
+//!
+//! The hash of symbols and records never changes between versions, machines or byte orders. Hashes need to spread well,
+//! not to be unique: items with equal hashes are told apart by comparing them.
+
+use std::hash::BuildHasher;
+use std::sync::LazyLock;
+
+use foldhash::fast::RandomState;
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / golden ratio, odd
 const LENGTH: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// Folded multiplication, eight bytes a step.
+/// The hash of an attribute's name, for this process alone, so that nobody can choose names that collide.
+#[inline]
+pub fn hash_name(name: &str) -> u64 {
+    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+    STATE.hash_one(name)
+}
+
+/// The hash of `bytes`: folded multiplication, eight bytes per step.
 #[must_use]
 pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let mut state = fold(seed ^ MULTIPLIER, LENGTH) ^ (bytes.len() as u64).wrapping_mul(LENGTH);
-    let (words, rest) = bytes.as_chunks();
+    let (words, remaining) = bytes.as_chunks();
     for word in words {
         state = fold(state ^ u64::from_le_bytes(*word), MULTIPLIER);
     }
-    if !rest.is_empty() {
-        state = fold(state ^ last_word(bytes, rest), MULTIPLIER);
+    if !remaining.is_empty() {
+        state = fold(state ^ last_word(bytes, remaining), MULTIPLIER);
     }
     fold(state ^ LENGTH, MULTIPLIER)
 }
 
-/// The one to seven bytes of `rest`, in which `bytes` end, and zeros after them. Most texts of queries are short: reading
-/// bytes that have been read already is faster than copying as many as there are.
+/// The one to seven `remaining` bytes at the end of `bytes`, followed by zeros.
+///
+/// Most texts of queries are short: reading some bytes a second time is faster than copying the exact number of them.
 #[inline]
-fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
+fn last_word(bytes: &[u8], remaining: &[u8]) -> u64 {
     if let Some(last) = bytes.last_chunk() {
-        return u64::from_le_bytes(*last) >> (64 - 8 * rest.len());
+        return u64::from_le_bytes(*last) >> (64 - 8 * remaining.len());
     }
-    if let (Some(first), Some(last)) = (rest.first_chunk(), rest.last_chunk()) {
+    if let (Some(first), Some(last)) = (remaining.first_chunk(), remaining.last_chunk()) {
         let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
-        return first | last << (8 * rest.len() - 32);
+        return first | last << (8 * remaining.len() - 32);
     }
-    rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+    remaining.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-/// The hash of something that has been hashed, together with a number.
+/// The hash of a hash together with a number.
 #[inline]
 #[must_use]
 pub fn mix(hash: u64, number: u32) -> u64 {
@@ -55,10 +70,10 @@ mod tests {
     fn the_last_word_is_what_is_left_and_zeros() {
         let bytes: Vec<u8> = (1..40_u8).map(|byte| byte.wrapping_mul(37)).collect();
         for length in (0..bytes.len()).filter(|length| length % 8 != 0) {
-            let (_, rest) = bytes[..length].as_chunks::<8>();
+            let (_, remaining) = bytes[..length].as_chunks::<8>();
             let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            assert_eq!(last_word(&bytes[..length], rest), u64::from_le_bytes(word), "{length}");
+            word[..remaining.len()].copy_from_slice(remaining);
+            assert_eq!(last_word(&bytes[..length], remaining), u64::from_le_bytes(word), "{length}");
         }
     }
 

@@ -1,7 +1,7 @@
-//! How long a match takes, one message at a time, without whoever called it from outside.
+//! Measures how long matches take, one message at a time, without the cost of calls from outside.
 //!
-//! Wall time is what a caller waits; the thread's CPU time is what the match cost, also on a machine that is busy with
-//! something else.
+//! Wall time is how long a caller waits. The thread's CPU time is what the match cost, also on a machine that is busy with
+//! other work.
 
 use std::time::Instant;
 
@@ -14,28 +14,28 @@ use crate::message::{Body, Message, Properties};
 pub struct Prepared {
     /// Dotted words.
     pub topic: String,
-    /// Name → value.
+    /// Values by name.
     pub properties: Properties,
     /// Text, where there is one.
     pub body: Option<String>,
 }
 
-/// What matching one message took: the median of the rounds.
+/// The time that matching one message took: the median of the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
-    /// Nanoseconds that went by.
+pub struct MatchTimes {
+    /// Wall time in nanoseconds.
     pub wall_ns: u64,
-    /// Nanoseconds of this thread's CPU.
+    /// CPU time of this thread in nanoseconds.
     pub cpu_ns: u64,
-    /// How many subscriptions it satisfies.
+    /// The number of subscriptions that the message satisfies.
     pub matched: usize,
 }
 
 impl Engine {
-    /// Match all of `messages` `warm_up` times, then `rounds` times more with the clock running around each match.
+    /// Match all of `messages` `warm_up` times, then `rounds` times more and measure each match.
     ///
-    /// Every round goes through all messages, so that none finds what it needs still warm from the round before. What
-    /// reading the clocks takes is measured first and taken off.
+    /// Every round goes through all messages, so that no message finds the caches warm from its last match. The time that
+    /// reading the clocks takes is measured first and subtracted.
     ///
     /// # Errors
     /// A damaged snapshot.
@@ -44,7 +44,7 @@ impl Engine {
         messages: &[Prepared],
         warm_up: usize,
         rounds: usize,
-    ) -> Result<Vec<Times>, EngineError> {
+    ) -> Result<Vec<MatchTimes>, EngineError> {
         let (mut scratch, mut matched) = (Scratch::default(), Vec::new());
         let mut clocks = vec![(Vec::with_capacity(rounds), Vec::with_capacity(rounds)); messages.len()];
         let mut counts = vec![0; messages.len()];
@@ -52,7 +52,7 @@ impl Engine {
         for round in 0..warm_up + rounds.max(1) {
             for (index, prepared) in messages.iter().enumerate() {
                 matched.clear();
-                let clock = Clocks::start();
+                let clock = MatchClocks::start();
                 self.match_into(&prepared.message(), &mut scratch, &mut matched)?;
                 let (wall, cpu) = clock.stop();
                 counts[index] = matched.len();
@@ -62,7 +62,7 @@ impl Engine {
                 }
             }
         }
-        let times = clocks.into_iter().zip(counts).map(|((wall, cpu), matched)| Times {
+        let times = clocks.into_iter().zip(counts).map(|((wall, cpu), matched)| MatchTimes {
             wall_ns: median(wall),
             cpu_ns: median(cpu),
             matched,
@@ -78,12 +78,12 @@ impl Prepared {
 }
 
 /// Both clocks, started together.
-struct Clocks {
+struct MatchClocks {
     cpu_ns: u64,
     wall: Instant,
 }
 
-impl Clocks {
+impl MatchClocks {
     fn start() -> Self {
         Self { cpu_ns: thread_cpu_ns(), wall: Instant::now() }
     }
@@ -95,10 +95,10 @@ impl Clocks {
     }
 }
 
-/// What starting and stopping the clocks takes of both, in nanoseconds.
+/// The time that starting and stopping the clocks takes, in nanoseconds of each.
 fn cost_of_clocks() -> (u64, u64) {
     const READINGS: usize = 1_001;
-    let (wall, cpu) = (0..READINGS).map(|_| Clocks::start().stop()).unzip();
+    let (wall, cpu) = (0..READINGS).map(|_| MatchClocks::start().stop()).unzip();
     (median(wall), median(cpu))
 }
 
@@ -107,7 +107,7 @@ fn median(mut times: Vec<u64>) -> u64 {
     *times.select_nth_unstable(middle).1
 }
 
-/// Nanoseconds of CPU that this thread has used.
+/// The CPU time that this thread has used, in nanoseconds.
 #[cfg(unix)]
 fn thread_cpu_ns() -> u64 {
     use rustix::time::{ClockId, clock_gettime};
@@ -115,7 +115,7 @@ fn thread_cpu_ns() -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Where a thread's CPU clock cannot be read, wall time stands in for it.
+/// Wall time in nanoseconds, where a thread's CPU clock cannot be read.
 #[cfg(not(unix))]
 fn thread_cpu_ns() -> u64 {
     use std::sync::OnceLock;

@@ -3,38 +3,39 @@
 use std::fmt;
 
 use crate::journal::format::record::Sequence;
+use crate::journal::format::segment::SegmentNumber;
 
-/// What is wrong in a log, and where. Nothing else is: the records around it are intact.
+/// One piece of damage in a log and where it is; the records around it are intact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What it is.
+    /// The kind of damage.
     pub kind: DamageKind,
-    /// The ordinal of the segment.
-    pub segment: u32,
-    /// Where it begins in the file.
+    /// The number of the segment's file.
+    pub segment: SegmentNumber,
+    /// The byte of the file at which it begins.
     pub offset: u64,
-    /// How far it reaches; 0 where that is not known.
+    /// Its size; 0 where that is not known.
     pub size_bytes: u64,
-    /// The first number that is lost.
+    /// The sequence number of the first lost record.
     pub first: Sequence,
-    /// The last number that is lost; less than `first` when none is.
+    /// The sequence number of the last lost record; less than `first` when none is lost.
     pub last: Sequence,
 }
 
 impl Damage {
-    /// How many records are lost.
+    /// The number of records lost.
     #[must_use]
     pub fn lost(&self) -> u64 {
         (self.last.0 + 1).saturating_sub(self.first.0)
     }
 
-    /// Damage of what only helps to find records.
-    pub(crate) fn of_index(kind: DamageKind, segment: u32, offset: u64, first: Sequence) -> Self {
+    /// Damage of an index, which only helps to find records.
+    pub(crate) fn of_index(kind: DamageKind, segment: SegmentNumber, offset: u64, first: Sequence) -> Self {
         Self { kind, segment, offset, size_bytes: 0, first, last: first.previous() }
     }
 }
 
-/// Where, what, and what is lost: a line for people.
+/// One line for people: where it is, what it is, and what is lost.
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "segment {}, byte {}", self.segment, self.offset)?;
@@ -55,21 +56,21 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What can be wrong.
+/// A kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageKind {
-    /// Bytes that were records and are none any more.
+    /// Bytes that once were records and no longer decode.
     Records,
-    /// Records whose file is not there, or that were synced and are not there any more.
+    /// Records whose file is missing, or that were synced and are no longer there.
     Missing,
-    /// The header of a segment: its records are found without it.
+    /// The header of a segment, without which its records can still be read.
     Header,
-    /// The index of a sealed segment: its records are found without it, by reading them all.
+    /// The index of a sealed segment, without which all its records must be read.
     Index,
 }
 
 impl DamageKind {
-    /// A word for it.
+    /// The name of the kind.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,7 +90,7 @@ mod tests {
     fn damage_is_told_in_words() {
         let mut damage = Damage {
             kind: DamageKind::Records,
-            segment: 3,
+            segment: SegmentNumber(3),
             offset: 64,
             size_bytes: 900,
             first: Sequence(5),
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(damage.to_string(), "segment 3, byte 64, 900 bytes: no records any more: records 5 to 6 are lost");
         damage.last = Sequence(5);
         assert!(damage.to_string().ends_with(": record 5 is lost"));
-        let index = Damage::of_index(DamageKind::Index, 3, 64, Sequence(5));
+        let index = Damage::of_index(DamageKind::Index, SegmentNumber(3), 64, Sequence(5));
         assert_eq!(
             index.to_string(),
             "segment 3, byte 64: the index of a segment; its records are read without it: no record is lost"

@@ -7,11 +7,11 @@ use crate::journal::format::segment::Location;
 /// Why a log cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The file system said no.
+    /// The file system reported an error.
     Io(io::Error),
-    /// A later version of tamis wrote it.
+    /// A later version of tamis wrote the log.
     Version(String),
-    /// There is no log, or nothing of it says which.
+    /// There is no log, or nothing in it tells which log it is.
     NoLog(String),
 }
 
@@ -35,16 +35,16 @@ impl From<io::Error> for OpenError {
 /// Why a record was not appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendError {
-    /// It is larger than a log with these segments takes.
+    /// The record is larger than a log with segments of this size accepts.
     TooLarge {
-        /// How large it is.
+        /// The size of the record.
         size_bytes: usize,
-        /// How large it may be.
+        /// The maximum size of a record.
         max_bytes: usize,
     },
-    /// `LogOptions::pending_bytes_max` wait to be written: the disk is full, or slower than the publishers.
+    /// `LogOptions::pending_bytes_max` already wait to be written: the disk is full, or slower than the publishers.
     Busy,
-    /// Writing or syncing has failed, with this reason, and nothing is written any more.
+    /// Writing or syncing failed for this reason, and nothing is written any more.
     Failed(String),
 }
 
@@ -62,16 +62,16 @@ impl fmt::Display for AppendError {
 
 impl std::error::Error for AppendError {}
 
-/// Why something cannot be read.
+/// Why records cannot be read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The file system said no.
+    /// The file system reported an error.
     Io(io::Error),
-    /// The record is not what was written.
+    /// The record differs from what was written.
     Damaged(Location),
-    /// Its segment has been removed.
+    /// The segment of the record has been removed.
     Gone(Location),
-    /// Nothing says how far the log is synced.
+    /// There is no mark that tells how far the log is synced.
     NoMark,
 }
 

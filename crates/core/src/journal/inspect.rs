@@ -1,4 +1,4 @@
-//! Reading everything there is in a log, to say what is wrong with it.
+//! Reads and checks everything in a log, to report what is wrong with it.
 
 use std::io;
 use std::path::Path;
@@ -8,47 +8,47 @@ use crate::journal::damage::{Damage, DamageKind};
 use crate::journal::disk::Disk;
 use crate::journal::errors::OpenError;
 use crate::journal::format::record::Sequence;
-use crate::journal::format::segment::SegmentName;
+use crate::journal::format::segment::{SegmentName, SegmentNumber};
 use crate::journal::recovery::directory::{Directory, ExistingLog};
 use crate::journal::recovery::scan;
 use crate::journal::recovery::scan::{Scanner, WalkExtent};
 
-/// What a log has, every record checked.
+/// What a log contains, after every record was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
-    /// How far the mark says it is synced.
+    /// The last synced sequence number according to the mark.
     pub synced: Sequence,
-    /// Its segments, oldest first.
+    /// The segments, oldest first.
     pub segments: Vec<SegmentReport>,
-    /// What is damaged or lost, in order.
+    /// Everything that is damaged or lost, in order.
     pub damage: Vec<Damage>,
 }
 
-/// What a segment has.
+/// What one segment contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentReport {
-    /// Which one it is.
-    pub ordinal: u32,
-    /// The name of its file.
+    /// The number of the segment's file.
+    pub ordinal: SegmentNumber,
+    /// The name of the segment's file.
     pub file_name: String,
-    /// The number of its first record, as its name says.
+    /// The sequence number of its first record, as the file name says.
     pub first: Sequence,
-    /// How many intact records it has.
+    /// The number of intact records.
     pub record_count: u64,
-    /// How many of them there are of each kind, by kind.
+    /// The number of intact records of each kind, ordered by kind.
     pub kinds: Vec<(u8, u64)>,
-    /// How much they take.
+    /// The bytes that its records occupy.
     pub data_bytes: u64,
-    /// How large the file is.
+    /// The size of its file.
     pub file_bytes: u64,
-    /// Whether it is sealed, as far as its trailer says.
+    /// Whether its trailer says that it is sealed.
     pub is_sealed: bool,
-    /// The first and last time of its records; 0 when it has none.
+    /// The earliest and the latest time of its records; both 0 when it has none.
     pub times_us: (i64, i64),
 }
 
-/// Read and check all of the log in `dir`. Nothing is changed. A process that writes it meanwhile may make the last
-/// segments look torn.
+/// Reads and checks the whole log in `dir`, without changing anything. While another process writes the log, its last
+/// segments may appear torn.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -64,7 +64,7 @@ pub fn inspect(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Inspection, OpenError
     Ok(inspection)
 }
 
-/// What is wrong with one sealed segment.
+/// The damage of one sealed segment.
 #[cfg(test)]
 pub(crate) fn inspect_segment(
     directory: &Directory,
@@ -77,7 +77,7 @@ pub(crate) fn inspect_segment(
 }
 
 impl Inspection {
-    /// Check one more segment; the number that has to follow it.
+    /// Checks one more segment, and returns the sequence number that must follow it.
     fn add(
         &mut self,
         directory: &Directory,

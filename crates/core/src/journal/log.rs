@@ -1,4 +1,6 @@
-//! A log: appending records, reading one, and what is kept. Writing them to files is in `writing`.
+//! The public face of a log: appending records, reading one, and setting what is kept.
+//!
+//! The folder `writing` has the state behind it.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -10,7 +12,7 @@ use crate::journal::disk::Disk;
 use crate::journal::errors::{AppendError, OpenError, ReadError};
 use crate::journal::format::footer::RecordHead;
 use crate::journal::format::record::{HEAD_BYTES_MAX, HEADER_BYTES, Record, Sequence, encode};
-use crate::journal::format::segment::{DATA_START, Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::journal::format::segment::{DATA_START, Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentNumber};
 use crate::journal::options::LogOptions;
 use crate::journal::reader::{LogReader, Start};
 use crate::journal::recovery::recover::{LogRecovery, recover};
@@ -19,12 +21,12 @@ use crate::journal::writing::appending::Appending;
 use crate::journal::writing::committer::Committer;
 use crate::journal::writing::shared::{SharedLog, lock};
 
-/// What an appended record got.
+/// The number and location of a record that was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Its number.
+    /// The sequence number of the record.
     pub sequence: Sequence,
-    /// Where it can be read once it is synced.
+    /// The location at which the record can be read once it is synced.
     pub location: Location,
 }
 
@@ -33,11 +35,11 @@ pub struct Appended {
 pub struct Log(Arc<SharedLog>);
 
 impl Log {
-    /// Open the log in `dir`, or begin one there. One process may do so at a time (`DirectoryLock`); others read.
-    /// Everything that is found is synced before this returns, and readers see it.
+    /// Opens the log in `dir`, or begins one there. Only one process may do so at a time (`DirectoryLock`); others may
+    /// read. Everything that is found is synced before this returns, and readers see it.
     ///
     /// # Errors
-    /// [`OpenError`]. Damage of records is none: [`LogRecovery::damage`] tells.
+    /// [`OpenError`]. Damaged records are no error: [`LogRecovery::damage`] lists them.
     ///
     /// # Panics
     /// When `options.segment_bytes` is out of its range.
@@ -54,11 +56,11 @@ impl Log {
         Ok((Self(Arc::new(shared)), recovery))
     }
 
-    /// Append a record, to be written by the committer. `body` comes in parts, so that nobody has to join them.
+    /// Appends a record, which the committer will write. `body` comes in parts, so that the caller need not join them.
     /// Never waits for the disk.
     ///
     /// # Errors
-    /// [`AppendError`]; then no number was given.
+    /// [`AppendError`]; no sequence number was used then.
     ///
     /// # Panics
     /// When `head` is longer than [`HEAD_BYTES_MAX`].
@@ -90,77 +92,78 @@ impl Log {
         Ok(Appended { sequence, location })
     }
 
-    /// How large a record may be, its 28 bytes of header and its head included.
+    /// The maximum size of a record, including its header of 28 bytes and its head.
     #[must_use]
     pub fn record_bytes_max(&self) -> usize {
         self.0.options.segment_bytes as usize / 2 - DATA_START as usize
     }
 
-    /// The record at `location`, read into `buffer`. It has to be synced, and not be removed.
+    /// Reads the record at `location` into `buffer`. The record must be synced and not yet removed.
     ///
     /// # Errors
-    /// It is gone or damaged, or the system says no.
+    /// The record is gone or damaged, or the file system reports an error.
     pub fn read_at<'a>(&self, location: Location, buffer: &'a mut Vec<u8>) -> Result<Record<'a>, ReadError> {
         self.0.read_at(location, buffer)
     }
 
-    /// Read the log from `start` on, as far as it is synced at any time.
+    /// Reads the log from `start` on, always as far as it is synced.
     ///
     /// # Errors
-    /// What the system says.
+    /// The file system reports an error.
     pub fn reader(&self, start: Start) -> Result<LogReader, ReadError> {
         LogReader::live(Arc::clone(&self.0), start)
     }
 
-    /// Everything but the bodies, from the first record that is kept to the last one written: what recovery is made of.
-    /// Reads the records themselves only in the last segment and where an index is damaged or was not kept. Returns what
-    /// it had to go without; damage of bodies is found when they are read.
+    /// Visits the heads of all records, from the first that is kept to the last one written; the broker recovers from
+    /// them. Records themselves are read only in the last segment, and where an index is damaged or was not kept.
+    /// Returns the damage that was met; damaged bodies are found when they are read.
     ///
     /// # Errors
-    /// What the system says.
+    /// The file system reports an error.
     pub fn for_each_head(&self, visit: &mut dyn FnMut(RecordHead<'_>)) -> io::Result<Vec<Damage>> {
         self.0.for_each_head(visit)
     }
 
-    /// The highest number that a crash cannot take any more; 0 for none.
+    /// The highest sequence number that no crash can take back; 0 for none.
     #[must_use]
     pub fn synced(&self) -> Sequence {
         self.0.synced()
     }
 
-    /// The number that the next record gets.
+    /// The sequence number that the next record gets.
     #[must_use]
     pub fn next_sequence(&self) -> Sequence {
         lock(&self.0.appending).next
     }
 
-    /// The first number that is kept; the next one when there is none.
+    /// The first sequence number that is kept; the next one when no record is kept.
     #[must_use]
     pub fn first_sequence(&self) -> Sequence {
         lock(&self.0.catalog).first
     }
 
-    /// How much the records that are kept take, headers included.
+    /// The bytes that the records occupy, including their headers.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         lock(&self.0.catalog).segments.iter().map(|meta| meta.data_bytes).sum()
     }
 
-    /// How much the files of the log take.
+    /// The total size of the log's files.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         lock(&self.0.catalog).segments.iter().map(|meta| meta.file_bytes).sum()
     }
 
-    /// How many segments there are.
+    /// The number of segments.
     #[must_use]
     pub fn segment_count(&self) -> usize {
         lock(&self.0.catalog).segments.len()
     }
 
-    /// The first sealed segment behind the one with this ordinal: its ordinal, and the number of its last record.
+    /// The first sealed segment after the one with this number: its own number, and the sequence number of its last
+    /// record.
     #[must_use]
-    pub fn sealed_after(&self, ordinal: u32) -> Option<(u32, Sequence)> {
+    pub fn sealed_after(&self, ordinal: SegmentNumber) -> Option<(SegmentNumber, Sequence)> {
         let catalog = lock(&self.0.catalog);
         let sealed = catalog.segments.len().saturating_sub(1);
         let place = catalog.segments.partition_point(|meta| meta.name.ordinal <= ordinal);
@@ -168,38 +171,38 @@ impl Log {
         Some((meta.name.ordinal, meta.last))
     }
 
-    /// What it has written since it was opened.
+    /// What the log has written since it was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.0.counters.read()
     }
 
-    /// How much waits to be written.
+    /// The bytes that wait to be written.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.0.pending_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the disk has no room for a further segment. What was appended waits, once there is no reserve either;
+    /// Whether the disk has no room for a further segment. Once the reserve is used as well, appended records wait;
     /// nothing is lost.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.0.is_full.load(Ordering::Acquire)
     }
 
-    /// Whether what was appended waits for room on the disk.
+    /// Whether appended records wait for room on the disk.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.0.is_stuck.load(Ordering::Acquire)
     }
 
-    /// Why nothing is written any more.
+    /// The reason why nothing is written any more.
     #[must_use]
     pub fn failed(&self) -> Option<&str> {
         self.0.queue.failed()
     }
 
-    /// Keep this from now on.
+    /// Replaces the retention from now on.
     #[cfg(test)]
     pub fn set_retention(&self, retention: crate::journal::Retention) {
         let mut appending = lock(&self.0.appending);
@@ -207,21 +210,21 @@ impl Log {
         self.queue(appending);
     }
 
-    /// Remove the segments whose records all have numbers up to `sequence`. The committer does it.
+    /// Asks the committer to remove the segments whose records all have numbers up to `sequence`.
     pub fn remove_through(&self, sequence: Sequence) {
         let mut appending = lock(&self.0.appending);
         appending.remove_through = appending.remove_through.max(sequence);
         self.queue(appending);
     }
 
-    /// Remove the segments that are too old at `now_us`. The committer does it.
+    /// Asks the committer to remove the segments that are too old at `now_us`.
     pub fn expire(&self, now_us: i64) {
         let mut appending = lock(&self.0.appending);
         appending.now_us = appending.now_us.max(now_us);
         self.queue(appending);
     }
 
-    /// Tell the committer, if it does not know, that there is something to do.
+    /// Tells the committer that there is something to do, unless it knows.
     fn queue(&self, mut appending: MutexGuard<'_, Appending>) {
         if !std::mem::replace(&mut appending.is_queued, true) {
             drop(appending);

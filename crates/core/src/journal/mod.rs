@@ -1,12 +1,13 @@
-//! An append-only log on disk, in segments: what was reported synced is there after a crash, whatever kind it was.
+//! An append-only log on disk, in segments: records that were reported synced survive every kind of crash.
 //!
-//! A [`Log`] is one directory. [`Log::append`] puts a record into memory and gives it its number; the thread of a
-//! [`Committer`] writes whatever has gathered, syncs it once, and publishes how far ([`Log::synced`]). There is no timer:
-//! what is appended during one sync goes into the next. A [`LogReader`] sees records only once they are synced, so no number
-//! is ever seen with two bodies. All files are touched through [`Disk`]; with a simulated disk and
-//! [`Committer::manual`] the tests run the same code without files and threads, through power cuts and errors.
+//! A [`Log`] is one directory. [`Log::append`] puts a record into memory and gives it its number. The thread of a
+//! [`Committer`] writes all records that have gathered, syncs them once, and publishes how far the log is synced
+//! ([`Log::synced`]). There is no timer: records that are appended during one sync go into the next. A [`LogReader`]
+//! sees records only once they are synced, so no number is ever seen with two bodies. All files are accessed through
+//! [`Disk`]; with a simulated disk and [`Committer::manual`] the tests run the same code without files and threads,
+//! through power cuts and errors.
 //!
-//! The format and what it is to withstand: `docs/adr/0014-the-journal-format.md`.
+//! The format, and the faults that it must withstand, are described in `docs/adr/0014-the-journal-format.md`.
 
 mod damage;
 pub mod disk;
@@ -32,7 +33,7 @@ pub use disk::{Disk, DiskFile};
 pub use errors::{AppendError, OpenError, ReadError};
 pub use format::footer::RecordHead;
 pub use format::record::{HEAD_BYTES_MAX, Record, Sequence};
-pub use format::segment::{Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+pub use format::segment::{Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentNumber};
 pub use inspect::{Inspection, SegmentReport, inspect};
 pub use log::{Appended, Log};
 pub use options::{LogOptions, Retention};

@@ -1,22 +1,24 @@
 //! The options of a log: the size of its segments, what waits in memory, and what is kept.
 
-/// How a log is kept. What a directory has from other options stays as it is.
+/// How a log is kept. Segments written with other options stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// How large a segment is, [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`]. Its file is allocated whole. A record may
-    /// take half of it.
+    /// The size of a segment, from [`SEGMENT_BYTES_MIN`](super::SEGMENT_BYTES_MIN) to
+    /// [`SEGMENT_BYTES_MAX`](super::SEGMENT_BYTES_MAX). Its file is allocated whole. A record may take half of it.
     pub segment_bytes: u32,
-    /// Whether sealed segments have an index of the heads of their records, so that [`Log::for_each_head`] need not read
-    /// the records. It takes 27 bytes a record and the head, on disk, and in memory for the segment that is written.
+    /// Whether sealed segments have an index of the heads of their records, so that
+    /// [`Log::for_each_head`](super::Log::for_each_head) need not read the records. It takes 27 bytes per record and
+    /// the head itself: on disk, and in memory for the segment that is being written.
     pub index_heads: bool,
-    /// How much may wait in memory to be written. Beyond that, [`Log::append`] refuses.
+    /// The maximum size of records that wait in memory to be written. Beyond it, [`Log::append`](super::Log::append)
+    /// refuses.
     pub pending_bytes_max: usize,
-    /// What is removed when.
+    /// What is removed, and when.
     pub retention: Retention,
-    /// How many files of removed segments are kept to be used again.
+    /// The maximum number of files of removed segments that are kept for reuse.
     pub spares_max: usize,
-    /// Whether the file of one further segment is there before it is needed. When the disk has no room for it,
-    /// [`Log::is_full`] says so, and there is a segment left for what has to be written all the same.
+    /// Whether the file of one further segment is allocated before it is needed. When the disk has no room for it,
+    /// [`Log::is_full`](super::Log::is_full) says so, and one segment is left for records that must still be written.
     pub has_reserve: bool,
 }
 
@@ -33,11 +35,12 @@ impl Default for LogOptions {
     }
 }
 
-/// What a log keeps. Whole segments are removed, oldest first, and never the last one.
+/// What a log keeps. Whole segments are removed, oldest first, but never the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Segments are removed while the log has more than this; None keeps all.
+    /// The maximum size of the log; older segments beyond it are removed. None keeps all.
     pub bytes_max: Option<u64>,
-    /// A segment is removed when its newest record is this much older than [`Log::expire`] says; None keeps all.
+    /// The maximum age of a segment's newest record, at the time given to [`Log::expire`](super::Log::expire). None
+    /// keeps all.
     pub age_us_max: Option<i64>,
 }

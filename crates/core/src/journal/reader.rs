@@ -1,4 +1,4 @@
-//! Reading a log from any place on, while it grows, and while retention removes its beginning.
+//! Reads a log from any position, while it grows and while retention removes its oldest segments.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use crate::journal::damage::{Damage, DamageKind};
 use crate::journal::disk::{Disk, DiskFile};
 use crate::journal::errors::{OpenError, ReadError};
 use crate::journal::format::footer::SparsePoint;
-use crate::journal::format::mark::SyncMark;
+use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::{Record, Sequence};
 use crate::journal::format::segment::SegmentName;
 use crate::journal::recovery::directory::{Directory, SegmentFile, read_mark};
 use crate::journal::recovery::scan::Scanner;
 use crate::journal::writing::shared::SharedLog;
 
-/// Where a reader begins.
+/// Where a reader starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At the first record that is kept.
     First,
     /// Behind the last record that is synced now.
     Next,
-    /// At this number; when retention has passed it, the reader is told so first.
+    /// At this sequence number; when retention has passed it, the reader reports that first.
     Sequence(Sequence),
     /// At the first record of this time or later, in microseconds since 1970.
     Time(i64),
 }
 
-/// What a reader comes upon.
+/// What a reader delivers next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogItem<'a> {
     /// A record.
     Record(Record<'a>),
-    /// Records that are damaged: they come no more, those behind them do.
+    /// Damaged records, which are skipped; those after them follow.
     Damaged(Damage),
-    /// Retention was faster than the reader: these numbers, first and last, are gone.
+    /// Retention was faster than the reader: the records with these numbers, first and last, are gone.
     Missed(Sequence, Sequence),
 }
 
@@ -43,14 +43,14 @@ pub enum LogItem<'a> {
 pub struct LogReader {
     source: LogSource,
     next: Sequence,
-    /// Where the source was synced when last asked.
+    /// The last synced number when the source was last asked.
     synced: Sequence,
-    /// Records before this time are left out, until one is not.
+    /// Records before this time are skipped, until the first that is not.
     from_time_us: Option<i64>,
     segment: Option<OpenSegment>,
 }
 
-/// Who says which segments there are, and how far they are synced.
+/// Tells which segments exist, and how far they are synced.
 enum LogSource {
     /// The log itself, in this process.
     Live(Arc<SharedLog>),
@@ -60,25 +60,25 @@ enum LogSource {
 
 struct OpenSegment {
     name: SegmentName,
-    /// The first number of the segment behind, once there is one.
+    /// The first number of the next segment, once there is one.
     following: Option<Sequence>,
     scanner: Scanner,
 }
 
-/// What is at the reader's place.
+/// What is at the reader's position.
 enum Here {
     /// A record of this length.
     Record(u32),
-    /// A record before the time that was asked for, which has been gone past.
+    /// A record before the requested time, which was skipped.
     Early,
     Damaged(Damage),
     Missed(Sequence, Sequence),
-    /// Another place has to be looked at first.
+    /// The reader must look at another position first.
     Elsewhere,
 }
 
 impl LogReader {
-    /// Read the log in `dir`, which another process may be writing. Nothing is written here.
+    /// Reads the log in `dir`, which another process may be writing. Nothing is written here.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -109,11 +109,11 @@ impl LogReader {
         Ok(reader)
     }
 
-    /// The next item; None when everything that is synced has been read, and then again later. Reads a file in pieces of
-    /// 256 KiB, or of a record where one is larger.
+    /// The next item; None when everything that is synced has been read, and an item again once more is synced. Reads a
+    /// file in pieces of 256 KiB, or of one record where that is larger.
     ///
     /// # Errors
-    /// What the system says. The reader stays where it is.
+    /// The file system reports an error. The reader stays where it is.
     #[expect(clippy::should_implement_trait, reason = "what it returns is borrowed from it")]
     pub fn next(&mut self) -> Result<Option<LogItem<'_>>, ReadError> {
         let length = loop {
@@ -145,43 +145,43 @@ impl LogReader {
         Ok(record.map(LogItem::Record))
     }
 
-    /// The number that comes next.
+    /// The sequence number that comes next.
     #[must_use]
     pub fn position(&self) -> Sequence {
         self.next
     }
 
-    /// Go to another place.
+    /// Moves to another position.
     pub fn seek(&mut self, sequence: Sequence) {
         self.next = sequence.max(Sequence(1));
         self.from_time_us = None;
         self.segment = None;
     }
 
-    /// Which log this is: another one that is made in the same place has another.
+    /// The identity of the log: another log that is created in the same directory has another.
     #[must_use]
     pub fn log_id(&self) -> u64 {
         self.source.directory().log_id
     }
 
-    /// The first number that is kept; the next one when there is none.
+    /// The first sequence number that is kept; the next one when no record is kept.
     ///
     /// # Errors
-    /// What the system says.
+    /// The file system reports an error.
     pub fn first_sequence(&self) -> Result<Sequence, ReadError> {
         let first = self.source.names()?.first().map(|name| name.first);
         Ok(first.unwrap_or(self.source.synced()?.next()))
     }
 
-    /// The number behind the last one that is synced.
+    /// The sequence number after the last one that is synced.
     ///
     /// # Errors
-    /// What the system says.
+    /// The file system reports an error.
     pub fn next_sequence(&self) -> Result<Sequence, ReadError> {
         Ok(self.source.synced()?.next())
     }
 
-    /// Begin in the first segment that has a record of that time or later.
+    /// Starts in the first segment that has a record of that time or later.
     fn seek_time(&mut self, time_us: i64) -> Result<(), ReadError> {
         for name in self.source.names()? {
             let segment = match self.source.directory().open(name) {
@@ -200,13 +200,13 @@ impl LogReader {
         Ok(())
     }
 
-    /// What is at the place of `self.next`, which is synced.
+    /// What is at the position of `self.next`, which is synced.
     fn look(&mut self) -> Result<Here, ReadError> {
         let Some(open) = &mut self.segment else { return self.open_segment() };
         if let Some(here) = here(open, self.next, &mut self.from_time_us)? {
             return Ok(here);
         }
-        // What was read ahead may have been written since; and the segment may not be the last any more, or gone.
+        // The bytes read ahead may have been overwritten since; and the segment may no longer be the last, or be gone.
         open.scanner.refresh();
         if let Some(here) = here(open, self.next, &mut self.from_time_us)? {
             return Ok(here);
@@ -224,7 +224,7 @@ impl LogReader {
         self.step_over()
     }
 
-    /// There is a record, but what is here is none.
+    /// Steps over bytes that should be a record and are none.
     fn step_over(&mut self) -> Result<Here, ReadError> {
         let Some(open) = &mut self.segment else { return Ok(Here::Elsewhere) };
         let last = open.following.map_or(self.synced, |following| following.previous().min(self.synced));
@@ -252,7 +252,7 @@ impl LogReader {
         Ok(Here::Damaged(damage))
     }
 
-    /// Open the segment that has `self.next`, near it.
+    /// Opens the segment that contains `self.next`, near it.
     fn open_segment(&mut self) -> Result<Here, ReadError> {
         let names = self.source.names()?;
         let Some(first) = names.first() else {
@@ -284,14 +284,14 @@ impl fmt::Debug for LogReader {
     }
 }
 
-/// Go to the record `next`, if only records are before it. None when something else is.
+/// Moves to the record `next` if only records are before it; None when something else is.
 fn here(open: &mut OpenSegment, next: Sequence, from_time_us: &mut Option<i64>) -> io::Result<Option<Here>> {
     loop {
         let offset = open.scanner.offset;
         let Ok(decoded) = open.scanner.peek()? else { return Ok(None) };
         let (sequence, length) = (decoded.record.sequence, decoded.length);
         if sequence > next {
-            // Its predecessors were lost before it was written: recovery has reported them, and so does every reader.
+            // Its predecessors were lost before it was written: recovery has reported them, and every reader does too.
             let (kind, segment, last) = (DamageKind::Missing, open.name.ordinal, sequence.previous());
             let damage = Damage { kind, segment, offset, size_bytes: 0, first: next, last };
             return Ok(Some(Here::Damaged(damage)));
@@ -327,14 +327,15 @@ impl LogSource {
     fn synced(&self) -> Result<Sequence, ReadError> {
         match self {
             Self::Live(log) => Ok(log.synced()),
-            Self::Files(_, file) => match SyncMark::read(file.as_ref())? {
+            Self::Files(_, file) => match LogMark::read(file.as_ref())? {
                 Ok(Some(mark)) => Ok(mark.synced),
                 _ => Err(ReadError::NoMark),
             },
         }
     }
 
-    /// The sparse index of a segment; nothing where it has none yet, or is damaged: then one begins at its beginning.
+    /// The sparse index of a segment; empty where there is none yet or it is damaged, so that reading starts at the
+    /// first record.
     fn sparse(&self, segment: &SegmentFile) -> io::Result<Vec<SparsePoint>> {
         if let Self::Live(log) = self
             && let Some(sparse) = log.sparse_of(segment.name)

@@ -1,4 +1,4 @@
-//! What a log has written since it was opened, counted by the committer and read by anybody.
+//! Counts what a log has written since it was opened.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 /// What a log has written since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Records.
+    /// The number of records.
     pub records: u64,
-    /// What they take, headers included.
+    /// The bytes of the records, including their headers.
     pub written_bytes: u64,
-    /// Syncs of its segments.
+    /// The number of syncs of its segments.
     pub syncs: u64,
-    /// How long these took, in microseconds.
+    /// The total time of these syncs, in microseconds.
     pub sync_us: u64,
-    /// How long the longest took.
+    /// The time of the longest sync, in microseconds.
     pub sync_us_max: u64,
 }
 
-/// The same while it is counted. Each number is right by itself; nobody needs them to be of one moment.
+/// The counters behind [`Statistics`]. Each is right by itself; they need not be of the same moment.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     records: AtomicU64,

@@ -1,8 +1,8 @@
 //! The expression tree that every language compiles to.
 //!
 //! It is a Boolean tree of predicates, never expanded to disjunctive normal form (the ITMO paper). It is kept small:
-//! `NOT LIKE`, `NOT IN`, `NOT BETWEEN` and `IS NOT NULL` are [`Expr::Not`] of the plain predicate, since NOT is
-//! applied after a list has been looked at.
+//! `NOT LIKE`, `NOT IN`, `NOT BETWEEN` and `IS NOT NULL` are [`Expr::Not`] of the plain predicate, since NOT applies to
+//! the result for a whole list.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Expr {
         Self::Not(Box::new(self))
     }
 
-    /// How many predicates the tree has.
+    /// The number of predicates in the tree.
     #[must_use]
     pub fn terms(&self) -> usize {
         match self {
@@ -68,7 +68,8 @@ impl Expr {
         }
     }
 
-    /// How deep the canonical text nests: one for each NOT, for each parenthesis and for each sign inside another.
+    /// The nesting of the canonical text: one level for each NOT, for each parenthesis and for each sign inside
+    /// another.
     #[must_use]
     pub fn nesting(&self) -> usize {
         match self {
@@ -106,12 +107,12 @@ impl From<Predicate> for Expr {
     }
 }
 
-/// A property's name. In the `cbm` dialect it is written in lower case and found without regard to case.
+/// A property's name. In the `cbm` dialect it is written in lower case and matched without regard to case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PropertyName {
     /// The name, with dots where it reaches into mappings.
     pub text: Arc<str>,
-    /// Found without regard to case; canonical text `ANYCASE(name)`.
+    /// Whether it is matched without regard to case; canonical text `ANYCASE(name)`.
     pub any_case: bool,
 }
 
@@ -127,21 +128,21 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// The property called `name`, whatever it is called (`topic` and `body` too).
+    /// The property called `name`, even if that is `topic` or `body`.
     #[must_use]
     pub fn property(name: &str) -> Self {
         Self::Property(PropertyName { text: name.into(), any_case: false })
     }
 }
 
-/// A value or something computed from values.
+/// A value, or a computation on values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
     /// A constant: bool, int, float, text or timestamp; never null, a list or a mapping.
     Literal(Value),
     /// A part of the message.
     Reference(Reference),
-    /// `- operand`. A number literal is never below it, but for the smallest integer.
+    /// `- operand`. The operand is no number literal, except for the smallest integer.
     Negate(Box<Operand>),
     /// `left op right`.
     Arithmetic(Box<Operand>, Arithmetic, Box<Operand>),
@@ -213,7 +214,7 @@ pub enum Predicate {
 }
 
 impl Predicate {
-    /// True where NOT stands inside: `NOT LIKE`, `IS NOT NULL`.
+    /// True where NOT is written inside the predicate: `NOT LIKE`, `IS NOT NULL`.
     fn takes_not_inside(&self) -> bool {
         matches!(self, Self::Between(..) | Self::In(..) | Self::Like(..) | Self::IsNull(_))
     }
@@ -229,7 +230,7 @@ impl Predicate {
 }
 
 impl Operand {
-    /// How deep the canonical text nests.
+    /// The nesting of the canonical text.
     fn nesting(&self) -> usize {
         match self {
             Self::Literal(_) | Self::Reference(_) => 0,
@@ -241,7 +242,7 @@ impl Operand {
         }
     }
 
-    /// True when no part of the message is in it: a value that is the same for every message.
+    /// True when it contains no part of the message, so that its value is the same for every message.
     #[must_use]
     pub fn is_constant(&self) -> bool {
         match self {
@@ -253,11 +254,11 @@ impl Operand {
     }
 }
 
-/// The values of an IN list, in the order written, with a quick test of membership.
+/// The values of an IN list, in the order written, with a fast test of membership.
 #[derive(Clone, Debug)]
 pub struct ValueSet {
     values: Vec<Value>,
-    /// Indices into `values`, by kind and then by value, without what equals nothing.
+    /// Indices into `values`, by kind and then by value, without those that equal nothing.
     sorted: Vec<u32>,
 }
 
@@ -290,7 +291,7 @@ impl ValueSet {
     }
 }
 
-/// Values of one kind compare, all of them; None for what equals nothing.
+/// The kind of a value. All values of one kind can be compared; None for values that equal nothing.
 fn kind(value: &Value) -> Option<u8> {
     match value {
         Value::Bool(_) => Some(0),
@@ -306,7 +307,7 @@ fn by_kind_and_value(a: &Value, b: &Value) -> Ordering {
     kind(a).cmp(&kind(b)).then_with(|| a.compare(b).unwrap_or(Ordering::Equal))
 }
 
-/// A regular expression: linear time, compiled size at most 1 MiB. Equal when the patterns are.
+/// A regular expression with linear time and a compiled size of at most 1 MiB. Two are equal when their patterns are.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: regex::Regex,
@@ -321,7 +322,7 @@ impl PartialEq for Pattern {
 impl Pattern {
     const COMPILED_BYTES_MAX: usize = 1 << 20;
 
-    /// Compile `pattern` (Rust `regex` syntax, Unicode, inline flags).
+    /// Compiles `pattern` (Rust `regex` syntax, Unicode, inline flags).
     ///
     /// # Errors
     /// The reason on one line: syntax, look-around, back-references, size.
@@ -350,14 +351,14 @@ impl Pattern {
         self.regex.is_match(text)
     }
 
-    /// Needles of which at least one stands in every text that matches: at most 16, none empty. None when there is no
-    /// such set, as of `\w+`.
+    /// Needles of which at least one occurs in every text that matches: at most 16, none empty. None when there is no
+    /// such set, as for `\w+`.
     #[must_use]
     pub fn necessary_needles(&self) -> Option<Vec<String>> {
         regex_needles::necessary_needles(self.regex.as_str())
     }
 
-    /// Byte ranges of what it finds in `text`, at most `limit` of them.
+    /// The byte ranges of its matches in `text`, at most `limit` of them.
     #[must_use]
     pub fn find_all(&self, text: &str, limit: usize) -> Vec<std::ops::Range<usize>> {
         self.regex.find_iter(text).take(limit).map(|found| found.range()).collect()

@@ -1,5 +1,7 @@
-//! Queries: the expression tree ([`expr`]), its languages ([`selector`], [`boolean`]), its meaning ([`evaluate`]),
-//! its canonical text ([`render`]) and its shape for algorithms outside ([`structure`]).
+//! Queries: their expression tree, their languages, their evaluation, and their canonical text.
+//!
+//! The tree is in [`expr`], the languages in [`selector`] and [`boolean`], the evaluation in [`evaluate`], the canonical
+//! text in [`render`], and the shape for algorithms outside the core in [`structure`].
 
 mod evaluation;
 pub mod expr;
@@ -8,6 +10,7 @@ mod language;
 mod patterns;
 pub mod render;
 pub mod structure;
+pub mod truth;
 
 pub use evaluation::{distance, evaluate, explain, highlight};
 pub use language::{boolean, selector};
@@ -20,23 +23,24 @@ use crate::message::Message;
 use crate::topic::TopicPattern;
 use expr::{Expr, Predicate};
 
-/// The longest text of a query, and the longest canonical text.
+/// The maximum size of a query's text, and of its canonical text.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// How deep parentheses, NOT and signs may nest.
+/// The maximum nesting of parentheses, NOT and signs.
 pub const DEPTH_MAX: usize = 100;
-/// How many predicates a query may have; an IN list is one.
+/// The maximum number of predicates in a query; an IN list counts as one.
 pub const TERMS_MAX: usize = 1_000;
-/// How many values an IN list may have.
+/// The maximum number of values in an IN list.
 pub const IN_VALUES_MAX: usize = 10_000;
 
-/// A standing question: a tree, and whether it came from field criteria (which have hit counts).
+/// A standing question: a tree, and whether it was made of field criteria (which have hit counts).
 #[derive(Clone, Debug)]
 pub struct Query {
     expr: Expr,
     is_fields: bool,
 }
 
-/// Two queries are equal when their trees are: `tamis.selector(str(q)) == q`, unless there is an expensive predicate in it.
+/// Two queries are equal when their trees are: `tamis.selector(str(q)) == q`, unless the query has an expensive
+/// predicate.
 impl PartialEq for Query {
     fn eq(&self, other: &Self) -> bool {
         self.expr == other.expr
@@ -44,20 +48,20 @@ impl PartialEq for Query {
 }
 
 impl Query {
-    /// A query from a tree that was built by code rather than read from text.
+    /// A query from a tree that was built by code rather than parsed from text.
     ///
     /// # Errors
-    /// A tree over the limits: its canonical text could not be read again.
+    /// The tree is over the limits, so that its canonical text could not be parsed.
     pub fn new(expr: Expr) -> Result<Self, QueryError> {
         let query = Self { expr, is_fields: false };
         query.check_limits()?;
         Ok(query)
     }
 
-    /// A query from a tree that a query had before: its text is not measured again, which would take longer than all else.
+    /// A query from the tree of an earlier query: its text is not measured again, which would take most of the time.
     ///
     /// # Errors
-    /// A tree with more terms or deeper than a query may have.
+    /// The tree has more terms or is deeper than a query may be.
     pub(crate) fn again(expr: Expr) -> Result<Self, QueryError> {
         let query = Self { expr, is_fields: false };
         query.check_shape()?;
@@ -67,7 +71,7 @@ impl Query {
     /// A query from field criteria (the OpenAMQ paper): their AND when `all`, else their OR.
     ///
     /// # Errors
-    /// More criteria than a query may have terms.
+    /// There are more criteria than a query may have terms.
     pub fn fields(criteria: Vec<Expr>, all: bool) -> Result<Self, QueryError> {
         let expr = if all { Expr::and(criteria) } else { Expr::or(criteria) };
         Ok(Self { is_fields: true, ..Self::new(expr)? })
@@ -94,7 +98,7 @@ impl Query {
         self.is_fields
     }
 
-    /// The criteria of a fields query: the operands of its AND or OR, or the one predicate.
+    /// The criteria of a fields query: the operands of its AND or OR, or its only predicate.
     #[must_use]
     pub fn criteria(&self) -> &[Expr] {
         match &self.expr {
@@ -103,7 +107,7 @@ impl Query {
         }
     }
 
-    /// The same query, marked as made of field criteria. For snapshots, which keep the mark.
+    /// The same query, marked as made of field criteria, for snapshots, which keep the mark.
     #[must_use]
     pub fn with_fields_mark(mut self, is_fields: bool) -> Self {
         self.is_fields = is_fields;
@@ -116,13 +120,14 @@ impl Query {
         self.expr.evaluate(message, hierarchies)
     }
 
-    /// Whether it is true of `message`: like [`Self::evaluate`], but expensive predicates are not asked once it cannot be.
+    /// Whether it is true of `message`. Like [`Self::evaluate`], but expensive predicates are not called once it cannot
+    /// be true.
     #[must_use]
     pub fn is_true(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> bool {
         self.expr.is_true(message, hierarchies)
     }
 
-    /// Its expensive predicates, from left to right. A query with any has no text or bytes that make it again.
+    /// Its expensive predicates, from left to right. A query with any cannot be restored from text or bytes.
     pub fn opaques(&self) -> impl Iterator<Item = &Opaque> {
         self.expr.predicates().into_iter().filter_map(|predicate| match predicate {
             Predicate::Opaque(opaque) => Some(opaque),

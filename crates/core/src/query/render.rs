@@ -98,7 +98,7 @@ impl Display for Reference {
     }
 }
 
-/// A name, in double quotes where it would read as something else.
+/// A name, in double quotes where it would parse as something else.
 struct Identifier<'a>(&'a str);
 
 impl Display for Identifier<'_> {
@@ -157,14 +157,15 @@ impl Display for Operand {
     }
 }
 
-// No parentheses but those that the text needs: so the canonical text nests no deeper than what it was read from.
+// Only the necessary parentheses, so that the canonical text nests no deeper than the text that was parsed.
 impl Operand {
     /// True when this operand, to the left of `op`, is a sum below a product.
     pub(super) fn needs_parentheses_left_of(&self, op: Arithmetic) -> bool {
         matches!(self, Self::Arithmetic(_, inner, _) if is_sum(*inner) && !is_sum(op))
     }
 
-    /// The same to the right of `op`; operators of one rank lean left, so there they need parentheses too.
+    /// True when this operand, to the right of `op`, needs parentheses; operators of one rank lean left, so there they
+    /// do too.
     pub(super) fn needs_parentheses_right_of(&self, op: Arithmetic) -> bool {
         matches!(self, Self::Arithmetic(_, inner, _) if is_sum(*inner) || !is_sum(op))
     }
@@ -185,7 +186,7 @@ impl Display for LiteralText<'_> {
             Value::Int(value) => value.fmt(f),
             Value::Float(value) if *value == f64::INFINITY => f.write_str("1e999"),
             Value::Float(value) if *value == f64::NEG_INFINITY => f.write_str("-1e999"),
-            // Equal queries have one text, and -0.0 equals 0.0: the sum is 0.0 of both.
+            // Equal queries have one text, and -0.0 equals 0.0: the sum makes both 0.0.
             Value::Float(value) => write!(f, "{:?}", value + 0.0),
             Value::Text(text) => Quoted(text).fmt(f),
             Value::Timestamp(micros) => match DateTime::from_timestamp_micros(*micros) {
@@ -194,7 +195,7 @@ impl Display for LiteralText<'_> {
                 }
                 None => write!(f, "TIMESTAMP '{micros}'"),
             },
-            // Not constants; shown by `explain` as values of a message.
+            // These are no constants; `explain` shows them as values of a message.
             Value::Null => f.write_str("NULL"),
             Value::Present => f.write_str("PRESENT"),
             Value::List(values) => {

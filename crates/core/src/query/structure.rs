@@ -1,10 +1,11 @@
-//! The structure of a tree, for algorithms outside the core: what stands above its predicates, and what an index can
-//! know of a predicate without evaluating it.
+//! The structure of a query's tree, for algorithms outside the core.
+//!
+//! It tells what stands above each predicate, and what an index can know of a predicate without evaluating it.
 
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, PropertyName, Reference};
 
-/// One node of a tree, seen from above.
+/// One node of a tree, without its operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Structure<'q> {
     /// All of the operands.
@@ -15,17 +16,17 @@ pub enum Structure<'q> {
     Not(&'q Expr),
     /// `name = value` or `name IN (values)`: true exactly when the property has one of the values.
     Equality(&'q str, &'q [Value]),
-    /// A comparison or BETWEEN with literals: true only of a value within these bounds, themselves included; without
-    /// a bound, of any value that is like the other one. The predicate itself tells whether a bound belongs to it.
+    /// A comparison or BETWEEN with literals: true only of a value within these bounds, inclusive; without a bound, of
+    /// any value of a comparable type. The predicate itself tells whether it includes a bound.
     Range(&'q str, Option<&'q Value>, Option<&'q Value>),
     /// Any other test.
     Opaque,
 }
 
 impl Expr {
-    /// What this node is. Cost: constant.
+    /// The kind of this node. Cost: constant.
     ///
-    /// Only properties are seen: predicates on topic or body, and on names without regard to case, are opaque.
+    /// Only properties are shown: predicates on topic or body, and on names without regard to case, are opaque.
     #[must_use]
     pub fn structure(&self) -> Structure<'_> {
         match self {

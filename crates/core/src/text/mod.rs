@@ -1,7 +1,7 @@
 //! Words, phrases and signatures of text (the PNNL paper, section 3.2).
 //!
 //! A word is a UAX #29 segment with a letter or a digit, in NFKC, with simple case folding; there is no stemming.
-//! Positions count every word from 0, stop words too.
+//! Positions count every word from 0, including stop words.
 
 pub mod needles;
 mod segments;
@@ -15,10 +15,10 @@ use unicode_normalization::{UnicodeNormalization, is_nfkc};
 use segments::Words;
 pub use signature::Signature;
 
-/// Words that a source does not index, normalised.
+/// The words that a source does not index, normalised.
 pub type StopWords = HashSet<Box<str>>;
 
-/// The words of `text` in order, each with the bytes it stands at.
+/// The words of `text` in order, each with the range of its bytes.
 pub fn words(text: &str) -> impl Iterator<Item = (Range<usize>, Box<str>)> + '_ {
     Words::of(text).map(|range| (range.clone(), normalise(&text[range])))
 }
@@ -47,7 +47,7 @@ fn fold(character: char) -> char {
     unicode_case_mapping::case_folded(character).and_then(|code| char::from_u32(code.get())).unwrap_or(character)
 }
 
-/// A word or several words in a row, as a query asks for them.
+/// One word, or several consecutive words, as a query asks for them.
 #[derive(Clone, Debug)]
 pub struct Phrase {
     text: Box<str>,
@@ -61,20 +61,20 @@ impl PartialEq for Phrase {
 }
 
 impl Phrase {
-    /// The words of `text`; None when there are none.
+    /// The phrase of the words of `text`; None when there are none.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let words: Box<[_]> = words(text).map(|(_, word)| word).collect();
         (!words.is_empty()).then(|| Self { text: text.into(), words })
     }
 
-    /// The text as the query wrote it.
+    /// The text as the query contains it.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The normalised words; at least one.
+    /// The normalised words, at least one.
     #[must_use]
     pub fn words(&self) -> &[Box<str>] {
         &self.words

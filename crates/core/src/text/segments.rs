@@ -1,20 +1,20 @@
-//! Where the words of a text stand (UAX #29): the `unicode-segmentation` crate's answer, several times faster in ASCII.
+//! Finds the words of a text (UAX #29), as the `unicode-segmentation` crate does, but several times faster in ASCII.
 //!
 //! A text is cut before spaces and line feeds, where a word always ends, into stretches of ASCII and others. In ASCII
-//! the rules come down to this: letters, digits and underscores hold together; between two letters so do `'`, `.` and
-//! `:`, between two digits `'`, `.`, `,` and `;`.
+//! the rules reduce to this: letters, digits and underscores are not separated; neither are two letters by `'`, `.` or
+//! `:`, nor two digits by `'`, `.`, `,` or `;`.
 
 use std::ops::Range;
 
 use unicode_segmentation::{UnicodeSegmentation, UnicodeWordIndices};
 
-/// The bytes at which each word of a text stands, in order.
+/// The byte ranges of the words of a text, in order.
 pub struct Words<'a> {
     text: &'a str,
-    /// How far the text has been read, and where its stretch of ASCII ends.
+    /// The end of the text read so far, and the end of its current stretch of ASCII.
     at: usize,
     ascii_end: usize,
-    /// The words of the stretch after that, and where it stands.
+    /// The words of the stretch after that, and its position.
     others: Option<(Range<usize>, UnicodeWordIndices<'a>)>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Words<'a> {
         words
     }
 
-    /// Find the stretch of ASCII that begins at `from`, perhaps of no length, and the other one after it.
+    /// Finds the stretch of ASCII that begins at `from`, which may be empty, and the other stretch after it.
     fn begin_stretches(&mut self, from: usize) {
         let rest = &self.text.as_bytes()[from..];
         self.at = from;
@@ -87,7 +87,7 @@ const IS_CORE: [bool; 256] = {
     is_core
 };
 
-/// True when the byte at `at` holds what is before and after it together (WB6, WB7, WB11, WB12). `at` is not 0.
+/// True when the byte at `at` joins the bytes before and after it (WB6, WB7, WB11, WB12). `at` is not 0.
 fn joins(bytes: &[u8], at: usize) -> bool {
     let (before, Some(after)) = (bytes[at - 1], bytes.get(at + 1)) else { return false };
     match bytes[at] {
@@ -101,7 +101,7 @@ fn joins(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Where the first byte outside ASCII is; the compiler makes vector code of the tests of whole blocks.
+/// The position of the first byte outside ASCII; the compiler tests whole blocks with vector instructions.
 fn first_non_ascii(bytes: &[u8]) -> Option<usize> {
     const BLOCK: usize = 64;
     let ascii_blocks = bytes.chunks(BLOCK).take_while(|block| block.is_ascii()).count();

@@ -1,6 +1,6 @@
-//! The signature of a text: which words stand where.
+//! The signature of a text: its words and their positions.
 //!
-//! All terms are in one text, all positions in one list, so that making a signature takes a handful of allocations
+//! All terms are in one text and all positions in one list, so that making a signature takes a handful of allocations
 //! whatever the length of the text.
 
 use std::hash::BuildHasher;
@@ -13,24 +13,24 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use super::segments::Words;
 use super::{Phrase, StopWords, push_normalised};
 
-/// What a language takes for a word and the space after it: a guess for what to allocate.
+/// The average bytes of a word and the space after it: an estimate for allocating.
 const BYTES_PER_WORD: usize = 6;
-/// A long text repeats its terms.
+/// The average number of times that a long text repeats a term.
 const TERMS_EXPECTED_MAX: usize = 1_000;
-/// Phrases of up to so many words are tried at each place of their first word. A longer one is searched for in one pass, since
-/// a text and a phrase of one word, repeated, would take the product of their lengths.
+/// The maximum number of words of a phrase that is tried at each position of its first word. A longer phrase is
+/// searched for in one pass, since a text and a phrase that repeat one word would take the product of their lengths.
 const WORDS_TRIED_MAX: usize = 8;
 /// Stands for every word that is not in a phrase.
 const NO_WORD: u32 = u32::MAX;
 
 /// Term → positions of one text, without the stop words of its source.
 ///
-/// A stop list only shrinks what is stored: [`Signature::is_complete_for`] tells when the full text must be asked.
+/// A stop list only reduces what is stored: [`Signature::is_complete_for`] tells when the full text must be asked.
 #[derive(Clone, Debug, Default)]
 pub struct Signature {
-    /// The text in lower case, as far as that is ASCII: what most terms are a part of. Then the other terms.
+    /// The text in lower case, as far as it is ASCII, which contains most terms; then the other terms.
     texts: String,
-    /// In the order in which they first stand in the text.
+    /// The terms, in the order of their first positions in the text.
     terms: Vec<SignatureTerm>,
     /// The number of each term, by its hash.
     table: HashTable<u32>,
@@ -45,7 +45,7 @@ pub struct Signature {
 struct SignatureTerm {
     hash: u64,
     text: Range<usize>,
-    /// Its positions; while the signature is made, only how many there are.
+    /// Its positions; while the signature is made, only their number.
     positions: Range<u32>,
 }
 
@@ -86,7 +86,7 @@ impl Signature {
         signature
     }
 
-    /// The term of `word`, which is not in `texts` as it is, counted once more; None when it is a stop word.
+    /// The term of `word`, which is not a part of `texts`, counted once more; None when it is a stop word.
     fn count_other(&mut self, word: &str) -> Option<u32> {
         let (from, term_count) = (self.texts.len(), self.terms.len());
         push_normalised(word, &mut self.texts);
@@ -97,7 +97,7 @@ impl Signature {
         term
     }
 
-    /// The term that stands at `range` of `texts`, counted once more; None when it is a stop word.
+    /// The term at `range` of `texts`, counted once more; None when it is a stop word.
     fn count(&mut self, range: Range<usize>) -> Option<u32> {
         let text = &self.texts[range.clone()];
         if self.stop_words.as_ref().is_some_and(|stop| stop.contains(text)) {
@@ -123,7 +123,7 @@ impl Signature {
         }
     }
 
-    /// Give each term its part of the positions, and put those of `kept` there, in order.
+    /// Gives each term its part of the positions, and puts those of `kept` there, in order.
     fn place(&mut self, kept: &[(u32, u32)]) {
         let mut from = 0;
         for term in &mut self.terms {
@@ -139,7 +139,7 @@ impl Signature {
         }
     }
 
-    /// Where `word` (normalised) stands, ascending; empty when it does not.
+    /// The positions of `word` (normalised), ascending; empty when it does not occur.
     #[must_use]
     pub fn positions(&self, word: &str) -> &[u32] {
         let is_term = |number: &u32| self.texts[self.terms[*number as usize].text.clone()] == *word;
@@ -151,30 +151,30 @@ impl Signature {
         &self.positions[term.positions.start as usize..term.positions.end as usize]
     }
 
-    /// Every term and its positions, in the order in which the terms first stand in the text.
+    /// Every term and its positions, in the order of the terms' first positions in the text.
     pub fn terms(&self) -> impl ExactSizeIterator<Item = (&str, &[u32])> {
         self.terms.iter().map(|term| (&self.texts[term.text.clone()], self.positions_of(term)))
     }
 
-    /// How many words the text has, stop words included.
+    /// The number of words of the text, including stop words.
     #[must_use]
     pub fn word_count(&self) -> u32 {
         self.word_count
     }
 
-    /// The stop list that kept words out, if there is one.
+    /// The stop list that excluded words, if there is one.
     #[must_use]
     pub fn stop_words(&self) -> Option<&Arc<StopWords>> {
         self.stop_words.as_ref()
     }
 
-    /// False when a stop list kept one of the words of `phrase` out.
+    /// False when a stop list excluded one of the words of `phrase`.
     #[must_use]
     pub fn is_complete_for(&self, phrase: &Phrase) -> bool {
         self.stop_words.as_ref().is_none_or(|stop| !phrase.words().iter().any(|word| stop.contains(word)))
     }
 
-    /// Where `phrase` begins: positions of its first word that the others follow one by one. Linear in the text.
+    /// The positions at which `phrase` begins, its words following one another. Linear in the text.
     pub fn starts_of<'a>(&'a self, phrase: &'a Phrase) -> impl Iterator<Item = u32> + 'a {
         let (first, rest) = (&phrase.words()[0], &phrase.words()[1..]);
         let is_long = phrase.words().len() > WORDS_TRIED_MAX;
@@ -185,8 +185,8 @@ impl Signature {
         }))
     }
 
-    /// The same in time linear in text and phrase together (Knuth, Morris and Pratt, "Fast pattern matching in strings",
-    /// 1977), over the words of the phrase as the text has them.
+    /// Finds the positions of [`Self::starts_of`] in time linear in text and phrase together (Knuth, Morris and Pratt,
+    /// "Fast pattern matching in strings", 1977), over the words of the phrase as the text has them.
     fn search(&self, phrase: &[Box<str>]) -> Vec<u32> {
         if phrase.len() > self.word_count as usize || phrase.iter().any(|word| self.positions(word).is_empty()) {
             return Vec::new();
@@ -214,7 +214,7 @@ impl Signature {
         starts
     }
 
-    /// True when `phrase` stands somewhere.
+    /// True when `phrase` occurs in the text.
     #[must_use]
     pub fn contains(&self, phrase: &Phrase) -> bool {
         self.starts_of(phrase).next().is_some()
@@ -241,7 +241,7 @@ impl Signature {
     }
 }
 
-/// For each beginning of `words` the length of the longest shorter one that it also ends with.
+/// For each beginning of `words`, the length of the longest shorter one that it also ends with.
 fn borders(words: &[u32]) -> Vec<usize> {
     let mut borders = vec![0; words.len()];
     let mut length = 0;

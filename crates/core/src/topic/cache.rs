@@ -1,36 +1,36 @@
-//! What is known of topic names that come again: a map that is bounded in entries and in what they weigh.
+//! A cache of values for topic names that recur, bounded in number and in weight.
 //!
-//! A name enters when it is offered for the second time, so that names that never come again cost nothing but a number in
-//! a table. Entries live in two generations: what is used moves to the young one, and when that is full the old one is
-//! emptied and the two change places. So an entry stays while it is used, and no list has to be kept in order.
+//! A name enters when it is offered for the second time, so names that never recur cost only a number in a table.
+//! Values live in two generations: used ones move to the young generation, and when that is full, the old one is
+//! emptied and the two change roles. So a value stays while it is used, without a list that must be kept in order.
 
 use std::hash::BuildHasher;
 use std::mem;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Longer names are not stored. AMQP's routing keys have at most 255 bytes.
+/// The maximum length of a stored name. AMQP's routing keys have at most 255 bytes.
 const NAME_BYTES_MAX: usize = 255;
 
 const TAGS_A_PLACE: usize = 4;
-/// Places for tags at first: the first name that is offered does not pay for those of all.
+/// The initial number of tags, so that the first name does not pay for all of them.
 const PLACES_MIN: usize = 64;
 
-/// A bounded map from topic names to what has been found for them.
+/// A bounded map from topic names to the values computed for them.
 ///
-/// Cost: one look-up, two for a name in the old generation. Emptying a generation costs its entries, but no more often
-/// than once in as many insertions.
+/// Cost: one look-up, or two for a name in the old generation. Emptying a generation takes time in proportion to its
+/// size, but no more often than once in as many insertions.
 #[derive(Debug)]
 pub struct TopicCache<T> {
     young: Generation<T>,
     old: Generation<T>,
-    /// Tags of names that were offered, the newest of those that share a place first. It grows to at least twice as many
-    /// as entries, so that as many names as can be stored are remembered until they come again. Empty before the first.
+    /// Tags of offered names; of those that share a position, the newest first. It grows to at least twice the number
+    /// of stored names, so that as many names as can be stored are remembered until they recur. Empty at first.
     offered: Vec<[u32; TAGS_A_PLACE]>,
-    /// How many tags have come since it grew.
+    /// The number of tags added since it grew.
     offered_count: usize,
     hasher: DefaultHashBuilder,
-    /// What one generation may have: half of all.
+    /// The maximum of one generation: half of the total.
     entries_max: usize,
     weight_max: usize,
 }
@@ -50,10 +50,10 @@ struct CachedTopic<T> {
 }
 
 impl<T> TopicCache<T> {
-    /// An empty cache that never has more than `entries_max` names, nor values that together weigh more than
-    /// `weight_max`. With fewer than 2 of either it stays empty.
+    /// An empty cache of at most `entries_max` names, whose values together weigh at most `weight_max`. With less than
+    /// 2 of either it stays empty.
     ///
-    /// Besides its values it takes at most about 500 bytes an entry.
+    /// Besides its values it takes at most about 500 bytes per name.
     #[must_use]
     pub fn new(entries_max: usize, weight_max: usize) -> Self {
         Self {
@@ -67,18 +67,18 @@ impl<T> TopicCache<T> {
         }
     }
 
-    /// The value of `name`, if it is here.
+    /// The value of `name`, if it is stored.
     pub fn get(&mut self, name: &str) -> Option<&T> {
         self.get_hashed(self.hash(name), name)
     }
 
-    /// What [`Self::get_hashed`] and [`Self::offer_hashed`] take, so that a name is hashed once for both.
+    /// The hash that [`Self::get_hashed`] and [`Self::offer_hashed`] take, so that a name is hashed once for both.
     #[inline]
     pub fn hash(&self, name: &str) -> u64 {
         self.hasher.hash_one(name)
     }
 
-    /// The value of `name`, whose hash is `hash`, if it is here.
+    /// The value of `name`, whose hash is `hash`, if it is stored.
     #[inline]
     pub fn get_hashed(&mut self, hash: u64, name: &str) -> Option<&T> {
         let is_it = |entry: &CachedTopic<T>| *entry.name == *name;
@@ -92,15 +92,16 @@ impl<T> TopicCache<T> {
         self.young.entries.get_bucket(place).map(|entry| &entry.value)
     }
 
-    /// Tell the cache of a name whose value was not found in it, or is no longer true. It may `make` the value and store
-    /// it: when the name was offered before, and its `weight` is at most half of what the cache may have.
+    /// Tells the cache of a name whose value is not stored, or is no longer true. The cache may `make` and store the
+    /// value if the name was offered before and its `weight` is at most half of the maximum.
     pub fn offer(&mut self, name: &str, weight: usize, make: impl FnOnce() -> T) {
         let hash = self.hash(name);
         let is_stored = self.get_hashed(hash, name).is_some();
         self.offer_hashed(hash, name, is_stored, weight, make);
     }
 
-    /// The same of a name whose hash is `hash`, when it is known whether [`Self::get_hashed`] gave a value just now.
+    /// Like [`Self::offer`], for a name whose hash is `hash`, when it is known whether [`Self::get_hashed`] has just
+    /// returned a value.
     pub fn offer_hashed(&mut self, hash: u64, name: &str, is_stored: bool, weight: usize, make: impl FnOnce() -> T) {
         if name.len() > NAME_BYTES_MAX || weight > self.weight_max || self.entries_max == 0 {
             return;
@@ -113,25 +114,25 @@ impl<T> TopicCache<T> {
         }
     }
 
-    /// Forget all values, for instance because the patterns have changed; not which names were offered.
+    /// Forgets all values, for instance because the patterns have changed, but not which names were offered.
     pub fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
     }
 
-    /// How many names are stored.
+    /// The number of stored names.
     #[must_use]
     pub fn entry_count(&self) -> usize {
         self.young.entries.len() + self.old.entries.len()
     }
 
-    /// What all values weigh.
+    /// The total weight of all values.
     #[must_use]
     pub fn weight(&self) -> usize {
         self.young.weight + self.old.weight
     }
 
-    /// Remember a name; true if it was remembered already, or another with the same tag and place.
+    /// Remembers a name; true if it was already remembered, or another with the same tag and position.
     fn was_offered(&mut self, hash: u64) -> bool {
         self.make_places();
         let tag = (hash >> 32) as u32;
@@ -146,19 +147,19 @@ impl<T> TopicCache<T> {
         false
     }
 
-    /// As many places for tags as there should be before the next comes.
+    /// Grows the table of tags to the size that it needs before the next tag.
     fn make_places(&mut self) {
         let places_max = self.entries_max.next_power_of_two();
         if self.offered.is_empty() {
             self.offered.resize(PLACES_MIN.min(places_max), [0; TAGS_A_PLACE]);
         } else if self.offered_count >= self.offered.len() && self.offered.len() < places_max {
-            // Which half a tag belongs in is not known any more: it is in both, until others have come.
+            // It is no longer known to which half a tag belongs, so it is in both until others replace it.
             self.offered.extend_from_within(..);
             self.offered_count = 0;
         }
     }
 
-    /// The place in the young generation of an entry that is in none.
+    /// The position in the young generation of a name that is in neither.
     fn insert(&mut self, entry: CachedTopic<T>) -> usize {
         if self.young.entries.len() == self.entries_max || entry.weight > self.weight_max - self.young.weight {
             mem::swap(&mut self.young, &mut self.old);
@@ -180,7 +181,7 @@ impl<T> Generation<T> {
         Some(entry)
     }
 
-    /// Keeps its memory: it will be as full again.
+    /// The memory is kept, since the generation will grow as large again.
     fn clear(&mut self) {
         self.entries.clear();
         self.weight = 0;

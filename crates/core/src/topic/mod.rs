@@ -3,19 +3,19 @@
 pub mod cache;
 pub mod trie;
 
-/// Which rules `*` and `#` follow.
+/// The rules that `*` and `#` follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TopicDialect {
-    /// AMQP 0-9-1: `*` one word, `#` zero or more.
+    /// AMQP 0-9-1: `*` matches one word, `#` zero or more.
     Amqp,
-    /// The OpenAMQ paper's table: one final `*` may also match nothing; `#` one or more.
+    /// The OpenAMQ paper's table: one final `*` may also match nothing; `#` matches one or more words.
     OpenAmq,
-    /// The OpenAMQ paper's program: `*` exactly one word, `#` one or more.
+    /// The OpenAMQ paper's program: `*` matches exactly one word, `#` one or more.
     OpenAmqProgram,
 }
 
 impl TopicDialect {
-    /// The name that selectors and the library use.
+    /// The name of the dialect in selectors and in the library.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ pub struct TopicPattern {
 }
 
 impl TopicPattern {
-    /// Compile `text`; every text is a pattern.
+    /// Compiles `text`; every text is a pattern.
     #[must_use]
     pub fn new(text: &str, dialect: TopicDialect) -> Self {
         let is_literal = !words(text).any(|word| matches!(word, "*" | "#"));
@@ -60,15 +60,15 @@ impl TopicPattern {
         self.dialect
     }
 
-    /// True when it has no wildcards: it stands for its own text alone.
+    /// True when it has no wildcards, so that it matches only its own text.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         self.is_literal
     }
 
-    /// True when `topic` is one of the names that the pattern stands for.
+    /// True when `topic` matches the pattern.
     ///
-    /// Cost: one comparison without wildcards, at most words of the pattern times words of `topic` with them.
+    /// Cost: one comparison without wildcards; with them, at most the words of the pattern times the words of `topic`.
     #[must_use]
     pub fn is_match(&self, topic: &str) -> bool {
         if self.is_literal {
@@ -86,16 +86,16 @@ impl TopicPattern {
     }
 }
 
-/// The words of a topic or pattern; the empty one has none, while `.` has two that are empty.
+/// The words of a topic or pattern. The empty text has none, while `.` has two empty ones.
 fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.split('.').filter(|_| !text.is_empty())
 }
 
-/// True when `topic` fits `pattern`, in which a `#` takes `hash_least` words or more.
+/// True when `topic` matches `pattern`, in which a `#` takes at least `hash_least` words.
 ///
-/// Every `#` takes as few words as it can. When the words after it do not fit, the last `#` takes one more: an
-/// earlier one need not, since the last can take all that it would leave. So no more than one `#` is ever tried
-/// again, where trying all of them would take exponential time (`#.a.#.a.#.z`).
+/// Every `#` takes as few words as it can. When the words after it do not match, the last `#` takes one more. An
+/// earlier one need not, since the last can take all that it would leave. So only one `#` is ever tried again, where
+/// trying all of them would take exponential time (`#.a.#.a.#.z`).
 fn fits<'a>(
     mut pattern: impl Iterator<Item = &'a str> + Clone,
     mut topic: impl Iterator<Item = &'a str> + Clone,

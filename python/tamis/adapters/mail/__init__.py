@@ -1,1 +1,1 @@
-"""Mail and news: from the bytes of a message to its properties and text. No file and no Spark."""
+"""Reads mail and news: turns the bytes of one message into its properties and text, without files or Spark."""

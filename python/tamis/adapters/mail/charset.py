@@ -1,4 +1,4 @@
-"""Bytes of unsure character sets to text: never an error, never a surrogate, in linear time.
+"""Decodes bytes of uncertain character sets: never an error, never a surrogate, in linear time.
 
 Source: RFC 2047 (encoded words), and the labels that browsers read as their supersets (WHATWG Encoding)."""
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from tamis.adapters.mail.transfer import decode_base64
 
-_SUPERSETS: Final = {  # what the sender's program meant: the label's superset
+_SUPERSETS: Final = {  # senders' programs mean the superset of the label
     "gb2312": "gb18030",
     "gbk": "gb18030",
     "ks_c_5601-1987": "cp949",
@@ -22,30 +22,30 @@ _SUPERSETS: Final = {  # what the sender's program meant: the label's superset
     "unicode-1-1-utf-7": "utf-7",
     "tis-620": "cp874",
 }
-# The first three are no character sets, and decoding the fourth takes quadratic time.
+# The first three are not character sets, and decoding punycode takes quadratic time.
 _REFUSED: Final = frozenset({"unicode_escape", "raw_unicode_escape", "undefined", "punycode", "idna"})
 _WESTERN: Final = frozenset({"ascii", "iso8859-1", "cp1252"})
 _DAMAGED_SHARE_MAX: Final = 0.05
 
-# No part may contain the character that ends it, so that the search is linear in the value.
+# No part can contain the character that ends it, so that the search is linear in the value.
 _ENCODED_WORD = re.compile(r"=\?([^?\s]{1,60})\?([bBqQ])\?([^?]*)\?=")
 _FOLD = re.compile(r"\r?\n(?=[ \t])|[\r\n]+")
 _META_CHARSET = re.compile(rb"<meta[^<>]{0,500}?charset\s*=\s*[\"']?([\w.:-]{1,60})", re.IGNORECASE)
 
 
 def decode_bytes(data: bytes, charset: str | None, *, html: bool = False) -> str:
-    """Text from bytes: as declared, else as UTF-8, else as windows-1252.
+    """Decode bytes as declared, else as UTF-8, else as windows-1252.
 
-    A few damaged characters do not change the character set of the rest: when at most one in twenty of the bytes
-    beyond ASCII cannot be read as declared, those become U+FFFD.
+    A few damaged characters do not change the character set: if at most one in twenty of the bytes beyond ASCII cannot
+    be decoded as declared, those become U+FFFD.
 
     Args:
         data: the bytes.
-        charset: as declared, by any name; None when nothing was.
-        html: where nothing was declared, look for it in the first ``<meta>``.
+        charset: as declared, by any name; None if nothing was declared.
+        html: if nothing was declared, look for the character set in the first ``<meta>``.
     """
-    if html and not charset and (found := _META_CHARSET.search(data, 0, 4096)):
-        charset = found.group(1).decode("ascii", "replace")
+    if html and not charset and (match := _META_CHARSET.search(data, 0, 4096)):
+        charset = match.group(1).decode("ascii", "replace")
     declared = _codec(charset)
     if data.isascii() and declared in (None, "utf-8", *_WESTERN):
         return data.decode("ascii")
@@ -56,7 +56,7 @@ def decode_bytes(data: bytes, charset: str | None, *, html: bool = False) -> str
 
 
 def decode_header(value: str) -> str:
-    """A header's value as it travelled (folded, one character a byte) to text on one line."""
+    """Decode the value of a header (folded, one character per byte) to text on one line."""
     text = _FOLD.sub("", value).strip()
     if not text.isascii():
         text = decode_bytes(text.encode("latin-1"), None)
@@ -64,7 +64,7 @@ def decode_header(value: str) -> str:
 
 
 def _codec(charset: str | None) -> str | None:
-    """Python's name of a character set; None when there is none such."""
+    """Python's name of a character set; None if it is unknown."""
     label = (charset or "").strip().strip("\"'").lower()
     try:
         codec = codecs.lookup(_SUPERSETS.get(label, label))
@@ -85,7 +85,7 @@ def _strict(data: bytes, codec: str) -> str | None:
 
 
 def _damaged(data: bytes, codec: str | None) -> str | None:
-    """As declared with U+FFFD for what cannot be read, when that is little."""
+    """Decode as declared with U+FFFD for what cannot be read; None if that is too much."""
     if codec is None or codec in _WESTERN:
         return None
     try:
@@ -98,7 +98,7 @@ def _damaged(data: bytes, codec: str | None) -> str | None:
 
 
 def _western(data: bytes) -> str:
-    """windows-1252, which is what is meant by Latin 1; its five gaps are Latin 1's controls."""
+    """Decode windows-1252, which senders mean by Latin 1; its five gaps are Latin 1's control characters."""
     try:
         return data.decode("cp1252")
     except UnicodeDecodeError:
@@ -106,7 +106,7 @@ def _western(data: bytes) -> str:
 
 
 def _without_surrogates(text: str) -> str:
-    """UTF-7 and UTF-16 can spell half a character, which is no text."""
+    """Replace surrogates: UTF-7 and UTF-16 can encode half a character, which is not text."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _has_surrogate(text) else text
 
 
@@ -119,7 +119,7 @@ def _has_surrogate(text: str) -> bool:
 
 
 def _decode_words(text: str) -> str:
-    """RFC 2047's encoded words; white space between two of them is none, and one character may span both."""
+    """Decode RFC 2047's encoded words; white space between two is dropped, and a character may span both."""
     done: list[str] = []
     pending, pending_charset, end = b"", "", 0
     for word in _ENCODED_WORD.finditer(text):

@@ -1,7 +1,7 @@
-"""The text of HTML, with words kept apart where elements do so. Time is linear in the HTML.
+"""Extracts the text of HTML in linear time, and keeps words apart where elements do.
 
-lexbor's own time grows with the square of the nesting (13 s for 100,000 open elements), so tags are taken out before it
-parses: it is left with entities, comments, and the elements whose content is no text."""
+The time of lexbor grows with the square of the nesting (13 s for 100,000 open elements). So tags are removed before it
+parses: only entities, comments, and elements whose content is not text remain for it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LINES = re.compile(r" ?\n[ \n]*")
 
 
 def html_to_text(html: str) -> str:
-    """The text that a reader would see, roughly: one line a block, white space collapsed.
+    """Roughly the text that a reader would see: one line per block, with white space collapsed.
 
     Raises:
         AdapterError: the parser of the extra `adapters` is not installed.
     """
     flat = _TAG.sub(_flatten, html)
     if flat.count("<") > _LEFT_TAGS_MAX:
-        flat = _ANY_TAG.sub(" ", flat)  # nothing that a mail program wrote
+        flat = _ANY_TAG.sub(" ", flat)  # no mail program wrote this
     text = _visible_text(flat)
     return _LINES.sub("\n", _SPACES.sub(" ", text)).strip()
 

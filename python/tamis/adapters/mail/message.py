@@ -1,8 +1,8 @@
-"""One mail or news message: bytes in, properties and text out, or the reason why not. No file, no Spark.
+"""Reads one mail or news message: returns its properties and text, or says why it cannot be read.
 
-The MIME tree is walked here, iteratively and lazily, and only headers are given to the standard library's parser: its
-own walk of the tree recurses as deep as the message says and costs the time of every attachment. Header values are
-decoded here too: `email.policy.default` takes 1.7 ms a message for them, raises on some, and is not linear in others.
+This file walks the MIME tree itself, iteratively and lazily, and gives only headers to the standard library's parser,
+which would recurse as deep as the message says and read every attachment. It also decodes header values itself:
+`email.policy.default` takes 1.7 ms per message for them, raises on some, and is not linear in others.
 
 Source: RFC 5322 (messages), 2045-2047 (MIME), 5536 (news), 2919 (List-Id)."""
 
@@ -39,17 +39,17 @@ _HEADERS = email.parser.HeaderParser(policy=email.policy.compat32)
 
 
 class MailError(ValueError):
-    """A message that cannot be read; `str()` is the reason, for the dead letter."""
+    """A message cannot be read; `str()` is the reason, for the dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class MailMessage:
-    """A message that could be read.
+    """The properties and the text of a message.
 
     Attributes:
         properties: those of `MAIL_PROPERTIES`; what the message lacks is None. `header` maps each name, as first
             written, to its values.
-        body: the text of the first readable part, lines ended by a line feed; None when there is no such part.
+        body: the text of the best text part, with line feeds as line ends; None if there is no such part.
     """
 
     properties: dict[str, Any]
@@ -58,7 +58,7 @@ class MailMessage:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One node of the MIME tree: its headers, its bytes as they travelled, and where it stands."""
+    """One node of the MIME tree: its headers, its encoded bytes, and its depth."""
 
     headers: Message
     content: bytes
@@ -67,23 +67,23 @@ class _Part:
 
     @property
     def rank(self) -> tuple[int, bool, int]:
-        """How well the part serves as the text of the message, best first: attached messages and files come last."""
+        """Orders parts by how well they serve as the text of the message; attached messages and files come last."""
         kinds = {"text/plain": 0, "text/html": 1}
         kind = kinds.get(self.headers.get_content_type(), 2)
         return self.message_depth, self.headers.get_content_disposition() == "attachment", kind
 
 
 def read_mail(raw: bytes, *, source: str | None = None) -> MailMessage:
-    """The properties and the text of one message.
+    """Read the properties and the text of one message.
 
     Args:
         raw: the message as it is stored, with or without a ``From `` line before it.
         source: the property of that name: where the message came from.
 
     Raises:
-        MailError: it is empty, has no header, or is over a limit; anything else that is wrong with it is survived.
+        MailError: it is empty, has no header, or exceeds a limit; any other defect is tolerated.
 
-    Cost: linear in the message; 0.2 ms for a usual one, attachments unread.
+    Cost: linear in the message; 0.2 ms for a usual one, whose attachments are not read.
     """
     if len(raw) > MESSAGE_BYTES_MAX:
         raise MailError(f"the message has {len(raw):,} bytes; at most {MESSAGE_BYTES_MAX:,} are read")
@@ -103,17 +103,17 @@ def _split(raw: bytes) -> tuple[Message, bytes]:
         return Message(), raw.partition(b"\n")[2]
     end = _BLANK_LINE.search(raw, 0, HEADER_BYTES_MAX)
     block = raw[: end.start()] if end else raw[:HEADER_BYTES_MAX]
-    headers = _HEADERS.parsestr(block.decode("latin-1"))  # one character a byte, whatever the character set
+    headers = _HEADERS.parsestr(block.decode("latin-1"))  # one character per byte, in any character set
     if not end and len(raw) > HEADER_BYTES_MAX and not headers.get_payload():
         raise MailError(f"the header is longer than {HEADER_BYTES_MAX:,} bytes")
-    rest = raw[end.end() :] if end else raw[HEADER_BYTES_MAX:]
-    if strayed := headers.get_payload():  # a line that is no header ends the header: the text begins there
-        rest = str(strayed).encode("latin-1") + raw[len(block) :]
-    return headers, rest
+    content = raw[end.end() :] if end else raw[HEADER_BYTES_MAX:]
+    if strayed := headers.get_payload():  # a line that is no header ends the headers: the text begins there
+        content = str(strayed).encode("latin-1") + raw[len(block) :]
+    return headers, content
 
 
 def _bound_parameters(headers: Message) -> None:
-    """Cut headers with parameters: the library's parser of these takes quadratic time."""
+    """Shorten headers with parameters, which the library's parser reads in quadratic time."""
     for name in ("Content-Type", "Content-Disposition"):
         value = str(headers.get(name, ""))
         if len(value) > PARAMETERS_CHARACTERS_MAX:
@@ -121,7 +121,7 @@ def _bound_parameters(headers: Message) -> None:
 
 
 def _header_values(headers: Message) -> dict[str, list[str]]:
-    """Every header decoded, values collected under the name as first written, whatever its case later."""
+    """All headers decoded; values are collected under the first spelling of the name, whatever its case later."""
     items = list(headers.raw_items())
     if len(items) > HEADER_COUNT_MAX:
         raise MailError(f"the message has {len(items):,} header lines; at most {HEADER_COUNT_MAX:,} are read")
@@ -134,7 +134,7 @@ def _header_values(headers: Message) -> dict[str, list[str]]:
 
 
 def _properties(values: dict[str, list[str]], source: str | None) -> dict[str, Any]:
-    first = {name.lower(): found[0] for name, found in values.items()}
+    first = {name.lower(): texts[0] for name, texts in values.items()}
     return {
         "author": first.get("from"),
         "date": _date(first.get("date")),
@@ -148,7 +148,7 @@ def _properties(values: dict[str, list[str]], source: str | None) -> dict[str, A
 
 
 def _date(text: str | None) -> datetime | None:
-    """The moment in UTC; one without a zone is taken as UTC; None when it cannot be read."""
+    """The moment in UTC; without a time zone it counts as UTC; None if it cannot be read."""
     if not text or len(text) > 200:
         return None
     try:
@@ -166,13 +166,13 @@ def _list(first: dict[str, str]) -> str | None:
     """The mailing list: the identifier in List-Id, else the address that older headers give."""
     for name in ("list-id", "x-mailing-list", "mailing-list"):
         if text := first.get(name):
-            found = _ANGLE.search(text) or (_MAILING_LIST.search(text) if name == "mailing-list" else None)
-            return found.group(1).strip() if found else text
+            match = _ANGLE.search(text) or (_MAILING_LIST.search(text) if name == "mailing-list" else None)
+            return match.group(1).strip() if match else text
     return None
 
 
 def _body(root: _Part) -> str | None:
-    """The text of the best part that has any; a part that is blank gives way to one that is not."""
+    """The text of the best part; a part that is not blank is better than one that is."""
     blank: str | None = None
     for part in sorted(_text_parts(root), key=lambda part: part.rank):
         text = _text(part)
@@ -183,7 +183,7 @@ def _body(root: _Part) -> str | None:
 
 
 def _text_parts(root: _Part) -> Iterator[_Part]:
-    """The text parts in the order in which they stand; no further than the first that nothing can better."""
+    """The text parts in their order, up to the first that no other can surpass."""
     waiting = [root]
     for _ in range(PART_COUNT_MAX):
         if not waiting:
@@ -203,22 +203,22 @@ def _children(part: _Part) -> list[_Part]:
     if part.headers.get_content_maintype() == "multipart":
         return _multipart_children(part)
     if part.headers.get_content_type() not in ("message/rfc822", "message/global", "message/news"):
-        return []  # a delivery report's fields, or a piece of a message
+        return []  # the fields of a delivery report, or a piece of a message
     return _entity(_decoded(part), part, part.message_depth + 1)
 
 
 def _multipart_children(part: _Part) -> list[_Part]:
-    """The entities between the boundary lines; the text that one without any boundary has."""
+    """The entities between the boundary lines; without any boundary line, the content as text."""
     boundary = _parameter(part.headers, "boundary")
     marks = _boundary_lines(part.content, boundary) if boundary else []
     if not marks:
-        plain = Message()  # the boundary is missing or nowhere to be found: what is there is text
+        plain = Message()  # the boundary is not declared or does not occur: the content is text
         return [_Part(plain, part.content, part.depth + 1, part.message_depth)]
     children: list[_Part] = []
     digest = part.headers.get_content_type() == "multipart/digest"
     for here, after in zip(marks, [*marks[1:], None], strict=True):
         if here.group(1):
-            break  # what follows the closing line is no part
+            break  # nothing after the closing line is a part
         content = part.content[here.end() : after.start() if after else None]
         children += _entity(_without_line_ends(content), part, part.message_depth, digest=digest)
     return children
@@ -226,29 +226,29 @@ def _multipart_children(part: _Part) -> list[_Part]:
 
 def _boundary_lines(content: bytes, boundary: bytes) -> list[re.Match[bytes]]:
     """The lines that are a boundary, group 1 set on a closing one."""
-    line = re.compile(rb"--" + re.escape(boundary) + rb"(--)?[ \t]*\r?(?=\n|\Z)")  # a literal first is searched fast
-    found = (mark for mark in line.finditer(content) if mark.start() == 0 or content[mark.start() - 1] == _LINE_FEED)
-    return list(itertools.islice(found, PART_COUNT_MAX))
+    line = re.compile(rb"--" + re.escape(boundary) + rb"(--)?[ \t]*\r?(?=\n|\Z)")  # the literal at its start is fast
+    marks = (mark for mark in line.finditer(content) if mark.start() == 0 or content[mark.start() - 1] == _LINE_FEED)
+    return list(itertools.islice(marks, PART_COUNT_MAX))
 
 
 def _entity(raw: bytes, parent: _Part, message_depth: int, *, digest: bool = False) -> list[_Part]:
     try:
         headers, content = _split(raw)
     except MailError:
-        return []  # one part with an endless header does not spoil the message
+        return []  # a part with too long a header does not spoil the message
     if digest and "content-type" not in headers:
         headers["Content-Type"] = "message/rfc822"  # RFC 2046, 5.1.5
     return [_Part(headers, content, parent.depth + 1, message_depth)]
 
 
 def _without_line_ends(content: bytes) -> bytes:
-    """A part without the end of the boundary line before it and the line end that belongs to the one after."""
+    """A part without the line ends that belong to the boundary lines around it."""
     content = content[1:] if content.startswith(b"\n") else content[2:] if content.startswith(b"\r\n") else content
     return content[:-2] if content.endswith(b"\r\n") else content[:-1] if content.endswith(b"\n") else content
 
 
 def _parameter(headers: Message, name: str) -> bytes | None:
-    """A parameter of Content-Type as bytes; None when it is absent or cannot be read."""
+    """A parameter of Content-Type as bytes; None if it is absent or cannot be read."""
     try:
         value = headers.get_param(name)
         text = email.utils.collapse_rfc2231_value(value) if value else ""
@@ -256,7 +256,7 @@ def _parameter(headers: Message, name: str) -> bytes | None:
         return None
     try:
         return text.strip().encode("latin-1") or None
-    except UnicodeEncodeError:  # only RFC 2231 spells such a name, and the boundary lines do not
+    except UnicodeEncodeError:  # only RFC 2231 can encode such a name, and boundary lines do not use it
         return None
 
 

@@ -1,4 +1,4 @@
-"""MIME's content transfer encodings, decoded as far as they can be: never an error, in linear time.
+"""Decodes MIME's content transfer encodings as far as possible: never an error, in linear time.
 
 Source: RFC 2045, section 6; uuencode as POSIX has it."""
 
@@ -12,10 +12,10 @@ _UU_BEGIN = re.compile(rb"^begin [0-7]{3,4} .*$", re.MULTILINE)
 
 
 def decode_transfer(content: bytes, encoding: str) -> bytes:
-    """The content without its transfer encoding; one that is unknown is taken as none.
+    """Decode the content; an unknown encoding counts as none.
 
     Args:
-        content: as it travelled.
+        content: the encoded bytes.
         encoding: the value of Content-Transfer-Encoding.
     """
     name = encoding.strip().lower()
@@ -29,12 +29,12 @@ def decode_transfer(content: bytes, encoding: str) -> bytes:
 
 
 def decode_base64(content: bytes) -> bytes:
-    """Base64 with anything between its characters, cut at any place, or of several pieces that were each padded."""
+    """Decode base64 that may be cut anywhere, have other characters between, or consist of several padded pieces."""
     return b"".join(_base64_piece(piece) for piece in _NOT_BASE64.sub(b"", content).split(b"=") if piece)
 
 
 def decode_uu(content: bytes) -> bytes:
-    """What lies between the lines ``begin`` and ``end``; lines that cannot be read are left out."""
+    """Decode the lines between ``begin`` and ``end``; lines that cannot be decoded are left out."""
     begin = _UU_BEGIN.search(content)
     if not begin:
         return content
@@ -43,7 +43,7 @@ def decode_uu(content: bytes) -> bytes:
 
 def _base64_piece(letters: bytes) -> bytes:
     if len(letters) % 4 == 1:
-        letters = letters[:-1]  # six bits are no byte
+        letters = letters[:-1]  # six bits are not a byte
     return binascii.a2b_base64(letters + b"=" * (-len(letters) % 4))
 
 

@@ -1,1 +1,1 @@
-"""The sources that adapters read: mbox, eml, JSON lines and streams of the broker. None of them knows Spark."""
+"""The sources that adapters read, without Spark: mbox, eml, JSON lines and streams of the broker."""

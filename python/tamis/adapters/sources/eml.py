@@ -1,10 +1,10 @@
-"""Mail and news in folders: each file is one message.
+"""Reads mail and news from folders in which each file is one message.
 
-New files are found by the time of their last change (ctime, which the system sets) and their name: progress in a folder
-is the ``[ctime_ns, name]`` of the last file that was read there. Each folder counts for itself, so that a folder that
-is moved here from elsewhere is read although its files are old. Files younger than `settle_ms` wait: the system's clock
-ticks every 1 to 10 ms, and files of one tick must all be there before their tick is passed. A file that is changed is
-read again; its messages have the same place, so nobody is notified twice."""
+New files are recognised by the time of their last change (ctime, which the system sets) and their name: progress in a
+folder is the ``[ctime_ns, name]`` of the last file that was read there. Each folder has its own progress, so that a
+folder that is moved here is read although its files are old. Files younger than `settle_ms` wait: the system's clock
+ticks every 1 to 10 ms, and all files of one tick must exist before progress passes that tick. A file that is changed is
+read again; its partition and offset are the same, so nobody is notified twice."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import ClassVar, Final
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row, too_large
 from tamis.adapters.sources.files import FileSource, status_of
-from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, place_name, places_of, slice_bytes
+from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, path_text, progress_of, slice_bytes
 
 _SLICE_FILES_MAX: Final = 2_000
 _OPEN_BYTES: Final = 16 << 10
-"""What opening a file costs, in bytes that could be parsed meanwhile: for slices of equal time."""
+"""The cost of opening a file, in bytes that could be parsed meanwhile, for slices of equal time."""
 
 _Key = tuple[int, str]
 
@@ -35,54 +35,54 @@ class EmlSource(FileSource):
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
     ) -> Offset:
-        """As `Source.latest`: the oldest files first. Cost: 10 µs for each file that there is, old ones too."""
+        """As `Source.latest`, with the oldest files first. Cost: 10 µs per file, including old ones."""
         self.check()
-        places = places_of(start)
-        bounds = None if ceiling is None else places_of(ceiling)
+        progress = progress_of(start)
+        bounds = None if ceiling is None else progress_of(ceiling)
         before_ns = None if settled else time.time_ns() - int(self.settle_s * 1e9)
-        found = []
+        new_files = []
         for folder, key, _ in self._files():
-            is_new = key > _key(places.get(folder))
+            is_new = key > _key(progress.get(folder))
             in_bounds = bounds is None or key <= _key(bounds.get(folder))
             if is_new and in_bounds and (before_ns is None or key[0] < before_ns):
-                found.append((key[0], folder, key[1]))
-        if not found:
+                new_files.append((key[0], folder, key[1]))
+        if not new_files:
             return start
-        for changed_ns, folder, name in sorted(found)[:limit]:
-            places[folder] = [changed_ns, name]
-        return offset_of({folder: progress for folder, progress in places.items() if os.path.isdir(folder)})  # noqa: PTH112
+        for changed_ns, folder, name in sorted(new_files)[:limit]:
+            progress[folder] = [changed_ns, name]
+        return offset_of({folder: last for folder, last in progress.items() if os.path.isdir(folder)})  # noqa: PTH112
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """As `Source.plan`. A file that was changed or removed since is left out; a changed one comes later."""
-        before, after = places_of(start), places_of(end)
-        found = sorted(
+        """As `Source.plan`, without files that were changed or removed since; a changed one is read later."""
+        before, after = progress_of(start), progress_of(end)
+        files = sorted(
             (folder, key, size_bytes)
             for folder, key, size_bytes in self._files()
             if _key(before.get(folder)) < key <= _key(after.get(folder))
         )
-        total = sum(size_bytes + _OPEN_BYTES for _, _, size_bytes in found)
-        return list(_slices((Range(f"{folder}/{key[1]}", 0, size) for folder, key, size in found), slice_bytes(total)))
+        total = sum(size_bytes + _OPEN_BYTES for _, _, size_bytes in files)
+        return list(_slices((Range(f"{folder}/{key[1]}", 0, size) for folder, key, size in files), slice_bytes(total)))
 
     def read(self, part: Slice) -> Iterator[Row]:
-        """As `Source.read`; a file that cannot be read is a dead letter, and the others go on."""
+        """As `Source.read`; a file that cannot be read becomes a dead letter, and the others are read."""
         for piece in part.ranges:
             yield self._row(piece.path)
 
     def _row(self, path: str) -> Row:
         try:
-            with open(path, "rb") as file:  # noqa: PTH123 - once a message
+            with open(path, "rb") as file:  # noqa: PTH123 - once per message
                 raw = file.read(MESSAGE_BYTES_MAX + 1)
                 size_bytes = max(len(raw), os.fstat(file.fileno()).st_size)
         except OSError as error:
             reason = f"the file cannot be read: {error.strerror}"
-            return Row(place_name(path), 0, self.options.topic, error=reason, raw=b"")
+            return Row(path_text(path), 0, self.options.topic, error=reason, raw=b"")
         if len(raw) > MESSAGE_BYTES_MAX:
             reason = too_large(size_bytes, MESSAGE_BYTES_MAX)
-            return Row(place_name(path), 0, self.options.topic, error=reason, raw=raw[:RAW_KEPT_BYTES])
+            return Row(path_text(path), 0, self.options.topic, error=reason, raw=raw[:RAW_KEPT_BYTES])
         return self._mail_row(raw, path, 0, os.path.basename(os.path.dirname(path)))  # noqa: PTH119, PTH120
 
     def _files(self) -> Iterator[tuple[str, _Key, int]]:
-        """The folder, (ctime, name) and size of every file there is."""
+        """The folder, (ctime, name) and size of every file."""
         for path in self._walk():
             if status := status_of(path):
                 folder, _, name = path.rpartition("/")
@@ -90,7 +90,7 @@ class EmlSource(FileSource):
 
 
 def _key(progress: list[int | str] | None) -> _Key:
-    """Progress as something to compare with; that of a folder that was never read is before everything."""
+    """Progress as a value to compare; that of a folder that was never read comes before everything."""
     return (int(progress[0]), str(progress[1])) if progress else (-1, "")
 
 

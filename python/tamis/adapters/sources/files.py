@@ -1,4 +1,4 @@
-"""Sources that read files in folders: which files there are, and whether they can be read."""
+"""Finds and opens the files of a source in a folder, and reads the mail in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 
 from tamis.adapters.options import SourceOptions
 from tamis.adapters.rows import Row, mail_row
-from tamis.adapters.sources.source import Source, place_name
+from tamis.adapters.sources.source import Source, path_text
 from tamis.errors import AdapterError
 
 _GLOB = re.compile(r"[*?\[]")
@@ -33,7 +33,7 @@ class FileSource(Source):
         self.settle_s = (self.settle_ms if options.settle_ms is None else options.settle_ms) / 1000
 
     def check(self) -> None:
-        """See whether there is anything to read from.
+        """Check that there is something to read from.
 
         Raises:
             AdapterError: the path is missing or may not be read.
@@ -48,11 +48,11 @@ class FileSource(Source):
             raise AdapterError(f"{folder}: may not be read by this user; change its permissions, or the user")
 
     def files(self) -> list[str]:
-        """The paths of the files there are now, by name."""
+        """The paths of the files that exist now, by name."""
         return sorted(self._walk())
 
     def wait_until_settled(self) -> None:
-        """Wait until the youngest file has been left alone for long enough, at most for that long."""
+        """Wait until the youngest file has not changed for `settle_s`, and at most for that time."""
         statuses = (status_of(path) for path in self._walk())
         youngest = max((max(status.st_mtime, status.st_ctime) for status in statuses if status), default=0.0)
         time.sleep(min(self.settle_s, max(0.0, youngest + self.settle_s - time.time())))
@@ -60,7 +60,7 @@ class FileSource(Source):
     def _walk(self) -> Iterator[str]:
         path = self.options.path
         if _GLOB.search(path):
-            yield from (found for found in glob.iglob(path, recursive=True) if os.path.isfile(found))  # noqa: PTH113, PTH207
+            yield from (name for name in glob.iglob(path, recursive=True) if os.path.isfile(name))  # noqa: PTH113, PTH207
         elif os.path.isdir(path):  # noqa: PTH112
             yield from self._walk_folder(path)
         else:
@@ -68,57 +68,57 @@ class FileSource(Source):
             yield path
 
     def _walk_folder(self, folder: str) -> Iterator[str]:
-        """Files below `folder` with names that are wanted; links to folders are not followed, for they may go round."""
+        """The files below `folder` that match; links to folders are not followed, because they may form a circle."""
         pattern = self.options.pattern or self.pattern
-        for place, folders, names in os.walk(folder, onerror=_refuse_folder):
+        for parent, folders, names in os.walk(folder, onerror=_refuse_folder):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in names:
                 wanted = not name.startswith(".") and not name.endswith(_IGNORED_SUFFIXES)
                 if wanted and fnmatch.fnmatch(name, pattern):
-                    yield f"{place}/{name}"
+                    yield f"{parent}/{name}"
 
     def _mail_row(self, raw: bytes, path: str, offset: int, source: str) -> Row:
         return mail_row(
             raw,
-            place_name(path),
+            path_text(path),
             offset,
             topic=self.options.topic,
-            source=place_name(source if self.options.source is None else self.options.source),
+            source=path_text(source if self.options.source is None else self.options.source),
             stop_words=self.signature_stop_words,
         )
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """What the system knows of a file; None when it has gone since it was listed, or is a pipe or a device.
+    """The status of a file; None if it was removed since it was listed, or is a pipe or a device.
 
     Raises:
-        AdapterError: the system does not tell.
+        AdapterError: the system cannot read the status.
     """
     try:
-        status = os.stat(path)  # noqa: PTH116 - once a file a poll
+        status = os.stat(path)  # noqa: PTH116 - once per file and poll
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise AdapterError(f"{place_name(path)}: cannot be read: {error.strerror}") from error
+        raise AdapterError(f"{path_text(path)}: cannot be read: {error.strerror}") from error
     return status if stat.S_ISREG(status.st_mode) else None
 
 
 def _refuse_folder(error: OSError) -> None:
-    """What `os.walk` would pass over in silence; only a folder that has just been removed is none."""
+    """Report errors that `os.walk` would ignore; only a folder that was just removed is no error."""
     if not isinstance(error, FileNotFoundError):
-        raise AdapterError(f"{place_name(str(error.filename))}: cannot be read: {error.strerror}") from error
+        raise AdapterError(f"{path_text(str(error.filename))}: cannot be read: {error.strerror}") from error
 
 
 def open_file(path: str) -> BinaryIO:
-    """The file, opened for reading.
+    """Open a file for reading.
 
     Raises:
-        AdapterError: it cannot be.
+        AdapterError: it cannot be opened.
     """
     try:
         return Path(path).open("rb")
     except OSError as error:
-        raise AdapterError(f"{place_name(path)}: cannot be read: {error.strerror}") from error
+        raise AdapterError(f"{path_text(path)}: cannot be read: {error.strerror}") from error
 
 
 def _fixed_part(path: str) -> str:

@@ -1,10 +1,10 @@
-"""A stream of the broker, read from its log: each record is a message, and its number is its place for ever.
+"""Reads a stream of the broker from its log: each record is a message, and its number is its offset for ever.
 
-Only records that are synced are read, also while the broker writes. A record's numbers have no holes, so whatever does
-not come (retention was faster, a disk rotted) is told: a dead letter with the reason and how many are missing.
+Only records that are synced are read, also while the broker writes. The numbers have no gaps, so messages that cannot
+be read (removed by retention, or damaged on disk) become a dead letter with the reason and the number of messages.
 
-What a record holds, and what queries see of it, the broker's own code says (`tamis._core.stream_message`), so that a
-query gives one answer on a binding and in a pipeline."""
+The broker's own code decodes a record (`tamis._core.stream_message`), so that a query has the same result on a binding
+and in a pipeline."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Final, Literal
 from tamis._core import JournalReader, stream_message
 from tamis.adapters.options import SourceOptions
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row, signature_of
-from tamis.adapters.sources.source import Offset, Range, Slice, Source, offset_of, place_name, places_of
+from tamis.adapters.sources.source import Offset, Range, Slice, Source, offset_of, path_text, progress_of
 from tamis.adapters.xml import to_xml
 from tamis.errors import AdapterError, JournalError
 from tamis.message import PRESENT
 
 SLICE_MESSAGES_MIN: Final = 1_000
-"""Starting a task costs 10 ms or so: fewer messages are not worth one."""
+"""Starting a task takes about 10 ms: fewer messages are not worth a task."""
 READ_COUNT: Final = 1_000
 READ_BYTES: Final = 4 << 20
 
@@ -37,8 +37,8 @@ _REASONS: Final = {
 class JournalSource(Source):
     """The log of one stream, in its directory.
 
-    Progress is ``[next, log, begin]``: the number that comes next, which log it was, and where the batch began; so the
-    first batch, for which Spark remembers no beginning, has the same one when it comes again.
+    Progress is ``[next, log, begin]``: the next number, the id of the log, and where the batch began. So the first
+    batch, for which Spark stores no beginning, has the same beginning when it is read again.
     """
 
     type: ClassVar[str] = "journal"
@@ -47,10 +47,10 @@ class JournalSource(Source):
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
-        self._place = place_name(options.path)
+        self._partition = path_text(options.path)
 
     def check(self) -> None:
-        """See whether there is a log.
+        """Check that there is a log.
 
         Raises:
             AdapterError: there is none, or it cannot be read.
@@ -66,15 +66,15 @@ class JournalSource(Source):
     ) -> Offset:
         """As `Source.latest`; what is synced is settled. Numbers that are known to be removed do not count as messages.
 
-        From a beginning it always gives a new offset: where "next" is must be known before the next message comes.
+        Without progress it always returns a new offset: the position of "next" must be fixed before the next message.
         """
         del settled
         reader = self._open()
-        progress = places_of(start).get(self.options.path)
+        progress = progress_of(start).get(self.options.path)
         at = self._beginning(reader) if progress is None else self._position(reader, progress)
         end = reader.next_sequence()
         if ceiling is not None:
-            end = min(end, places_of(ceiling).get(self.options.path, [end])[0])
+            end = min(end, progress_of(ceiling).get(self.options.path, [end])[0])
         if limit is not None:
             end = min(end, max(at, reader.first_sequence()) + limit)
         if progress is not None and end <= at:
@@ -82,25 +82,25 @@ class JournalSource(Source):
         return offset_of({self.options.path: [max(at, end), str(reader.log_id), at]})
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """As `Source.plan`: slices of equally many messages. What is gone already is in the first one."""
-        progress = places_of(end).get(self.options.path)
+        """As `Source.plan`: slices with equal numbers of messages. What is removed already is in the first one."""
+        progress = progress_of(end).get(self.options.path)
         if progress is None:
             return []
         reader = self._open()
         behind = self._position(reader, progress)
-        at = places_of(start).get(self.options.path, [progress[2]])[0]
+        at = progress_of(start).get(self.options.path, [progress[2]])[0]
         kept = max(at, reader.first_sequence())
         share = max(SLICE_MESSAGES_MIN, -(-(behind - kept) // (os.cpu_count() or 1)))
         bounds = [at, *range(kept + share, behind, share), behind]
         return [Slice((Range(self.options.path, low, high),)) for low, high in pairwise(bounds) if low < high]
 
     def read(self, part: Slice) -> Iterator[Row]:
-        """As `Source.read`. Memory: some 4 MiB, or one message."""
+        """As `Source.read`. Memory: about 4 MiB, or one message."""
         for numbers in part.ranges:
             yield from self._read(numbers.start, numbers.end)
 
     def wait_until_settled(self) -> None:
-        """What is synced does not change."""
+        """Do nothing: what is synced does not change."""
 
     def _read(self, at: int, behind: int) -> Iterator[Row]:
         reader = self._open(at)
@@ -108,18 +108,18 @@ class JournalSource(Source):
             try:
                 records, gaps = reader.read(min(READ_COUNT, behind - at), READ_BYTES)
             except (JournalError, OSError) as error:
-                raise AdapterError(f"{self._place}: {error}") from error
+                raise AdapterError(f"{self._partition}: {error}") from error
             if not records and not gaps:
-                raise AdapterError(f"{self._place}: the log ends before number {at:,}, which was there before")
+                raise AdapterError(f"{self._partition}: the log ends before number {at:,}, which was there before")
             at = reader.position
-            # A gap does not end where the batch ends: the next batch tells the rest of it.
-            found = [(gap[0], self._gap(gap[0], min(gap[1], behind - 1), gap[2])) for gap in gaps if gap[0] < behind]
+            # A gap may go beyond the batch: the next batch reports the other part of it.
+            gap_rows = [(gap[0], self._gap(gap[0], min(gap[1], behind - 1), gap[2])) for gap in gaps if gap[0] < behind]
             messages = ((record[0], self._row(*record)) for record in records if record[0] < behind)
-            for _, row in sorted([*found, *messages], key=lambda pair: pair[0]):
+            for _, row in sorted([*gap_rows, *messages], key=lambda pair: pair[0]):
                 yield row
 
     def _row(self, number: int, time_us: int, kind: int, record: bytes) -> Row:
-        """The row of one message; a dead letter when the record holds none."""
+        """The row of one message; a dead letter if the record does not hold one."""
         body_mode: Literal["text", "json"] = "json" if self.options.query_body == "json" else "text"
         try:
             exchange, topic, properties, (value, metadata), body = stream_message(kind, record, body_mode)
@@ -127,9 +127,9 @@ class JournalSource(Source):
             xml = to_xml(_document(properties), text)
         except ValueError as error:
             raw = record[:RAW_KEPT_BYTES]
-            return Row(self._place, number, self.options.topic, error=str(error), raw=raw, time=time_us)
+            return Row(self._partition, number, self.options.topic, error=str(error), raw=raw, time=time_us)
         return Row(
-            self._place,
+            self._partition,
             number,
             topic,
             {"value": value, "metadata": metadata},
@@ -144,7 +144,7 @@ class JournalSource(Source):
     def _gap(self, first: int, last: int, reason: str) -> Row:
         count = last - first + 1
         which = f"message {first:,} was" if count == 1 else f"{count:,} messages, {first:,} to {last:,}, were"
-        return Row(self._place, first, self.options.topic, error=f"{which} {_REASONS[reason]}", raw=b"")
+        return Row(self._partition, first, self.options.topic, error=f"{which} {_REASONS[reason]}", raw=b"")
 
     def _beginning(self, reader: JournalReader) -> int:
         if self.options.starting_offset == "first":
@@ -154,10 +154,10 @@ class JournalSource(Source):
         return int(self.options.starting_offset)
 
     def _position(self, reader: JournalReader, progress: list[Any]) -> int:
-        """The number of a place in the log that was read; another log in its directory has other messages."""
+        """The next number; an error if another log, with other messages, is now in the directory."""
         if str(reader.log_id) != progress[1]:
             raise AdapterError(
-                f"{self._place}: the stream was deleted and declared again since it was read up to number "
+                f"{self._partition}: the stream was deleted and declared again since it was read up to number "
                 f"{progress[0]:,}. To read the new one, give the adapter another name and its messages another path"
             )
         return int(progress[0])
@@ -168,11 +168,11 @@ class JournalSource(Source):
         except JournalError as error:
             raise AdapterError(f"{error}; expected the directory of a stream") from error
         except OSError as error:
-            raise AdapterError(f"{self._place}: cannot be read: {error.strerror}") from error
+            raise AdapterError(f"{self._partition}: cannot be read: {error.strerror}") from error
 
 
 def _text(body: bytes) -> str | None:
-    """The body where it is text, as queries see it."""
+    """The body as queries see it; None if it is not text."""
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
@@ -180,7 +180,7 @@ def _text(body: bytes) -> str | None:
 
 
 def _document(value: Any) -> Any:
-    """The properties without markers, which a document has no place for."""
+    """The properties without markers, which a document cannot hold."""
     if value is PRESENT:
         return None
     if isinstance(value, Mapping):

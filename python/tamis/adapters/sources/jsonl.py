@@ -1,7 +1,7 @@
-"""JSON lines: each line is a message, its members are the properties, and new lines are appended.
+"""Reads JSON lines: each line is a message, its members are the properties, and new lines are appended.
 
-A line is complete with its line feed; a last one without is taken when the file has been left alone for a second. A
-line that is no JSON object, or that no message can be made of, is a dead letter.
+A line is complete with its line feed; a last line without one is read when the file has not changed for a second. A
+line that is not a JSON object, or that cannot be a message, becomes a dead letter.
 
 Source: RFC 8259 (JSON); docs/semantics.md, "Messages", for what a property can be."""
 
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, NoReturn
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import Row, signature_of, too_large
 from tamis.adapters.sources.records import Piece, RecordSource
-from tamis.adapters.sources.source import place_name
+from tamis.adapters.sources.source import path_text
 from tamis.adapters.xml import DEPTH_MAX, to_xml
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
@@ -22,7 +22,7 @@ _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 
 class LineError(ValueError):
-    """A line that no message can be made of; `str()` is the reason, for the dead letter."""
+    """A line cannot be a message; `str()` is the reason, for the dead letter."""
 
 
 class JsonlSource(RecordSource):
@@ -37,27 +37,27 @@ class JsonlSource(RecordSource):
         """The row of one line; None for an empty one."""
         if not piece.content.strip():
             return None
-        topic, place = self.options.topic, place_name(path)
+        topic, partition = self.options.topic, path_text(path)
         try:
             if not piece.is_whole:
                 raise LineError(too_large(piece.size_bytes, MESSAGE_BYTES_MAX))
             properties = read_line(piece.content)
         except LineError as error:
-            return Row(place, piece.offset, topic, error=str(error), raw=piece.content)
+            return Row(partition, piece.offset, topic, error=str(error), raw=piece.content)
         if isinstance(named := properties.get(self.options.topic_field or ""), str):
             topic = named
         body = _text(properties.pop(self.options.body_field, None)) if self.options.body_field else None
         xml = to_xml(properties, body)
         text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
-        return Row(place, piece.offset, topic, text, body, xml, signature_of(body, self.signature_stop_words))
+        return Row(partition, piece.offset, topic, text, body, xml, signature_of(body, self.signature_stop_words))
 
 
 def read_line(line: bytes) -> dict[str, Any]:
-    """The object of a line. Half a character (a lone surrogate) in it becomes U+FFFD; it is no text.
+    """Read the object of a line. A lone surrogate, which is not text, becomes U+FFFD.
 
     Raises:
-        LineError: it is no UTF-8, no JSON, no object, or holds what no property can be: an integer beyond 64 bits, a
-            number beyond floating point, or nesting over 100.
+        LineError: it is not UTF-8, JSON or an object, or holds what no property can be: an integer beyond 64 bits, a
+            number beyond floating point, or nesting deeper than 100.
     """
     try:
         text = line.decode("utf-8-sig")
@@ -77,7 +77,7 @@ def read_line(line: bytes) -> dict[str, Any]:
 
 
 def _checked(value: Any, depth: int) -> Any:
-    """The value with its text made whole; every limit on properties holds."""
+    """The value without lone surrogates, checked against every limit on properties."""
     if isinstance(value, str):
         return value if value.isascii() else _HALF_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, dict | list):
@@ -94,7 +94,7 @@ def _checked(value: Any, depth: int) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """A member as the body: text as it is, anything else as JSON."""
+    """A member as the body: text stays as it is, anything else becomes JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,8 +1,8 @@
-"""Mail in mbox files: one file holds many messages, and new ones are appended.
+"""Reads mail from mbox files, which hold many messages and grow at their end.
 
-The dialect is mboxrd: a line that begins with ``From `` begins a message, and such a line inside one is written with a
-``>`` before it, as is one that has some already. A message that is being appended is not cut: the last one in a file is
-taken when another follows, or when the file has been left alone for a second.
+The dialect is mboxrd: a line that begins with ``From `` begins a message. Such a line inside a message is written with
+a ``>`` before it, as is one that already begins with some. A message that is being appended is not cut: the last one in
+a file is read when another follows, or when the file has not changed for a second.
 
 Source: https://www.loc.gov/preservation/digital/formats/fdd/fdd000385.shtml (mboxrd)."""
 
@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import Row, too_large
 from tamis.adapters.sources.records import Piece, RecordSource
-from tamis.adapters.sources.source import place_name
+from tamis.adapters.sources.source import path_text
 
 _FROM: Final = b"From "
 _ESCAPED = re.compile(rb"^>(>*From )", re.MULTILINE)
@@ -31,26 +31,28 @@ class MboxSource(RecordSource):
     separator: ClassVar[bytes] = b"\n" + _FROM
 
     def row(self, piece: Piece, path: str) -> Row | None:
-        """The row of one message with its ``From `` line; a dead letter for text that has none."""
+        """The row of one message with its ``From `` line; a dead letter for text without such a line."""
         if not piece.is_whole:
             return self._dead(piece, path, too_large(piece.size_bytes, MESSAGE_BYTES_MAX))
         content = piece.content.removeprefix(BOM_UTF8)
         if content.startswith(_FROM):
-            source = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - once a message
+            source = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - once per message
             return self._mail_row(unescape(content), path, piece.offset, source)
         if not piece.content.strip():
             return None
-        return self._dead(piece, path, "no 'From ' line before the text: it is no mbox, or goes on an earlier message")
+        return self._dead(
+            piece, path, "no 'From ' line before the text: it is not an mbox, or continues an earlier message"
+        )
 
     def _dead(self, piece: Piece, path: str, reason: str) -> Row:
-        return Row(place_name(path), piece.offset, self.options.topic, error=reason, raw=piece.content)
+        return Row(path_text(path), piece.offset, self.options.topic, error=reason, raw=piece.content)
 
 
 def unescape(content: bytes) -> bytes:
-    """A message as it was before it was put into an mbox.
+    """The message as it was before it was stored in an mbox.
 
     Args:
-        content: with its ``From `` line and the empty line after it.
+        content: the message with its ``From `` line and the empty line after it.
     """
     message = content.partition(b"\n")[2]
     if message.endswith(b"\n\n"):

@@ -1,4 +1,4 @@
-"""Files that hold many messages and grow at their end: how far each was read, and where its messages begin."""
+"""Reads files that hold many messages and grow at their end, and tracks how far each was read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, ClassVar, Final
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row
 from tamis.adapters.sources.files import FileSource, open_file, status_of
-from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, place_name, places_of, slice_bytes
+from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, path_text, progress_of, slice_bytes
 from tamis.errors import AdapterError
 
 READ_BYTES: Final = 1 << 20
@@ -27,8 +27,8 @@ class Piece:
 
     Attributes:
         offset: where it begins, in bytes.
-        content: its bytes; of one that is too large, the first `RAW_KEPT_BYTES`.
-        size_bytes: how many bytes it has.
+        content: its bytes; if it is too large, the first `RAW_KEPT_BYTES`.
+        size_bytes: its size.
     """
 
     offset: int
@@ -37,49 +37,49 @@ class Piece:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is small enough to be read."""
+        """Whether `content` is the whole message."""
         return self.size_bytes == len(self.content)
 
 
 class RecordSource(FileSource):
     """A source of files that hold many messages and grow at their end.
 
-    Progress in a file is ``[bytes, mark]``: all messages before that byte have been read, and `mark` is a digest of the
-    first and last KiB before it, so that a file that was replaced, cut or edited is noticed instead of read from the
-    middle of some message.
+    Progress in a file is ``[bytes, mark]``: all messages before that byte have been read. `mark` is a digest of the
+    first and last KiB before it, so that a file that was replaced, cut or edited is detected instead of being read from
+    the middle of a message.
     """
 
     separator: ClassVar[bytes]
-    """Begins with a line feed; a message begins after that, and at the beginning of the file."""
+    """Begins with a line feed; messages begin after that, and at the beginning of the file."""
 
     @abstractmethod
     def row(self, piece: Piece, path: str) -> Row | None:
-        """The row of a message; None when there is nothing there but empty lines."""
+        """The row of a message; None if there are only empty lines."""
 
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
     ) -> Offset:
-        """As `Source.latest`. Cost: two system calls a file, and with a limit a search through what is new."""
+        """As `Source.latest`. Cost: two system calls per file, and with a limit a search through what is new."""
         self.check()
-        places = places_of(start)
-        bounds = None if ceiling is None else places_of(ceiling)
+        progress = progress_of(start)
+        bounds = None if ceiling is None else progress_of(ceiling)
         waiting = []
         for path in self.files():
             bound = None if bounds is None else bounds.get(path, [0])[0]
-            if new := self._new(path, places.get(path), bound, settled):
+            if new := self._new(path, progress.get(path), bound, settled):
                 waiting.append(new)
         if not waiting:
             return start
         for new in _allot(waiting, self.separator, limit):
             with open_file(new.path) as file:
-                places[new.path] = [new.end, _mark(file, new.end)]
-        return offset_of(places)
+                progress[new.path] = [new.end, _mark(file, new.end)]
+        return offset_of(progress)
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """As `Source.plan`: slices of equal size, so that every core has one."""
-        before = places_of(start)
+        """As `Source.plan`: slices of equal size, one for each core."""
+        before = progress_of(start)
         ranges = []
-        for path, (position, mark) in places_of(end).items():
+        for path, (position, mark) in progress_of(end).items():
             begin = before.get(path, [0])[0]
             if begin < position:
                 with open_file(path) as file:
@@ -98,11 +98,11 @@ class RecordSource(FileSource):
                         yield row
 
     def _new(self, path: str, progress: list[Any] | None, bound: int | None, settled: bool) -> Range | None:
-        """What of a file has not been read yet and is complete."""
+        """The range of a file that is complete and has not been read."""
         position, mark = progress or (0, "")
         status = status_of(path)
         if status is None:
-            return None  # removed since it was listed
+            return None  # it was removed since it was listed
         if status.st_size < position:
             raise AdapterError(_changed(path, f"it had {position:,} bytes and has {status.st_size:,}"))
         end = status.st_size if bound is None else min(bound, status.st_size)
@@ -116,7 +116,7 @@ class RecordSource(FileSource):
 
     def _is_quiet(self, status: os.stat_result) -> bool:
         age = time.time() - status.st_mtime
-        return abs(age) >= self.settle_s  # a time in the future says nothing about now
+        return abs(age) >= self.settle_s  # a time in the future says nothing about the age
 
 
 def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MESSAGE_BYTES_MAX) -> Iterator[Piece]:
@@ -125,8 +125,8 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
     Args:
         file: opened for reading.
         piece: the range.
-        separator: what begins a message, after a line feed that belongs to the one before.
-        limit_bytes: of a longer message only the beginning is given.
+        separator: begins a message; its first byte, a line feed, belongs to the message before.
+        limit_bytes: of a longer message only the beginning is returned.
 
     Raises:
         AdapterError: the file is shorter than the range.
@@ -135,22 +135,22 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
     """
     file.seek(piece.start)
     left = piece.end - piece.start
-    begin, kept, dropped = piece.start, b"", 0  # of the message that is being read; `kept` when it is too large
+    begin, kept, dropped = piece.start, b"", 0  # of the current message; `kept` if it is too large
     buffer, cursor, searched = b"", 0, 0
     while True:
-        while (found := buffer.find(separator, searched)) >= 0:
-            size = dropped + found + 1 - cursor
-            yield Piece(begin, kept or buffer[cursor : found + 1], size)
+        while (index := buffer.find(separator, searched)) >= 0:
+            size = dropped + index + 1 - cursor
+            yield Piece(begin, kept or buffer[cursor : index + 1], size)
             begin, kept, dropped = begin + size, b"", 0
-            cursor = searched = found + 1
+            cursor = searched = index + 1
         if not left:
             break
         buffer, cursor = buffer[cursor:], 0
-        if len(buffer) > limit_bytes + len(separator):  # the end may be half a separator, and no part of the message
+        if len(buffer) > limit_bytes + len(separator):  # the end may be half a separator, and not part of the message
             kept = kept or buffer[:RAW_KEPT_BYTES]
             dropped, buffer = dropped + len(buffer) - len(separator), buffer[-len(separator) :]
         searched = max(0, len(buffer) - len(separator) + 1)
-        chunk = file.read(min(left, max(READ_BYTES, len(buffer))))  # twice as much each time: linear in all
+        chunk = file.read(min(left, max(READ_BYTES, len(buffer))))  # doubled each time: linear in all
         if not chunk:
             raise AdapterError(_changed(piece.path, f"it ends {left:,} bytes before what is to be read"))
         left -= len(chunk)
@@ -160,34 +160,34 @@ def split(file: BinaryIO, piece: Range, separator: bytes, limit_bytes: int = MES
 
 
 def last_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int:
-    """The last place in ``start < byte <= end`` where a message begins, or can begin; `start` when there is none."""
+    """The last position in ``start < byte <= end`` where a message begins or can begin; `start` if there is none."""
     high = end
     while high > start:
         low = max(start, high - READ_BYTES)
         file.seek(low)
-        found = file.read(high - low).rfind(separator)
-        if found >= 0:
-            return low + found + 1
+        index = file.read(high - low).rfind(separator)
+        if index >= 0:
+            return low + index + 1
         high = low if low == start else low + len(separator) - 1
     return start
 
 
 def next_boundary(file: BinaryIO, start: int, end: int, separator: bytes) -> int:
-    """The first place from `start` on where a message begins; `end` when none does before."""
+    """The first position from `start` on where a message begins; `end` if none begins before."""
     if start == 0:
         return 0
     low = start - 1
     while low < end:
         file.seek(low)
-        found = file.read(READ_BYTES).find(separator)
-        if found >= 0:
-            return min(end, low + found + 1)
+        index = file.read(READ_BYTES).find(separator)
+        if index >= 0:
+            return min(end, low + index + 1)
         low += READ_BYTES - len(separator) + 1
     return end
 
 
 def _allot(waiting: list[Range], separator: bytes, limit: int | None) -> Iterator[Range]:
-    """Cut what is new to `limit` messages: the files share it, and what one leaves goes to the others."""
+    """Cut what is new to `limit` messages. The files share the limit; what one does not use goes to the others."""
     if limit is None:
         yield from waiting
         return
@@ -204,25 +204,25 @@ def _allot(waiting: list[Range], separator: bytes, limit: int | None) -> Iterato
 
 
 def _nth_boundary(file: BinaryIO, piece: Range, separator: bytes, count: int) -> tuple[int, int]:
-    """Where the first `count` messages of a range end, and how many there are up to there."""
-    position, low, found_count = piece.start, piece.start, 0
+    """The end of the first `count` messages of a range, and the number of messages before it."""
+    position, low, message_count = piece.start, piece.start, 0
     while low < piece.end:
         file.seek(low)
         chunk = file.read(min(READ_BYTES, piece.end - low))
-        found = chunk.find(separator)
-        while found >= 0:
-            position, found_count = low + found + 1, found_count + 1
-            if found_count == count:
+        index = chunk.find(separator)
+        while index >= 0:
+            position, message_count = low + index + 1, message_count + 1
+            if message_count == count:
                 return position, count
-            found = chunk.find(separator, found + 1)
+            index = chunk.find(separator, index + 1)
         if low + len(chunk) >= piece.end or not chunk:
             break
         low += len(chunk) - len(separator) + 1
-    return piece.end, found_count + (position < piece.end)
+    return piece.end, message_count + (position < piece.end)
 
 
 def _slices(ranges: Iterable[Range], size_bytes: int, separator: bytes) -> Iterator[Slice]:
-    """Ranges cut and put together to slices of about `size_bytes`."""
+    """Cut and combine ranges into slices of about `size_bytes`."""
     waiting: list[Range] = []
     room = size_bytes
     for piece in ranges:
@@ -253,11 +253,11 @@ def _mark(file: BinaryIO, position: int) -> str:
 
 def _check_mark(file: BinaryIO, path: str, position: int, mark: str) -> None:
     if position and _mark(file, position) != mark:
-        raise AdapterError(_changed(path, f"other bytes than those that were read stand before byte {position:,}"))
+        raise AdapterError(_changed(path, f"the bytes before byte {position:,} differ from those that were read"))
 
 
 def _changed(path: str, what: str) -> str:
     return (
-        f"{place_name(path)}: the file was replaced, cut or edited while it was read: {what}. "
+        f"{path_text(path)}: the file was replaced, cut or edited while it was read: {what}. "
         "Expected it only to grow. To read it as a new file, give it another name, or remove the adapter's checkpoint"
     )

@@ -1,11 +1,11 @@
-"""What every source of messages answers: how far a batch goes, its slices, and the rows of a slice.
+"""Defines a source of messages: it says where a batch ends, cuts it into slices, and reads the rows of a slice.
 
-No source knows Spark. It answers from the files and its arguments alone, so that a batch that is read again after a
-crash is the same batch:
+No source knows Spark. Its results depend only on the files and its arguments, so that a batch that is read again after
+a crash is the same batch:
 
-- `latest(start, limit)`: how far a batch from `start` goes.
-- `plan(start, end)`: the slices of that range, which tasks read side by side.
-- `read(slice)`: its rows.
+- `latest(start, limit)`: the end of a batch from `start`.
+- `plan(start, end)`: the slices of that range, which tasks read in parallel.
+- `read(slice)`: the rows of a slice.
 
 An offset is JSON: ``{"version": 1, "places": {path: progress}}``. Each source defines what progress is."""
 
@@ -32,7 +32,7 @@ SLICE_BYTES_MAX: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A piece of one file: the messages that begin in ``start <= byte < end``; the bounds are bounds of messages."""
+    """A range of one file: the messages that begin in ``start <= byte < end``, which are boundaries of messages."""
 
     path: str
     start: int
@@ -41,7 +41,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     ranges: tuple[Range, ...]
 
@@ -56,13 +56,13 @@ class Source(ABC):
     type: ClassVar[str]
     """The type of the adapter in pipeline.toml; with ``tamis.`` before it, the format in Spark."""
     pattern: ClassVar[str]
-    """The names of the files that are read in a folder, when no option says so."""
+    """The default pattern for the names of the files that are read in a folder."""
     settle_ms: ClassVar[int]
-    """How long a file must have been left alone, when no option says so."""
+    """The default time for which a file must not have changed."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        words = stop_words(options.stop_words)  # read in any case: a wrong list is an error whoever needs it
+        words = stop_words(options.stop_words)  # always read: a wrong list is an error even if it is not used
         self.signature_stop_words = words if options.signature else None
 
     @classmethod
@@ -72,7 +72,7 @@ class Source(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """See whether there is anything to read from.
+        """Check that there is something to read from.
 
         Raises:
             AdapterError: the path is missing or may not be read.
@@ -86,24 +86,24 @@ class Source(ABC):
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
     ) -> Offset:
-        """How far a batch from `start` goes; `start` itself when there is nothing new.
+        """The end of a batch from `start`; `start` itself if there is nothing new.
 
         Args:
             start: where the batch begins.
-            limit: the most messages; None is all there are.
-            ceiling: go no further than this.
-            settled: take the end of every file for the end of its last message, however young it is.
+            limit: maximum number of messages; None for all.
+            ceiling: the batch does not go beyond this.
+            settled: the end of every file is the end of its last message, however young the file is.
 
         Raises:
-            AdapterError: what was read before is no longer there, or nothing can be read.
+            AdapterError: what was read before no longer exists, or nothing can be read.
         """
 
     @abstractmethod
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """The range in slices, in order.
+        """The slices of a range, in order.
 
         Raises:
-            AdapterError: what is to be read is no longer there.
+            AdapterError: what is to be read no longer exists.
         """
 
     @abstractmethod
@@ -111,35 +111,35 @@ class Source(ABC):
         """The rows of a slice, in order.
 
         Raises:
-            AdapterError: what is to be read is no longer there.
+            AdapterError: what is to be read no longer exists.
         """
 
     @abstractmethod
     def wait_until_settled(self) -> None:
-        """Wait until the youngest file has been left alone for long enough, at most for that long."""
+        """Wait until the youngest file has not changed for `settle_ms`, and at most for that time."""
 
 
-def places_of(offset: Offset) -> dict[str, Any]:
-    """The places of an offset.
+def progress_of(offset: Offset) -> dict[str, Any]:
+    """The progress in each path of an offset.
 
     Raises:
-        AdapterError: a later version wrote it.
+        AdapterError: a newer version wrote it.
     """
     if (version := offset.get("version", VERSION)) != VERSION:
         raise AdapterError(f"the checkpoint is of version {version}; expected version {VERSION}: use a newer tamis")
     return dict(offset.get("places", {}))
 
 
-def offset_of(places: dict[str, Any]) -> Offset:
-    """The offset with these places, always written in the same order."""
-    return {"version": VERSION, "places": dict(sorted(places.items()))}
+def offset_of(progress: dict[str, Any]) -> Offset:
+    """The offset with this progress in each path, always in the same order."""
+    return {"version": VERSION, "places": dict(sorted(progress.items()))}
 
 
 def slice_bytes(total_bytes: int) -> int:
-    """How large slices should be, for a batch of so many bytes: one a core, within limits."""
+    """The size of the slices of a batch of `total_bytes`: one slice per core, within limits."""
     return min(SLICE_BYTES_MAX, max(SLICE_BYTES_MIN, total_bytes // (os.cpu_count() or 1) + 1))
 
 
-def place_name(path: str) -> str:
-    r"""A path as text: bytes in it that are no UTF-8 are written ``\xff``."""
+def path_text(path: str) -> str:
+    r"""A path as text: bytes that are not UTF-8 are written ``\xff``."""
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -1,1 +1,1 @@
-"""Logging in: the AMQP handshake, SASL, passwords, and delays for wrong logins. Pure, but for hashing."""
+"""Logging in: the AMQP handshake, SASL, passwords, and delays for wrong logins."""

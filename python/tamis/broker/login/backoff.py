@@ -1,4 +1,4 @@
-"""Delays the answers to wrong logins, separately for each address. Pure: the caller has the clock.
+"""Delays the answers to wrong logins, separately for each address.
 
 Only the answer to a *wrong* login is delayed, so that one client with an old password does not slow others at its
 address. Many connections do not evade that: at most `WAITING_MAX` wrong logins of an address wait at once, and further

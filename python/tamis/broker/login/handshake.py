@@ -1,4 +1,4 @@
-"""The AMQP 0-9-1 handshake, from the protocol header to connection.open-ok. Pure: bytes in, bytes and questions out.
+"""The AMQP 0-9-1 handshake, from the protocol header to connection.open-ok: bytes in, bytes and questions out.
 
 The caller decides who may log in and enter which virtual host: `receive` returns a question, which the caller answers,
 now or later. Until then, at most `BUFFER_BYTES_MAX` of further bytes are kept. The caller limits the time.

@@ -1,7 +1,8 @@
-"""Verifies passwords and remembers the right ones. Blocks for 20 to 30 ms per unknown password: call it in a thread.
+"""Verifies passwords and remembers the right ones.
 
-A right password is remembered as a keyed hash, whose key exists only in the memory of this process. So a thousand
-connections of one user do not cost a thousand argon2 hashes. It no longer counts when the user's hash changes."""
+Verifying an unknown password blocks for 20 to 30 ms: call it in a thread. A right password is remembered as a keyed
+hash, whose key exists only in the memory of this process. So a thousand connections of one user do not cost a thousand
+argon2 hashes. It no longer counts when the user's hash changes."""
 
 from __future__ import annotations
 

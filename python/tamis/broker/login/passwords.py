@@ -1,4 +1,6 @@
-"""Hashes passwords with argon2id. Slow on purpose, 20 to 30 ms and 19 MiB each: never call it on the event loop.
+"""Hashes passwords with argon2id.
+
+Slow on purpose, 20 to 30 ms and 19 MiB each: never call it on the event loop.
 
 Source: RFC 9106; OWASP's parameters for servers with little memory (t=2, m=19 MiB, p=1)."""
 

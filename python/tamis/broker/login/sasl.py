@@ -1,4 +1,4 @@
-"""Reads the responses of the SASL mechanisms PLAIN and AMQPLAIN. Pure.
+"""Reads the responses of the SASL mechanisms PLAIN and AMQPLAIN.
 
 Source: RFC 4616 (PLAIN); AMQP 0-9 annex for AMQPLAIN: a field table, without its length, of LOGIN and PASSWORD."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tamis.broker.server.connections import Connections
 
 WRITE_BYTES_HIGH, WRITE_BYTES_LOW = 256 * 1024, 64 * 1024
-"""A client that does not read gets no more than the higher number of bytes; it goes on at the lower one."""
+"""Deliveries stop when more bytes than the higher number wait for a client, and continue at the lower number."""
 _UNKNOWN_PEER = Peer()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tamis.broker.config import BrokerConfig, TlsConfig
+from tamis.broker.config import BrokerConfig, TlsConfig, in_url
 from tamis.errors import ConfigError
 
 BACKLOG = 4096
@@ -86,7 +86,7 @@ class Listeners:
         self._servers.append(server)
         scheme = "amqps" if context else "amqp"
         names = (listening.getsockname() for listening in server.sockets)
-        self.addresses.extend(f"{scheme}://{_in_url(name[0])}:{name[1]}" for name in names)
+        self.addresses.extend(f"{scheme}://{in_url(name[0])}:{name[1]}" for name in names)
 
     def stop(self) -> None:
         """Accept no further connections."""
@@ -124,7 +124,3 @@ def _cannot_listen(where: str, option: str, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"{where} is taken by another process: stop it, or give another {option}"
     return f"cannot listen on {where}: {error.strerror or error}"
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -39,7 +39,7 @@ CODE_BUG = 70
 
 
 class HttpServer(Protocol):
-    """A running HTTP server, in a process of its own."""
+    """A running HTTP server, in another process."""
 
     url: str
 

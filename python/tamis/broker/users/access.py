@@ -1,4 +1,4 @@
-"""Decides what a user may do, for AMQP, HTTP and the command line. Pure: no clock, no file."""
+"""Decides what a user may do, for AMQP, HTTP and the command line, without clock or files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user of the broker: password, roles, permissions and limits. Values never change; a change makes another value."""
+"""A user of the broker, an immutable value: password, roles, permissions and limits."""
 
 from __future__ import annotations
 

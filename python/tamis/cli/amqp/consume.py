@@ -1,4 +1,4 @@
-"""``tamis consume``: prints the messages of a queue as JSON lines."""
+"""The command `tamis consume`, which prints the messages of a queue as JSON lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tamis publish``: publishes messages and waits until the broker has confirmed them."""
+"""The command `tamis publish`, which publishes messages and waits until the broker has confirmed them."""
 
 from __future__ import annotations
 

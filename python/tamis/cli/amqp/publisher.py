@@ -1,4 +1,4 @@
-"""Publishes many messages with confirms. A window lets messages be published before earlier ones are confirmed."""
+"""Publishes many messages with confirms, keeping a window of them unconfirmed."""
 
 from __future__ import annotations
 

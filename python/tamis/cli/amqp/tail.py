@@ -1,4 +1,4 @@
-"""``tamis tail``: prints the messages of an exchange or a stream as they come: all, or those that satisfy a query.
+"""The command `tamis tail`, which prints the messages of an exchange or a stream as they come.
 
 The query is compiled here first, so that an error shows a caret, and then sent as selector text, which every query has.
 The fields of a JSON body are properties under ``body.``."""

@@ -1,4 +1,4 @@
-"""``tamis bench``: measures the engine on a given workload."""
+"""The command `tamis bench`, which measures the engine on a given workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tamis journal``: inspects a broker's logs on disk, without a broker and without changing anything."""
+"""The command `tamis journal`, which inspects a broker's logs on disk, without a broker and without changes."""
 
 from __future__ import annotations
 

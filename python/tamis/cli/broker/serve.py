@@ -1,4 +1,4 @@
-"""``tamis serve``: runs the broker."""
+"""The command `tamis serve`, which runs the broker."""
 
 from __future__ import annotations
 

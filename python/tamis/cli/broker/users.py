@@ -1,4 +1,6 @@
-"""``tamis users``: manages the broker's users and permissions. A running broker uses a change within a second."""
+"""The command `tamis users`, which manages the broker's users and permissions.
+
+A running broker uses a change within a second."""
 
 from __future__ import annotations
 

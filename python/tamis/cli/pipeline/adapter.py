@@ -1,4 +1,6 @@
-"""``tamis adapter``: controls the sources of a pipeline, at once if it is running, else in its next run."""
+"""The command `tamis adapter`, which controls the sources of a pipeline.
+
+A running pipeline uses a change within seconds, any other in its next run."""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tamis.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tamis.config.pipeline import AdapterConfig, PipelineConfig
+    from tamis.config.adapters import AdapterConfig
+    from tamis.config.pipeline import PipelineConfig
     from tamis.store.records import AdapterDesire
 
 app = typer.Typer(help="List, start, stop, pause and test the adapters of a pipeline.", no_args_is_help=True)
@@ -119,4 +122,4 @@ def _adapter(config: PipelineConfig, name: str) -> AdapterConfig:
         if adapter.name == name:
             return adapter
     known = ", ".join(adapter.name for adapter in config.adapters) or "none"
-    raise ConfigError(f"{config.path}: no [[adapter]] is named '{name}'; known: {known}")
+    raise ConfigError(f"{config.path}: no [[adapter]] is named '{name}'; there are: {known}")

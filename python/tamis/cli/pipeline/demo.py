@@ -1,4 +1,4 @@
-"""``tamis demo``: shows tamis at work on real mail, in a new folder."""
+"""The command `tamis demo`, which shows tamis at work on real mail, in a new folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tamis run``: runs the pipeline of a pipeline.toml, once or as a service."""
+"""The command `tamis run`, which runs the pipeline of a pipeline.toml, once or as a service."""
 
 from __future__ import annotations
 

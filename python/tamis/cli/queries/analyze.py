@@ -1,4 +1,4 @@
-"""``tamis analyze``: reports which queries of a file are equal, covered, never true or expensive."""
+"""The command `tamis analyze`, which reports which queries of a file are equal, covered, never true or expensive."""
 
 from __future__ import annotations
 

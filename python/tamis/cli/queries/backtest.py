@@ -1,4 +1,4 @@
-"""``tamis backtest``: prints how often a query would have matched, over time."""
+"""The command `tamis backtest`, which prints how often a query would have matched, over time."""
 
 from __future__ import annotations
 

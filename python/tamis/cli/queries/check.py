@@ -1,4 +1,4 @@
-"""``tamis check``: checks a query, a file of queries or a pipeline.toml, by building what a run builds."""
+"""The command `tamis check`, which checks a query, a file of queries or a pipeline by building what a run builds."""
 
 from __future__ import annotations
 

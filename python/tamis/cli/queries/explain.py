@@ -1,4 +1,4 @@
-"""``tamis explain``: prints why each query matches a message or does not, predicate by predicate."""
+"""The command `tamis explain`, which prints why each query matches a message or does not, predicate by predicate."""
 
 from __future__ import annotations
 

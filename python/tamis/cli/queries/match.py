@@ -1,4 +1,4 @@
-"""``tamis match``: prints which standing queries each message of a JSON lines file satisfies."""
+"""The command `tamis match`, which prints the messages of a JSON lines file with the queries that they satisfy."""
 
 from __future__ import annotations
 

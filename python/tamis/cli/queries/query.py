@@ -1,4 +1,6 @@
-"""``tamis query``: manages the standing queries of a store. A running pipeline uses a change from its next batch on."""
+"""The command `tamis query`, which manages the standing queries of a store.
+
+A running pipeline uses a change from its next batch on."""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def add(
         record = opened.add_query(spec)
     if as_json:
         output.data_json(dataclasses.asdict(record))
-    output.success(f"added {record.key}, version {record.version}")
+    output.success(f"{record.key} is stored, version {record.version}")
 
 
 @app.command("list")

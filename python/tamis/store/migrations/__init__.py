@@ -1,1 +1,1 @@
-"""Migrations of the store's schema, one file a version; `tamis.store.database` runs them."""
+"""Migrations of the store's schema, one file per version; `tamis.store.database` runs them."""

@@ -1,4 +1,4 @@
-"""What alembic executes: migrate on the connection, and in the transaction, that the store handed over."""
+"""Lets alembic migrate on the connection, and in the transaction, of the store."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@
 use crate::amqp::{AmqpError, RawTable, RawValue};
 use crate::expensive::{ExpensivePredicate, Failure, Opaque};
 use crate::message::{Message, Value};
-use crate::query::evaluate::Truth;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
+use crate::query::truth::Truth;
 
 use super::filter::ARGUMENTS as FILTER_ARGUMENTS;
 use super::{errors, names, view};

@@ -1,4 +1,4 @@
-//! Arrow columns as values of messages: a reader for each type, chosen once a batch.
+//! Arrow columns as values of messages: a decoder for each type, chosen once per batch.
 
 use std::ops::Range;
 
@@ -14,42 +14,44 @@ use arrow_schema::{DataType, TimeUnit};
 
 use crate::message::{NESTING_MAX, Properties, Value};
 
-/// Reads the value of a row, or says what is wrong with it.
-pub type Reader<'a> = Box<dyn Fn(usize) -> Result<Value, String> + Send + Sync + 'a>;
-/// Reads the bytes of a row; None where it is null.
-pub type Texts<'a> = Box<dyn Fn(usize) -> Option<&'a [u8]> + Send + Sync + 'a>;
+/// Decodes the value of a row, or says what is wrong with it.
+pub type ValueDecoder<'a> = Box<dyn Fn(usize) -> Result<Value, String> + Send + Sync + 'a>;
+/// Decodes the bytes of a row; None where it is null.
+pub type BytesDecoder<'a> = Box<dyn Fn(usize) -> Option<&'a [u8]> + Send + Sync + 'a>;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
-/// How to read `array`, `depth` levels below the message.
+/// The decoder of `array`, `depth` levels below the message.
 ///
 /// # Errors
 /// A type that no property can have, or nesting that is too deep.
-pub fn reader(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String> {
+pub fn value_decoder(array: &dyn Array, depth: usize) -> Result<ValueDecoder<'_>, String> {
     if depth > NESTING_MAX {
         return Err(format!("expected nesting of at most {NESTING_MAX}"));
     }
-    let read = present_reader(array, depth)?;
+    let decode = present_decoder(array, depth)?;
     Ok(match array.null_count() {
-        0 => read,
-        _ => Box::new(move |row| if array.is_null(row) { Ok(Value::Null) } else { read(row) }),
+        0 => decode,
+        _ => Box::new(move |row| if array.is_null(row) { Ok(Value::Null) } else { decode(row) }),
     })
 }
 
-/// How to read the fields of a struct, by name.
+/// The decoders of the fields of a struct, by name.
 ///
 /// # Errors
-/// Those of [`reader`], with the field's name.
-pub fn fields(array: &StructArray, depth: usize) -> Result<Vec<(&str, Reader<'_>)>, String> {
+/// Those of [`value_decoder`], with the field's name.
+pub fn fields(array: &StructArray, depth: usize) -> Result<Vec<(&str, ValueDecoder<'_>)>, String> {
     let named = array.fields().iter().map(|field| field.name().as_str()).zip(array.columns());
     named
-        .map(|(name, array)| reader(array, depth + 1).map(|r| (name, r)).map_err(|e| format!("field '{name}': {e}")))
+        .map(|(name, array)| {
+            value_decoder(array, depth + 1).map(|decode| (name, decode)).map_err(|e| format!("field '{name}': {e}"))
+        })
         .collect()
 }
 
-/// How to read text or bytes; None when `array` holds something else. A column of type null is as good as text.
-pub fn texts(array: &dyn Array) -> Option<Texts<'_>> {
+/// The decoder of text or bytes; None when `array` holds something else. A column of type null counts as text.
+pub fn texts(array: &dyn Array) -> Option<BytesDecoder<'_>> {
     macro_rules! bytes_of {
         ($array:expr) => {{
             let array = $array;
@@ -74,15 +76,15 @@ pub fn texts(array: &dyn Array) -> Option<Texts<'_>> {
     }
 }
 
-/// The keys of a dictionary column, row by row (none at all when it has no values), and its values.
+/// The key of each row of a dictionary column (none when the dictionary is empty), and the values.
 fn dictionary(array: &dyn Array) -> (Vec<usize>, &dyn Array) {
     let array = array.as_any_dictionary();
     let keys = if array.values().is_empty() { Vec::new() } else { array.normalized_keys() };
     (keys, array.values())
 }
 
-/// How to read rows that are not null.
-fn present_reader(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String> {
+/// The decoder of rows that are not null.
+fn present_decoder(array: &dyn Array, depth: usize) -> Result<ValueDecoder<'_>, String> {
     if let Some(texts) = texts(array) {
         return Ok(Box::new(move |row| Ok(texts(row).map_or(Value::Null, text_value))));
     }
@@ -118,14 +120,14 @@ fn present_reader(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String>
         DataType::Date64 => instants::<Date64Type>(array, 1_000),
         DataType::Dictionary(..) => {
             let (keys, values) = dictionary(array);
-            let read = reader(values, depth)?;
-            Box::new(move |row| keys.get(row).map_or(Ok(Value::Null), |key| read(*key)))
+            let decode = value_decoder(values, depth)?;
+            Box::new(move |row| keys.get(row).map_or(Ok(Value::Null), |key| decode(*key)))
         }
         DataType::Struct(_) => {
             let fields = fields(array.as_struct(), depth)?;
             Box::new(move |row| {
-                let read = |(name, reader): &(&str, Reader<'_>)| Ok(((*name).into(), reader(row)?));
-                fields.iter().map(read).collect::<Result<Properties, String>>().map(Value::Map)
+                let decode = |(name, decode): &(&str, ValueDecoder<'_>)| Ok(((*name).into(), decode(row)?));
+                fields.iter().map(decode).collect::<Result<Properties, String>>().map(Value::Map)
             })
         }
         DataType::Map(..) => map(array, depth)?,
@@ -133,7 +135,7 @@ fn present_reader(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String>
     })
 }
 
-/// Text where the bytes are UTF-8; else a field without a value.
+/// Text if the bytes are UTF-8; otherwise a field without a value.
 pub fn text_value(bytes: &[u8]) -> Value {
     std::str::from_utf8(bytes).map_or(Value::Present, |text| Value::Text(text.into()))
 }
@@ -141,44 +143,44 @@ pub fn text_value(bytes: &[u8]) -> Value {
 fn primitive<'a, T: ArrowPrimitiveType>(
     array: &'a dyn Array,
     convert: impl Fn(T::Native) -> Result<Value, String> + Send + Sync + 'a,
-) -> Reader<'a> {
+) -> ValueDecoder<'a> {
     let array = array.as_primitive::<T>();
     Box::new(move |row| convert(array.value(row)))
 }
 
-/// Whole units since 1970-01-01, of `micros` microseconds each.
-fn instants<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &dyn Array, micros: i64) -> Reader<'_> {
+/// A count of units since 1970-01-01, each of `micros` microseconds.
+fn instants<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &dyn Array, micros: i64) -> ValueDecoder<'_> {
     primitive::<T>(array, move |value| {
         let instant = value.into().checked_mul(micros).map(Value::Timestamp);
         instant.ok_or_else(|| "an instant beyond 64 bits of microseconds".to_owned())
     })
 }
 
-fn decimal<T: ArrowPrimitiveType<Native: ToString>>(array: &dyn Array, scale: i8) -> Reader<'_> {
+fn decimal<T: ArrowPrimitiveType<Native: ToString>>(array: &dyn Array, scale: i8) -> ValueDecoder<'_> {
     primitive::<T>(array, move |value| Ok(Value::Float(decimal_value(&value.to_string(), scale))))
 }
 
-/// The float nearest to `unscaled` / 10^`scale`: through text, which rounds once.
+/// The float nearest to `unscaled` / 10^`scale`, by way of text, which rounds once.
 pub fn decimal_value(unscaled: &str, scale: i8) -> f64 {
     format!("{unscaled}e{}", -i16::from(scale)).parse().unwrap_or(f64::NAN)
 }
 
 /// A mapping with text keys.
-fn map(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String> {
+fn map(array: &dyn Array, depth: usize) -> Result<ValueDecoder<'_>, String> {
     let array = array.as_map();
     let keys = texts(array.keys()).ok_or_else(|| format!("expected keys of text, found {}", array.key_type()))?;
-    let values = reader(array.values(), depth + 1)?;
+    let values = value_decoder(array.values(), depth + 1)?;
     let offsets = array.value_offsets();
     Ok(Box::new(move |row| {
-        let entry = |index: usize| {
+        let property = |index: usize| {
             let key = keys(index).and_then(|key| std::str::from_utf8(key).ok());
             Ok((key.ok_or("expected keys of text in UTF-8")?.into(), values(index)?))
         };
-        span(offsets, row).map(entry).collect::<Result<Properties, String>>().map(Value::Map)
+        span(offsets, row).map(property).collect::<Result<Properties, String>>().map(Value::Map)
     }))
 }
 
-fn list(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String> {
+fn list(array: &dyn Array, depth: usize) -> Result<ValueDecoder<'_>, String> {
     match array.data_type() {
         DataType::List(_) => offset_list(array.as_list::<i32>(), depth),
         DataType::LargeList(_) => offset_list(array.as_list::<i64>(), depth),
@@ -193,25 +195,25 @@ fn list(array: &dyn Array, depth: usize) -> Result<Reader<'_>, String> {
     }
 }
 
-fn offset_list<O: OffsetSizeTrait>(array: &GenericListArray<O>, depth: usize) -> Result<Reader<'_>, String> {
+fn offset_list<O: OffsetSizeTrait>(array: &GenericListArray<O>, depth: usize) -> Result<ValueDecoder<'_>, String> {
     elements(array.values(), depth, move |row| span(array.value_offsets(), row))
 }
 
-fn list_view<O: OffsetSizeTrait>(array: &GenericListViewArray<O>, depth: usize) -> Result<Reader<'_>, String> {
+fn list_view<O: OffsetSizeTrait>(array: &GenericListViewArray<O>, depth: usize) -> Result<ValueDecoder<'_>, String> {
     elements(array.values(), depth, move |row| {
         let start = array.value_offsets()[row].as_usize();
         start..start + array.value_sizes()[row].as_usize()
     })
 }
 
-/// Lists whose elements of `row` are at `range(row)` of `values`.
+/// Lists: the elements of a row are at `range(row)` of `values`.
 fn elements<'a>(
     values: &'a dyn Array,
     depth: usize,
     range: impl Fn(usize) -> Range<usize> + Send + Sync + 'a,
-) -> Result<Reader<'a>, String> {
-    let read = reader(values, depth + 1)?;
-    Ok(Box::new(move |row| range(row).map(&read).collect::<Result<_, _>>().map(Value::List)))
+) -> Result<ValueDecoder<'a>, String> {
+    let decode = value_decoder(values, depth + 1)?;
+    Ok(Box::new(move |row| range(row).map(&decode).collect::<Result<_, _>>().map(Value::List)))
 }
 
 fn span<O: OffsetSizeTrait>(offsets: &[O], row: usize) -> Range<usize> {

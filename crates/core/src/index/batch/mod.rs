@@ -1,10 +1,10 @@
-//! Matching a table: Arrow in, the subscriptions of each row out.
+//! Matches Arrow tables: the result holds the subscriptions that each row satisfies.
 //!
-//! A row is a message: `topic` (text) and `body` (text or bytes) where there are such columns, and as properties the
-//! column `properties` (a struct, a map, JSON text or a variant), or else every other column. Each column's reader is
-//! chosen once a batch; rows are then read and matched one by one.
+//! A row is a message: `topic` (text) and `body` (text or bytes) where there are such columns. Its properties are the column
+//! `properties` (a struct, a map, JSON text or a variant) if there is one, otherwise all other columns. The decoder of each
+//! column is chosen once per batch; rows are then decoded and matched one by one.
 //!
-//! Source: Arrow columnar format; `docs/semantics.md`, "Engine".
+//! PropertyColumns: Arrow columnar format; `docs/semantics.md`, "Engine".
 
 mod column;
 #[cfg(test)]
@@ -20,26 +20,26 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
 use arrow_schema::DataType;
 
-use super::{Engine, Scratch, SubscriptionId};
 use crate::error::EngineError;
+use crate::index::{Engine, Scratch, SubscriptionId};
 use crate::json;
 use crate::message::{Body, Message, Properties, Value};
-use column::{Reader, Texts};
+use column::{BytesDecoder, ValueDecoder};
 
-/// Fewer rows than this are not worth a thread.
+/// Minimum number of rows per thread.
 const ROWS_PER_THREAD_MIN: usize = 128;
 
 impl Engine {
     /// The ids of the subscriptions that each row of `batch` satisfies, ascending.
     ///
-    /// `threads` threads share the rows where there are enough of them. Bytes that are not UTF-8 are a property without
-    /// a value; timestamps and dates are instants, without a zone in UTC; decimals are floats.
+    /// Up to `threads` threads share the rows. Bytes that are not UTF-8 become a property without a value; timestamps and
+    /// dates become instants, in UTC if they have no zone; decimals become floats.
     ///
     /// # Errors
-    /// A column of a type that no property can have, a value beyond 64 bits, JSON or a variant that cannot be read
-    /// (named by column and row); more than 2^31 matches; a damaged snapshot.
+    /// A column of a type that no property can have, a value beyond 64 bits, JSON or a variant that cannot be decoded (named
+    /// by column and row); more than 2^31 matches; a damaged snapshot.
     pub fn match_batch(&self, batch: &RecordBatch, threads: usize) -> Result<ListArray, EngineError> {
-        let rows = Rows::new(batch)?;
+        let rows = MessageRows::new(batch)?;
         let share = batch.num_rows().div_ceil(threads.max(1)).max(ROWS_PER_THREAD_MIN);
         let starts = (0..batch.num_rows()).step_by(share);
         let ranges: Vec<_> = starts.map(|start| start..batch.num_rows().min(start + share)).collect();
@@ -50,7 +50,11 @@ impl Engine {
         join(&parts)
     }
 
-    fn match_in_threads(&self, rows: &Rows<'_>, ranges: &[Range<usize>]) -> Result<Vec<Matched>, EngineError> {
+    fn match_in_threads(
+        &self,
+        rows: &MessageRows<'_>,
+        ranges: &[Range<usize>],
+    ) -> Result<Vec<MatchedRows>, EngineError> {
         scope(|scope| {
             let start = |range: &Range<usize>| {
                 let range = range.clone();
@@ -61,9 +65,9 @@ impl Engine {
         })
     }
 
-    fn match_rows(&self, rows: &Rows<'_>, range: Range<usize>) -> Result<Matched, EngineError> {
+    fn match_rows(&self, rows: &MessageRows<'_>, range: Range<usize>) -> Result<MatchedRows, EngineError> {
         let (mut scratch, mut properties) = (Scratch::new(), Properties::new());
-        let mut matched = Matched { ids: Vec::new(), ends: Vec::with_capacity(range.len()) };
+        let mut matched = MatchedRows { ids: Vec::new(), ends: Vec::with_capacity(range.len()) };
         for row in range {
             rows.properties.read(row, &mut properties)?;
             let message = Message::new(rows.topic(row)?, &properties, rows.body(row));
@@ -74,13 +78,13 @@ impl Engine {
     }
 }
 
-/// The ids of several rows, one after the other, and where those of each row end.
-struct Matched {
+/// The ids that several rows match, one after the other, and where those of each row end.
+struct MatchedRows {
     ids: Vec<SubscriptionId>,
     ends: Vec<usize>,
 }
 
-fn join(parts: &[Matched]) -> Result<ListArray, EngineError> {
+fn join(parts: &[MatchedRows]) -> Result<ListArray, EngineError> {
     let count = parts.iter().map(|part| part.ids.len()).sum();
     if i32::try_from(count).is_err() {
         let reason = format!("{count} matches in one batch, more than a list array holds: send fewer rows at a time");
@@ -100,13 +104,13 @@ fn join(parts: &[Matched]) -> Result<ListArray, EngineError> {
 }
 
 /// The columns of a batch as parts of messages.
-struct Rows<'a> {
-    topic: Option<Texts<'a>>,
-    body: Option<Texts<'a>>,
-    properties: Source<'a>,
+struct MessageRows<'a> {
+    topic: Option<BytesDecoder<'a>>,
+    body: Option<BytesDecoder<'a>>,
+    properties: PropertyColumns<'a>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> MessageRows<'a> {
     fn new(batch: &'a RecordBatch) -> Result<Self, EngineError> {
         let texts = |name: &str| {
             let Some(array) = batch.column_by_name(name) else { return Ok(None) };
@@ -114,37 +118,38 @@ impl<'a> Rows<'a> {
             column::texts(array).map(Some).ok_or_else(expected)
         };
         let properties = match batch.column_by_name("properties") {
-            Some(array) => Source::of_column(array)?,
-            None => Source::of_other_columns(batch)?,
+            Some(array) => PropertyColumns::of_column(array)?,
+            None => PropertyColumns::of_other_columns(batch)?,
         };
         Ok(Self { topic: texts("topic")?, body: texts("body")?, properties })
     }
 
-    /// The topic; empty where there is none.
+    /// The topic of a row; empty when there is none.
     fn topic(&self, row: usize) -> Result<&'a str, EngineError> {
         let bytes = self.topic.as_ref().and_then(|texts| texts(row)).unwrap_or_default();
         std::str::from_utf8(bytes).map_err(|_| in_row("topic", row, "expected text in UTF-8"))
     }
 
+    /// The body of a row.
     fn body(&self, row: usize) -> Body<'a> {
         self.body.as_ref().and_then(|texts| texts(row)).map_or(Body::Absent, Body::from_bytes)
     }
 }
 
-/// Where the properties of a row come from.
-enum Source<'a> {
-    /// A column for each, with its name; of a struct, whose null row has none of them.
-    Columns { parent: Option<&'a StructArray>, columns: Vec<(&'a str, Reader<'a>)> },
+/// The columns that the properties of a row come from.
+enum PropertyColumns<'a> {
+    /// A column per property, with its name. If they are the fields of a struct, its null rows have no properties.
+    Columns { parent: Option<&'a StructArray>, columns: Vec<(&'a str, ValueDecoder<'a>)> },
     /// The column `properties`, as a mapping or null.
-    Mapping(Reader<'a>),
+    Mapping(ValueDecoder<'a>),
 }
 
-impl<'a> Source<'a> {
+impl<'a> PropertyColumns<'a> {
     fn of_other_columns(batch: &'a RecordBatch) -> Result<Self, EngineError> {
         let fields = batch.schema_ref().fields().iter().map(|field| field.name().as_str());
         let named = fields.zip(batch.columns()).filter(|(name, _)| !matches!(*name, "topic" | "body"));
-        let read = |(name, array): (&'a str, &'a ArrayRef)| match column::reader(array, 0) {
-            Ok(reader) => Ok((name, reader)),
+        let read = |(name, array): (&'a str, &'a ArrayRef)| match column::value_decoder(array, 0) {
+            Ok(decode) => Ok((name, decode)),
             Err(reason) => Err(in_column(name, &reason)),
         };
         Ok(Self::Columns { parent: None, columns: named.map(read).collect::<Result<_, _>>()? })
@@ -155,8 +160,8 @@ impl<'a> Source<'a> {
         if let Some(texts) = column::texts(array) {
             return Ok(Self::Mapping(Box::new(move |row| texts(row).map_or(Ok(Value::Null), json::parse))));
         }
-        if let Some(reader) = variant::reader(array) {
-            return Ok(Self::Mapping(reader));
+        if let Some(decode) = variant::value_decoder(array) {
+            return Ok(Self::Mapping(decode));
         }
         match array.data_type() {
             DataType::Struct(_) => {
@@ -164,29 +169,29 @@ impl<'a> Source<'a> {
                 let columns = column::fields(parent, 0).map_err(failed)?;
                 Ok(Self::Columns { parent: Some(parent), columns })
             }
-            DataType::Map(..) => column::reader(array, 0).map(Self::Mapping).map_err(failed),
+            DataType::Map(..) => column::value_decoder(array, 0).map(Self::Mapping).map_err(failed),
             other => Err(failed(format!("expected a struct, a map, JSON text or a variant, found {other}"))),
         }
     }
 
-    /// Make `properties` those of `row`. Names are kept from row to row, so that only values are made anew.
+    /// Write the properties of `row` to `properties`. Names are kept from row to row, so that only values are allocated.
     fn read(&self, row: usize, properties: &mut Properties) -> Result<(), EngineError> {
         match self {
             Self::Columns { parent: Some(parent), .. } if parent.is_null(row) => properties.clear(),
             Self::Columns { parent, columns } => {
-                for (name, reader) in columns {
-                    let value = reader(row).map_err(|reason| match parent {
+                for (name, decode) in columns {
+                    let value = decode(row).map_err(|reason| match parent {
                         None => in_row(name, row, &reason),
                         Some(_) => in_row(&format!("properties.{name}"), row, &reason),
                     })?;
                     match properties.get_mut(*name) {
-                        Some(place) => *place = value,
+                        Some(known) => *known = value,
                         None => _ = properties.insert((*name).into(), value),
                     }
                 }
             }
-            Self::Mapping(reader) => {
-                *properties = match reader(row).map_err(|reason| in_row("properties", row, &reason))? {
+            Self::Mapping(decode) => {
+                *properties = match decode(row).map_err(|reason| in_row("properties", row, &reason))? {
                     Value::Map(properties) => properties,
                     Value::Null => Properties::new(),
                     _ => return Err(in_row("properties", row, "expected an object: names and values")),

@@ -9,10 +9,9 @@ use arrow_array::types::{Int32Type, UInt64Type};
 use arrow_array::*;
 use arrow_schema::Field;
 
-use super::super::tests::Random;
 use super::*;
 use crate::query::selector::{SelectorDialect, parse};
-use crate::testing::{fewer, rounds};
+use crate::testing::{Random, fewer, rounds};
 
 fn engine(selectors: &[&str]) -> Engine {
     let engine = Engine::new();

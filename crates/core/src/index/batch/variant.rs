@@ -1,24 +1,24 @@
-//! The variant encoding: semi-structured values as Spark 4 hands them to Arrow, a struct of two binaries.
+//! The variant encoding: semi-structured values as Spark 4 gives them to Arrow, a struct of two binaries.
 //!
-//! Source: Apache Parquet, "Variant Binary Encoding", version 1. Nothing in the bytes is believed: places are checked,
-//! nesting is bounded, and no more values are read than there are bytes, however often places are repeated.
+//! Source: Apache Parquet, "Variant Binary Encoding", version 1. The bytes are not trusted: offsets are checked, nesting is
+//! bounded, and no more values are decoded than there are bytes, however often offsets are repeated.
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_schema::DataType;
 
-use super::column::{Reader, Texts, decimal_value, text_value, texts};
+use super::column::{BytesDecoder, ValueDecoder, decimal_value, text_value, texts};
 use crate::message::{NESTING_MAX, Properties, Value};
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
-/// How to read `array`; None unless it is a struct of two binaries, `value` and `metadata`.
-pub fn reader(array: &dyn Array) -> Option<Reader<'_>> {
+/// The decoder of `array`; None unless it is a struct of two binaries, `value` and `metadata`.
+pub fn value_decoder(array: &dyn Array) -> Option<ValueDecoder<'_>> {
     if !matches!(array.data_type(), DataType::Struct(fields) if fields.len() == 2) {
         return None;
     }
     let parent = array.as_struct();
-    let binary = |name: &str| -> Option<Texts<'_>> {
+    let binary = |name: &str| -> Option<BytesDecoder<'_>> {
         let column = parent.column_by_name(name)?;
         let is_binary = matches!(column.data_type(), DataType::Binary | DataType::LargeBinary | DataType::BinaryView);
         if is_binary { texts(column) } else { None }
@@ -35,18 +35,18 @@ pub fn reader(array: &dyn Array) -> Option<Reader<'_>> {
 /// # Errors
 /// Bytes that are no variant, or a type that no property can have.
 pub fn decode(value: &[u8], metadata: &[u8]) -> Result<Value, String> {
-    let names = Names::new(metadata).ok_or("the metadata of the variant cannot be read")?;
-    Decoder { names, budget: value.len() }.value(value, 0)
+    let names = VariantNames::new(metadata).ok_or("the metadata of the variant cannot be read")?;
+    VariantDecoder { names, budget: value.len() }.value(value, 0)
 }
 
 /// The dictionary of field names.
-struct Names<'a> {
+struct VariantNames<'a> {
     metadata: &'a [u8],
     offset_bytes: usize,
     count: usize,
 }
 
-impl<'a> Names<'a> {
+impl<'a> VariantNames<'a> {
     fn new(metadata: &'a [u8]) -> Option<Self> {
         let header = *metadata.first()?;
         let offset_bytes = usize::from(header >> 6) + 1;
@@ -55,35 +55,36 @@ impl<'a> Names<'a> {
     }
 
     fn get(&self, id: usize) -> Option<&'a str> {
-        let place = |index: usize| number(self.metadata, 1 + self.offset_bytes * (1 + index), self.offset_bytes);
+        let offset = |index: usize| number(self.metadata, 1 + self.offset_bytes * (1 + index), self.offset_bytes);
         let texts = 1 + self.offset_bytes * (self.count + 2);
-        let (start, end) = (place(id)?, place(id + 1)?);
+        let (start, end) = (offset(id)?, offset(id + 1)?);
         std::str::from_utf8(self.metadata.get(texts.checked_add(start)?..texts.checked_add(end)?)?)
             .ok()
             .filter(|_| id < self.count)
     }
 }
 
-struct Decoder<'a> {
-    names: Names<'a>,
-    /// How many more values may be read: a legitimate one takes at least a byte of its own.
+/// Decodes a value.
+struct VariantDecoder<'a> {
+    names: VariantNames<'a>,
+    /// The number of values that may still be decoded: a valid one takes at least a byte of its own.
     budget: usize,
 }
 
-impl Decoder<'_> {
+impl VariantDecoder<'_> {
     fn value(&mut self, bytes: &[u8], depth: usize) -> Result<Value, String> {
         const CUT: &str = "the variant ends too early";
         if depth > NESTING_MAX {
             return Err(format!("expected nesting of at most {NESTING_MAX}"));
         }
         self.budget = self.budget.checked_sub(1).ok_or("the variant repeats its own parts")?;
-        let (header, rest) = bytes.split_first().ok_or(CUT)?;
+        let (header, contents) = bytes.split_first().ok_or(CUT)?;
         let detail = header >> 2;
         match header & 3 {
-            0 => primitive(detail, rest),
-            1 => rest.get(..usize::from(detail)).map(text_value).ok_or_else(|| CUT.to_owned()),
-            2 => self.object(detail, rest, depth),
-            _ => self.array(detail, rest, depth),
+            0 => primitive(detail, contents),
+            1 => contents.get(..usize::from(detail)).map(text_value).ok_or_else(|| CUT.to_owned()),
+            2 => self.object(detail, contents, depth),
+            _ => self.array(detail, contents, depth),
         }
     }
 

@@ -1,6 +1,5 @@
-//! Records into queries.
+//! Decodes records into queries.
 
-use super::*;
 use crate::expensive::Opaque;
 use crate::message::Value;
 use crate::query::Query;
@@ -9,8 +8,10 @@ use crate::query::like::LikePattern;
 use crate::text::Phrase;
 use crate::topic::TopicPattern;
 
-/// Trees that are deeper are refused. A query of the languages stays below: nesting is at most 100 there (an AND in an
-/// OR counts once for both), and a chain of arithmetic has at most 1,000 operators.
+use super::tags::*;
+
+/// Maximum depth of a tree. The query languages stay below: they nest at most 100 levels (an AND in an OR counts once for
+/// both), and a chain of arithmetic has at most 1,000 operators.
 const DEPTH_MAX: usize = 1_500;
 
 /// The query of one whole record, with the expensive predicates of the table that it was written with.
@@ -18,32 +19,36 @@ const DEPTH_MAX: usize = 1_500;
 /// # Errors
 /// What is wrong with it.
 pub fn decode(record: &[u8], opaques: &[Opaque]) -> Result<Query, String> {
-    let mut reader = Reader::new(record, opaques);
-    let is_fields = reader.flag()?;
-    let expr = reader.expr(DEPTH_MAX)?;
-    if !reader.rest.is_empty() {
-        return Err(format!("{} bytes follow the query", reader.rest.len()));
+    let mut decoder = RecordDecoder::new(record, opaques);
+    let is_fields = decoder.flag()?;
+    let expr = decoder.expr(DEPTH_MAX)?;
+    if !decoder.is_at_end() {
+        return Err(format!("{} bytes follow the query", decoder.remaining.len()));
     }
     let query = Query::again(expr).map_err(|error| format!("a query over the limits: expected {}", error.expected))?;
     Ok(query.with_fields_mark(is_fields))
 }
 
-/// Reads what `encode` writes, and believes none of it.
-pub struct Reader<'a> {
-    /// What has not been read yet.
-    pub rest: &'a [u8],
+/// Decodes what `encode` writes, and checks all of it.
+pub struct RecordDecoder<'a> {
+    remaining: &'a [u8],
     opaques: &'a [Opaque],
 }
 
-impl<'a> Reader<'a> {
-    /// A reader of `bytes`, with the table of expensive predicates that they were written with.
+impl<'a> RecordDecoder<'a> {
+    /// A decoder of `bytes`, with the table of expensive predicates that they were written with.
     pub fn new(bytes: &'a [u8], opaques: &'a [Opaque]) -> Self {
-        Self { rest: bytes, opaques }
+        Self { remaining: bytes, opaques }
+    }
+
+    /// True when all bytes have been read.
+    pub fn is_at_end(&self) -> bool {
+        self.remaining.is_empty()
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or("the record ends too early")?;
-        self.rest = rest;
+        let (taken, remaining) = self.remaining.split_at_checked(count).ok_or("the record ends too early")?;
+        self.remaining = remaining;
         Ok(taken)
     }
 
@@ -60,21 +65,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Four bytes.
+    /// A number of four bytes.
     pub fn half_word(&mut self) -> Result<u32, String> {
         let mut word = [0; 4];
         word.copy_from_slice(self.take(4)?);
         Ok(u32::from_le_bytes(word))
     }
 
-    /// Eight bytes.
+    /// A number of eight bytes.
     pub fn word(&mut self) -> Result<u64, String> {
         let mut word = [0; 8];
         word.copy_from_slice(self.take(8)?);
         Ok(u64::from_le_bytes(word))
     }
 
-    /// What [`encode_count`] wrote.
+    /// A count in LEB128.
     pub fn count(&mut self) -> Result<usize, String> {
         let mut count = 0;
         for shift in (0..u64::BITS).step_by(7) {
@@ -87,33 +92,33 @@ impl<'a> Reader<'a> {
         Err("a count without an end".to_owned())
     }
 
-    /// What [`encode_text`] wrote.
+    /// A text after its length.
     pub fn text(&mut self) -> Result<&'a str, String> {
         let length = self.count()?;
         std::str::from_utf8(self.take(length)?).map_err(|_| "a text that is not UTF-8".to_owned())
     }
 
-    /// `count` things, each of which takes at least one byte.
+    /// A count and that many items, each of which takes at least one byte.
     fn many<T>(&mut self, read: impl Fn(&mut Self) -> Result<T, String>) -> Result<Vec<T>, String> {
         let count = self.count()?;
-        if count > self.rest.len() {
-            return Err(format!("{count} things in {} bytes", self.rest.len()));
+        if count > self.remaining.len() {
+            return Err(format!("{count} things in {} bytes", self.remaining.len()));
         }
         (0..count).map(|_| read(self)).collect()
     }
 
-    /// The entry of `table` that a byte names.
+    /// The item of `table` whose index is in a byte.
     pub fn one_of<T: Copy>(&mut self, table: &[T], what: &str) -> Result<T, String> {
-        let place = self.byte()?;
-        table.get(usize::from(place)).copied().ok_or_else(|| unknown(what, place))
+        let index = self.byte()?;
+        table.get(usize::from(index)).copied().ok_or_else(|| unknown(what, index))
     }
 
     fn expr(&mut self, depth: usize) -> Result<Expr, String> {
         let depth = deeper(depth)?;
         Ok(match self.byte()? {
             NOT => Expr::Not(Box::new(self.expr(depth)?)),
-            AND => Expr::And(self.many(|reader| reader.expr(depth))?),
-            OR => Expr::Or(self.many(|reader| reader.expr(depth))?),
+            AND => Expr::And(self.many(|decoder| decoder.expr(depth))?),
+            OR => Expr::Or(self.many(|decoder| decoder.expr(depth))?),
             tag => Expr::Predicate(self.predicate(tag, depth)?),
         })
     }
@@ -198,9 +203,9 @@ impl<'a> Reader<'a> {
     }
 
     fn opaque(&mut self) -> Result<Opaque, String> {
-        let place = self.count()?;
-        let beyond = || format!("expensive predicate {place} of {}", self.opaques.len());
-        self.opaques.get(place).cloned().ok_or_else(beyond)
+        let index = self.count()?;
+        let beyond = || format!("expensive predicate {index} of {}", self.opaques.len());
+        self.opaques.get(index).cloned().ok_or_else(beyond)
     }
 
     fn distance(&mut self) -> Result<u32, String> {

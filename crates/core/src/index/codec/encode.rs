@@ -1,12 +1,13 @@
-//! Queries into records.
+//! Encodes queries into records.
 
-use super::*;
 use crate::expensive::{Opaque, OpaqueTable};
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Expr, Operand, Predicate, Reference};
 
-/// Append the record of `query` to `bytes`, and its expensive predicates to the table that reading it takes.
+use super::tags::*;
+
+/// Append the record of `query` to `bytes`, and its expensive predicates to the table that decoding needs.
 pub fn encode(query: &Query, bytes: &mut Vec<u8>, opaques: &mut OpaqueTable) {
     bytes.push(u8::from(query.is_fields()));
     encode_expr(query.expr(), bytes, opaques);
@@ -32,7 +33,7 @@ fn encode_predicate(predicate: &Predicate, bytes: &mut Vec<u8>, opaques: &mut Op
         Predicate::Constant(truth) => bytes.extend([CONSTANT, u8::from(*truth)]),
         Predicate::Truth(reference) => encode_tagged(TRUTH, reference, bytes),
         Predicate::Compare(left, op, right) => {
-            bytes.extend([COMPARE, place(&COMPARISONS, op)]);
+            bytes.extend([COMPARE, index_in(&COMPARISONS, op)]);
             encode_operand(left, bytes);
             encode_operand(right, bytes);
         }
@@ -68,7 +69,7 @@ fn encode_predicate(predicate: &Predicate, bytes: &mut Vec<u8>, opaques: &mut Op
             encode_count(*distance as usize, bytes);
         }
         Predicate::Topic(pattern) => {
-            bytes.extend([TOPIC_PATTERN, place(&DIALECTS, &pattern.dialect())]);
+            bytes.extend([TOPIC_PATTERN, index_in(&DIALECTS, &pattern.dialect())]);
             encode_text(pattern.text(), bytes);
         }
         Predicate::Prefix(reference, prefix) => {
@@ -118,7 +119,7 @@ fn encode_operand(operand: &Operand, bytes: &mut Vec<u8>) {
             encode_operand(inner, bytes);
         }
         Operand::Arithmetic(left, op, right) => {
-            bytes.extend([ARITHMETIC, place(&ARITHMETICS, op)]);
+            bytes.extend([ARITHMETIC, index_in(&ARITHMETICS, op)]);
             encode_operand(left, bytes);
             encode_operand(right, bytes);
         }
@@ -141,31 +142,31 @@ fn encode_value(value: &Value, bytes: &mut Vec<u8>) {
             encode_text(text, bytes);
         }
         Value::Present => bytes.push(PRESENT),
-        // A literal is never a list or a mapping; were it one, it would be as unknown as null in every comparison.
+        // A literal is never a list or a mapping. If it were, every comparison with it would be unknown, as with null.
         Value::Null | Value::List(_) | Value::Map(_) => bytes.push(NULL),
     }
 }
 
-/// Append a text and its length.
+/// Append the length of a text, and the text.
 pub fn encode_text(text: &str, bytes: &mut Vec<u8>) {
     encode_count(text.len(), bytes);
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Append a count as LEB128: seven bits a byte, the low ones first.
+/// Append a count as LEB128: seven bits per byte, the low ones first.
 pub fn encode_count(count: usize, bytes: &mut Vec<u8>) {
-    let mut rest = count as u64;
-    while rest >= 0x80 {
-        bytes.push(rest as u8 | 0x80);
-        rest >>= 7;
+    let mut remaining = count as u64;
+    while remaining >= 0x80 {
+        bytes.push(remaining as u8 | 0x80);
+        remaining >>= 7;
     }
-    bytes.push(rest as u8);
+    bytes.push(remaining as u8);
 }
 
-/// Where `item` stands in the table that the format numbers it by.
-fn place<T: PartialEq>(table: &[T], item: &T) -> u8 {
-    let place = table.iter().position(|other| other == item).expect("every operator is in its table");
-    u8::try_from(place).expect("a table has fewer than 256 entries")
+/// The index of `item` in the table that the format numbers it by.
+fn index_in<T: PartialEq>(table: &[T], item: &T) -> u8 {
+    let index = table.iter().position(|other| other == item).expect("every operator is in its table");
+    u8::try_from(index).expect("a table has fewer than 256 entries")
 }
 
 /// Append the names and costs of expensive predicates.

@@ -1,8 +1,15 @@
-//! Compiles queries into the bytes of a segment.
+//! Compiles queries into a segment: clauses, access keys, groups of similar queries, leaves, and summaries over these.
 
 pub mod builder;
 pub mod clauses;
 pub mod cluster;
+pub mod comparisons;
+pub mod grouping;
 pub mod interner;
+pub mod leaves;
+pub mod predicates;
+pub mod sections;
 pub mod shared_predicates;
+pub mod shares;
 pub mod summary;
+pub mod texts;

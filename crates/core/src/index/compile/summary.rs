@@ -1,139 +1,140 @@
-//! Summary rows: for each value one bit a leaf, 0 where the value rules out the whole leaf.
+//! Summaries: for each value one bit per leaf, 0 where the value rules out the whole leaf.
 //!
-//! Most values are named in few leaves. The row of such a *rare* value is that of values which no query names, but for a
-//! few leaves, and only those are kept: rows take no more than twice the memory of what they say.
+//! Most values are named in few leaves. The summary of such a *rare* value is that of values which no query names, except
+//! for a few leaves, and only these are stored: summaries take at most twice the memory of what they say.
 
 use std::cmp::Reverse;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::index::compile::interner::{AttributeId, NONE, SymbolId};
-use crate::index::leaf::Section;
-use crate::index::segment::attributes::AttributeInfo;
+use crate::index::ids::{AttributeId, LeafId, SummaryId, SymbolCode};
+use crate::index::layout::attribute_info::AttributeInfo;
+use crate::index::leaf::masks::AttributeMasks;
+use crate::index::value_class::{ByClass, ValueClass};
 
-/// So many attributes have rows: those that the most leaves ask about.
+/// Maximum number of attributes with summaries: those that the most leaves ask about.
 const ATTRIBUTES_MAX: usize = 64;
 
-/// The number of a row, where it is not that of a whole one: [`RARE`] and where it begins among the rare ones.
-pub const RARE: u32 = 1 << 31;
-
+/// The leaves that the values of one attribute rule out.
 #[derive(Default)]
-struct Attribute {
-    leaves: usize,
-    /// Leaves that are ruled out: absent, null, valueless, other.
-    ruled_out: [Vec<u32>; 4],
-    /// Leaves in which a value rules out all queries and other values do not, or the other way round.
-    differing: HashMap<SymbolId, Vec<u32>>,
-}
-
-/// Collects the sections of leaves.
-pub struct Summary {
+struct AttributeSummary {
     leaf_count: usize,
-    attributes: HashMap<AttributeId, Attribute>,
+    ruled_out: ByClass<Vec<LeafId>>,
+    /// Leaves where a symbol rules out all queries and `Other` does not, or the other way round.
+    differing: HashMap<SymbolCode, Vec<LeafId>>,
 }
 
-impl Summary {
-    /// For the first `leaf_count` leaves.
+/// Collects the masks of leaves.
+pub struct SummaryBuilder {
+    leaf_count: usize,
+    attributes: HashMap<AttributeId, AttributeSummary>,
+}
+
+impl SummaryBuilder {
+    /// A builder for the first `leaf_count` leaves.
     pub fn new(leaf_count: usize) -> Self {
         Self { leaf_count, attributes: HashMap::new() }
     }
 
-    /// Take note of the sections of `leaf`.
-    pub fn add(&mut self, leaf: usize, sections: &[Section]) {
-        if leaf >= self.leaf_count {
-            return;
-        }
-        let leaf = u32::try_from(leaf).expect("fewer than 2^32 leaves fit in memory");
-        for section in sections {
-            let attribute = self.attributes.entry(section.attribute).or_default();
-            attribute.leaves += 1;
-            let [absent, null, valueless] = section.classes;
-            for (ruled_out, mask) in attribute.ruled_out.iter_mut().zip([absent, null, valueless, section.other]) {
+    /// Add the masks of `leaf`.
+    pub fn add(&mut self, leaf: LeafId, masks: &[AttributeMasks]) {
+        for masks in masks {
+            let attribute = self.attributes.entry(masks.attribute).or_default();
+            attribute.leaf_count += 1;
+            for (ruled_out, mask) in attribute.ruled_out.0.iter_mut().zip(masks.by_class.0) {
                 if mask == 0 {
                     ruled_out.push(leaf);
                 }
             }
-            for &(symbol, mask) in &section.values {
-                if (mask == 0) != (section.other == 0) {
-                    attribute.differing.entry(symbol).or_default().push(leaf);
+            for &(code, mask) in &masks.values {
+                if (mask == 0) != (masks.other() == 0) {
+                    attribute.differing.entry(code).or_default().push(leaf);
                 }
             }
         }
     }
 
-    /// All rows, and the attributes that have some. Numbers of rows go to `infos`, and for symbols that have their own to
-    /// `set_row`.
+    /// All summaries, and the attributes that have some. The summaries of classes go to `infos`, and those of symbols to
+    /// `set_summary`.
     pub fn finish(
         self,
         infos: &mut [AttributeInfo],
-        mut set_row: impl FnMut(AttributeId, SymbolId, u32),
-    ) -> (Rows, HashSet<AttributeId>) {
-        let mut rows = Rows { words: self.leaf_count.div_ceil(64), whole: Vec::new(), rare: Vec::new() };
+        mut set_summary: impl FnMut(AttributeId, SymbolCode, SummaryId),
+    ) -> (Summaries, HashSet<AttributeId>) {
+        let words = self.leaf_count.div_ceil(64);
+        let mut summaries = Summaries { words, whole: Vec::new(), rare: Vec::new() };
         let mut attributes: Vec<_> = self.attributes.into_iter().collect();
-        attributes.sort_unstable_by_key(|(id, attribute)| (Reverse(attribute.leaves), *id));
+        attributes.sort_unstable_by_key(|(id, attribute)| (Reverse(attribute.leaf_count), *id));
         attributes.truncate(ATTRIBUTES_MAX);
-        let with_rows = attributes.iter().map(|(id, _)| *id).collect();
+        let with_summaries = attributes.iter().map(|(id, _)| *id).collect();
         for (id, attribute) in attributes {
-            infos[id as usize].rows = attribute.finish(&mut rows, self.leaf_count, |code, row| set_row(id, code, row));
+            let set_own = |code, summary| set_summary(id, code, summary);
+            infos[id.index()].summaries = attribute.finish(&mut summaries, set_own);
         }
-        (rows, with_rows)
+        (summaries, with_summaries)
     }
 }
 
-impl Attribute {
-    fn finish(self, rows: &mut Rows, leaf_count: usize, mut set_row: impl FnMut(SymbolId, u32)) -> [u32; 4] {
-        let row_of = |ruled_out: &[u32]| {
-            let mut row = vec![u64::MAX; leaf_count.div_ceil(64)];
-            flip(&mut row, ruled_out);
-            row
-        };
-        let other = row_of(&self.ruled_out[3]);
-        let mut classes =
-            self.ruled_out.each_ref().map(|leaves| if leaves.is_empty() { NONE } else { rows.push(&row_of(leaves)) });
-        if classes[3] == NONE && !self.differing.is_empty() {
-            classes[3] = rows.push(&other); // what rare rows differ from
+impl AttributeSummary {
+    fn finish(self, summaries: &mut Summaries, mut set_own: impl FnMut(SymbolCode, SummaryId)) -> ByClass<SummaryId> {
+        let other = summaries.without(&self.ruled_out.0[ValueClass::Other as usize]);
+        let mut by_class = self.ruled_out.0.each_ref().map(|leaves| match leaves.as_slice() {
+            [] => SummaryId::NONE,
+            leaves => summaries.push(&summaries.without(leaves)),
+        });
+        let of_other = &mut by_class[ValueClass::Other as usize];
+        if *of_other == SummaryId::NONE && !self.differing.is_empty() {
+            *of_other = summaries.push(&other); // what rare summaries differ from
         }
         let mut differing: Vec<_> = self.differing.into_iter().collect();
-        differing.sort_unstable_by_key(|(symbol, _)| *symbol);
-        for (symbol, leaves) in differing {
-            let number = if leaves.len() > other.len() {
-                let mut row = other.clone();
-                flip(&mut row, &leaves);
-                rows.push(&row)
+        differing.sort_unstable_by_key(|(code, _)| *code);
+        for (code, leaves) in differing {
+            let own = if leaves.len() > other.len() {
+                let mut summary = other.clone();
+                flip(&mut summary, &leaves);
+                summaries.push(&summary)
             } else {
-                rows.push_rare(&leaves)
+                summaries.push_rare(&leaves)
             };
-            set_row(symbol, number);
+            set_own(code, own);
         }
-        classes
+        ByClass(by_class)
     }
 }
 
-fn flip(row: &mut [u64], leaves: &[u32]) {
-    leaves.iter().for_each(|leaf| row[*leaf as usize / 64] ^= 1 << (leaf % 64));
+fn flip(summary: &mut [u64], leaves: &[LeafId]) {
+    leaves.iter().for_each(|leaf| summary[leaf.index() / 64] ^= 1 << (leaf.0 % 64));
 }
 
-/// Summary rows, numbered.
-pub struct Rows {
+/// Numbered summaries.
+pub struct Summaries {
+    /// The number of words of a summary.
     words: usize,
-    /// Whole rows, one after the other.
+    /// Whole summaries, one after the other.
     pub whole: Vec<u64>,
-    /// Of each rare value how many leaves set its row apart from that of values which no query names, and which.
+    /// Rare ones: the number of leaves in which the summary differs from that of values which no query names, and these
+    /// leaves.
     pub rare: Vec<u32>,
 }
 
-impl Rows {
-    fn push(&mut self, row: &[u64]) -> u32 {
-        let number = self.whole.len() / self.words.max(1);
-        self.whole.extend_from_slice(row);
-        u32::try_from(number).ok().filter(|number| *number < RARE).expect("fewer than 2^31 rows fit in memory")
+impl Summaries {
+    /// A summary that rules out `leaves`.
+    fn without(&self, leaves: &[LeafId]) -> Vec<u64> {
+        let mut summary = vec![u64::MAX; self.words];
+        flip(&mut summary, leaves);
+        summary
     }
 
-    fn push_rare(&mut self, leaves: &[u32]) -> u32 {
-        let start = u32::try_from(self.rare.len()).ok().filter(|start| *start < RARE - 1);
-        let start = start.expect("fewer than 2^31 leaves of rare values fit in memory");
+    fn push(&mut self, summary: &[u64]) -> SummaryId {
+        let number = self.whole.len() / self.words.max(1);
+        self.whole.extend_from_slice(summary);
+        SummaryId::whole(number)
+    }
+
+    fn push_rare(&mut self, leaves: &[LeafId]) -> SummaryId {
+        let summary = SummaryId::rare(self.rare.len());
         self.rare.push(leaves.len() as u32);
-        self.rare.extend_from_slice(leaves);
-        RARE | start
+        self.rare.extend(leaves.iter().map(|leaf| leaf.0));
+        summary
     }
 }

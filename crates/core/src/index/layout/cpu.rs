@@ -1,26 +1,25 @@
-//! What the processor can do that plain code does not ask for: memory before it is needed, and, where it has them, the
-//! instructions that newer processors count and shift with.
+//! Prefetching of memory, and code compiled for the instructions that newer processors count and shift with.
 #![expect(unsafe_code, reason = "hints, and code compiled for what the processor has been found to have")]
 
-use crate::index::leaf::Word;
+use super::bytes::WordBytes;
 
-/// Bytes that come in one piece.
+/// The number of bytes in a cache line.
 const LINE: usize = 64;
 
-/// Ask for `LINES` cache lines from where `values` begin, whether these are so long or not: leaves lie far apart, and
-/// waiting for each in turn is most of a match's time.
+/// Prefetch `LINES` cache lines from the start of `values`, even if these are shorter. Leaves lie far apart, and waiting
+/// for each in turn is most of the time of a match.
 #[inline(always)]
-pub fn prefetch<const LINES: usize>(values: &[Word]) {
+pub fn prefetch<const LINES: usize>(values: &[WordBytes]) {
     for line in 0..LINES {
         prefetch_line(values.as_ptr().cast::<u8>().wrapping_add(line * LINE));
     }
 }
 
-/// Ask for all of `values`.
+/// Prefetch all of `values`.
 #[inline]
 pub fn prefetch_all<T>(values: &[T]) {
-    for place in (0..size_of_val(values)).step_by(LINE) {
-        prefetch_line(values.as_ptr().cast::<u8>().wrapping_add(place));
+    for offset in (0..size_of_val(values)).step_by(LINE) {
+        prefetch_line(values.as_ptr().cast::<u8>().wrapping_add(offset));
     }
 }
 
@@ -36,28 +35,28 @@ fn prefetch_line(address: *const u8) {
     let _ = address; // stable Rust has no such hint for other processors
 }
 
-/// What is worth compiling twice. [`Self::run`] has to be `inline(always)`, with all that it calls: a closure would stay
-/// a function of its own, for plain processors.
-pub trait Work {
-    /// What comes of it.
+/// Work that is compiled twice. [`Self::run`] and all that it calls have to be `inline(always)`: a closure would be
+/// compiled for plain processors only.
+pub trait WideWork {
+    /// The result.
     type Output;
 
-    /// Do it.
+    /// Do the work.
     fn run(self) -> Self::Output;
 }
 
-/// Do `work`, in the form that was compiled for newer processors where this is one.
+/// Do `work` in the form that was compiled for newer processors, if this is one.
 #[inline]
-pub fn at_full_width<W: Work>(work: W) -> W::Output {
+pub fn at_full_width<W: WideWork>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-        fn wide<W: Work>(work: W) -> W::Output {
+        fn wide<W: WideWork>(work: W) -> W::Output {
             work.run()
         }
         use std::arch::is_x86_feature_detected as has;
         if has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt") {
-            // SAFETY: the processor has just been found to have all that `wide` is compiled for.
+            // SAFETY: the processor has all the instructions that `wide` is compiled for, as just checked.
             return unsafe { wide(work) };
         }
     }

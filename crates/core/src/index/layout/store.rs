@@ -4,22 +4,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::EngineError;
 
-use crate::index::layout::header::{Extent, Header, SECTION_COUNT, Section, Sections};
-use crate::index::layout::pages::Pages;
-use crate::index::leaf::Word;
+use super::bytes::{NumberBytes, WordBytes};
+use super::header::{SectionExtent, SnapshotHeader};
+use super::pages::Pages;
+use super::sections::{SECTION_COUNT, SectionName, Sections};
 
 /// The sections of a segment.
 #[derive(Debug)]
-pub enum Store {
-    /// Built here.
+pub enum SectionStore {
+    /// Built by this process.
     Memory(Sections),
-    /// Opened from a snapshot; and which sections have been checked as a whole.
-    Mapped(Pages, Header, [AtomicBool; SECTION_COUNT]),
+    /// Opened from a snapshot, with marks of the sections that have been checked as a whole.
+    Mapped(Pages, SnapshotHeader, [AtomicBool; SECTION_COUNT]),
 }
 
-impl Store {
-    /// How many bytes a section has.
-    pub fn length(&self, section: Section) -> usize {
+impl SectionStore {
+    /// The number of bytes of a section.
+    pub fn length(&self, section: SectionName) -> usize {
         match self {
             Self::Memory(sections) => sections[section].len(),
             Self::Mapped(_, header, _) => header.extent(section).length,
@@ -31,7 +32,7 @@ impl Store {
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn part(&self, section: Section, start: usize, length: usize) -> Result<&[u8], EngineError> {
+    pub fn part(&self, section: SectionName, start: usize, length: usize) -> Result<&[u8], EngineError> {
         let beyond = || self.damaged(&format!("byte {start} of {section:?} is beyond its end"));
         match self {
             Self::Memory(sections) => {
@@ -52,12 +53,12 @@ impl Store {
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn whole(&self, section: Section) -> Result<&[u8], EngineError> {
+    pub fn whole(&self, section: SectionName) -> Result<&[u8], EngineError> {
         match self {
             Self::Memory(sections) => Ok(&sections[section]),
             Self::Mapped(pages, header, checked) => {
-                let Extent { offset, length } = header.extent(section);
-                // Relaxed: the bytes never change, so whoever sees the mark sees the bytes that earned it.
+                let SectionExtent { offset, length } = header.extent(section);
+                // Relaxed: the bytes never change, so a reader of the mark sees the bytes that were checked.
                 let checked = &checked[section as usize];
                 if checked.load(Ordering::Relaxed) {
                     return Ok(pages.trusted(offset, length));
@@ -69,13 +70,13 @@ impl Store {
         }
     }
 
-    /// A value that is too long for the table of symbols.
+    /// A text that is too long for the table of symbols.
     ///
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn pool(&self, start: u64, length: usize) -> Result<&[u8], EngineError> {
-        self.part(Section::Pool, usize::try_from(start).unwrap_or(usize::MAX), length)
+    pub fn long_text(&self, start: u64, length: usize) -> Result<&[u8], EngineError> {
+        self.part(SectionName::LongTexts, usize::try_from(start).unwrap_or(usize::MAX), length)
     }
 
     /// A whole section of words.
@@ -83,7 +84,7 @@ impl Store {
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn words(&self, section: Section) -> Result<&[Word], EngineError> {
+    pub fn words(&self, section: SectionName) -> Result<&[WordBytes], EngineError> {
         Ok(self.whole(section)?.as_chunks().0)
     }
 
@@ -92,37 +93,37 @@ impl Store {
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn numbers(&self, section: Section) -> Result<&[[u8; 4]], EngineError> {
+    pub fn numbers(&self, section: SectionName) -> Result<&[NumberBytes], EngineError> {
         Ok(self.whole(section)?.as_chunks().0)
     }
 
-    /// The four bytes at `index` of a section of such numbers.
+    /// The number of four bytes at `index` of a section.
     ///
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn number(&self, section: Section, index: usize) -> Result<u32, EngineError> {
+    pub fn number(&self, section: SectionName, index: usize) -> Result<u32, EngineError> {
         let bytes = self.part(section, index.saturating_mul(4), 4)?;
         Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// The eight bytes at `index` of a section of such numbers.
+    /// The word of eight bytes at `index` of a section.
     ///
     /// # Errors
     /// A damaged file.
     #[inline]
-    pub fn word(&self, section: Section, index: usize) -> Result<u64, EngineError> {
+    pub fn word(&self, section: SectionName, index: usize) -> Result<u64, EngineError> {
         let bytes = self.part(section, index.saturating_mul(8), 8)?;
         let mut word = [0; 8];
         word.copy_from_slice(bytes);
         Ok(u64::from_le_bytes(word))
     }
 
-    /// The bytes of one of `items`, which end where `ends` says and begin where the one before ends.
+    /// The bytes of one of `items`, which ends where `ends` says and starts where the one before ends.
     ///
     /// # Errors
     /// A damaged file.
-    pub fn item(&self, ends: Section, items: Section, index: usize) -> Result<&[u8], EngineError> {
+    pub fn item(&self, ends: SectionName, items: SectionName, index: usize) -> Result<&[u8], EngineError> {
         let start = if index == 0 { 0 } else { self.word(ends, index - 1)? };
         let end = self.word(ends, index)?;
         let sizes = usize::try_from(start).ok().zip(end.checked_sub(start).and_then(|n| usize::try_from(n).ok()));
@@ -133,7 +134,7 @@ impl Store {
     /// Check every page.
     ///
     /// # Errors
-    /// The first that is not as it was written.
+    /// The first damaged page.
     pub fn check_all(&self) -> Result<(), EngineError> {
         match self {
             Self::Memory(_) => Ok(()),
@@ -141,23 +142,20 @@ impl Store {
         }
     }
 
-    /// How many bytes there are in all.
+    /// The number of bytes of all sections.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Memory(sections) => sections.iter().map(<[u8]>::len).sum(),
-            Self::Mapped(_, header, _) => (0..SECTION_COUNT).map(|place| header.sections[place].length).sum(),
+            Self::Mapped(_, header, _) => header.sections.iter().map(|extent| extent.length).sum(),
         }
     }
 
-    /// How many of them the queries themselves take.
+    /// The number of bytes of the queries themselves.
     pub fn record_bytes(&self) -> usize {
-        match self {
-            Self::Memory(sections) => sections[Section::Records].len(),
-            Self::Mapped(_, header, _) => header.extent(Section::Records).length,
-        }
+        self.length(SectionName::Records)
     }
 
-    /// The error for bytes that are not as they were written.
+    /// The error for damaged bytes.
     pub fn damaged(&self, what: &str) -> EngineError {
         match self {
             Self::Memory(_) => EngineError::Snapshot(format!("the index in memory contradicts itself: {what}")),

@@ -1,24 +1,23 @@
-//! Putting ids in order: in time linear in them, since a message may match thousands.
+//! Collects the ids of matches and orders them, in time linear in their number: a message may match thousands.
 
 use crate::index::SubscriptionId;
 
-/// Fewer are sorted by comparing.
+/// Fewer ids than this are sorted by comparing.
 const RADIX_MIN: usize = 256;
-/// Most bits of a digit: the counters of a pass stay in the first cache, and four million ids have two digits.
+/// Maximum number of bits of a digit: the counters of a pass stay in the first cache, and four million ids have two digits.
 const DIGIT_MAX: u32 = 11;
 const DIGITS: usize = 1 << DIGIT_MAX;
 
-/// Ids in no particular order, some perhaps twice. Nearly all fit in 32 bits, and twice as many of those lie in the first
-/// cache.
+/// Ids in no particular order, some perhaps twice. Nearly all fit in 32 bits, and the cache holds twice as many of these.
 #[derive(Debug, Default)]
-pub struct Unordered {
+pub struct IdSet {
     narrow: Vec<u32>,
     wide: Vec<SubscriptionId>,
     spare: Vec<u32>,
-    places: Vec<Places>,
+    counts: Vec<DigitCounts>,
 }
 
-impl Unordered {
+impl IdSet {
     /// Add an id.
     #[inline(always)]
     pub fn push(&mut self, id: SubscriptionId) {
@@ -34,10 +33,10 @@ impl Unordered {
         self.narrow.push(id);
     }
 
-    /// Add those of up to 64 ids that `chosen` has a bit for. None when there are too few.
+    /// Add the ids that `chosen` has a bit for, of up to 64. None when there are too few.
     ///
-    /// Most of a match's ids go through here: so many at once, be the last of them of no use, that how many there are is
-    /// guessed wrong only once a leaf.
+    /// Most ids of a match go through here: eight at a time, of which the last may be unused, so that the processor
+    /// mispredicts their number only once per leaf.
     #[inline(always)]
     pub fn push_chosen(&mut self, chosen: u64, ids: &[[u8; 4]]) -> Option<()> {
         const AT_ONCE: usize = 8;
@@ -46,24 +45,24 @@ impl Unordered {
         let start = self.narrow.len();
         let count = chosen.count_ones() as usize;
         self.narrow.resize(start + count.next_multiple_of(AT_ONCE), 0);
-        let mut left = chosen;
+        let mut remaining = chosen;
         for room in self.narrow[start..].as_chunks_mut::<AT_ONCE>().0 {
             for id in room {
-                *id = u32::from_le_bytes(ids[left.trailing_zeros().min(last) as usize]);
-                left &= left.wrapping_sub(1);
+                *id = u32::from_le_bytes(ids[remaining.trailing_zeros().min(last) as usize]);
+                remaining &= remaining.wrapping_sub(1);
             }
         }
         self.narrow.truncate(start + count);
         Some(())
     }
 
-    /// Add ids as they lie in memory.
+    /// Add ids that are known to fit, as they lie in memory.
     #[inline(always)]
     pub fn extend_narrow(&mut self, ids: &[[u8; 4]]) {
         self.narrow.extend(ids.iter().map(|id| u32::from_le_bytes(*id)));
     }
 
-    /// True when there is none.
+    /// True when there are no ids.
     pub fn is_empty(&self) -> bool {
         self.narrow.is_empty() && self.wide.is_empty()
     }
@@ -74,12 +73,12 @@ impl Unordered {
         self.wide.clear();
     }
 
-    /// Append them to `ids`, ascending, each once, and forget them. Cost: linear, for each digit in which they differ; of
-    /// those beyond 32 bits a sort.
+    /// Move all of them to `ids`, ascending, each once. Cost: linear per digit in which they differ; a sort for ids beyond
+    /// 32 bits.
     pub fn drain_into(&mut self, ids: &mut Vec<SubscriptionId>) {
-        let Self { narrow, wide, spare, places } = self;
+        let Self { narrow, wide, spare, counts } = self;
         if !narrow.is_sorted() {
-            if narrow.len() < RADIX_MIN { narrow.sort_unstable() } else { radix_sort(narrow, spare, places) }
+            if narrow.len() < RADIX_MIN { narrow.sort_unstable() } else { radix_sort(narrow, spare, counts) }
         }
         append_each_once(narrow, ids);
         narrow.clear();
@@ -104,7 +103,7 @@ fn append_each_once(ascending: &[u32], ids: &mut Vec<SubscriptionId>) {
     let mut count = 0;
     let mut last = None;
     for &id in ascending {
-        // Written in any case, and over again if it was there: no branch that could be guessed wrong.
+        // Always written, and overwritten if it was there already: no branch that could be mispredicted.
         count -= usize::from(last == Some(id));
         last = Some(id);
         room[count] = wide(id);
@@ -113,34 +112,34 @@ fn append_each_once(ascending: &[u32], ids: &mut Vec<SubscriptionId>) {
     ids.truncate(start + count);
 }
 
-/// Sort the ids from `start` on, and drop those that are there twice. `room` is empty, and stays so.
-pub fn sort_and_dedup(ids: &mut Vec<SubscriptionId>, start: usize, room: &mut Unordered) {
+/// Sort the ids from `start` on, each once. `room` is empty before and after.
+pub fn sort_and_dedup(ids: &mut Vec<SubscriptionId>, start: usize, room: &mut IdSet) {
     if !ids[start..].is_sorted_by(|a, b| a < b) {
         ids.drain(start..).for_each(|id| room.push(id));
         room.drain_into(ids);
     }
 }
 
-/// Where the next id with each digit goes, or how many there are.
-type Places = [u32; DIGITS];
+/// The number of ids with each digit; later the index where the next id with that digit goes.
+type DigitCounts = [u32; DIGITS];
 
-/// Least significant digit first; each pass keeps the order of the one before.
-fn radix_sort(ids: &mut Vec<u32>, spare: &mut Vec<u32>, places: &mut Vec<Places>) {
+/// Sort by the least significant digit first; each pass keeps the order of the one before.
+fn radix_sort(ids: &mut Vec<u32>, spare: &mut Vec<u32>, counts: &mut Vec<DigitCounts>) {
     let (or, and) = ids.iter().fold((0, u32::MAX), |(or, and), id| (or | id, and & id));
     let bits = u32::BITS - (or ^ and).leading_zeros();
     let passes = bits.div_ceil(DIGIT_MAX).max(1) as usize;
     let digit = Digit { bits: bits.div_ceil(passes as u32) };
-    places.resize(passes.max(places.len()), [0; DIGITS]);
-    let places = &mut places[..passes];
-    match places {
+    counts.resize(passes.max(counts.len()), [0; DIGITS]);
+    let counts = &mut counts[..passes];
+    match counts {
         [one] => count(ids, [one], digit),
         [one, two] => count(ids, [one, two], digit),
         [one, two, three] => count(ids, [one, two, three], digit),
         _ => unreachable!("three digits of 11 bits are 32 bits"),
     }
     spare.resize(ids.len(), 0);
-    for (pass, places) in (0..).zip(places) {
-        scatter(ids, spare, places, digit.of(pass));
+    for (pass, counts) in (0..).zip(counts) {
+        scatter(ids, spare, counts, digit.of(pass));
         std::mem::swap(ids, spare);
     }
 }
@@ -160,30 +159,30 @@ impl Digit {
     }
 }
 
-/// How many ids have each digit: of all passes in one, as the order of ids does not matter here.
-fn count<const PASSES: usize>(ids: &[u32], mut places: [&mut Places; PASSES], digit: Digit) {
-    places.iter_mut().for_each(|places| places[..1 << digit.bits].fill(0));
+/// Count the ids with each digit, for all passes at once, since the order of ids does not matter here.
+fn count<const PASSES: usize>(ids: &[u32], mut counts: [&mut DigitCounts; PASSES], digit: Digit) {
+    counts.iter_mut().for_each(|counts| counts[..1 << digit.bits].fill(0));
     for id in ids {
-        for (pass, places) in (0..).zip(&mut places) {
-            places[digit.of(pass)(*id)] += 1;
+        for (pass, counts) in (0..).zip(&mut counts) {
+            counts[digit.of(pass)(*id)] += 1;
         }
     }
-    for places in places {
+    for counts in counts {
         let mut next = 0;
-        for place in &mut places[..1 << digit.bits] {
-            next += std::mem::replace(place, next);
+        for count in &mut counts[..1 << digit.bits] {
+            next += std::mem::replace(count, next);
         }
     }
 }
 
 /// Put the ids of `from` in the order of a digit.
-fn scatter(from: &[u32], to: &mut [u32], places: &mut Places, digit: impl Fn(u32) -> usize) {
+fn scatter(from: &[u32], to: &mut [u32], counts: &mut DigitCounts, digit: impl Fn(u32) -> usize) {
     for id in from {
-        // The place is read once, and written before the id is: a processor that does not know yet where the id goes
-        // would wait with reading it again.
-        let place = &mut places[digit(*id)];
-        let target = *place;
-        *place += 1;
+        // The count is read once, and written before the id: a processor that does not know yet where the id goes would
+        // wait before reading the count again.
+        let count = &mut counts[digit(*id)];
+        let target = *count;
+        *count += 1;
         to[target as usize] = *id;
     }
 }
@@ -191,20 +190,16 @@ fn scatter(from: &[u32], to: &mut [u32], places: &mut Places, digit: impl Fn(u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::or_few;
+    use crate::testing::{Random, or_few};
 
     #[test]
     fn ids_come_ascending_each_once() {
-        let (mut state, mut room) = (7_u64, Unordered::default());
+        let (mut random, mut room) = (Random(7), IdSet::default());
         let many = or_few(3_000, 500);
         for (count, mask) in
             [(0, 0xff), (1, 0xff), (40, 0xff), (500, 0xff), (many, 0xfffff), (many, 0xffff_ffff), (many, u64::MAX)]
         {
-            let mut next = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                SubscriptionId((state >> 11) & mask)
-            };
-            let mut ids: Vec<_> = (0..count).map(|_| next()).collect();
+            let mut ids: Vec<_> = (0..count).map(|_| SubscriptionId(random.bits() >> 11 & mask)).collect();
             let mut expected = ids.clone();
             let tail = expected.split_off(count / 3);
             expected.extend(std::collections::BTreeSet::from_iter(tail));

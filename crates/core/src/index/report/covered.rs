@@ -1,9 +1,9 @@
-//! Which queries are covered by another: whenever the one is true, the other is.
+//! Finds queries that are covered by another: whenever the one is true, the other is too.
 //!
-//! Comparing every two would be quadratic. A query is filed under the key that fewest look up, among many there under
-//! a second one; each query looks up its own, and only what it finds is compared: first by a mask of the keys that
-//! every covered query must look up, then claim by claim. Both kinds of comparison have a bound that grows with the
-//! number of queries; what is beyond it is counted and left out.
+//! Comparing every two queries would be quadratic. A query is filed under the key that the fewest queries look up, and in
+//! long lists under a second key too. Each query looks up its own keys, and is only compared with the queries filed there:
+//! first by a mask of the keys that every covered query must look up, then claim by claim. Both kinds of comparison have a
+//! bound that grows with the number of queries; comparisons beyond it are counted and left out.
 
 use std::ops::Range;
 
@@ -12,87 +12,91 @@ use hashbrown::HashMap;
 use crate::query::Query;
 use crate::query::implication::{FilingKey, Meaning};
 
-/// How many of the queries that cover it are looked for.
+/// Maximum number of queries that cover one.
 const COVERS_MAX: usize = 8;
-/// Comparisons of masks, a nanosecond each: so many at once, and so many more a query.
-const MASKS: Allowance = Allowance { start: 10_000_000, each: 1_000 };
+/// Comparisons of masks, a nanosecond each.
+const MASKS: ComparisonBudget = ComparisonBudget { start: 10_000_000, each: 1_000 };
 /// Comparisons of claims, a few hundred nanoseconds each.
-const CLAIMS: Allowance = Allowance { start: 1_000_000, each: 4 };
+const CLAIMS: ComparisonBudget = ComparisonBudget { start: 1_000_000, each: 4 };
 
 /// A list under one key that is longer than this is looked up by a second key too.
 const SCANNED_MAX: usize = 32;
 
-/// So many meanings are kept, about a kilobyte each.
+/// Maximum number of meanings that are kept, about a kilobyte each.
 const MEANINGS_MAX: usize = 50_000;
 
-/// What [`find`] found.
+/// The covered queries.
 #[derive(Debug, Default)]
 pub(super) struct Covered {
-    /// Places of a query and of one that covers it, by the first.
+    /// Indexes of a query and of one that covers it, ordered by the first.
     pub(super) pairs: Vec<(usize, usize)>,
-    /// How many candidates were not compared.
+    /// The number of candidates that were not compared.
     pub(super) left_out: usize,
 }
 
-/// Work that may be done: what one query does not use is left to the next.
-struct Allowance {
+/// The number of comparisons allowed: what one query does not use is left to the next.
+struct ComparisonBudget {
+    /// For all queries.
     start: usize,
+    /// For each query.
     each: usize,
 }
 
+/// A query under one of its keys.
 #[derive(Clone, Copy)]
-struct Filed {
+struct FiledQuery {
     key: FilingKey,
-    /// Another one that a covered query must look up; [`NO_SECOND`] where there is none.
+    /// Another key that a covered query must look up; [`NO_SECOND`] when there is none.
     second: FilingKey,
     /// A bit for each key that a covered query must look up.
     needed: u64,
-    /// A bit for each key of which it must look up one; twice.
+    /// Two sets of keys, a bit for each: a covered query must look up one key of each set.
     either: [u64; 2],
     query: usize,
 }
 
+/// No second key.
 const NO_SECOND: FilingKey = 0;
 
-impl Filed {
-    /// False when something that it asks for is not among the keys looked up, of which this is the mask.
+impl FiledQuery {
+    /// False when the keys that a query has looked up, of which this is the mask, exclude it.
     fn may_cover(&self, looked_up: u64) -> bool {
         self.needed & !looked_up == 0 && self.either.iter().all(|keys| keys & looked_up != 0)
     }
 }
 
-/// Every query that is covered by another, with at most [`COVERS_MAX`] of those. Of two that cover each other, the
-/// later is covered by the earlier. None stands for a query that is left out.
+/// Every query that is covered by another, with at most [`COVERS_MAX`] of those. Of two that cover each other, the later is
+/// covered by the earlier. Queries that are None are left out.
 pub(super) fn find(queries: &[Option<&Query>]) -> Covered {
-    let lookups = Lookups::of(queries);
-    let files = Files::of(queries, &lookups);
-    let mut search = Search {
+    let lookups = KeyLookups::of(queries);
+    let files = QueryFiles::of(queries, &lookups);
+    let mut search = CoverSearch {
         files: &files,
         meanings: Meanings { queries, known: HashMap::new() },
         masks_left: MASKS.start,
         claims_left: CLAIMS.start,
-        seen_by: vec![usize::MAX; queries.len()],
-        found: Covered::default(),
+        compared_with: vec![usize::MAX; queries.len()],
+        covered: Covered::default(),
     };
     for narrow in files.order(queries.len()) {
         search.visit(narrow, lookups.of_query(narrow));
     }
-    search.found.pairs.sort_unstable();
-    search.found
+    search.covered.pairs.sort_unstable();
+    search.covered
 }
 
-/// A search for what covers each query, one after another.
-struct Search<'s, 'q> {
-    files: &'s Files,
+/// Searches the queries that cover each query, one after another.
+struct CoverSearch<'s, 'q> {
+    files: &'s QueryFiles,
     meanings: Meanings<'s, 'q>,
     masks_left: usize,
     claims_left: usize,
-    /// The last query that each was compared with.
-    seen_by: Vec<usize>,
-    found: Covered,
+    /// The last query that each query was compared with.
+    compared_with: Vec<usize>,
+    covered: Covered,
 }
 
-impl Search<'_, '_> {
+impl CoverSearch<'_, '_> {
     fn visit(&mut self, narrow: usize, keys: &[FilingKey]) {
         self.masks_left += MASKS.each;
         self.claims_left += CLAIMS.each;
@@ -101,14 +105,14 @@ impl Search<'_, '_> {
         for candidates in self.files.under(keys) {
             let compared = candidates.len().min(self.masks_left);
             self.masks_left -= compared;
-            self.found.left_out += candidates.len() - compared;
+            self.covered.left_out += candidates.len() - compared;
             for candidate in candidates[..compared].iter().filter(|candidate| candidate.may_cover(looked_up)) {
                 let wide = candidate.query;
-                if wide == narrow || std::mem::replace(&mut self.seen_by[wide], narrow) == narrow {
+                if wide == narrow || std::mem::replace(&mut self.compared_with[wide], narrow) == narrow {
                     continue;
                 }
                 if self.covers(wide, narrow) {
-                    self.found.pairs.push((narrow, wide));
+                    self.covered.pairs.push((narrow, wide));
                     covers += 1;
                     if covers == COVERS_MAX {
                         return;
@@ -118,10 +122,10 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Compare claim by claim, as long as that is allowed.
+    /// Compare claim by claim, within the budget.
     fn covers(&mut self, wide: usize, narrow: usize) -> bool {
         if self.claims_left == 0 {
-            self.found.left_out += 1;
+            self.covered.left_out += 1;
             return false;
         }
         self.claims_left -= 1;
@@ -133,35 +137,35 @@ impl Search<'_, '_> {
     }
 }
 
-/// The meanings of queries that were compared lately.
+/// The meanings of queries that were compared recently.
 struct Meanings<'s, 'q> {
     queries: &'s [Option<&'q Query>],
     known: HashMap<usize, Meaning<'q>>,
 }
 
 impl Meanings<'_, '_> {
-    /// See to it that both are known. At the bound all are forgotten: queries are visited in an order in which those
-    /// that find the same candidates follow each other, so that this is rare.
+    /// Make both meanings known. At the bound all are forgotten. That is rare: queries with the same candidates are visited
+    /// one after another.
     fn know(&mut self, narrow: usize, wide: usize) {
         if self.known.len() + 2 > MEANINGS_MAX {
             self.known.clear();
         }
-        for place in [narrow, wide] {
-            if let (false, Some(query)) = (self.known.contains_key(&place), self.queries[place]) {
-                self.known.insert(place, Meaning::of(query));
+        for query in [narrow, wide] {
+            if let (false, Some(text)) = (self.known.contains_key(&query), self.queries[query]) {
+                self.known.insert(query, Meaning::of(text));
             }
         }
     }
 }
 
 /// The keys that each query looks up.
-struct Lookups {
+struct KeyLookups {
     keys: Vec<FilingKey>,
-    /// Where those of each query end.
+    /// Where the keys of each query end.
     ends: Vec<usize>,
 }
 
-impl Lookups {
+impl KeyLookups {
     fn of(queries: &[Option<&Query>]) -> Self {
         let mut lookups = Self { keys: Vec::new(), ends: Vec::with_capacity(queries.len()) };
         for query in queries {
@@ -184,69 +188,69 @@ impl Lookups {
 }
 
 /// Queries by the keys that they are filed under.
-struct Files {
-    filed: Vec<Filed>,
-    places: HashMap<FilingKey, Range<usize>>,
+struct QueryFiles {
+    filed: Vec<FiledQuery>,
+    ranges: HashMap<FilingKey, Range<usize>>,
     /// The parts of long lists, by both keys.
     parts: HashMap<(FilingKey, FilingKey), Range<usize>>,
 }
 
-impl Files {
-    fn of(queries: &[Option<&Query>], lookups: &Lookups) -> Self {
+impl QueryFiles {
+    fn of(queries: &[Option<&Query>], lookups: &KeyLookups) -> Self {
         let counts = lookups.counts();
         let count = |key| counts.get(&key).copied().unwrap_or(0);
         let mut filed = Vec::new();
         for (query, meaning) in queries.iter().enumerate().filter_map(|(i, q)| q.map(|q| (i, Meaning::of(q)))) {
             let filing = meaning.filing(&count);
             let needed = mask(&filing.needed);
-            let either = [0, 1].map(|place| filing.alternatives.get(place).map_or(u64::MAX, |keys| mask(keys)));
+            let either = [0, 1].map(|index| filing.alternatives.get(index).map_or(u64::MAX, |keys| mask(keys)));
             for key in filing.keys.into_iter().filter(|key| count(*key) > 0) {
                 let second = filing.needed.iter().copied().find(|other| *other != key).unwrap_or(NO_SECOND);
-                filed.push(Filed { key, second, needed, either, query });
+                filed.push(FiledQuery { key, second, needed, either, query });
             }
         }
-        filed.sort_unstable_by_key(|entry: &Filed| (entry.key, entry.second, entry.query));
-        let places = runs(&filed, 0..filed.len(), |entry| entry.key).collect::<HashMap<_, _>>();
-        let long = places.values().filter(|place| place.len() > SCANNED_MAX);
-        let parts = long.flat_map(|place| runs(&filed, place.clone(), |entry| (entry.key, entry.second))).collect();
-        Self { filed, places, parts }
+        filed.sort_unstable_by_key(|query: &FiledQuery| (query.key, query.second, query.query));
+        let ranges = runs(&filed, 0..filed.len(), |query| query.key).collect::<HashMap<_, _>>();
+        let long = ranges.values().filter(|range| range.len() > SCANNED_MAX);
+        let parts = long.flat_map(|range| runs(&filed, range.clone(), |query| (query.key, query.second))).collect();
+        Self { filed, ranges, parts }
     }
 
-    /// All queries, those that are filed under the same keys next to each other.
+    /// All queries; those that are filed under the same keys follow each other.
     fn order(&self, query_count: usize) -> Vec<usize> {
         let mut is_placed = vec![false; query_count];
-        let filed = self.filed.iter().map(|entry| entry.query).chain(0..query_count);
+        let filed = self.filed.iter().map(|filed| filed.query).chain(0..query_count);
         filed.filter(|query| !std::mem::replace(&mut is_placed[*query], true)).collect()
     }
 
-    /// What a query that looks up `keys` finds, list by list.
-    fn under<'f>(&'f self, keys: &'f [FilingKey]) -> impl Iterator<Item = &'f [Filed]> {
-        keys.iter().filter_map(|key| self.places.get(key).map(|place| (*key, place))).flat_map(move |(key, place)| {
-            let is_short = place.len() <= SCANNED_MAX;
-            let whole = is_short.then(|| place.clone());
+    /// The lists that a query finds under `keys`.
+    fn under<'f>(&'f self, keys: &'f [FilingKey]) -> impl Iterator<Item = &'f [FiledQuery]> {
+        keys.iter().filter_map(|key| self.ranges.get(key).map(|range| (*key, range))).flat_map(move |(key, range)| {
+            let is_short = range.len() <= SCANNED_MAX;
+            let whole = is_short.then(|| range.clone());
             let seconds = if is_short { &[] } else { keys };
             let parts = seconds.iter().chain((!is_short).then_some(&NO_SECOND));
             let parts = parts.filter_map(move |second| self.parts.get(&(key, *second)).cloned());
-            whole.into_iter().chain(parts).map(|place| &self.filed[place])
+            whole.into_iter().chain(parts).map(|range| &self.filed[range])
         })
     }
 }
 
-/// The runs of equal keys within a part of `filed`, and where they stand.
+/// The ranges of equal keys within a part of `filed`.
 fn runs<'f, K: PartialEq + 'f>(
-    filed: &'f [Filed],
+    filed: &'f [FiledQuery],
     part: Range<usize>,
-    key: fn(&Filed) -> K,
+    key: fn(&FiledQuery) -> K,
 ) -> impl Iterator<Item = (K, Range<usize>)> + 'f {
     let mut start = part.start;
     filed[part].chunk_by(move |a, b| key(a) == key(b)).map(move |run| {
-        let place = start..start + run.len();
-        start = place.end;
-        (key(&run[0]), place)
+        let range = start..start + run.len();
+        start = range.end;
+        (key(&run[0]), range)
     })
 }
 
-/// A bit of 64 for each key.
+/// One bit of 64 for each key.
 fn mask(keys: &[FilingKey]) -> u64 {
     keys.iter().fold(0, |mask, key| mask | 1 << (key >> 58))
 }

@@ -1,18 +1,18 @@
-//! What queries cost: every predicate is evaluated on a message made for it, and timed.
+//! Measures what queries cost: every predicate is evaluated on a message made for it, and timed.
 //!
-//! An expensive predicate is not called for that, since it may do anything: it counts with what its calls took so far, or
-//! with its declared cost before the first.
+//! An expensive predicate is not called for that, since it may do anything: it counts with the measured cost of its calls so
+//! far, or with its declared cost before the first call.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use super::ExpensiveQuery;
-use super::sharing::{Distinct, Shared};
+use super::sharing::{DistinctQuery, Sharing};
 use crate::message::{Body, Message, Properties, Value};
 use crate::query::expr::{Operand, Predicate, Reference};
 use crate::text::Signature;
 
-/// So many queries, the most expensive by a first measurement, are measured again with care.
+/// The number of queries that are measured again with care: the most expensive by a first measurement.
 const CANDIDATES: usize = 64;
 const ROUGH_ROUNDS: usize = 2;
 const CAREFUL_ROUNDS: usize = 15;
@@ -21,15 +21,16 @@ const TOPIC: &str = "probe.of.topic";
 /// About as long as a line.
 const TEXT: &str =
     "The quick brown fox jumps over the lazy dog, and then it goes on to do so again and again until night.";
-/// How often [`TEXT`] stands in the body: a thousand characters.
+/// The number of times that [`TEXT`] stands in the body: a thousand characters.
 const BODY_LINES: usize = 10;
 
-/// The queries whose predicates cost most together, the most expensive first. Cost: about a microsecond a predicate.
-pub(super) fn most_expensive(shared: &Shared<'_>, limit: usize) -> Vec<ExpensiveQuery> {
+/// The queries whose predicates cost most together, the most expensive first. Cost: about a microsecond per predicate.
+pub(super) fn most_expensive(sharing: &Sharing<'_>, limit: usize) -> Vec<ExpensiveQuery> {
     let probe = Probe::new();
-    let rough: Vec<f64> = shared.predicates.iter().map(|predicate| probe.cost_ns(predicate, ROUGH_ROUNDS)).collect();
-    let sum = |query: &Distinct<'_>| query.predicates.iter().map(|place| rough[*place as usize]).sum::<f64>();
-    let mut candidates: Vec<(f64, &Distinct<'_>)> = shared.queries.iter().map(|query| (sum(query), query)).collect();
+    let rough: Vec<f64> = sharing.predicates.iter().map(|predicate| probe.cost_ns(predicate, ROUGH_ROUNDS)).collect();
+    let sum = |query: &DistinctQuery<'_>| query.predicates.iter().map(|index| rough[*index as usize]).sum::<f64>();
+    let mut candidates: Vec<(f64, &DistinctQuery<'_>)> =
+        sharing.queries.iter().map(|query| (sum(query), query)).collect();
     if candidates.len() > CANDIDATES {
         candidates.select_nth_unstable_by(CANDIDATES, |a, b| b.0.total_cmp(&a.0));
         candidates.truncate(CANDIDATES);
@@ -49,7 +50,7 @@ pub(super) fn most_expensive(shared: &Shared<'_>, limit: usize) -> Vec<Expensive
 struct Probe {
     body: String,
     signature: Signature,
-    /// What reading the clock takes.
+    /// The time that reading the clock takes.
     clock_ns: f64,
 }
 
@@ -62,7 +63,7 @@ impl Probe {
         probe
     }
 
-    /// The least that evaluating `predicate` took: whatever is more was something else on this machine.
+    /// The least time that evaluating `predicate` took: longer times include other work of this machine.
     fn cost_ns(&self, predicate: &Predicate, rounds: usize) -> f64 {
         if let Predicate::Opaque(opaque) = predicate {
             return opaque.counts().measured_ns.unwrap_or_else(|| opaque.cost_ns());
@@ -82,7 +83,7 @@ impl Probe {
     }
 }
 
-/// A property that `predicate` can decide on: of the type that it is compared with.
+/// A property on which `predicate` can decide, of the type that it is compared with.
 fn property(part: &Reference, predicate: &Predicate) -> Option<(Box<str>, Value)> {
     let Reference::Property(name) = part else { return None };
     let value = match predicate {

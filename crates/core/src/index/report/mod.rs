@@ -1,7 +1,7 @@
-//! What can be said of all subscriptions together: which are the same, which do nothing, which are expensive.
+//! Reports on all subscriptions together: which are equal, which never or always match, which are expensive.
 //!
-//! A report needs no message. It is made in one pass over the queries and, for coverage, one over candidates found by
-//! keys (`covered.rs`), so that a million queries take seconds. `docs/report.md` says what each part means.
+//! A report needs no message. It takes one pass over the queries and, for coverage, one over candidates with common keys
+//! (`covered.rs`), so that a million queries take seconds. `docs/report.md` says what each part means.
 
 mod covered;
 mod measure;
@@ -20,84 +20,84 @@ use crate::query::expr::{Predicate, PropertyName, Reference};
 use crate::query::implication::Meaning;
 
 use crate::index::codec::encode;
-use crate::index::compile::clauses::Normal;
+use crate::index::compile::clauses::Clauses;
 use crate::index::compile::interner::Interner;
 use crate::index::{Engine, SubscriptionId};
-use sharing::Shared;
+use sharing::Sharing;
 
-/// How many predicates and queries are named where only the first ones are of interest.
+/// Maximum number of predicates and queries in lists of which only the first are of interest.
 const NAMED_MAX: usize = 20;
-/// How many pairs of covered queries are named.
+/// Maximum number of pairs of covered queries.
 const PAIRS_NAMED_MAX: usize = 100_000;
 
-/// What all subscriptions are like. Ids ascend.
+/// A report on all subscriptions. Ids ascend.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// How many there are.
+    /// The number of subscriptions.
     pub subscriptions: usize,
-    /// How many different queries they have.
+    /// The number of different queries.
     pub distinct_queries: usize,
-    /// How many predicates, each time it is written.
+    /// The number of predicates, counting every occurrence.
     pub predicates: usize,
-    /// How many different ones.
+    /// The number of different predicates.
     pub distinct_predicates: usize,
-    /// The predicates that most subscriptions have, as text, with their number; at most 20.
+    /// The predicates that most subscriptions have, as text, with the number of these; at most 20.
     pub shared: Vec<(String, usize)>,
     /// Subscriptions whose queries are equal: groups of two or more.
     pub duplicates: Vec<Vec<SubscriptionId>>,
-    /// `(a, b)`: whenever the query of `a` is true that of `b` is too. For each `a` at most 8, in all at most 100,000.
-    /// Of queries that mean the same, the later is covered by the earlier.
+    /// `(a, b)`: whenever the query of `a` is true, that of `b` is too. At most 8 per `a`, and 100,000 in all. Of queries with
+    /// the same meaning, the later is covered by the earlier.
     pub covered: Vec<(SubscriptionId, SubscriptionId)>,
-    /// How many subscriptions are covered by another one, the equal ones aside.
+    /// The number of subscriptions that are covered by another one, without those that are equal.
     pub covered_subscriptions: usize,
-    /// Candidates for coverage that were not looked at, to keep the time linear.
+    /// The number of candidates for coverage that were not compared, to keep the time linear.
     pub candidates_left_out: usize,
-    /// Those that no message satisfies.
+    /// Subscriptions that no message satisfies.
     pub never_true: Vec<SubscriptionId>,
-    /// Those that every message satisfies.
+    /// Subscriptions that every message satisfies.
     pub always_true: Vec<SubscriptionId>,
-    /// Those that no index can rule out, so that each message pays for their evaluation.
+    /// Subscriptions that no index can rule out: each is evaluated for every message.
     pub unindexable: Vec<SubscriptionId>,
     /// The queries whose predicates cost most, the most expensive first; at most 20.
     pub most_expensive: Vec<ExpensiveQuery>,
     /// The expensive predicates in use, by name.
     pub opaque: Vec<OpaqueUse>,
-    /// How many bytes the queries and their index take; 0 in a report of [`Report::of`].
+    /// The number of bytes that the queries and their index take; 0 in a report of [`Report::of`].
     pub bytes: usize,
 }
 
-/// What evaluating a query costs.
+/// A query and the cost of its evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpensiveQuery {
     /// The first subscription with this query.
     pub id: SubscriptionId,
     /// The query as text.
     pub text: String,
-    /// What its predicates cost together, measured, in nanoseconds.
+    /// The measured cost of its predicates together, in nanoseconds.
     pub cost_ns: f64,
 }
 
-/// An expensive predicate and what became of its calls.
+/// An expensive predicate and statistics of its calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpaqueUse {
     /// Its name.
     pub name: String,
-    /// How many subscriptions have it.
+    /// The number of subscriptions that have it.
     pub subscriptions: usize,
-    /// What it was declared to cost, in nanoseconds.
+    /// Its declared cost, in nanoseconds.
     pub cost_ns: f64,
-    /// Calls, errors and what calls took, since it was made.
+    /// Its calls, errors and times since it was made.
     pub counts: OpaqueCounts,
 }
 
 impl Engine {
-    /// Every subscription with its query, ascending: what a [`Report`] is made of. Cost: linear.
+    /// Every subscription with its query, ascending. A [`Report`] is made from these. Cost: linear.
     ///
     /// # Errors
     /// A damaged snapshot.
     pub fn subscriptions(&self) -> Result<Vec<(SubscriptionId, Arc<Query>)>, EngineError> {
         let version = self.current();
-        version.subscriptions()?.into_iter().map(|(id, place)| Ok((id, version.decode(&place)?))).collect()
+        version.subscriptions()?.into_iter().map(|(id, position)| Ok((id, version.decode(&position)?))).collect()
     }
 
     /// The report on all subscriptions of this moment.
@@ -108,10 +108,10 @@ impl Engine {
         Ok(Report { bytes: self.bytes(), ..Report::of(&self.subscriptions()?) })
     }
 
-    /// How many bytes the queries that no segment holds yet have as records.
+    /// The number of bytes that the queries of the tail take as records.
     pub(super) fn tail_bytes(&self) -> usize {
         let (mut records, mut table) = (Vec::new(), OpaqueTable::default());
-        self.current().live_tail().for_each(|(_, _, query)| encode(query, &mut records, &mut table));
+        self.current().live_tail().for_each(|(_, tail)| encode(&tail.query, &mut records, &mut table));
         records.len()
     }
 }
@@ -119,31 +119,31 @@ impl Engine {
 impl Report {
     /// The report on `subscriptions`, which ascend by id.
     ///
-    /// Cost: about 20 µs a subscription, and about a kilobyte of memory while it is made.
+    /// Cost: about 20 µs per subscription, and about a kilobyte of memory for each meanwhile.
     #[must_use]
     pub fn of(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Self {
-        let shared = Shared::of(subscriptions);
+        let sharing = Sharing::of(subscriptions);
         let mut report = Self {
             subscriptions: subscriptions.len(),
-            distinct_queries: shared.queries.len(),
-            predicates: shared.occurrences,
-            distinct_predicates: shared.predicates.len(),
-            shared: shared.most_shared(NAMED_MAX),
-            duplicates: shared.queries.iter().filter(|q| q.ids.len() > 1).map(|q| q.ids.clone()).collect(),
-            most_expensive: measure::most_expensive(&shared, NAMED_MAX),
-            opaque: opaque_uses(&shared),
+            distinct_queries: sharing.queries.len(),
+            predicates: sharing.occurrences,
+            distinct_predicates: sharing.predicates.len(),
+            shared: sharing.most_shared(NAMED_MAX),
+            duplicates: sharing.queries.iter().filter(|q| q.ids.len() > 1).map(|q| q.ids.clone()).collect(),
+            most_expensive: measure::most_expensive(&sharing, NAMED_MAX),
+            opaque: opaque_uses(&sharing),
             ..Self::default()
         };
-        let can_cover = report.add_verdicts(&shared);
-        report.add_covered(&shared, &can_cover);
+        let can_cover = report.add_verdicts(&sharing);
+        report.add_covered(&sharing, &can_cover);
         report
     }
 
-    /// Which queries are never true, always true or unindexable. Returns those that are neither of the first two:
-    /// coverage is about them, since nothing else would be worth knowing of the others.
-    fn add_verdicts(&mut self, shared: &Shared<'_>) -> Vec<bool> {
+    /// List the queries that are never true, always true or unindexable. Returns which queries are neither never nor always
+    /// true: only for these coverage is worth knowing.
+    fn add_verdicts(&mut self, sharing: &Sharing<'_>) -> Vec<bool> {
         let mut interner = Interner::default();
-        let decide = |query: &sharing::Distinct<'_>| {
+        let decide = |query: &sharing::DistinctQuery<'_>| {
             let meaning = Meaning::of(query.query);
             let (never, always) = (meaning.is_never_true(), meaning.is_always_true());
             if never {
@@ -157,26 +157,26 @@ impl Report {
             }
             !never && !always
         };
-        let can_cover = shared.queries.iter().map(decide).collect();
+        let can_cover = sharing.queries.iter().map(decide).collect();
         for ids in [&mut self.never_true, &mut self.always_true, &mut self.unindexable] {
             ids.sort_unstable();
         }
         can_cover
     }
 
-    fn add_covered(&mut self, shared: &Shared<'_>, can_cover: &[bool]) {
+    fn add_covered(&mut self, sharing: &Sharing<'_>, can_cover: &[bool]) {
         let queries: Vec<Option<&Query>> =
-            shared.queries.iter().zip(can_cover).map(|(query, can)| can.then_some(query.query)).collect();
+            sharing.queries.iter().zip(can_cover).map(|(query, can)| can.then_some(query.query)).collect();
         let covered = covered::find(&queries);
         self.candidates_left_out = covered.left_out;
         let mut last = None;
         for (narrow, wide) in covered.pairs {
-            let ids = &shared.queries[narrow].ids;
+            let ids = &sharing.queries[narrow].ids;
             if last.replace(narrow) != Some(narrow) {
                 self.covered_subscriptions += ids.len();
             }
             let room = PAIRS_NAMED_MAX.saturating_sub(self.covered.len());
-            self.covered.extend(ids.iter().take(room).map(|id| (*id, shared.queries[wide].ids[0])));
+            self.covered.extend(ids.iter().take(room).map(|id| (*id, sharing.queries[wide].ids[0])));
         }
         self.covered.sort_unstable();
     }
@@ -201,14 +201,14 @@ pub fn names(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Vec<&str> {
     names
 }
 
-/// True when nothing that a message could be looked up by must hold for `query` to be true.
+/// True when `query` has no access key.
 fn is_unindexable(query: &Query, interner: &mut Interner) -> bool {
-    let normal = Normal::of(query.expr(), false, interner);
-    !normal.is_never && normal.access.is_none()
+    let clauses = Clauses::of(query.expr(), false, interner);
+    !clauses.is_never && clauses.access.is_none()
 }
 
-fn opaque_uses(shared: &Shared<'_>) -> Vec<OpaqueUse> {
-    let opaques = shared.predicates.iter().zip(&shared.users).filter_map(|(predicate, users)| match predicate {
+fn opaque_uses(sharing: &Sharing<'_>) -> Vec<OpaqueUse> {
+    let opaques = sharing.predicates.iter().zip(&sharing.users).filter_map(|(predicate, users)| match predicate {
         Predicate::Opaque(opaque) => Some((opaque, *users)),
         _ => None,
     });

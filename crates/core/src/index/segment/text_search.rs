@@ -1,118 +1,125 @@
-//! Looking through texts for all that queries ask of them: needles in one pass, words one after the other.
+//! Searches texts for what queries ask of them: all needles in one pass, and each word by a look-up.
 //!
-//! A needle or word that stands in a text is a symbol like any value, of an attribute of its own, of which a message
-//! may have several (`symbols.rs`). Automata are not part of a snapshot: they are made when the first text comes.
+//! A needle or word that stands in a text is a symbol like any value, of an attribute of its own, of which a message may
+//! have several. Automata are not part of a snapshot: they are built for the first text.
 
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 
 use crate::error::EngineError;
+use crate::index::ids::{AttributeId, SymbolPosition};
+use crate::index::layout::sections::SectionName;
+use crate::index::layout::store::SectionStore;
+use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_table::{find, symbol_at};
+use crate::index::term::{Scalar, SymbolTerm};
 use crate::message::Message;
 use crate::text::needles::{NeedleScratch, Needles};
 use crate::text::{StopWords, words};
 
-use crate::index::compile::interner::{AttributeId, ENTRY_BYTES, Entry, Known, Scalar, Term, find};
-use crate::index::layout::header::Section;
-use crate::index::layout::store::Store;
+/// Needles of a file that have more bytes than this in all are refused. An interner takes fewer.
+const NEEDLE_BYTES_MAX: usize = 64 << 20;
 
-/// Up to so many words of queries are each looked up in the signature of a body, where it has more.
-pub const LISTED_WORDS_MAX: usize = 256;
-
-/// What the queries of a segment look for in texts; made of its sections when it is first needed.
+/// What the queries of a segment look for in texts; built from its sections when it is first needed.
 #[derive(Debug, Default)]
-pub struct Atoms {
-    made: OnceLock<HashMap<AttributeId, Listed>>,
-    /// The stop list that was met first, and whether queries ask for one of its words.
+pub struct TextSearch {
+    by_attribute: OnceLock<HashMap<AttributeId, WantedTexts>>,
+    /// The first stop list of a message, and whether queries ask for one of its words.
     stop_words: OnceLock<(Arc<StopWords>, bool)>,
 }
 
 /// What is looked for in the texts of one attribute.
 #[derive(Debug, Default)]
-struct Listed {
+struct WantedTexts {
     needles: Option<Needles>,
     words: Vec<Box<str>>,
     /// What the segment knows of each needle, or of each word.
-    known: Vec<Known>,
+    symbols: Vec<SymbolInfo>,
 }
 
-/// What a search for needles writes down.
+/// Reused memory of a search for needles.
 #[derive(Debug, Default)]
 pub struct NeedleWork {
     scratch: NeedleScratch,
-    found: Vec<u32>,
+    /// The indexes of the needles that stand in the text.
+    present: Vec<u32>,
 }
 
-impl Atoms {
-    fn of(&self, store: &Store, attribute: AttributeId) -> Result<Option<&Listed>, EngineError> {
-        let made = match self.made.get() {
-            Some(made) => made,
+impl TextSearch {
+    fn of(&self, store: &SectionStore, attribute: AttributeId) -> Result<Option<&WantedTexts>, EngineError> {
+        let by_attribute = match self.by_attribute.get() {
+            Some(by_attribute) => by_attribute,
             None => {
-                let made = make(store)?;
-                self.made.get_or_init(|| made)
+                let built = build(store)?;
+                self.by_attribute.get_or_init(|| built)
             }
         };
-        Ok(made.get(&attribute))
+        Ok(by_attribute.get(&attribute))
     }
 
-    /// Give the needles of `attribute` that stand in `text` to `add`. Cost: linear in the text, and in what is found.
+    /// Call `add` with each needle of `attribute` that stands in `text`. Cost: linear in the text and in the matches.
     ///
     /// # Errors
     /// A damaged file.
     pub fn needles(
         &self,
-        store: &Store,
+        store: &SectionStore,
         attribute: AttributeId,
         text: &str,
         work: &mut NeedleWork,
-        add: &mut impl FnMut(Known),
+        add: &mut impl FnMut(SymbolInfo),
     ) -> Result<(), EngineError> {
-        let Some(Listed { needles: Some(needles), known, .. }) = self.of(store, attribute)? else { return Ok(()) };
-        work.found.clear();
-        needles.find_into(text, &mut work.scratch, &mut work.found);
-        work.found.iter().for_each(|needle| add(known[*needle as usize]));
+        let Some(WantedTexts { needles: Some(needles), symbols, .. }) = self.of(store, attribute)? else {
+            return Ok(());
+        };
+        work.present.clear();
+        needles.find_into(text, &mut work.scratch, &mut work.present);
+        work.present.iter().for_each(|needle| add(symbols[*needle as usize]));
         Ok(())
     }
 
-    /// Give the words of `attribute` that stand in `body` to `add`, by its signature. Cost: making it, if it did not come with
-    /// the message, and then a look-up for each different word, or for each word that queries ask for if those are few.
+    /// Call `add` with each word of `attribute` that stands in `body`, by the signature of the body.
     ///
-    /// A word that a stop list keeps out of the signature is looked for in the full text, when a query asks for it.
+    /// Words that a stop list keeps out of the signature are looked for in the full text, if a query asks for one.
+    ///
+    /// Cost: making the signature, unless it came with the message; then a look-up per different word of the body, or per
+    /// word that queries ask for if these are fewer.
     ///
     /// # Errors
     /// A damaged file.
     pub fn body_words(
         &self,
-        store: &Store,
+        store: &SectionStore,
         attribute: AttributeId,
         message: &Message<'_>,
         body: &str,
-        add: &mut impl FnMut(Known),
+        add: &mut impl FnMut(SymbolInfo),
     ) -> Result<(), EngineError> {
         let signature = message.signature(body);
         match self.of(store, attribute)? {
-            Some(Listed { words, known, .. }) if words.len() < signature.terms().len() => {
-                let there = words.iter().zip(known).filter(|(word, _)| !signature.positions(word).is_empty());
-                there.for_each(|(_, known)| add(*known));
+            Some(WantedTexts { words, symbols, .. }) if words.len() < signature.terms().len() => {
+                let present = words.iter().zip(symbols).filter(|(word, _)| !signature.positions(word).is_empty());
+                present.for_each(|(_, symbol)| add(*symbol));
             }
             _ => signature.terms().try_for_each(|(word, _)| add_word(store, attribute, word, add))?,
         }
         let Some(stop_words) = signature.stop_words() else { return Ok(()) };
         if self.asks_for_one_of(store, attribute, stop_words)? {
             let full = message.full_signature(body);
-            let there = stop_words.iter().filter(|word| !full.positions(word).is_empty());
-            for word in there {
+            let present = stop_words.iter().filter(|word| !full.positions(word).is_empty());
+            for word in present {
                 add_word(store, attribute, word, add)?;
             }
         }
         Ok(())
     }
 
-    /// True when a query asks for one of `stop_words`. Remembered of the first list that a segment meets, which is
-    /// usually the only one; for another, a look-up for each of its words.
+    /// True when a query asks for one of `stop_words`. The answer is remembered for the first list, which is usually the
+    /// only one. Cost for another list: a look-up per word.
     fn asks_for_one_of(
         &self,
-        store: &Store,
+        store: &SectionStore,
         attribute: AttributeId,
         stop_words: &Arc<StopWords>,
     ) -> Result<bool, EngineError> {
@@ -128,60 +135,55 @@ impl Atoms {
     }
 }
 
-/// Give the words of `attribute` that stand in `text` to `add`. Cost: linear in the text.
+/// Call `add` with each word of `attribute` that stands in `text`. Cost: linear in the text.
 ///
 /// # Errors
 /// A damaged file.
 pub fn words_of(
-    store: &Store,
+    store: &SectionStore,
     attribute: AttributeId,
     text: &str,
-    add: &mut impl FnMut(Known),
+    add: &mut impl FnMut(SymbolInfo),
 ) -> Result<(), EngineError> {
     words(text).try_for_each(|(_, word)| add_word(store, attribute, &word, add))
 }
 
-fn add_word(store: &Store, attribute: AttributeId, word: &str, add: &mut impl FnMut(Known)) -> Result<(), EngineError> {
-    if let Some(known) = find(store, attribute, Scalar::Text(word))? {
-        add(known);
+fn add_word(
+    store: &SectionStore,
+    attribute: AttributeId,
+    word: &str,
+    add: &mut impl FnMut(SymbolInfo),
+) -> Result<(), EngineError> {
+    if let Some(symbol) = find(store, attribute, Scalar::Text(word))? {
+        add(symbol);
     }
     Ok(())
 }
 
-/// Everything that `Section::Atoms` lists.
-fn make(store: &Store) -> Result<HashMap<AttributeId, Listed>, EngineError> {
-    /// No more than an interner takes.
-    const NEEDLE_BYTES_MAX: usize = 64 << 20;
-    let mut texts: HashMap<AttributeId, (Vec<Term<'_>>, Vec<Known>)> = HashMap::new();
+/// Everything that the section of needles and words lists.
+fn build(store: &SectionStore) -> Result<HashMap<AttributeId, WantedTexts>, EngineError> {
+    let mut lists: HashMap<AttributeId, (Vec<SymbolTerm<'_>>, Vec<SymbolInfo>)> = HashMap::new();
     let mut bytes = 0;
-    for listed in store.numbers(Section::Atoms)?.as_chunks::<2>().0 {
-        let [attribute, place] = listed.map(u32::from_le_bytes);
-        let (text, known) = symbol_at(store, place)?;
+    for listed in store.numbers(SectionName::TextTerms)?.as_chunks::<2>().0 {
+        let [attribute, position] = listed.map(u32::from_le_bytes);
+        let (text, symbol) = symbol_at(store, SymbolPosition(position))?;
         let text = text.ok_or_else(|| store.damaged("a needle is no text"))?;
         bytes += text.text().len();
         if bytes > NEEDLE_BYTES_MAX {
             return Err(store.damaged("its needles have too many bytes"));
         }
-        let (texts, all) = texts.entry(attribute).or_default();
+        let (texts, symbols) = lists.entry(AttributeId(attribute)).or_default();
         texts.push(text);
-        all.push(known);
+        symbols.push(symbol);
     }
-    let listed = |(texts, known): (Vec<Term<'_>>, Vec<Known>)| {
-        let is_words = matches!(texts[0], Term::Value(_));
-        let words = texts.iter().filter(|_| is_words).map(|word| word.text().into()).collect();
-        let needles = (!is_words).then(|| Needles::new(texts.iter().map(|needle| needle.needle())));
-        Listed { needles, words, known }
-    };
-    Ok(texts.into_iter().map(|(attribute, texts)| (attribute, listed(texts))).collect())
+    Ok(lists.into_iter().map(|(attribute, (texts, symbols))| (attribute, WantedTexts::new(&texts, symbols))).collect())
 }
 
-/// The text of the symbol at `place` of the table, if it is one, and what is known of it.
-///
-/// # Errors
-/// A damaged file.
-pub fn symbol_at(store: &Store, place: u32) -> Result<(Option<Term<'_>>, Known), EngineError> {
-    let table = store.whole(Section::Table)?.as_chunks::<ENTRY_BYTES>().0;
-    let entry = table.get(place as usize).ok_or_else(|| store.damaged("a symbol is beyond the table"))?;
-    let text = Entry(entry).text(|start, length| store.pool(start, length))?;
-    Ok((text, Entry(entry).known()))
+impl WantedTexts {
+    fn new(texts: &[SymbolTerm<'_>], symbols: Vec<SymbolInfo>) -> Self {
+        let is_words = matches!(texts[0], SymbolTerm::Value(_));
+        let words = texts.iter().filter(|_| is_words).map(|word| word.text().into()).collect();
+        let needles = (!is_words).then(|| Needles::new(texts.iter().map(|needle| needle.needle())));
+        Self { needles, words, symbols }
+    }
 }

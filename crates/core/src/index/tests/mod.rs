@@ -6,31 +6,18 @@ use std::sync::Arc;
 
 mod snapshots;
 
-use super::compile::{clauses, interner};
+use super::clause::AccessKey;
+use super::compile::clauses::Clauses;
+use super::compile::interner::Interner;
 use super::*;
 use crate::expensive::{InjectedCost, Opaque};
+use crate::hierarchy::Hierarchy;
 use crate::message::{Body, Properties, Value};
 use crate::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, PropertyName, Reference, ValueSet};
 use crate::query::like::LikePattern;
-use crate::testing::{fewer, or_few, rounds};
+use crate::testing::{Random, fewer, or_few, rounds};
 use crate::text::{Phrase, Signature};
 use crate::topic::{TopicDialect, TopicPattern};
-
-/// xorshift64*; a failing test prints its seed.
-pub(super) struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
-    }
-
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())].clone()
-    }
-}
 
 const NAMES: [&str; 10] = ["a", "b", "c", "a.b", "a.b.c", "b.a", "c.a", "topic", "A", "a.c"];
 const TOPICS: [&str; 8] = ["", "x", "x.y", "y", "x.y.z", "x.*", "y.x.x", "The x"];
@@ -403,7 +390,7 @@ fn ids_that_32_bits_do_not_hold_come_after_those_that_they_do() {
     const FIRST: u64 = (1 << 32) - COUNT as u64 / 2;
     let mut random = Random(6);
     let engine = Engine::new();
-    engine.shared.writer.lock().expect("nobody panicked").next_id = FIRST;
+    engine.state.writer.lock().expect("nobody panicked").next_id = FIRST;
     let queries: Vec<_> = (0..COUNT).map(|_| query(&mut random)).collect();
     engine.change(queries.clone(), &[]).expect("in memory");
     for _ in rounds(0..100) {
@@ -418,7 +405,7 @@ fn all_who_subscribe_to_equal_queries_are_found_also_after_some_have_left() {
     for first in [0, (1 << 32) - COUNT as u64 / 2] {
         let mut random = Random(first + 1);
         let mut pair = Pair::default();
-        pair.engine.shared.writer.lock().expect("nobody panicked").next_id = first;
+        pair.engine.state.writer.lock().expect("nobody panicked").next_id = first;
         // In half of the leaves slots follow one another; IN has its query in the leaves of several keys.
         let query = |random: &mut Random| {
             let (value, other, bound) = (random.below(8), random.below(8), random.below(40));
@@ -523,11 +510,11 @@ fn an_engine_may_be_shared_by_threads() {
 
 #[test]
 fn what_a_clause_says_is_not_evaluated_again() {
-    let has_rest = |text: &str| {
+    let needs_evaluation = |text: &str| {
         let query =
             crate::query::selector::parse(text, crate::query::selector::SelectorDialect::Jms).expect("a selector");
-        let normal = clauses::Normal::of(query.expr(), false, &mut interner::Interner::default());
-        normal.has_rest || !normal.units.is_empty()
+        let clauses = Clauses::of(query.expr(), false, &mut Interner::default());
+        clauses.is_verified()
     };
     for exact in [
         "a = 1 AND (TOPIC('x.#') OR b LIKE 'x%')",
@@ -536,11 +523,11 @@ fn what_a_clause_says_is_not_evaluated_again() {
         "CONTAINS(body, 'word') AND CONTAINS(a, 'Word')",
         "a UNDER 'x' AND a UNDER 'y'",
     ] {
-        assert!(!has_rest(exact), "{exact}");
+        assert!(!needs_evaluation(exact), "{exact}");
     }
     let long = format!("a LIKE '%{}%'", "x".repeat(300));
-    for rest in ["a LIKE '%x%y%'", "REGEX(a, 'x')", "CONTAINS(body, 'two words')", "a NOT LIKE '%x%'", &long] {
-        assert!(has_rest(rest), "{rest}");
+    for text in ["a LIKE '%x%y%'", "REGEX(a, 'x')", "CONTAINS(body, 'two words')", "a NOT LIKE '%x%'", &long] {
+        assert!(needs_evaluation(text), "{text}");
     }
 }
 
@@ -549,10 +536,10 @@ fn keys_are_necessary_and_the_rarest_are_taken() {
     let rarest = |text: &str| {
         let query =
             crate::query::selector::parse(text, crate::query::selector::SelectorDialect::Jms).expect("a selector");
-        let mut interner = interner::Interner::default();
-        let normal = clauses::Normal::of(query.expr(), false, &mut interner);
-        let is_symbol = |key: &&clauses::Key| matches!(key, clauses::Key::Symbol(_));
-        normal.access.map(|access| (access.keys.iter().filter(is_symbol).count(), access.keys.len()))
+        let mut interner = Interner::default();
+        let clauses = Clauses::of(query.expr(), false, &mut interner);
+        let is_symbol = |key: &&AccessKey| matches!(key, AccessKey::Symbol(_));
+        clauses.access.map(|access| (access.keys.iter().filter(is_symbol).count(), access.keys.len()))
     };
     let symbols = |count| Some((count, count));
     let presence = Some((0, 1));

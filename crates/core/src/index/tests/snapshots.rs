@@ -5,7 +5,10 @@ use std::io::{Seek, SeekFrom, Write};
 
 use super::*;
 use crate::expensive::{InjectedCost, Opaque, OpaqueTable};
-use crate::index::layout::{header as format, pages};
+use crate::index::codec;
+use crate::index::layout::header::{HEADER_BYTES, SnapshotHeader, VERSION};
+use crate::index::layout::pages::PAGE_BYTES;
+use crate::index::layout::sections::{SECTION_COUNT, SectionName};
 
 #[test]
 fn ids_are_never_used_again_also_after_a_save() {
@@ -138,10 +141,10 @@ fn damage_behind_fitting_checksums_never_crashes() {
     let folder = Folder::new("forged");
     let path = folder.file("file");
     let (bytes, messages, _) = small_snapshot(&path);
-    let header = format::Header::decode(&bytes).expect("whole");
+    let header = SnapshotHeader::decode(&bytes).expect("whole");
     let mut random = Random(13);
     let (mut file, mut written) = (writable(&path), bytes.clone());
-    for place in rounds((12..64 + 16 * format::SECTION_COUNT).chain(format::HEADER_BYTES..header.body_end())) {
+    for place in rounds((12..64 + 16 * SECTION_COUNT).chain(HEADER_BYTES..header.body_end())) {
         let mut forged = bytes.clone();
         forged[place] = random.below(256) as u8;
         seal(&mut forged, header.body_end());
@@ -162,7 +165,7 @@ fn a_forged_count_of_leaves_is_refused_before_memory_is_taken_for_it() {
     let folder = Folder::new("counts");
     let path = folder.file("file");
     let (bytes, messages, _) = small_snapshot(&path);
-    let header = format::Header::decode(&bytes).expect("whole");
+    let header = SnapshotHeader::decode(&bytes).expect("whole");
     let forge = |section| {
         let mut forged = bytes.clone();
         forged[header.extent(section).offset + 7] = 0x7f;
@@ -170,17 +173,17 @@ fn a_forged_count_of_leaves_is_refused_before_memory_is_taken_for_it() {
         std::fs::write(&path, &forged).expect("a writable folder");
         Engine::open(&path, false, &none)
     };
-    let engine = forge(format::Section::Groups).expect("nothing is read yet");
+    let engine = forge(SectionName::Groups).expect("nothing is read yet");
     assert!(messages.iter().all(|message| answer(&engine, message).is_none()));
-    assert!(forge(format::Section::Rows).expect_err("too many").to_string().contains("more leaves than there are"));
+    assert!(forge(SectionName::Summaries).expect_err("too many").to_string().contains("more leaves than there are"));
 }
 
 /// Make every checksum fit again.
 fn seal(bytes: &mut [u8], body_end: usize) {
-    let header = crc32c::crc32c(&bytes[..format::HEADER_BYTES - 4]);
-    bytes[format::HEADER_BYTES - 4..format::HEADER_BYTES].copy_from_slice(&header.to_le_bytes());
+    let header = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);
+    bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&header.to_le_bytes());
     let (body, checksums) = bytes.split_at_mut(body_end);
-    for (page, place) in body[format::HEADER_BYTES..].chunks(pages::PAGE_BYTES).zip(checksums.chunks_mut(4)) {
+    for (page, place) in body[HEADER_BYTES..].chunks(PAGE_BYTES).zip(checksums.chunks_mut(4)) {
         place.copy_from_slice(&crc32c::crc32c(page).to_le_bytes());
     }
 }
@@ -287,7 +290,7 @@ fn keep_a_snapshot_of_this_version() {
         engine.add(Arc::new(query));
     }
     engine.set_hierarchy("symbol", metals());
-    engine.save(&kept_file(format::VERSION), false, &key).expect("a writable folder");
+    engine.save(&kept_file(VERSION), false, &key).expect("a writable folder");
 }
 
 #[test]

@@ -1,55 +1,43 @@
-//! The automata of the tries that a thread walks through, and what versions know of the topics that lead to their states.
+//! The automata of the tries that a thread walks, and what versions know of the topics that lead to their states.
 //!
-//! A trie lasts as long as its segment, so that its automaton outlives most changes; what a version knows of a state is
-//! found anew when the first topic after a change leads there.
+//! A trie lasts as long as its segment, so that its automaton outlives most changes. What a version knows of a state is
+//! computed again for the first topic that leads there after a change.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use crate::index::ids::TrieId;
 use crate::topic::trie::{LazyDfa, TopicTrie, TrieScratch};
 
-use crate::index::topics::lookup::Found;
+use super::matches::TopicMatches;
 
-/// So many tries have an automaton at most.
+/// Maximum number of tries with an automaton.
 const AUTOMATA_MAX: usize = 4;
-/// An automaton makes room for another when so many walks have come since its last.
+/// An automaton may be replaced when this many walks have come since its last.
 const IDLE_WALKS: u64 = 64;
 /// What is known of the states of one automaton takes at most this many times 8 bytes, or is known of one state.
 const WEIGHT_MAX: usize = 1 << 19;
 
-/// Tells tries apart for as long as the process lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrieId(u64);
-
-impl Default for TrieId {
-    fn default() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
 /// The automaton of one trie.
 #[derive(Debug, Default)]
-pub struct Automaton {
-    id: TrieId,
+pub struct TrieAutomaton {
+    trie_id: TrieId,
     last_walk: u64,
     dfa: LazyDfa,
-    /// Of which states of the automaton the rest is.
+    /// The era of the automaton's states to which `matches` belong.
     era: u64,
     /// By state; of version 0 where nothing is known.
-    found: Vec<Found>,
+    matches: Vec<TopicMatches>,
     weight: usize,
 }
 
-/// Those that were used last, and room for walking.
+/// The automata that were used last, and memory for walking.
 #[derive(Debug, Default)]
 pub struct Automata {
-    all: Vec<Automaton>,
+    all: Vec<TrieAutomaton>,
     walk_count: u64,
     scratch: TrieScratch,
 }
 
 impl Automata {
-    /// Append the patterns of the trie called `id` that match `topic`.
+    /// Append the patterns of the trie `id` that match `topic`.
     ///
     /// # Errors
     /// The trie is damaged.
@@ -60,13 +48,13 @@ impl Automata {
         topic: &str,
         patterns: &mut Vec<u32>,
     ) -> Result<(), String> {
-        match self.place_of(id) {
-            Some(place) => self.all[place].dfa.match_into(trie, topic, &mut self.scratch, patterns),
+        match self.index_of(id) {
+            Some(index) => self.all[index].dfa.match_into(trie, topic, &mut self.scratch, patterns),
             None => trie.match_into(topic, &mut self.scratch, patterns),
         }
     }
 
-    /// The automaton of the trie called `id`, and the state to which `topic` leads; None when it has to be walked.
+    /// The automaton of the trie `id`, and the state to which `topic` leads; None when the trie has to be walked.
     ///
     /// # Errors
     /// The trie is damaged.
@@ -76,47 +64,47 @@ impl Automata {
         id: TrieId,
         trie: &TopicTrie<'_>,
         topic: &str,
-    ) -> Result<Option<(&mut Automaton, usize)>, String> {
-        let Some(place) = self.place_of(id) else { return Ok(None) };
-        let automaton = &mut self.all[place];
+    ) -> Result<Option<(&mut TrieAutomaton, usize)>, String> {
+        let Some(index) = self.index_of(id) else { return Ok(None) };
+        let automaton = &mut self.all[index];
         let Some(state) = automaton.dfa.state(trie, topic)? else { return Ok(None) };
         Ok(Some((automaton, state as usize)))
     }
 
-    /// Where the automaton of the trie called `id` is, which may be new.
+    /// The index of the automaton of the trie `id`, which may be new.
     #[inline]
-    fn place_of(&mut self, id: TrieId) -> Option<usize> {
+    fn index_of(&mut self, id: TrieId) -> Option<usize> {
         self.walk_count += 1;
-        let place = match self.all.iter().position(|automaton| automaton.id == id) {
-            Some(place) => place,
+        let index = match self.all.iter().position(|automaton| automaton.trie_id == id) {
+            Some(index) => index,
             None => self.room()?,
         };
-        let automaton = &mut self.all[place];
-        (automaton.id, automaton.last_walk) = (id, self.walk_count);
-        Some(place)
+        let automaton = &mut self.all[index];
+        (automaton.trie_id, automaton.last_walk) = (id, self.walk_count);
+        Some(index)
     }
 
-    /// The place of an empty automaton. None when all are in use: with more tries than automata, each would be thrown
-    /// away before it is of use.
+    /// The index of an empty automaton. None when all are in use: with more tries than automata, each would be thrown away
+    /// before it is of use.
     #[cold]
     fn room(&mut self) -> Option<usize> {
         if self.all.len() < AUTOMATA_MAX {
-            self.all.push(Automaton::default());
+            self.all.push(TrieAutomaton::default());
             return Some(self.all.len() - 1);
         }
-        let (place, oldest) = self.all.iter_mut().enumerate().min_by_key(|(_, automaton)| automaton.last_walk)?;
+        let (index, oldest) = self.all.iter_mut().enumerate().min_by_key(|(_, automaton)| automaton.last_walk)?;
         (self.walk_count - oldest.last_walk > IDLE_WALKS).then(|| {
-            *oldest = Automaton::default();
-            place
+            *oldest = TrieAutomaton::default();
+            index
         })
     }
 }
 
-impl Automaton {
+impl TrieAutomaton {
     /// What version `serial` knows of `state`, if it has been kept.
     #[inline]
-    pub fn found(&self, state: usize, serial: u64) -> Option<&Found> {
-        self.found.get(state).filter(|found| found.serial == serial && self.era == self.dfa.era())
+    pub fn matches(&self, state: usize, serial: u64) -> Option<&TopicMatches> {
+        self.matches.get(state).filter(|matches| matches.serial == serial && self.era == self.dfa.era())
     }
 
     /// Append the patterns that match a topic that leads to `state`.
@@ -127,18 +115,18 @@ impl Automaton {
         self.dfa.patterns_into(trie, state as u32, patterns)
     }
 
-    /// Keep what was found for `state`.
-    pub fn keep(&mut self, state: usize, found: Found) {
-        if self.era != self.dfa.era() || self.weight + found.weight() > WEIGHT_MAX {
+    /// Keep what a version knows of `state`.
+    pub fn keep(&mut self, state: usize, matches: TopicMatches) {
+        if self.era != self.dfa.era() || self.weight + matches.weight() > WEIGHT_MAX {
             self.era = self.dfa.era();
-            self.found.clear();
+            self.matches.clear();
             self.weight = 0;
         }
-        if self.found.len() <= state {
-            self.weight += state + 1 - self.found.len(); // what is known of nothing weighs 1
-            self.found.resize_with(state + 1, Found::default);
+        if self.matches.len() <= state {
+            self.weight += state + 1 - self.matches.len(); // empty matches weigh 1
+            self.matches.resize_with(state + 1, TopicMatches::default);
         }
-        self.weight += found.weight();
-        self.weight -= std::mem::replace(&mut self.found[state], found).weight();
+        self.weight += matches.weight();
+        self.weight -= std::mem::replace(&mut self.matches[state], matches).weight();
     }
 }

@@ -1,219 +1,109 @@
-//! What a version of an engine knows of a topic: found once, and kept for topics that come again.
+//! Looks up what a version of an engine knows of a topic.
 //!
-//! Queries that are one topic pattern and nothing else are in no leaf: the ids of those that a topic matches are all
-//! there is to know of them. Patterns and needles that are a part of other queries become symbols of the message.
+//! Queries that are one topic pattern and nothing else are in no leaf: the ids of those that a topic matches are all there
+//! is to know of them. Patterns and needles that are part of other queries become symbols of the message.
 //!
-//! Where all patterns are in one trie, they are found by the state of its automaton that a topic leads to, whether it
-//! came before or not (`automata.rs`). Where that is of no use, because topics lead to ever new states, a topic that comes
-//! again is one look-up and a copy. What was found belongs to one version: after a change it is found anew when it is
-//! needed next.
+//! Where all patterns are in one trie, what a topic matches is known by the state of the trie's automaton that it leads to,
+//! whether the topic came before or not (`automata.rs`). Where that is of no use, because topics lead to ever new states, a
+//! topic that comes again is one look-up and a copy. What is known belongs to one version: after a change it is computed
+//! again when it is needed next.
 
 use crate::error::EngineError;
-use crate::topic::cache::TopicCache;
-use crate::topic::trie::TopicTrie;
+use crate::index::matching::id_set::sort_and_dedup;
+use crate::index::segment::patterns::TopicSymbols;
 
-use crate::index::SubscriptionId;
-use crate::index::compile::interner::{AttributeId, Known};
-use crate::index::matching::id_set::{Unordered, sort_and_dedup};
-use crate::index::segment::Segment;
-use crate::index::segment::text_search::NeedleWork;
-use crate::index::topics::automata::{Automata, TrieId};
-use crate::index::topics::combined_trie::Made;
-use crate::index::versions::version::Version;
+use super::matches::TopicMatches;
+use super::only_trie::OnlyTrie;
+use super::plan::TopicSources;
+use super::scratch::TopicScratch;
 
-/// So many topics are kept at most, those that were used last; a scratch has them, so each thread its own.
-const TOPICS_MAX: usize = 1 << 16;
-/// Their ids and symbols take at most this many times 8 bytes. A topic that has more than half of that is looked
-/// through whenever it comes.
-const WEIGHT_MAX: usize = 1 << 21;
-
-/// TopicSymbols of one segment.
-pub type TopicSymbols = Vec<(AttributeId, Known)>;
-
-/// What one version knows of one topic.
-#[derive(Clone, Debug, Default)]
-pub struct Found {
-    /// The version's; 0 is that of an empty engine.
-    pub(in crate::index) serial: u64,
-    /// The subscriptions that ask for such a topic and nothing else: ascending, each once.
-    pub ids: Vec<SubscriptionId>,
-    /// What the topic is to each segment; empty when it is nothing to all of them.
-    pub(in crate::index) symbols: Vec<TopicSymbols>,
-}
-
-impl Found {
-    /// Of an engine that asks nothing about topics.
-    pub const NOTHING: Self = Self { serial: 0, ids: Vec::new(), symbols: Vec::new() };
-
-    /// What the topic is to the segment at `place`.
-    pub fn symbols(&self, place: usize) -> &[(AttributeId, Known)] {
-        self.symbols.get(place).map_or(&[], Vec::as_slice)
-    }
-
-    /// Nothing is known yet.
-    fn begin(&mut self, version: &Version) {
-        self.serial = version.serial;
-        self.ids.clear();
-        self.symbols.iter_mut().for_each(Vec::clear);
-        self.symbols.resize_with(if version.has_topic_symbols { version.segments.len() } else { 0 }, Vec::new);
-    }
-
-    /// In units of 8 bytes.
-    pub fn weight(&self) -> usize {
-        let symbols = |symbols: &TopicSymbols| (size_of_val(&**symbols) + size_of_val(symbols)) / 8;
-        1 + self.ids.len() + self.symbols.iter().map(symbols).sum::<usize>()
-    }
-}
-
-/// Where all is that a version knows of any topic.
-#[derive(Clone, Copy)]
-pub enum OnlyTrie<'a> {
-    /// In the segment at this place.
-    Segment(usize, &'a Segment),
-    /// In the trie of its small parts.
-    Together(&'a Made),
-}
-
-impl OnlyTrie<'_> {
-    #[inline]
-    fn id(&self) -> TrieId {
-        match self {
-            Self::Segment(_, segment) => segment.trie_id,
-            Self::Together(made) => made.id,
-        }
-    }
-
-    #[inline]
-    fn trie(&self) -> Result<TopicTrie<'_>, EngineError> {
-        match self {
-            Self::Segment(_, segment) => segment.trie(),
-            Self::Together(made) => made.trie(),
-        }
-    }
-
-    #[cold]
-    fn damaged(&self, reason: String) -> EngineError {
-        match self {
-            Self::Segment(_, segment) => segment.store().damaged(&reason),
-            Self::Together(_) => EngineError::Snapshot(reason),
-        }
-    }
-
-    /// Add what `patterns` say to `found`.
-    fn add_to(&self, found: &mut Found, patterns: &[u32], version: u64) -> Result<(), EngineError> {
-        match self {
-            Self::Together(made) => patterns.iter().for_each(|pattern| made.add_to(found, *pattern as usize)),
-            Self::Segment(place, segment) => {
-                let mut none = TopicSymbols::new();
-                let Found { ids, symbols, .. } = found;
-                let symbols = symbols.get_mut(*place).unwrap_or(&mut none);
-                segment.patterns()?.meanings(patterns, version, ids, symbols)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The topics that come again, and room for looking through others.
-#[derive(Debug)]
-pub struct Topics {
-    cache: TopicCache<Found>,
-    fresh: Found,
-    automata: Automata,
-    /// What the last walk found.
-    pub(in crate::index) patterns: Vec<u32>,
-    pub(in crate::index) needles: NeedleWork,
-    spare: Unordered,
-}
-
-impl Default for Topics {
-    fn default() -> Self {
-        Self {
-            cache: TopicCache::new(TOPICS_MAX, WEIGHT_MAX),
-            fresh: Found::default(),
-            automata: Automata::default(),
-            patterns: Vec::new(),
-            needles: NeedleWork::default(),
-            spare: Unordered::default(),
-        }
-    }
-}
-
-impl Topics {
-    /// What `version` knows of `topic`, handed to `work`.
+impl TopicScratch {
+    /// Call `work` with what a version knows of `topic`.
     ///
     /// # Errors
-    /// A damaged file, and what `work` gives.
+    /// A damaged file, and those of `work`.
     #[inline]
     pub fn with<R>(
         &mut self,
-        version: &Version,
+        sources: TopicSources<'_>,
         topic: &str,
-        work: impl FnOnce(&Found) -> Result<R, EngineError>,
+        work: impl FnOnce(&TopicMatches) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
-        if let Some(found) = self.by_state(version, topic)? {
-            return work(found);
+        if let Some(matches) = self.by_state(sources, topic)? {
+            return work(matches);
         }
         let hash = self.cache.hash(topic);
         let mut is_stale = false;
-        if let Some(found) = self.cache.get_hashed(hash, topic) {
-            if found.serial == version.serial {
-                return work(found);
+        if let Some(matches) = self.cache.get_hashed(hash, topic) {
+            if matches.serial == sources.serial {
+                return work(matches);
             }
             is_stale = true;
         }
-        self.look_through(version, topic)?;
+        self.look_up(sources, topic)?;
         self.cache.offer_hashed(hash, topic, is_stale, self.fresh.weight(), || self.fresh.clone());
         work(&self.fresh)
     }
 
-    /// Find the `patterns` of the trie called `id` that match `topic`.
-    ///
-    /// # Errors
-    /// The trie is damaged.
-    pub(in crate::index) fn walk(&mut self, id: TrieId, trie: &TopicTrie<'_>, topic: &str) -> Result<(), String> {
-        self.patterns.clear();
-        self.automata.walk(id, trie, topic, &mut self.patterns)
-    }
-
-    /// What `version` knows of `topic` by the state that it leads to, where all that there is to know is in one trie.
+    /// What a version knows of `topic` by the state that it leads to, where all patterns are in one trie.
     #[inline]
-    fn by_state(&mut self, version: &Version, topic: &str) -> Result<Option<&Found>, EngineError> {
-        let Some(only) = version.only_trie() else { return Ok(None) };
+    fn by_state(&mut self, sources: TopicSources<'_>, topic: &str) -> Result<Option<&TopicMatches>, EngineError> {
+        let Some(only) = OnlyTrie::of(sources) else { return Ok(None) };
         let trie = only.trie()?;
         let state = self.automata.state(only.id(), &trie, topic).map_err(|reason| only.damaged(reason))?;
         let Some((automaton, state)) = state else { return Ok(None) };
-        if automaton.found(state, version.serial).is_none() {
+        if automaton.matches(state, sources.serial).is_none() {
             self.patterns.clear();
             automaton.patterns_into(&trie, state, &mut self.patterns).map_err(|reason| only.damaged(reason))?;
-            let mut found = Found::default();
-            found.begin(version);
-            only.add_to(&mut found, &self.patterns, version.number)?;
-            sort_and_dedup(&mut found.ids, 0, &mut self.spare);
-            automaton.keep(state, found);
+            let mut matches = TopicMatches::default();
+            matches.begin(sources.serial, sources.symbol_segments());
+            only.add_to(&mut matches, &self.patterns, sources.version)?;
+            sort_and_dedup(&mut matches.ids, 0, &mut self.spare);
+            automaton.keep(state, matches);
         }
-        Ok(automaton.found(state, version.serial))
+        Ok(automaton.matches(state, sources.serial))
     }
 
-    fn look_through(&mut self, version: &Version, topic: &str) -> Result<(), EngineError> {
-        let mut found = std::mem::take(&mut self.fresh);
-        found.begin(version);
-        let done = version.together.find(version, topic, self, &mut found)?;
-        let mut none = TopicSymbols::new();
-        let is_left = |place: &usize| done.is_none_or(|segments| segments.binary_search(place).is_err());
-        for (place, segment) in version.segments.iter().enumerate().filter(|(place, _)| is_left(place)) {
-            let symbols = found.symbols.get_mut(place).unwrap_or(&mut none);
-            segment.find_patterns(topic, version.number, self, &mut found.ids, symbols)?;
+    /// Write what a version knows of `topic` to `fresh`.
+    fn look_up(&mut self, sources: TopicSources<'_>, topic: &str) -> Result<(), EngineError> {
+        let mut matches = std::mem::take(&mut self.fresh);
+        matches.begin(sources.serial, sources.symbol_segments());
+        let combined = sources.plan.combined.get(sources)?;
+        if let Some((combined, _)) = combined {
+            self.walk(combined.id, &combined.trie()?, topic).map_err(EngineError::Snapshot)?;
+            self.patterns.iter().for_each(|pattern| combined.add_to(&mut matches, *pattern as usize));
+        } else {
+            let tail = sources.tail_patterns().filter(|(_, pattern)| pattern.is_match(topic));
+            matches.ids.extend(tail.map(|(id, _)| id));
         }
-        for (segment, symbols) in version.segments.iter().zip(&mut found.symbols) {
-            segment.find_in_topic(topic, self, symbols)?;
+        let is_done = |segment: &usize| combined.is_some_and(|(_, done)| done.binary_search(segment).is_ok());
+        for segment in (0..sources.segments.len()).filter(|segment| !is_done(segment)) {
+            self.look_up_in(sources, segment, topic, &mut matches)?;
         }
-        if done.is_none() {
-            let tail = version.topics_in_tail().filter(|(_, pattern)| pattern.is_match(topic));
-            found.ids.extend(tail.map(|(id, _)| id));
+        for (segment, symbols) in sources.segments.iter().zip(&mut matches.symbols) {
+            segment.find_in_topic(topic, &mut self.needles, symbols)?;
         }
-        sort_and_dedup(&mut found.ids, 0, &mut self.spare);
-        self.fresh = found;
+        sort_and_dedup(&mut matches.ids, 0, &mut self.spare);
+        self.fresh = matches;
         Ok(())
+    }
+
+    /// Add what the patterns of one segment that match `topic` stand for.
+    fn look_up_in(
+        &mut self,
+        sources: TopicSources<'_>,
+        index: usize,
+        topic: &str,
+        matches: &mut TopicMatches,
+    ) -> Result<(), EngineError> {
+        let segment = &sources.segments[index];
+        if segment.topic_bytes() == 0 {
+            return Ok(());
+        }
+        let patterns = segment.patterns()?;
+        self.walk(segment.trie_id, &patterns.trie, topic).map_err(|reason| segment.store.damaged(&reason))?;
+        let mut none = TopicSymbols::new();
+        let symbols = matches.symbols.get_mut(index).unwrap_or(&mut none);
+        patterns.meanings(&self.patterns, sources.version, &mut matches.ids, symbols)
     }
 }

@@ -1,5 +1,9 @@
-//! Finds the topic patterns that a topic matches, and remembers them for topics that come again.
+//! Finds what a version knows of a topic, and remembers it for topics that come again.
 
 pub mod automata;
 pub mod combined_trie;
 pub mod lookup;
+pub mod matches;
+pub mod only_trie;
+pub mod plan;
+pub mod scratch;

@@ -1,39 +1,41 @@
-//! Merging segments, so that there are few of them: of each size at most a few, each several times the one before.
+//! Merges segments, so that there are few of them: of each size at most a few, each several times the one before.
 //!
-//! Small merges are done by whoever adds; larger ones by a thread, one at a time for an engine, while adding goes on.
+//! Small merges are done by the thread that adds subscriptions. Larger ones are done by a thread of their own, one at a time
+//! per engine, while subscriptions are added.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::EngineError;
+use crate::index::SubscriptionId;
+use crate::index::compile::builder::{Builder, BuiltSegment, NewSubscription, sample_step};
+use crate::index::segment::Segment;
+use crate::index::segment::tail::TAIL_MAX;
 use crate::query::Query;
 
-use crate::index::SubscriptionId;
-use crate::index::compile::builder::{Builder, Built, Subscription, sample_step};
-use crate::index::segment::Segment;
-use crate::index::versions::version::{TAIL, Version};
+use super::version::Version;
 
-/// So many segments of one size become one of the next; each size is so many times the one before.
+/// This many segments of one size become one of the next size, which is this many times as large.
 const FANOUT: usize = 4;
-/// Merges of more subscriptions than this are done by a thread.
+/// Merges of more subscriptions than this are done by a thread of their own.
 pub const INLINE_MAX: usize = 1_024;
-/// Segments of no more than this are built without counting what their queries have in common.
-const SAMPLED_MIN: usize = FANOUT * TAIL;
-/// A segment is written anew when so many of it have been removed, and more than half.
+/// Segments of at most this many subscriptions are built without counting what their queries have in common.
+const SAMPLED_MIN: usize = FANOUT * TAIL_MAX;
+/// A segment is built again when this many of its subscriptions were removed, and more than half.
 const REMOVED_MIN: usize = 1_024;
 
-/// The segments that should become one now, if any, apart from those in `busy`; at most `size_max` subscriptions.
+/// The segments that should become one now, if any: none of those in `busy`, and at most `size_max` subscriptions.
 pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<Vec<Arc<Segment>>> {
     let idle = || idle(version, busy);
     let worn = idle().find(|segment| {
-        let removed = segment.removed.count();
-        removed > REMOVED_MIN && removed * 2 > segment.place_count() && segment.place_count() <= size_max
+        let removed = segment.tombstones.count();
+        removed > REMOVED_MIN && removed * 2 > segment.position_count() && segment.position_count() <= size_max
     });
     if let Some(worn) = worn {
         return Some(vec![Arc::clone(worn)]);
     }
     let mut counts = [0; u32::BITS as usize];
-    idle().for_each(|segment| counts[tier(segment.place_count()) as usize] += 1);
+    idle().for_each(|segment| counts[tier(segment.position_count()) as usize] += 1);
     if counts.iter().all(|count| *count < FANOUT) {
         return None; // as after most changes
     }
@@ -41,10 +43,10 @@ pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<
     (!due.is_empty()).then_some(due)
 }
 
-/// The segments that would become one with a new one of `count` subscriptions as soon as that is there: it is built with
+/// The segments that would be merged at once with a new one of `count` subscriptions. The new one is built together with
 /// them instead. All of them together are few.
 pub fn joining(version: &Version, busy: &[Arc<Segment>], count: usize) -> Vec<Arc<Segment>> {
-    let no_smaller = |segment: &&Arc<Segment>| tier(segment.place_count()) >= tier(count);
+    let no_smaller = |segment: &&Arc<Segment>| tier(segment.position_count()) >= tier(count);
     cascade(idle(version, busy).filter(no_smaller), count, INLINE_MAX)
 }
 
@@ -52,73 +54,72 @@ fn idle<'a>(version: &'a Version, busy: &[Arc<Segment>]) -> impl Iterator<Item =
     version.segments.iter().filter(|segment| !busy.iter().any(|other| Arc::ptr_eq(other, segment)))
 }
 
-/// Those of `segments` that become one, beginning with the smallest, when so many subscriptions are `arriving`.
+/// The `segments` that become one, from the smallest on, when `arriving` subscriptions are added.
 fn cascade<'a>(
     segments: impl Iterator<Item = &'a Arc<Segment>>,
     arriving: usize,
     size_max: usize,
 ) -> Vec<Arc<Segment>> {
     let mut by_tier: BTreeMap<u32, Vec<Arc<Segment>>> = BTreeMap::new();
-    segments.for_each(|segment| by_tier.entry(tier(segment.place_count())).or_default().push(Arc::clone(segment)));
-    let (mut due, mut places) = (Vec::new(), arriving);
+    segments.for_each(|segment| by_tier.entry(tier(segment.position_count())).or_default().push(Arc::clone(segment)));
+    let (mut due, mut positions) = (Vec::new(), arriving);
     for (of, segments) in by_tier {
-        // What is due already would be one more of this size: where that is the last that is wanted, all becomes one at
-        // once, and nothing is merged twice.
-        let one_more = usize::from(places > 0 && tier(places) == of);
-        if segments.len() + one_more >= FANOUT && places + size(&segments) <= size_max {
-            places += size(&segments);
+        // The segments that are due already would become one more of this size. If that completes the size, all of them
+        // become one segment, and nothing is merged twice.
+        let one_more = usize::from(positions > 0 && tier(positions) == of);
+        if segments.len() + one_more >= FANOUT && positions + size(&segments) <= size_max {
+            positions += size(&segments);
             due.extend(segments);
-        } else if places > 0 {
+        } else if positions > 0 {
             break;
         }
     }
     due
 }
 
-/// How often [`FANOUT`] segments of one size have to become one for a segment of `places`.
-fn tier(places: usize) -> u32 {
-    (places / TAIL).max(1).ilog2() / FANOUT.ilog2()
+/// How often [`FANOUT`] segments of one size have to become one for a segment of `positions` subscriptions.
+fn tier(positions: usize) -> u32 {
+    (positions / TAIL_MAX).max(1).ilog2() / FANOUT.ilog2()
 }
 
-/// How many subscriptions a merge of `segments` goes through.
+/// The number of subscriptions of `segments`, removed ones included.
 pub fn size(segments: &[Arc<Segment>]) -> usize {
-    segments.iter().map(|segment| segment.place_count()).sum()
+    segments.iter().map(|segment| segment.position_count()).sum()
 }
 
-/// A segment of `subscriptions`. Few queries are kept as they are, since they will be merged again soon.
+/// A segment of `subscriptions`. A small segment keeps its queries decoded, since it will be merged again soon.
 ///
 /// # Panics
 /// Never: a builder's sections are whole.
 pub fn build(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Segment {
-    // A handful of queries say little of what the others are like, and are soon merged: they are taken as they come.
+    // A handful of queries say little about what others are like, and are soon merged.
     let sampled = if subscriptions.len() > SAMPLED_MIN { subscriptions } else { &[] };
     let sample = sampled.iter().step_by(sample_step(sampled.len())).map(|(_, query)| &**query);
     let mut builder = Builder::new(subscriptions.len(), sample);
     let add = |(id, query): &(SubscriptionId, Arc<Query>)| {
-        builder.add(query, [Subscription { id: *id, key: None }].into_iter()) as usize
+        builder.add(query, [NewSubscription { id: *id, key: None }].into_iter())
     };
     let added: Vec<_> = subscriptions.iter().map(add).collect();
-    let Built { sections, opaques, slots } = builder.finish();
+    let BuiltSegment { sections, opaques, query_ids } = builder.finish();
     let segment = Segment::of(sections, opaques.as_slice().to_vec());
     if subscriptions.len() <= INLINE_MAX {
         let queries = subscriptions.iter().map(|(_, query)| query);
-        segment.keep(added.into_iter().map(|place| slots[place]).zip(queries));
+        segment.keep(added.into_iter().map(|query| query_ids[query.index()]).zip(queries));
     }
     segment
 }
 
-/// The subscriptions that are live in `segments` at `version`, where all their queries have been kept and none has a
-/// key that was saved.
+/// The live subscriptions of `segments` at `version`; None unless all their queries are kept and none has a saved key.
 pub fn kept(segments: &[Arc<Segment>], version: u64) -> Option<Vec<(SubscriptionId, Arc<Query>)>> {
     let mut all = Vec::with_capacity(size(segments));
     for segment in segments {
-        for slot in 0..segment.slot_count() as u32 {
-            for place in segment.places(slot).ok()? {
-                if segment.removed.is_live(place, version) {
-                    if segment.key(place).ok()?.is_some() {
+        for query in segment.query_ids() {
+            for position in segment.positions(query).ok()? {
+                if segment.tombstones.is_live(position, version) {
+                    if segment.key(position).ok()?.is_some() {
                         return None;
                     }
-                    all.push((segment.id(place).ok()?, Arc::clone(segment.kept(slot)?)));
+                    all.push((segment.id(position).ok()?, Arc::clone(segment.kept(query)?)));
                 }
             }
         }
@@ -126,7 +127,7 @@ pub fn kept(segments: &[Arc<Segment>], version: u64) -> Option<Vec<(Subscription
     Some(all)
 }
 
-/// One segment of what is live in `segments` at `version`. Cost: a few microseconds a query.
+/// One segment of the live subscriptions of `segments` at `version`. Cost: a few microseconds per query.
 ///
 /// # Errors
 /// A damaged snapshot.
@@ -134,33 +135,32 @@ pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineE
     if let Some(all) = kept(segments, version) {
         return Ok(build(&all));
     }
-    let slots =
-        || segments.iter().flat_map(|segment| (0..segment.slot_count() as u32).map(move |slot| (segment, slot)));
-    let count = segments.iter().map(|segment| segment.slot_count()).sum();
+    let queries = || segments.iter().flat_map(|segment| segment.query_ids().map(move |query| (segment, query)));
+    let count = segments.iter().map(|segment| segment.query_count()).sum();
     let step = sample_step(count);
     let mut damage = None;
-    let sample = slots()
+    let sample = queries()
         .step_by(step)
-        .map_while(|(segment, slot)| segment.decode(slot).map_err(|error| damage = Some(error)).ok());
+        .map_while(|(segment, query)| segment.decode(query).map_err(|error| damage = Some(error)).ok());
     let mut builder = Builder::new(count, sample);
     if let Some(error) = damage {
         return Err(error);
     }
-    for (segment, slot) in slots() {
+    for (segment, query) in queries() {
         let mut live = Vec::new();
-        for place in segment.places(slot)? {
-            if segment.removed.is_live(place, version) {
-                live.push(Subscription { id: segment.id(place)?, key: segment.key(place)? });
+        for position in segment.positions(query)? {
+            if segment.tombstones.is_live(position, version) {
+                live.push(NewSubscription { id: segment.id(position)?, key: segment.key(position)? });
             }
         }
         if !live.is_empty() {
-            match segment.kept(slot) {
-                Some(query) => builder.add(query, live.into_iter()),
-                None => builder.add(&segment.decode(slot)?, live.into_iter()),
+            match segment.kept(query) {
+                Some(kept) => builder.add(kept, live.into_iter()),
+                None => builder.add(&segment.decode(query)?, live.into_iter()),
             };
         }
     }
-    let Built { sections, opaques, .. } = builder.finish();
+    let BuiltSegment { sections, opaques, .. } = builder.finish();
     Ok(Segment::of(sections, opaques.as_slice().to_vec()))
 }
 
@@ -182,14 +182,14 @@ mod tests {
         let sizes = [40, 40, 40, 40, 160, 160, 160, 640, 640];
         version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
         let due_sizes = |size_max| {
-            let found = due(&version, &[], size_max).unwrap_or_default();
-            found.iter().map(|segment| segment.place_count()).collect::<Vec<_>>()
+            let merging = due(&version, &[], size_max).unwrap_or_default();
+            merging.iter().map(|segment| segment.position_count()).collect::<Vec<_>>()
         };
         assert_eq!(due_sizes(usize::MAX), [40, 40, 40, 40, 160, 160, 160]);
         assert_eq!(due_sizes(200), [40, 40, 40, 40]);
         version.segments.push(segment(9_000, 640));
-        let found = due(&version, &[], usize::MAX).unwrap_or_default();
-        assert_eq!(found.len(), version.segments.len());
+        let merging = due(&version, &[], usize::MAX).unwrap_or_default();
+        assert_eq!(merging.len(), version.segments.len());
         version.segments.remove(0);
         assert!(due(&version, &[], usize::MAX).is_none());
     }
@@ -201,7 +201,7 @@ mod tests {
         let sizes = [40, 40, 40, 160, 160, 640, 640, 640];
         version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
         let joining_sizes = |version: &Version, busy: &[Arc<Segment>], count| {
-            joining(version, busy, count).iter().map(|segment| segment.place_count()).collect::<Vec<_>>()
+            joining(version, busy, count).iter().map(|segment| segment.position_count()).collect::<Vec<_>>()
         };
         assert_eq!(joining_sizes(&version, &[], 33), [40, 40, 40]);
         assert_eq!(joining_sizes(&version, &version.segments[1..2], 33), [0; 0], "one of them is busy");
@@ -220,14 +220,14 @@ mod tests {
     #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn small_segments_are_merged_also_while_a_large_one_waits() {
         let worn = segment(0, 5_000);
-        (0..3_000).for_each(|place| worn.removed.remove(place, 1));
+        (0..3_000).for_each(|position| worn.tombstones.remove(position, 1));
         let small: Vec<_> = (0..4).map(|i| segment(5_000 + 40 * i, 40)).collect();
         let mut version = Version::default();
         version.number = 1;
         version.segments = [vec![Arc::clone(&worn)], small.clone()].concat();
         let is_due = |busy: &[Arc<Segment>], size_max, expected: &[Arc<Segment>]| {
-            let found = due(&version, busy, size_max).unwrap_or_default();
-            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| Arc::ptr_eq(a, b))
+            let merging = due(&version, busy, size_max).unwrap_or_default();
+            merging.len() == expected.len() && merging.iter().zip(expected).all(|(a, b)| Arc::ptr_eq(a, b))
         };
         assert!(is_due(&[], usize::MAX, std::slice::from_ref(&worn)));
         assert!(is_due(&[], INLINE_MAX, &small));

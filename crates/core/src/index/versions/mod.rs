@@ -1,5 +1,4 @@
-//! The immutable versions of an engine: their segments, how these are merged, and snapshots.
+//! The immutable versions of an engine, and how their segments are merged.
 
 pub mod merge;
-pub mod snapshot;
 pub mod version;

@@ -1,135 +1,78 @@
-//! What a message sees: one version of an engine, which never changes.
+//! A version: the state of an engine that a match reads, which never changes.
 //!
-//! A change makes a new version and stores a pointer to it; whoever is matching goes on with the one that it has. A
-//! version is a few immutable segments, the largest the oldest, and a short tail of what was added last.
+//! A change makes a new version and stores a pointer to it; matches that have started continue with theirs. A version is a
+//! few immutable segments, the largest the oldest, and a short tail of the subscriptions that were added last.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use crate::error::EngineError;
 use crate::hierarchy::Hierarchies;
+use crate::index::SubscriptionId;
+use crate::index::matching::MatchState;
+use crate::index::matching::hashed_message::HashedMessage;
+use crate::index::matching::scratch::SegmentScratch;
+use crate::index::scratch::Scratch;
+use crate::index::segment::Segment;
+use crate::index::segment::tail::{Tail, TailSubscription};
+use crate::index::topics::matches::TopicMatches;
+use crate::index::topics::plan::{TopicPlan, TopicSources};
 use crate::message::Message;
 use crate::query::Query;
-use crate::topic::TopicPattern;
-
-use crate::index::SubscriptionId;
-use crate::index::matching::hashed_message::SeenMessage;
-use crate::index::matching::scratch::Scratch;
-use crate::index::segment::tombstones::Removed;
-use crate::index::segment::{Moment, Segment};
-use crate::index::topics::combined_trie::Together;
-use crate::index::topics::lookup::{Found, OnlyTrie};
-
-/// So many subscriptions are evaluated one by one before they become a segment. No more than a version has bits for.
-pub const TAIL: usize = 32;
-
-/// The subscriptions that were added last. Filled from the front; a version says how many it sees.
-#[derive(Debug)]
-pub struct Tail {
-    entries: [OnceLock<Entry>; TAIL],
-    /// Which of them have been removed.
-    pub removed: Removed,
-}
-
-#[derive(Debug)]
-struct Entry {
-    id: SubscriptionId,
-    query: Arc<Query>,
-    /// The first place with an equal query: subscribers often ask for the same, and it is evaluated once.
-    first: usize,
-}
-
-impl Default for Tail {
-    fn default() -> Self {
-        Self { entries: [const { OnceLock::new() }; TAIL], removed: Removed::new(TAIL) }
-    }
-}
-
-impl Tail {
-    /// Fill the entry at `place`, which is empty.
-    pub fn fill(&self, place: usize, id: SubscriptionId, query: Arc<Query>) {
-        let is_equal = |entry: &Entry| entry.query == query;
-        let first = self.entries[..place].iter().position(|entry| entry.get().is_some_and(is_equal)).unwrap_or(place);
-        let entry = Entry { id, query, first };
-        self.entries[place].set(entry).expect("a place of the tail is filled once");
-    }
-
-    /// The first `length` entries, with their places.
-    pub fn entries(&self, length: usize) -> impl Iterator<Item = (usize, SubscriptionId, &Arc<Query>)> {
-        let filled = self.entries[..length].iter().enumerate();
-        filled.filter_map(|(place, entry)| entry.get().map(|entry| (place, entry.id, &entry.query)))
-    }
-}
 
 /// One state of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct Version {
     /// Ascending from version to version; the first is 0.
     pub number: u64,
-    /// Of all versions of all engines that this process has seen, this one's own; 0 of an empty engine.
-    pub serial: u64,
-    /// How many subscriptions there are.
+    /// Unique among all versions of all engines of this process; 0 for an empty engine.
+    serial: u64,
+    /// The number of subscriptions.
     pub live: usize,
-    /// What is indexed.
+    /// The indexed subscriptions.
     pub segments: Vec<Arc<Segment>>,
-    /// What is not yet.
+    /// The subscriptions that are not indexed yet.
     pub tail: Arc<Tail>,
-    /// How much of the tail belongs to this version.
+    /// The number of subscriptions of the tail that belong to this version.
     pub tail_length: usize,
-    /// Hierarchies of attributes.
+    /// The hierarchies of attributes.
     pub hierarchies: Arc<Hierarchies>,
-    /// True when the topic alone may decide something,
-    asks_about_topics: bool,
-    /// or may have symbols.
-    pub has_topic_symbols: bool,
-    /// Of the tail those that are there: a bit each for pure topic queries, and for all others.
-    tail_topics: u32,
+    /// How topics are looked up.
+    topics: TopicPlan,
+    /// The live subscriptions of the tail apart from pure topic queries, a bit each.
     tail_others: u32,
-    /// The topic patterns of small parts.
-    pub together: Arc<Together>,
-    /// How many segments have a trie, and the place of the last of them.
-    tries: (usize, usize),
-    /// True when topics are looked through for what stands in them.
-    looks_into_topics: bool,
 }
 
 /// Where a subscription is.
 #[derive(Clone, Debug)]
-pub enum Place {
-    /// At a place of a segment.
+pub enum SubscriptionPosition {
+    /// At a position of a segment.
     Segment(Arc<Segment>, usize),
-    /// At a place of the tail.
+    /// At a position of the tail.
     Tail(usize),
 }
 
 impl Version {
-    /// Note what follows from the rest, before it is published. Cost: a few look-ups a segment.
+    /// The first version of an engine with one segment.
+    pub fn of(segment: Segment, hierarchies: Hierarchies) -> Self {
+        let live = segment.position_count();
+        let (segments, hierarchies) = (vec![Arc::new(segment)], Arc::new(hierarchies));
+        let mut version = Self { live, segments, hierarchies, ..Self::default() };
+        version.seal();
+        version
+    }
+
+    /// Compute what depends on segments and tail, before the version is published. Cost: a few look-ups per segment.
     pub fn seal(&mut self) {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         self.serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
         let (mut topics, mut others) = (0, 0);
-        for (place, _, query) in self.live_tail() {
-            *(if query.topic_pattern().is_some() { &mut topics } else { &mut others }) |= 1 << place;
+        for (position, subscription) in self.live_tail() {
+            let is_topic = subscription.query.topic_pattern().is_some();
+            *(if is_topic { &mut topics } else { &mut others }) |= 1 << position;
         }
-        (self.tail_topics, self.tail_others) = (topics, others);
-        self.has_topic_symbols = self.segments.iter().any(|segment| segment.has_topic_symbols());
-        self.asks_about_topics = topics != 0 || self.segments.iter().any(|segment| segment.asks_about_topics());
-        let trie_bytes = self.segments.iter().map(|segment| segment.topic_bytes());
-        self.together = Arc::new(Together::new(trie_bytes, topics.count_ones() as usize));
-        let has_trie = |(place, segment): (usize, &Arc<Segment>)| (segment.topic_bytes() > 0).then_some(place);
-        let places = self.segments.iter().enumerate().filter_map(has_trie);
-        self.tries = places.fold((0, 0), |(count, _), place| (count + 1, place));
-        self.looks_into_topics = self.segments.iter().any(|segment| segment.looks_into_topics());
-    }
-
-    /// Where all is that there is to know of any topic; None when it is in several parts, or has to be looked for.
-    #[inline]
-    pub fn only_trie(&self) -> Option<OnlyTrie<'_>> {
-        match self.tries {
-            _ if self.looks_into_topics => None,
-            (1, place) if self.tail_topics == 0 => Some(OnlyTrie::Segment(place, &self.segments[place])),
-            (count, _) => self.together.all_of(count).map(OnlyTrie::Together),
-        }
+        self.tail_others = others;
+        self.topics = TopicPlan::new(&self.segments, topics);
     }
 
     /// Append every subscription whose query is true of `message`, ascending, each once.
@@ -142,31 +85,32 @@ impl Version {
         scratch: &mut Scratch,
         matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
-        if !self.asks_about_topics {
-            return self.match_rest(message, &Found::NOTHING, scratch, matched);
+        let Scratch { matching, topics } = scratch;
+        if !self.topics.asks {
+            return self.match_queries(message, &TopicMatches::NONE, matching, matched);
         }
-        let mut topics = scratch.topics.take().unwrap_or_default();
-        let done = topics.with(self, message.topic, |found| self.match_rest(message, found, scratch, matched));
-        scratch.topics = Some(topics);
-        done
+        let (version, serial) = (self.number, self.serial);
+        let sources = TopicSources { version, serial, segments: &self.segments, tail: &self.tail, plan: &self.topics };
+        let match_queries = |topic: &TopicMatches| self.match_queries(message, topic, matching, matched);
+        topics.get_or_insert_default().with(sources, message.topic, match_queries)
     }
 
-    /// Append what was `found` for the topic, and all else.
+    /// Append what is known of the topic, and all other matches.
     #[inline]
-    fn match_rest(
+    fn match_queries(
         &self,
         message: &Message<'_>,
-        found: &Found,
-        scratch: &mut Scratch,
+        topic: &TopicMatches,
+        scratch: &mut SegmentScratch,
         matched: &mut Vec<SubscriptionId>,
     ) -> Result<(), EngineError> {
         let start = matched.len();
-        matched.extend_from_slice(&found.ids);
+        matched.extend_from_slice(&topic.ids);
         scratch.ids.clear();
-        let moment = Moment { hierarchies: &self.hierarchies, version: self.number };
-        let mut seen = SeenMessage::new(message);
-        for (place, segment) in self.segments.iter().enumerate().filter(|(_, segment)| segment.has_leaves()) {
-            segment.match_into(&mut seen, found.symbols(place), moment, scratch)?;
+        let state = MatchState { hierarchies: &self.hierarchies, version: self.number };
+        let mut hashed = HashedMessage::new(message);
+        for (index, segment) in self.segments.iter().enumerate().filter(|(_, segment)| segment.has_leaves()) {
+            segment.match_into(&mut hashed, topic.symbols(index), state, scratch)?;
         }
         self.match_tail(message, |id| scratch.ids.push(id));
         if !scratch.ids.is_empty() {
@@ -176,50 +120,38 @@ impl Version {
         Ok(())
     }
 
-    /// The pure topic queries of the tail.
-    pub fn topics_in_tail(&self) -> impl Iterator<Item = (SubscriptionId, &TopicPattern)> {
-        self.in_tail(self.tail_topics).filter_map(|entry| Some((entry.id, entry.query.topic_pattern()?)))
-    }
-
     fn match_tail(&self, message: &Message<'_>, mut push: impl FnMut(SubscriptionId)) {
         let (mut asked, mut satisfied) = (0_u32, 0_u32);
-        for entry in self.in_tail(self.tail_others) {
-            let bit = 1 << entry.first;
-            if asked & bit == 0 && entry.query.is_true(message, Some(&self.hierarchies)) {
+        for TailSubscription { id, query, first } in self.tail.at(self.tail_others) {
+            let bit = 1 << first;
+            if asked & bit == 0 && query.is_true(message, Some(&self.hierarchies)) {
                 satisfied |= bit;
             }
             asked |= bit;
             if satisfied & bit != 0 {
-                push(entry.id);
+                push(*id);
             }
         }
     }
 
-    fn in_tail(&self, mut places: u32) -> impl Iterator<Item = &Entry> {
-        std::iter::from_fn(move || {
-            let place = (places != 0).then(|| places.trailing_zeros() as usize)?;
-            places &= places - 1;
-            self.tail.entries[place].get()
-        })
+    /// The live subscriptions of the tail, with their positions.
+    pub fn live_tail(&self) -> impl Iterator<Item = (usize, &TailSubscription)> {
+        let subscriptions = self.tail.first(self.tail_length);
+        subscriptions.filter(|(position, _)| self.tail.tombstones.is_live(*position, self.number))
     }
 
-    /// The subscriptions of the tail that are there.
-    pub fn live_tail(&self) -> impl Iterator<Item = (usize, SubscriptionId, &Arc<Query>)> {
-        let entries = self.tail.entries(self.tail_length);
-        entries.filter(|(place, ..)| self.tail.removed.is_live(*place, self.number))
-    }
-
-    /// Where the subscription `id` is, if it is there.
+    /// Where the subscription `id` is, if there is one.
     ///
     /// # Errors
     /// A damaged snapshot.
-    pub fn find(&self, id: SubscriptionId) -> Result<Option<Place>, EngineError> {
-        if let Some((place, ..)) = self.live_tail().find(|(_, other, _)| *other == id) {
-            return Ok(Some(Place::Tail(place)));
+    pub fn find(&self, id: SubscriptionId) -> Result<Option<SubscriptionPosition>, EngineError> {
+        if let Some((position, _)) = self.live_tail().find(|(_, subscription)| subscription.id == id) {
+            return Ok(Some(SubscriptionPosition::Tail(position)));
         }
         for segment in self.segments.iter().rev() {
-            if let Some(place) = segment.find(id)?.filter(|place| segment.removed.is_live(*place, self.number)) {
-                return Ok(Some(Place::Segment(Arc::clone(segment), place)));
+            let is_live = |position: &usize| segment.tombstones.is_live(*position, self.number);
+            if let Some(position) = segment.find(id)?.filter(is_live) {
+                return Ok(Some(SubscriptionPosition::Segment(Arc::clone(segment), position)));
             }
         }
         Ok(None)
@@ -229,24 +161,27 @@ impl Version {
     ///
     /// # Errors
     /// A damaged snapshot.
-    pub fn query(&self, place: &Place) -> Result<Arc<Query>, EngineError> {
-        match place {
-            Place::Segment(segment, place) => Ok(Arc::clone(segment.query(segment.slot_of(*place)?)?)),
-            Place::Tail(place) => {
-                let (.., query) = self.tail.entries(*place + 1).last().expect("a place that was found");
-                Ok(Arc::clone(query))
+    pub fn query(&self, position: &SubscriptionPosition) -> Result<Arc<Query>, EngineError> {
+        match position {
+            SubscriptionPosition::Segment(segment, position) => {
+                Ok(Arc::clone(segment.query(segment.query_of(*position)?)?))
+            }
+            SubscriptionPosition::Tail(position) => {
+                Ok(Arc::clone(&self.tail.get(*position).expect("a position of a subscription").query))
             }
         }
     }
 
-    /// The query of a subscription, decoded anew rather than kept.
+    /// The query of a subscription, decoded again rather than kept.
     ///
     /// # Errors
     /// A damaged snapshot.
-    pub fn decode(&self, place: &Place) -> Result<Arc<Query>, EngineError> {
-        match place {
-            Place::Segment(segment, place) => Ok(Arc::new(segment.decode(segment.slot_of(*place)?)?)),
-            Place::Tail(_) => self.query(place),
+    pub fn decode(&self, position: &SubscriptionPosition) -> Result<Arc<Query>, EngineError> {
+        match position {
+            SubscriptionPosition::Segment(segment, position) => {
+                Ok(Arc::new(segment.decode(segment.query_of(*position)?)?))
+            }
+            SubscriptionPosition::Tail(_) => self.query(position),
         }
     }
 
@@ -254,18 +189,20 @@ impl Version {
     ///
     /// # Errors
     /// A damaged snapshot.
-    pub fn subscriptions(&self) -> Result<Vec<(SubscriptionId, Place)>, EngineError> {
+    pub fn subscriptions(&self) -> Result<Vec<(SubscriptionId, SubscriptionPosition)>, EngineError> {
         let mut all = Vec::with_capacity(self.live);
         for segment in &self.segments {
-            for place in segment.places_by_id() {
-                let place = place?;
-                if segment.removed.is_live(place, self.number) {
-                    all.push((segment.id(place)?, Place::Segment(Arc::clone(segment), place)));
+            for position in segment.positions_by_id() {
+                let position = position?;
+                if segment.tombstones.is_live(position, self.number) {
+                    let id = segment.id(position)?;
+                    all.push((id, SubscriptionPosition::Segment(Arc::clone(segment), position)));
                 }
             }
         }
-        all.extend(self.live_tail().map(|(place, id, _)| (id, Place::Tail(place))));
-        all.sort_by_key(|(id, _)| *id); // runs that are ascending already
+        let tail = self.live_tail().map(|(position, tail)| (tail.id, SubscriptionPosition::Tail(position)));
+        all.extend(tail);
+        all.sort_by_key(|(id, _)| *id); // sequences that already ascend
         Ok(all)
     }
 }

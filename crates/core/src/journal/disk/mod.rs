@@ -1,4 +1,4 @@
-//! What the journal asks of a file system, so that a simulated one can take its place.
+//! The file system that the journal needs, as a trait, so that a simulated one can take its place.
 
 #[cfg(unix)]
 pub mod real;
@@ -11,62 +11,62 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file system. Nothing is durable before the sync that covers it: a file's bytes [`DiskFile::sync`], its name
+/// A file system. Nothing is durable before it is synced: the bytes of a file by [`DiskFile::sync`], its name by
 /// [`Disk::sync_dir`].
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Make a directory and those above it; no error when it is there.
+    /// Creates a directory and its parents; no error when it exists.
     ///
     /// # Errors
-    /// What the system says; so for all below.
+    /// The file system reports an error. The same holds for all other methods.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// The names of the files and directories in a directory, in any order. A directory that is not there is `NotFound`.
+    /// The names of the files and directories in a directory, in any order. A missing directory is `NotFound`.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// A new file of `size_bytes` zeroes whose space is taken now, so that writing into it cannot find the disk full.
-    /// `StorageFull` or `QuotaExceeded` when there is not enough; then no file is left behind.
+    /// Creates a file of `size_bytes` zeros and allocates its space, so that writing into it cannot find the disk full.
+    /// `StorageFull` or `QuotaExceeded` when there is not enough space; no file is left behind then.
     fn create(&self, path: &Path, size_bytes: u64) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// A file that is there, for reading.
+    /// Opens an existing file for reading.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// A file that is there, for reading and writing.
+    /// Opens an existing file for reading and writing.
     fn open_to_write(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Give a file another name in its directory, in place of what had it.
+    /// Renames a file within its directory, replacing any file of that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Remove a file.
+    /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Remove a directory that has nothing in it.
+    /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Make durable which names a directory has.
+    /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// How much can still be written where `dir` is.
+    /// The number of bytes that can still be written where `dir` is.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
 /// An open file.
 pub trait DiskFile: Send + Sync + fmt::Debug {
-    /// Its length.
+    /// The length of the file.
     ///
     /// # Errors
-    /// What the system says; so for all below.
+    /// The file system reports an error. The same holds for all other methods.
     fn size_bytes(&self) -> io::Result<u64>;
 
-    /// Fill `buffer` from `offset` on as far as the file goes; how much of it was filled.
+    /// Fills `buffer` from `offset` on, as far as the file goes, and returns the number of bytes filled.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Write all of `bytes` at `offset`.
+    /// Writes all of `bytes` at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Make `size_bytes` from `offset` on zeroes.
+    /// Sets `size_bytes` from `offset` on to zero.
     fn zero(&self, offset: u64, size_bytes: u64) -> io::Result<()>;
 
-    /// Make durable what was written (`fdatasync`). After an error nobody knows what is: never try again.
+    /// Makes the written bytes durable (`fdatasync`). After an error nobody knows what is durable: never try again.
     fn sync(&self) -> io::Result<()>;
 }
 

@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::{Disk, DiskFile};
 
-/// Zeroes are written in blocks of this size where the file system cannot make them itself.
+/// Zeros are written in blocks of this size where the file system cannot create them itself.
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// The files of this machine.
+/// The file system of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
@@ -63,7 +63,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        // miri opens no folders as files.
+        // miri cannot open directories as files.
         if cfg!(miri) { Ok(()) } else { File::open(dir)?.sync_all() }
     }
 
@@ -126,16 +126,16 @@ fn write_zeroes(file: &File, offset: u64, size_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A directory that one process has for itself, as long as this value lives. The system takes the lock back when the
-/// process ends, however it ends.
+/// A directory that one process has for itself, as long as this value lives. The system releases the lock when the
+/// process ends, for whatever reason.
 #[derive(Debug)]
 pub struct DirectoryLock(#[expect(dead_code, reason = "holds the lock")] File);
 
 impl DirectoryLock {
-    /// Take `dir`, by the file `lock` in it.
+    /// Locks `dir`, by the file `lock` in it.
     ///
     /// # Errors
-    /// `WouldBlock` when another process has it; what the system says.
+    /// `WouldBlock` when another process holds the lock, or the error of the file system.
     pub fn take(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(dir.join("lock"))?;

@@ -1,7 +1,7 @@
-//! A file system in memory that forgets what was not synced, fails when told, and holds no more than told.
+//! A file system in memory that forgets unsynced data, fails when told to, and has a limited size.
 //!
-//! It is harsher than the real ones: of what was not synced any sectors may be kept and others lost, one of them torn at
-//! any byte, and any of the changes of names.
+//! It is harsher than real file systems: of unsynced data any sectors may be kept and others lost, one of them torn at
+//! any byte, and any of the renames.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Disk, DiskFile};
 use crate::testing::Random;
 
-/// What survives a power cut whole or not at all, but for the one that is torn.
+/// The unit that survives a power cut whole or not at all, but for the one that is torn.
 const SECTOR_BYTES: usize = 512;
 
-/// What happens by chance in a simulation: pseudo-random numbers, the same for the same seed.
+/// The source of chance in a simulation: pseudo-random numbers, the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Dice(Random);
 
 impl Dice {
-    /// Dice that fall the same way for the same seed.
+    /// The numbers of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Random(seed))
@@ -31,18 +31,18 @@ impl Dice {
         self.0.bits()
     }
 
-    /// A number from 0 to `bound`, exclusive; 0 when the bound is.
+    /// A number below `bound`; 0 when `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.roll() % bound }
     }
 
-    /// True once in `times`.
+    /// True once in `times` on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
 
-/// A disk in memory. Clones are the same disk.
+/// A disk in memory. Clones share the same disk.
 #[derive(Clone, Default)]
 pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
 
@@ -80,36 +80,36 @@ impl SimulatedDisk {
         Self::default()
     }
 
-    /// Files may take this much together; None for no limit. What is there stays.
+    /// Limits the total size of all files; None for no limit. Existing files stay.
     pub fn limit(&self, capacity_bytes: Option<u64>) {
         self.lock().capacity_bytes = capacity_bytes;
     }
 
-    /// The sync of a file after `count` further ones fails, once, and what it was to make durable never is, though it can
-    /// still be read: that is what Linux does.
+    /// Makes the sync of a file after `count` further ones fail, once. What it was to make durable never becomes so,
+    /// though it can still be read: that is what Linux does.
     pub fn fail_sync_after(&self, count: u64) {
         let mut state = self.lock();
         state.failing_sync = Some(state.syncs + count);
     }
 
-    /// The write after `count` further ones fails, once, when half of it is written.
+    /// Makes the write after `count` further ones fail, once, when half of it is written.
     pub fn fail_write_after(&self, count: u64) {
         let mut state = self.lock();
         state.failing_write = Some(state.writes + count);
     }
 
-    /// Whether syncs of files do nothing from now on: what a test's control is made of.
+    /// Sets whether syncs of files do nothing, as the control of a test needs.
     pub fn ignore_syncs(&self, ignored: bool) {
         self.lock().syncs_ignored = ignored;
     }
 
-    /// How many times a file was synced.
+    /// The number of times that a file was synced.
     #[must_use]
     pub fn sync_count(&self) -> u64 {
         self.lock().syncs
     }
 
-    /// The power goes. Files keep what was synced, and what `dice` leaves of the rest.
+    /// Cuts the power. Files keep what was synced, and of the rest what `dice` leaves.
     pub fn power_cut(&self, dice: &mut Dice) {
         let mut state = self.lock();
         for file in &mut state.files {
@@ -132,7 +132,7 @@ impl SimulatedDisk {
         state.names.get(path).map(|&id| state.files[id].now.clone())
     }
 
-    /// Put a file there, durable at once.
+    /// Creates a file that is durable at once.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.lock();
         let id = state.files.len();
@@ -141,7 +141,7 @@ impl SimulatedDisk {
         state.synced_names.insert(path.to_owned(), id);
     }
 
-    /// Turn bits of a byte over, on the platter and in the cache.
+    /// Flips bits of a byte, both on the disk and in the cache.
     pub fn flip(&self, path: &Path, offset: usize, mask: u8) {
         let mut state = self.lock();
         if let Some(&id) = state.names.get(path) {
@@ -150,7 +150,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// The files that are there.
+    /// The paths of all files.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         self.lock().names.keys().cloned().collect()
@@ -199,7 +199,7 @@ impl SimulatedContents {
         resize(&mut self.synced, self.now.len());
     }
 
-    /// Keep of what was not synced all, nothing, or some sectors and one in part.
+    /// Keeps all unsynced data, none, or some sectors and part of one.
     fn lose(&mut self, dice: &mut Dice) {
         let mut kept = self.synced.clone();
         let (keep_all, keep_none) = (dice.once_in(6), dice.once_in(6));
@@ -210,7 +210,7 @@ impl SimulatedContents {
             let torn = dice.below(bytes.len() as u64) as usize;
             let mut start = 0;
             while start < bytes.len() {
-                // Sectors lie at fixed places of the file, wherever a write begins.
+                // Sectors have fixed positions in a file, wherever a write begins.
                 let end = bytes.len().min((offset + start) / SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES - offset);
                 if keep_all || dice.once_in(2) {
                     let end = if !keep_all && (start..end).contains(&torn) { torn } else { end };
@@ -219,7 +219,7 @@ impl SimulatedContents {
                 start = end;
             }
         }
-        // What was allocated stays allocated once the file was synced; before that there may be some of it, or nothing.
+        // Allocated space stays allocated once the file was synced; before that, some or none of it may remain.
         let is_new = self.synced.is_empty();
         let size = if is_new && dice.once_in(2) { dice.below(self.now.len() as u64) as usize } else { self.now.len() };
         resize(&mut kept, size);
@@ -228,7 +228,7 @@ impl SimulatedContents {
     }
 }
 
-/// As `Vec::resize` with zeros, which miri would write one by one.
+/// Like `Vec::resize` with zeros, which miri would write one by one.
 fn resize(bytes: &mut Vec<u8>, size: usize) {
     bytes.truncate(size);
     bytes.extend_from_slice(&vec![0; size - bytes.len()]);

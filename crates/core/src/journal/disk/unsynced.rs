@@ -1,4 +1,4 @@
-//! A file system whose files are never synced: for what may be lost in a power cut, and for tests that must notice.
+//! A file system that never syncs its files, for data that a power cut may take and for tests that must notice.
 
 use std::io;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::{Disk, DiskFile};
 
-/// Another file system, without its syncs: what is written survives the process, and a power cut when the system
-/// happened to have written it.
+/// Another file system without its syncs. Written data survives the process, but a power cut only when the system
+/// happened to have written it to the disk.
 #[derive(Debug)]
 pub struct UnsyncedDisk(pub Arc<dyn Disk>);
 

@@ -1,60 +1,60 @@
-//! What a sealed segment says of itself, so that nobody has to read its records to know what is there.
+//! The footer of a sealed segment: a summary that spares readers its records.
 //!
-//! - The **heads**: number, time, kind, place and head of every record (only where `LogOptions::index_heads`): all that
-//!   recovery has to know.
+//! - The **heads**: sequence number, time, kind, offset and head of every record (only with `LogOptions::index_heads`).
+//!   Recovery needs nothing else.
 //! - The **sparse index**: the first record of every 64 KiB, to find a number or a time.
-//! - The **trailer**, the last bytes of the file: first and last number and time, where the records end, and checksums of
-//!   the two others. It carries the segment's identity, so that an old one is not taken for a new one.
+//! - The **trailer**, the last bytes of the file: first and last number and time, where the records end, and checksums
+//!   of the other two parts. It carries the segment's identity, so that an old trailer is not taken for a new one.
 
 use std::io;
 
 use crate::journal::disk::DiskFile;
 use crate::journal::format::record::{Decoded, Record, Seed, Sequence};
-use crate::journal::format::segment::{DATA_START, Location, u32_at, u64_at};
+use crate::journal::format::segment::{DATA_START, Location, SegmentNumber, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"tamisend";
 pub(crate) const TRAILER_BYTES: usize = 64;
-/// One entry of the sparse index.
+/// The size of one point of the sparse index.
 pub(crate) const SPARSE_BYTES: usize = 24;
-/// One entry of the sparse index for this much data.
+/// The sparse index has one point for this many bytes of records.
 pub(crate) const SPARSE_EVERY_BYTES: u64 = 64 * 1024;
-/// What a record takes of the heads, beside its head.
+/// The bytes that a record adds to the heads, besides its own head.
 pub(crate) const HEAD_ENTRY_BYTES: usize = 27;
 
 /// What the index says of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHead<'a> {
-    /// Its number.
+    /// The sequence number of the record.
     pub sequence: Sequence,
-    /// Its time.
+    /// The time of the record, in microseconds since 1970.
     pub time_us: i64,
-    /// Its kind.
+    /// The kind of the record.
     pub kind: u8,
-    /// Its head.
+    /// The head of the record.
     pub head: &'a [u8],
-    /// Where it lies.
+    /// The location of the record.
     pub location: Location,
-    /// How much of the segment it takes, body and all.
+    /// The bytes of the segment that the record occupies, including its body.
     pub size_bytes: u32,
 }
 
-/// A record that a search can begin at.
+/// A record at which a search can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SparsePoint {
     pub sequence: Sequence,
-    /// The highest time before it.
+    /// The highest time of the records before it.
     pub time_before_us: i64,
     pub offset: u32,
 }
 
-/// What a segment contains: gathered while it is written or scanned, and written when it is sealed.
+/// The summary of a segment: gathered while it is written or scanned, and written when it is sealed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SegmentContents {
     pub first: Sequence,
     pub last: Sequence,
     pub count: u32,
     pub time_max_us: i64,
-    /// Where the next record goes.
+    /// The offset of the next record.
     pub end: u32,
     pub sparse: Vec<SparsePoint>,
     /// The encoded heads; None where they are not kept.
@@ -62,12 +62,12 @@ pub(crate) struct SegmentContents {
 }
 
 impl SegmentContents {
-    /// Of a segment without records.
+    /// The summary of a segment without records.
     pub fn empty(index_heads: bool) -> Self {
         Self { end: DATA_START, time_max_us: i64::MIN, heads: index_heads.then(Vec::new), ..Self::default() }
     }
 
-    /// One more record, at `offset`.
+    /// Adds the record at `offset`.
     pub fn push(&mut self, offset: u32, decoded: &Decoded<'_>) {
         let record = &decoded.record;
         let sparse_is_due = self.sparse.last().is_none_or(|last| u64::from(offset - last.offset) >= SPARSE_EVERY_BYTES);
@@ -86,7 +86,7 @@ impl SegmentContents {
         self.end = offset + decoded.length;
     }
 
-    /// Heads, sparse index and trailer, as they end the file.
+    /// Heads, sparse index and trailer, as they stand at the end of the file.
     pub fn encode(&self, seed: Seed) -> Vec<u8> {
         let mut bytes = self.heads.clone().unwrap_or_default();
         let heads_bytes = bytes.len();
@@ -121,8 +121,8 @@ fn push_head(heads: &mut Vec<u8>, offset: u32, length: u32, record: &Record<'_>)
     heads.extend_from_slice(record.head);
 }
 
-/// The entries of encoded heads of the segment `ordinal`.
-pub(crate) fn heads_of(mut bytes: &[u8], ordinal: u32) -> impl Iterator<Item = RecordHead<'_>> {
+/// The entries in the encoded heads of segment `ordinal`.
+pub(crate) fn heads_of(mut bytes: &[u8], ordinal: SegmentNumber) -> impl Iterator<Item = RecordHead<'_>> {
     std::iter::from_fn(move || {
         let (entry, rest) = bytes.split_first_chunk::<HEAD_ENTRY_BYTES>()?;
         let (head, rest) = rest.split_at_checked(u16::from_le_bytes([entry[25], entry[26]]) as usize)?;
@@ -150,7 +150,7 @@ impl FooterPart {
         Self { size_bytes: bytes.len() as u32, checksum: crc32c::crc32c(bytes) }
     }
 
-    /// Its bytes, which end at `end`; None when they are not what they were.
+    /// Its bytes, which end at `end`; None when their checksum is wrong.
     fn read(self, file: &dyn DiskFile, end: u64) -> io::Result<Option<Vec<u8>>> {
         let Some(start) = end.checked_sub(u64::from(self.size_bytes)) else { return Ok(None) };
         let mut bytes = vec![0; self.size_bytes as usize];
@@ -159,14 +159,14 @@ impl FooterPart {
     }
 }
 
-/// The end of a sealed segment.
+/// The last bytes of a sealed segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
     pub first: Sequence,
     pub last: Sequence,
     pub time_max_us: i64,
     pub count: u32,
-    /// Where its records end.
+    /// The offset at which its records end.
     pub end: u32,
     heads: Option<FooterPart>,
     sparse: FooterPart,

@@ -1,6 +1,6 @@
 //! The mark: a small file beside the segments that says how far the log is synced.
 //!
-//! It is written after each sync and not synced itself, so after a power cut it may say less than is true, never more.
+//! It is written after each sync, but not synced itself, so after a power cut it may say less than is true, never more.
 //! Other processes read the log as far as it says; recovery takes it as proof that records were there.
 
 use std::io;
@@ -12,17 +12,17 @@ use crate::journal::format::segment::{later_version, u32_at, u64_at, version_mar
 const MAGIC: [u8; 8] = *b"tamismrk";
 pub(crate) const FILE_NAME: &str = "mark";
 const MARK_BYTES: usize = 36;
-/// A writer is between two bytes of 36 for nanoseconds.
+/// A writer takes nanoseconds to write the 36 bytes.
 const ATTEMPTS_MAX: usize = 100;
 
-/// What the mark says.
+/// The content of the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SyncMark {
+pub(crate) struct LogMark {
     pub log_id: u64,
     pub synced: Sequence,
 }
 
-impl SyncMark {
+impl LogMark {
     pub const FILE_BYTES: u64 = 4096;
 
     fn encode(self) -> [u8; MARK_BYTES] {
@@ -35,7 +35,7 @@ impl SyncMark {
         bytes
     }
 
-    /// None when it is damaged; the version when it is later than ours.
+    /// Decodes the mark: None when it is damaged; an error with the version when that is later than ours.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, u32> {
         if let Some(version) = later_version(bytes, MAGIC) {
             return Err(version);
@@ -50,7 +50,7 @@ impl SyncMark {
         file.write_at(0, &self.encode())
     }
 
-    /// Read it, again while a writer is in the middle of it.
+    /// Reads the mark, again while a writer is in the middle of it.
     pub fn read(file: &dyn DiskFile) -> io::Result<Result<Option<Self>, u32>> {
         let mut bytes = [0; MARK_BYTES];
         for _ in 0..ATTEMPTS_MAX {

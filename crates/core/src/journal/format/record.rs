@@ -1,24 +1,24 @@
-//! One record: how it lies in a segment, and how bytes prove to be one.
+//! One record: its layout in a segment, and how bytes are recognised as one.
 //!
 //! ```text
 //! length u32 | crc32c u32 | sequence u64 | time_us i64 | kind u8 | flags u8 | head length u16 | head | body
 //! ```
-//! Numbers are little-endian; `length` counts all of it. The checksum covers the segment's identity, the length, and
-//! everything after the checksum, so that what a segment held before it was used again never passes for a record.
+//! Numbers are little-endian; `length` counts all of these bytes. The checksum covers the segment's identity, the
+//! length, and everything after the checksum, so that bytes of an earlier use of the file never pass for a record.
 
 use std::fmt;
 
-/// The bytes of a record before its head.
+/// The number of bytes before the head of a record.
 pub(crate) const HEADER_BYTES: usize = 28;
 
-/// How long the head of a record may be.
+/// The maximum length of a record's head.
 pub const HEAD_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Flag: everything before this record was synced before it was written. So what is unreadable before it is rot.
 pub(crate) const SYNCED_BEFORE: u8 = 1;
 
-/// A record's number in its log: from 1, one higher for each, never given twice. 0 stands for "none yet". 64 bits: a
-/// billion records a second for five hundred years.
+/// A record's number in its log: from 1, one higher for each record, never given twice. 0 stands for "none yet". 64
+/// bits suffice for a billion records per second for five hundred years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
@@ -29,7 +29,7 @@ impl Sequence {
         Self(self.0 + 1)
     }
 
-    /// The number before this one; 0 of 0.
+    /// The number before this one; 0 for 0.
     #[must_use]
     pub const fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
@@ -45,23 +45,23 @@ impl fmt::Display for Sequence {
 /// A record as it was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its number.
+    /// The sequence number.
     pub sequence: Sequence,
-    /// When, in microseconds since 1970 (what the caller said; not checked to ascend).
+    /// The time in microseconds since 1970, as the caller gave it; not checked to ascend.
     pub time_us: i64,
-    /// What it is, to the caller.
+    /// The kind, which only the caller interprets.
     pub kind: u8,
-    /// What recovery has to know of it: the index of a sealed segment holds it too (`LogOptions::index_heads`).
+    /// The part that recovery needs: the index of a sealed segment holds it too (`LogOptions::index_heads`).
     pub head: &'a [u8],
-    /// The rest.
+    /// The remaining bytes of the record.
     pub body: &'a [u8],
 }
 
-/// What the checksums of a segment begin with.
+/// The initial value of the checksums in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seed(pub u32);
 
-/// A record that proved to be one.
+/// Bytes that were recognised as a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decoded<'a> {
     pub record: Record<'a>,
@@ -72,13 +72,13 @@ pub(crate) struct Decoded<'a> {
 /// Why bytes are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRecord {
-    /// The length is 0, or there is nothing: nothing was written here.
+    /// The length is 0, or there are no bytes: nothing was written here.
     End,
-    /// The length is impossible or the checksum does not fit.
+    /// The length is impossible or the checksum is wrong.
     Damaged,
 }
 
-/// Append a record whose checksum [`seal`] still has to fill in.
+/// Appends a record whose checksum [`seal`] still has to fill in.
 pub(crate) fn encode(out: &mut Vec<u8>, length: u32, sequence: Sequence, time_us: i64, kind: u8, head: &[u8]) {
     let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&length.to_le_bytes());
@@ -90,7 +90,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, length: u32, sequence: Sequence, time_us
     out.extend_from_slice(head);
 }
 
-/// Set the flags and the checksum of a record that lies alone in `bytes`.
+/// Sets the flags and the checksum of the record that `bytes` consists of.
 pub(crate) fn seal(bytes: &mut [u8], flags: u8, seed: Seed) {
     bytes[25] = flags;
     let checksum = checksum(bytes, seed);
@@ -101,17 +101,17 @@ fn checksum(record: &[u8], seed: Seed) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(seed.0, &record[..4]), &record[8..])
 }
 
-/// The length that a record at the start of `bytes` says it has.
+/// The length in the header of a record at the start of `bytes`.
 pub(crate) fn length_of(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.first_chunk()?))
 }
 
-/// The number that a record at the start of `bytes` would have.
+/// The sequence number in the header of a record at the start of `bytes`.
 pub(crate) fn sequence_of(bytes: &[u8]) -> Option<Sequence> {
     Some(Sequence(u64::from_le_bytes(*bytes.get(8..)?.first_chunk()?)))
 }
 
-/// The record at the start of `bytes`, of which no more than `limit` may belong to it.
+/// Decodes the record at the start of `bytes`, which has at most `limit` bytes.
 pub(crate) fn decode(bytes: &[u8], limit: u64, seed: Seed) -> Result<Decoded<'_>, NoRecord> {
     let length = length_of(bytes).ok_or(NoRecord::End)?;
     if length == 0 {
@@ -125,7 +125,7 @@ pub(crate) fn decode(bytes: &[u8], limit: u64, seed: Seed) -> Result<Decoded<'_>
     if stored == checksum(bytes, seed) { parse(bytes).ok_or(NoRecord::Damaged) } else { Err(NoRecord::Damaged) }
 }
 
-/// The record that fills `bytes`, without a look at its checksum.
+/// Decodes the record that fills `bytes`, without checking its checksum.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Decoded<'_>> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     let (head, body) = rest.split_at_checked(u16::from_le_bytes([header[26], header[27]]) as usize)?;

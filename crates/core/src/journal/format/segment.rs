@@ -1,45 +1,65 @@
-//! A segment: its name, its header, its identity, and how much it holds.
+//! The start of a segment: its file name, its header, its identity, and its capacity.
 //!
 //! ```text
 //! header 64 B | records ... 0 0 0 0 | (unused) | heads | sparse index | trailer      <- the end of the file
 //! ```
-//! The last three come when the segment is sealed (`footer.rs`). A file is allocated whole when its segment begins, and
-//! used again for another when its own is no longer wanted.
+//! The last three parts are written when the segment is sealed (`footer.rs`). A file is allocated whole when its
+//! segment begins, and reused for another segment when its own is no longer wanted.
+
+use std::fmt;
 
 use crate::journal::format::footer::{SPARSE_BYTES, SPARSE_EVERY_BYTES, TRAILER_BYTES};
 use crate::journal::format::record::{Seed, Sequence};
 
 const MAGIC: [u8; 8] = *b"tamisjnl";
 
-/// The version of the format. A reader refuses a later one.
+/// The version of the format. Readers refuse a later one.
 pub(crate) const VERSION: u32 = 1;
 
-/// Where the records begin.
+/// The offset of the first record.
 pub(crate) const DATA_START: u32 = 64;
 
-/// Written after the last record, and over by the next: a length of 0 is the end.
+/// Written after the last record, and overwritten by the next one: a length of 0 marks the end.
 pub(crate) const TERMINATOR: [u8; 4] = [0; 4];
 
-/// The smallest segment, for tests.
+/// The minimum size of a segment, for tests.
 pub const SEGMENT_BYTES_MIN: u32 = 4096;
 
-/// The largest segment: offsets have 32 bits.
+/// The maximum size of a segment: offsets have 32 bits.
 pub const SEGMENT_BYTES_MAX: u32 = 1 << 30;
 
-/// Where a record lies: the ordinal of its segment, which is never used again, and the offset there.
+/// The number of a segment's file, counted from 1 over the life of the log and never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentNumber(pub u32);
+
+impl SegmentNumber {
+    /// The number after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for SegmentNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The location of a record: the number of its segment's file, which is never used again, and the offset in that file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// Which segment, counted from 1 over the life of the log.
-    pub segment: u32,
-    /// Where in its file.
+    /// The number of the segment's file, counted from 1 over the life of the log.
+    pub segment: SegmentNumber,
+    /// The offset in the file.
     pub offset: u32,
 }
 
-/// What the name of a segment's file says.
+/// The parts of a segment's file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentName {
-    pub ordinal: u32,
-    /// The number of its first record.
+    pub ordinal: SegmentNumber,
+    /// The sequence number of its first record.
     pub first: Sequence,
 }
 
@@ -50,24 +70,24 @@ impl SegmentName {
 
     pub fn parse(text: &str) -> Option<Self> {
         let (ordinal, first) = text.strip_suffix(".segment")?.split_once('-')?;
-        let name = Self { ordinal: ordinal.parse().ok()?, first: Sequence(first.parse().ok()?) };
+        let name = Self { ordinal: SegmentNumber(ordinal.parse().ok()?), first: Sequence(first.parse().ok()?) };
         (name.file_name() == text).then_some(name)
     }
 }
 
-/// The name of a file that waits to be used again.
-pub(crate) fn spare_name(ordinal: u32) -> String {
+/// The name of a file that waits to be reused.
+pub(crate) fn spare_name(ordinal: SegmentNumber) -> String {
     format!("spare-{ordinal:08}.segment")
 }
 
-/// What the checksums in a segment begin with. Checksums of two 32-bit numbers behind the same prefix always differ, so
-/// no two segments of one log have the same seed, and none accepts a record of another.
-pub(crate) fn seed(log_id: u64, ordinal: u32) -> Seed {
-    Seed(crc32c::crc32c_append(crc32c::crc32c(&log_id.to_le_bytes()), &ordinal.to_le_bytes()))
+/// The initial value of the checksums in a segment. Checksums of two 32-bit numbers after the same prefix always
+/// differ, so no two segments of one log have the same seed, and none accepts a record of another.
+pub(crate) fn seed(log_id: u64, ordinal: SegmentNumber) -> Seed {
+    Seed(crc32c::crc32c_append(crc32c::crc32c(&log_id.to_le_bytes()), &ordinal.0.to_le_bytes()))
 }
 
-/// How far records and their part of the index together may reach into a segment: the rest is for the sparse index and
-/// the trailer.
+/// The bytes of a segment that records and their heads in the index may fill together; the remaining bytes are for the
+/// sparse index and the trailer.
 pub(crate) fn capacity(segment_bytes: u64) -> u64 {
     let sparse = (segment_bytes / SPARSE_EVERY_BYTES + 1) * SPARSE_BYTES as u64;
     segment_bytes.saturating_sub(sparse + TRAILER_BYTES as u64 + TERMINATOR.len() as u64)
@@ -85,14 +105,15 @@ impl SegmentHeader {
         let mut bytes = [0; DATA_START as usize];
         bytes[..16].copy_from_slice(&version_mark(MAGIC));
         bytes[16..24].copy_from_slice(&self.log_id.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.name.ordinal.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.name.ordinal.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.name.first.0.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
-    /// The header; None when there is none or it is damaged; the version when it is later than ours.
+    /// Decodes the header: None when there is none or it is damaged; an error with the version when that is later than
+    /// ours.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, u32> {
         if let Some(version) = later_version(bytes, MAGIC) {
             return Err(version);
@@ -100,13 +121,13 @@ impl SegmentHeader {
         let Some(bytes) = bytes.first_chunk::<{ DATA_START as usize }>() else { return Ok(None) };
         let header = Self {
             log_id: u64_at(bytes, 16),
-            name: SegmentName { ordinal: u32_at(bytes, 24), first: Sequence(u64_at(bytes, 32)) },
+            name: SegmentName { ordinal: SegmentNumber(u32_at(bytes, 24)), first: Sequence(u64_at(bytes, 32)) },
         };
         Ok((header.encode() == *bytes).then_some(header))
     }
 }
 
-/// Magic, version, and a checksum of the two: the 16 bytes that every version of the format begins with.
+/// Magic, version, and a checksum of the two: the first 16 bytes of every version of the format.
 pub(crate) fn version_mark(magic: [u8; 8]) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&magic);
@@ -116,7 +137,7 @@ pub(crate) fn version_mark(magic: [u8; 8]) -> [u8; 16] {
     bytes
 }
 
-/// The version that a file says it has, when it is ours, whole, and later than this program knows.
+/// The version of a file, when it is one of ours, intact, and later than this program knows.
 pub(crate) fn later_version(bytes: &[u8], magic: [u8; 8]) -> Option<u32> {
     let bytes = bytes.first_chunk::<16>()?;
     let whole = bytes[..8] == magic && u32_at(bytes, 12) == crc32c::crc32c(&bytes[..12]);

@@ -1,4 +1,4 @@
-//! The directory of a log: which files it has, and whose they are.
+//! The directory of a log: its files, and the log that they belong to.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use crate::journal::disk::{Disk, DiskFile};
 use crate::journal::errors::OpenError;
 use crate::journal::format::footer::Trailer;
 use crate::journal::format::mark;
-use crate::journal::format::mark::SyncMark;
+use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::Seed;
 use crate::journal::format::segment::{DATA_START, SegmentHeader, SegmentName, VERSION, seed};
 
-/// A directory of segments.
+/// The directory of a log.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
     pub disk: Arc<dyn Disk>,
@@ -20,25 +20,25 @@ pub(crate) struct Directory {
     pub log_id: u64,
 }
 
-/// The names in it.
+/// The files in a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// Ascending.
+    /// The names of the segments, ascending.
     pub segments: Vec<SegmentName>,
-    /// Files that wait to be used again.
+    /// The names of files that wait to be reused.
     pub spares: Vec<String>,
     pub has_mark: bool,
 }
 
-/// A log that is there.
+/// A log that exists in a directory.
 #[derive(Debug)]
 pub(crate) struct ExistingLog {
     pub directory: Directory,
-    /// None when it is missing or damaged.
-    pub mark: Option<SyncMark>,
+    /// The mark; None when it is missing or damaged.
+    pub mark: Option<LogMark>,
 }
 
-/// A segment's file, open.
+/// The open file of a segment.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     pub name: SegmentName,
@@ -65,7 +65,7 @@ impl Listing {
 }
 
 impl Directory {
-    /// The log that is in `path`: None when there are no files of one.
+    /// The log in `path`; None when it has no files of a log.
     pub fn find(disk: &Arc<dyn Disk>, path: &Path) -> Result<(Listing, Option<ExistingLog>), OpenError> {
         let listing = Listing::read(disk.as_ref(), path)?;
         let mark = if listing.has_mark { read_mark(disk.as_ref(), path)?.0 } else { None };
@@ -109,7 +109,7 @@ impl Directory {
         Ok(SegmentFile { name, file, file_bytes, seed: seed(self.log_id, name.ordinal) })
     }
 
-    /// Whether the header of a segment is what it should be.
+    /// Whether the header of a segment is intact and its own.
     pub fn has_good_header(&self, name: SegmentName) -> Result<bool, OpenError> {
         let expected = SegmentHeader { log_id: self.log_id, name };
         Ok(read_header(self.disk.as_ref(), &self.path, name)? == Some(expected))
@@ -122,10 +122,10 @@ impl SegmentFile {
     }
 }
 
-/// The mark of a log, None when it is damaged; and its file.
-pub(crate) fn read_mark(disk: &dyn Disk, path: &Path) -> Result<(Option<SyncMark>, Arc<dyn DiskFile>), OpenError> {
+/// The mark of a log, None when it is damaged, together with its file.
+pub(crate) fn read_mark(disk: &dyn Disk, path: &Path) -> Result<(Option<LogMark>, Arc<dyn DiskFile>), OpenError> {
     let file = disk.open_to_write(&path.join(mark::FILE_NAME)).or_else(|_| disk.open(&path.join(mark::FILE_NAME)))?;
-    let mark = SyncMark::read(file.as_ref())?.map_err(|version| later(&path.join(mark::FILE_NAME), version))?;
+    let mark = LogMark::read(file.as_ref())?.map_err(|version| later(&path.join(mark::FILE_NAME), version))?;
     Ok((mark, file))
 }
 

@@ -1,7 +1,7 @@
-//! What a log is after whatever happened to it: segments that are sealed, the one that was written, and what is lost.
+//! Recovers a log after any crash: its sealed segments, the one that was being written, and the records lost.
 //!
-//! Records are read in the last segment only. There a bad record is a torn tail, and ends the log, unless a record behind
-//! it, or the mark, proves that it had been synced: then it is rot. Everything else that is bad is rot.
+//! Records are read in the last segment only. There a bad record is a torn tail and ends the log, unless a later record
+//! or the mark proves that it had been synced: then it is rot. Everything else that is bad is rot.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -13,43 +13,43 @@ use crate::journal::disk::{Disk, DiskFile};
 use crate::journal::errors::OpenError;
 use crate::journal::format::footer::SegmentContents;
 use crate::journal::format::mark;
-use crate::journal::format::mark::SyncMark;
+use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::{HEADER_BYTES, Sequence};
-use crate::journal::format::segment::{SEGMENT_BYTES_MIN, SegmentHeader, SegmentName};
+use crate::journal::format::segment::{SEGMENT_BYTES_MIN, SegmentHeader, SegmentName, SegmentNumber};
 use crate::journal::recovery::directory::{Directory, Listing, SegmentFile, read_mark};
 use crate::journal::recovery::scan::{Scanner, WalkExtent, Walked, proven_behind, walk};
 
-/// What opening a log found.
+/// The result of opening a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecovery {
-    /// The first number that is kept; equal to `next` when there are no records.
+    /// The first sequence number that is kept; equal to `next` when there are no records.
     pub first: Sequence,
-    /// The number that the next record gets.
+    /// The sequence number that the next record gets.
     pub next: Sequence,
-    /// What is damaged or lost, in the order of the log. It stays so, and is found again each time.
+    /// What is damaged or lost, in the order of the log. It stays damaged, and is reported each time.
     pub damage: Vec<Damage>,
 }
 
-/// What is known of a segment without reading it.
+/// What is known of a segment without reading its records.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentMeta {
     pub name: SegmentName,
-    /// The number of the last record; less than the first when there is none.
+    /// The sequence number of the last record; less than the first when there is none.
     pub last: Sequence,
     pub time_max_us: i64,
-    /// How much its records take, headers included.
+    /// The bytes that its records occupy, including their headers.
     pub data_bytes: u64,
     pub file_bytes: u64,
 }
 
-/// The segment that is written.
+/// The segment that is being written.
 #[derive(Debug)]
 pub(crate) struct ActiveSegment {
     pub segment: SegmentFile,
     pub contents: SegmentContents,
 }
 
-/// A log, recovered.
+/// A log after its recovery.
 #[derive(Debug)]
 pub(crate) struct RecoveredLog {
     pub directory: Directory,
@@ -61,7 +61,7 @@ pub(crate) struct RecoveredLog {
     pub damage: Vec<Damage>,
 }
 
-/// Recover the log in `path`, or begin one.
+/// Recovers the log in `path`, or begins one.
 pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> Result<RecoveredLog, OpenError> {
     disk.create_dir(path)?;
     let (listing, found) = Directory::find(disk, path)?;
@@ -88,13 +88,13 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> R
         recovered.add(name, listing.segments.get(index + 1), synced, index_heads)?;
     }
     recovered.end(synced);
-    SyncMark { log_id: recovered.directory.log_id, synced: recovered.next.previous() }
+    LogMark { log_id: recovered.directory.log_id, synced: recovered.next.previous() }
         .write(recovered.mark_file.as_ref())?;
     Ok(recovered)
 }
 
-/// The file of the mark, made and synced when it is missing or says nothing.
-fn open_mark(directory: &Directory, listing: &Listing, mark: Option<SyncMark>) -> Result<Arc<dyn DiskFile>, OpenError> {
+/// The file of the mark, created and synced when it is missing or damaged.
+fn open_mark(directory: &Directory, listing: &Listing, mark: Option<LogMark>) -> Result<Arc<dyn DiskFile>, OpenError> {
     let path = directory.path.join(mark::FILE_NAME);
     let disk = directory.disk.as_ref();
     if mark.is_some() {
@@ -103,8 +103,8 @@ fn open_mark(directory: &Directory, listing: &Listing, mark: Option<SyncMark>) -
     if listing.has_mark {
         disk.remove(&path)?;
     }
-    let file = disk.create(&path, SyncMark::FILE_BYTES)?;
-    SyncMark { log_id: directory.log_id, synced: Sequence(0) }.write(file.as_ref())?;
+    let file = disk.create(&path, LogMark::FILE_BYTES)?;
+    LogMark { log_id: directory.log_id, synced: Sequence(0) }.write(file.as_ref())?;
     file.sync()?;
     disk.sync_dir(&directory.path)?;
     if let Some(parent) = directory.path.parent() {
@@ -122,7 +122,7 @@ impl RecoveredLog {
         LogRecovery { first: self.first(), next: self.next, damage: self.damage.clone() }
     }
 
-    /// One more segment, and the one after it.
+    /// Adds one more segment; `next` is the one after it.
     fn add(
         &mut self,
         name: SegmentName,
@@ -132,7 +132,7 @@ impl RecoveredLog {
     ) -> Result<(), OpenError> {
         let segment = self.directory.open_to_write(name)?;
         if next.is_none() && segment.file_bytes < u64::from(SEGMENT_BYTES_MIN) {
-            // The power went while its file was made, so nothing was ever written to it.
+            // The power failed while its file was created, so nothing was ever written to it.
             let (disk, path) = (self.directory.disk.as_ref(), &self.directory.path);
             disk.remove(&self.directory.path_of(name))?;
             disk.sync_dir(path)?;
@@ -141,7 +141,7 @@ impl RecoveredLog {
         self.gap_before(name);
         let trailer = segment.trailer()?;
         let header_is_good = self.directory.has_good_header(name)?;
-        // The last segment may have its name without its header: the power went while it was begun.
+        // The last segment may have its name without its header: the power failed while it was begun.
         if !header_is_good && (next.is_some() || trailer.is_some()) {
             self.damage.push(Damage::of_index(DamageKind::Header, name.ordinal, 0, name.first));
         }
@@ -165,8 +165,8 @@ impl RecoveredLog {
                     let header = SegmentHeader { log_id: self.directory.log_id, name };
                     active.segment.file.write_at(0, &header.encode())?;
                 }
-                // What lies behind the end must never pass for records once the space before it is filled again; and
-                // what was found may be in the cache only.
+                // Bytes behind the end must never pass for records once the space before them is filled again; and the
+                // records may be in the cache only.
                 let end = u64::from(active.contents.end);
                 active.segment.file.zero(end, active.segment.file_bytes.saturating_sub(end))?;
                 active.segment.file.sync()?;
@@ -180,7 +180,8 @@ impl RecoveredLog {
         Ok(())
     }
 
-    /// Records may be missing between the last segment and this one; before the first one, retention took them.
+    /// Notes records that are missing between the last segment and this one; before the first segment, retention
+    /// removed them.
     fn gap_before(&mut self, name: SegmentName) {
         if !self.segments.is_empty() && name.first > self.next {
             self.missing(name.ordinal, self.next, name.first.previous());
@@ -188,7 +189,7 @@ impl RecoveredLog {
         self.next = self.next.max(name.first);
     }
 
-    fn missing(&mut self, segment: u32, first: Sequence, last: Sequence) {
+    fn missing(&mut self, segment: SegmentNumber, first: Sequence, last: Sequence) {
         let kind = DamageKind::Missing;
         self.damage.push(Damage { kind, segment, offset: 0, size_bytes: 0, first, last });
     }
@@ -211,12 +212,12 @@ impl RecoveredLog {
         }
     }
 
-    /// Records that the mark had seen and that are nowhere.
+    /// Notes records that the mark had counted and that are in no segment.
     fn end(&mut self, synced: Sequence) {
         if self.next <= synced {
             let reported = self.damage.iter().map(|damage| damage.last.next()).max().unwrap_or_default();
             if reported <= synced {
-                let ordinal = self.segments.last().map_or(0, |meta| meta.name.ordinal);
+                let ordinal = self.segments.last().map_or_else(SegmentNumber::default, |meta| meta.name.ordinal);
                 self.missing(ordinal, self.next.max(reported), synced);
             }
             self.next = synced.next();
@@ -234,7 +235,7 @@ fn meta_of(segment: &SegmentFile, contents: &SegmentContents) -> SegmentMeta {
     }
 }
 
-/// Read all records of a segment. The scanner that comes back is behind the last.
+/// Reads all records of a segment, and returns the scanner behind the last of them.
 fn read_contents(
     segment: &SegmentFile,
     extent: WalkExtent,

@@ -1,4 +1,4 @@
-//! Walking through the records of one segment, and over what is no record.
+//! Walks through the records of one segment, and past bytes that are no record.
 
 use std::io;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use crate::journal::disk::DiskFile;
 use crate::journal::format::record::{
     Decoded, HEADER_BYTES, NoRecord, Record, SYNCED_BEFORE, Seed, Sequence, decode, length_of, parse, sequence_of,
 };
-use crate::journal::format::segment::DATA_START;
+use crate::journal::format::segment::{DATA_START, SegmentNumber};
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// A place in a segment's file and a part of the file around it.
+/// A position in a segment's file, and the part of the file around it.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     file: Arc<dyn DiskFile>,
     seed: Seed,
-    /// Where the next record is expected.
+    /// The offset of the next record.
     pub offset: u64,
-    /// Where records end at the latest.
+    /// The offset at which records end at the latest.
     limit: u64,
     buffer: Vec<u8>,
     buffer_start: u64,
@@ -31,7 +31,7 @@ impl Scanner {
         Self { file, seed, offset: u64::from(DATA_START), limit, buffer: Vec::new(), buffer_start: 0 }
     }
 
-    /// The record here, without going past it.
+    /// The record at this position, without moving past it.
     pub fn peek(&mut self) -> io::Result<Result<Decoded<'_>, NoRecord>> {
         let remaining = self.limit.saturating_sub(self.offset);
         let wanted = match length_of(self.window(HEADER_BYTES as u64)?) {
@@ -42,12 +42,12 @@ impl Scanner {
         Ok(decode(self.window(wanted)?, remaining, seed))
     }
 
-    /// Go past a record of this length.
+    /// Moves past a record of this length.
     pub fn advance(&mut self, length: u32) {
         self.offset += u64::from(length);
     }
 
-    /// Take the record here, which has been looked at and has this length, and go past it.
+    /// Takes the record at this position, which was peeked at and has this length, and moves past it.
     pub fn take(&mut self, length: u32) -> io::Result<Option<Record<'_>>> {
         let window = self.window(u64::from(length))?.len();
         let start = (self.offset - self.buffer_start) as usize;
@@ -55,20 +55,20 @@ impl Scanner {
         Ok(parse(&self.buffer[start..start + window.min(length as usize)]).map(|decoded| decoded.record))
     }
 
-    /// Forget what was read: the file may have changed.
+    /// Forgets the bytes that were read: the file may have changed.
     pub fn refresh(&mut self) {
         self.buffer_start = u64::MAX; // no place of a file; the memory is used again
     }
 
-    /// Go on to the next place behind this one where a record numbered `from` to `to` stands. False, and nothing changed,
-    /// when there is none. Takes time linear in what is left of the segment.
+    /// Moves to the next later position that has a record numbered `from` to `to`. Returns false, without moving, when
+    /// there is none. The time is linear in the remaining bytes of the segment.
     pub fn resync(&mut self, from: Sequence, to: Sequence) -> io::Result<bool> {
         let start = self.offset;
         self.offset += 1;
         while self.offset + HEADER_BYTES as u64 <= self.limit {
             let remaining = self.limit - self.offset;
             let window = self.window(remaining.min(CHUNK_BYTES))?;
-            // Where nothing was written there is no record, whose number is not 0: most of a segment that was just begun.
+            // Zeros are no record, since no record has number 0. They fill most of a segment that was just begun.
             if window.len() >= HEADER_BYTES && is_zero(window) {
                 self.offset += (window.len() - HEADER_BYTES + 1) as u64;
                 continue;
@@ -96,7 +96,7 @@ impl Scanner {
         Ok(false)
     }
 
-    /// Up to `count` bytes at the offset, or a few more: fewer where the file or the segment ends.
+    /// Up to `count` bytes at the offset, or a few more; fewer where the file or the segment ends.
     fn window(&mut self, count: u64) -> io::Result<&[u8]> {
         let end = (self.offset + count).min(self.limit).max(self.offset);
         let buffered = self.buffer_start <= self.offset && end <= self.buffer_start + self.buffer.len() as u64;
@@ -113,8 +113,8 @@ impl Scanner {
     }
 }
 
-/// Make `buffer` so long, for what is about to be read into it. Unlike `resize` it keeps nothing, so that there is nothing
-/// to copy, and new memory comes zeroed from the system.
+/// Sets the length of `buffer`, into which bytes are about to be read. Unlike `resize` it keeps nothing, so that
+/// nothing is copied, and new memory comes zeroed from the system.
 pub(crate) fn make_room(buffer: &mut Vec<u8>, size_bytes: usize) {
     if buffer.len() < size_bytes {
         *buffer = vec![0; size_bytes];
@@ -122,33 +122,33 @@ pub(crate) fn make_room(buffer: &mut Vec<u8>, size_bytes: usize) {
     buffer.truncate(size_bytes);
 }
 
-/// Whether all bytes are 0. Every one being equal to the next is asked of many at once.
+/// Whether all bytes are 0. Comparing each byte with the next one compiles to a comparison of many at once.
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
 }
 
-/// What a walk through a segment finds, in order.
+/// What a walk through a segment meets, in order.
 pub(crate) enum Walked<'a> {
     Record(u64, Decoded<'a>),
     Damage(Damage),
 }
 
-/// Where a walk through a segment has to stop.
+/// The condition at which a walk through a segment stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkExtent {
-    /// The segment is sealed: records reach to `end`, the last of them is `last`.
+    /// The segment is sealed: its records reach to `end`, and the last of them is `last`.
     Sealed { end: u64, last: Sequence },
-    /// The segment is sealed, or was before its trailer was damaged; the next one begins with `next`.
+    /// The segment is sealed, or was before its trailer was damaged; the next segment begins with `next`.
     Before { next: Sequence },
-    /// The last segment: records up to `proven` were synced; behind them a first bad one is a torn tail.
+    /// The segment is the last: records up to `proven` were synced; the first bad one after them is a torn tail.
     Open { proven: Sequence },
 }
 
-/// Walk through the records of segment `ordinal` from the scanner's place on, of which the first is to be `expected`.
-/// Returns where the walk ended: the end of the last record.
+/// Walks through the records of segment `ordinal` from the scanner's position on; the first must be `expected`. Returns
+/// the end of the last record.
 pub(crate) fn walk(
     scanner: &mut Scanner,
-    ordinal: u32,
+    ordinal: SegmentNumber,
     mut expected: Sequence,
     extent: WalkExtent,
     found: &mut dyn FnMut(Walked<'_>),
@@ -163,7 +163,7 @@ pub(crate) fn walk(
         WalkExtent::Open { proven } => proven,
     };
     let is_open = matches!(extent, WalkExtent::Open { .. });
-    // Where bad bytes begin that have not been reported yet.
+    // The offset of bad bytes that were not reported yet.
     let mut bad_from = None;
     loop {
         let offset = scanner.offset;
@@ -199,8 +199,8 @@ pub(crate) fn walk(
     }
 }
 
-/// The highest number behind the scanner's place, up to `to`, whose record proves that everything before it was synced.
-/// Leaves the scanner where it was.
+/// The highest number behind the scanner's position, up to `to`, whose record proves that everything before it was
+/// synced. Leaves the scanner where it was.
 pub(crate) fn proven_behind(scanner: &mut Scanner, from: Sequence, to: Sequence) -> io::Result<Option<Sequence>> {
     let start = scanner.offset;
     let mut proven = None;

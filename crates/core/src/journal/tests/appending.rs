@@ -1,6 +1,7 @@
-//! Appending, numbers, places, segments.
+//! Tests appending: sequence numbers, locations, segments and retention.
 
 use super::*;
+use crate::journal::SegmentNumber;
 use crate::journal::{HEAD_BYTES_MAX, Location, ReadError, Retention};
 
 #[test]
@@ -192,7 +193,7 @@ fn a_place_in_a_segment_that_was_used_again_is_gone() {
     let bench = TestLog::open(&SimulatedDisk::new(), small(4096));
     let place = bench.append(1, 100).expect("appended").location;
     bench.commit(2, 100, 100);
-    assert_eq!(place, Location { segment: 1, offset: 64 });
+    assert_eq!(place, Location { segment: SegmentNumber(1), offset: 64 });
     bench.log.remove_through(Sequence(90));
     bench.commit(100, 200, 100);
     assert!(matches!(bench.log.read_at(place, &mut Vec::new()), Err(ReadError::Gone(_))));

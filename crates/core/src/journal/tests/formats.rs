@@ -1,4 +1,4 @@
-//! Formats last.
+//! Tests that files of earlier versions of the format can still be read.
 
 use super::*;
 use crate::journal::OpenError;

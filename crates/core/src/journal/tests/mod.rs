@@ -1,4 +1,4 @@
-//! The journal against cuts, rot, errors and power cuts, each with a planted fault that the test has to catch.
+//! Tests the journal against cuts, rot, errors and power cuts, each with a planted fault that the test must catch.
 
 mod appending;
 mod formats;

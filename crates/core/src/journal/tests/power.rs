@@ -1,4 +1,4 @@
-//! Power cuts at random points: what was reported synced is there, and no number has two bodies.
+//! Power cuts at random moments: synced records survive, and no sequence number has two bodies.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Readers: where they begin, what they are told, while the log grows and shrinks.
+//! Tests where readers start, and what they are told while the log grows and shrinks.
 
 use super::*;
 use crate::journal::{Disk, OpenError};

@@ -1,6 +1,7 @@
 //! The last record is torn at any byte, and nothing else is lost.
 
 use super::*;
+use crate::journal::SegmentNumber;
 use crate::journal::format::segment::SegmentName;
 
 const RECORDS: u64 = or_few(1000, 100) as u64;
@@ -36,7 +37,7 @@ fn recovered(bytes: &[u8], path: &Path, length: usize) -> TestLog {
     // No mark: after a power cut it may say nothing yet, and then it cannot help.
     let header =
         crate::journal::format::segment::SegmentHeader::decode(&bytes[..64]).expect("our version").expect("whole");
-    let mark = crate::journal::format::mark::SyncMark { log_id: header.log_id, synced: Sequence(0) };
+    let mark = crate::journal::format::mark::LogMark { log_id: header.log_id, synced: Sequence(0) };
     mark.write(disk_file(&disk).as_ref()).expect("written");
     disk.put(path, cut);
     TestLog::open(&disk, options())
@@ -142,7 +143,7 @@ fn a_segment_that_was_only_begun_is_begun_again() {
     // The power went when the file had its name and not yet its header, or not all of its size either.
     for size in [4096, 0, 100, 4095] {
         let disk = copy_of(&disk);
-        disk.put(&dir().join(SegmentName { ordinal: 2, first: next }.file_name()), vec![0x5a; size]);
+        disk.put(&dir().join(SegmentName { ordinal: SegmentNumber(2), first: next }.file_name()), vec![0x5a; size]);
         let bench = TestLog::open(&disk, small(4096));
         assert_eq!((bench.recovery.next, bench.recovery.damage.len()), (next, 0));
         bench.commit(next.0, 60, 100);
@@ -166,7 +167,7 @@ fn a_segment_that_was_made_only_in_part_takes_what_fits() {
     let next = bench.log.synced().next();
     drop(bench);
     disk.limit(None);
-    disk.put(&dir().join(SegmentName { ordinal: 2, first: next }.file_name()), vec![0; 5000]);
+    disk.put(&dir().join(SegmentName { ordinal: SegmentNumber(2), first: next }.file_name()), vec![0; 5000]);
     let bench = TestLog::open(&disk, small(16_384));
     bench.commit(next.0, next.0 + 1, 6000);
     bench.commit(next.0 + 1, 200, 100);

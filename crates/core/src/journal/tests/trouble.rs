@@ -1,4 +1,4 @@
-//! Errors of the disk: a failed sync ends everything, a full disk waits.
+//! Tests errors of the disk: a failed sync ends all writing, and a full disk makes it wait.
 
 use super::*;
 use crate::journal::Disk;

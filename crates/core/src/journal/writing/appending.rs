@@ -1,18 +1,18 @@
-//! The records that were appended and not yet taken by the committer.
+//! The records that were appended and that the committer has not yet taken.
 
 use crate::journal::format::footer::HEAD_ENTRY_BYTES;
 use crate::journal::format::record::Sequence;
-use crate::journal::format::segment::{DATA_START, Location, TERMINATOR, capacity};
+use crate::journal::format::segment::{DATA_START, Location, SegmentNumber, TERMINATOR, capacity};
 use crate::journal::options::{LogOptions, Retention};
 
-/// A run that has this much is written by itself, so that no buffer grows far beyond it.
+/// A run of this size is written by itself, so that no buffer grows far beyond it.
 const RUN_BYTES: usize = 1024 * 1024;
 
-/// The appender's side: what was not yet taken, and where the next record will lie.
+/// The appender's side: the batch that was not yet taken, and the position of the next record.
 pub(crate) struct Appending {
     pub batch: PendingBatch,
     pub next: Sequence,
-    pub ordinal: u32,
+    pub ordinal: SegmentNumber,
     pub offset: u32,
     pub heads_bytes: u32,
     pub capacity: u64,
@@ -27,29 +27,29 @@ pub(crate) struct Appending {
 #[derive(Debug, Default)]
 pub(crate) struct PendingBatch {
     pub runs: Vec<PendingRun>,
-    /// Empty buffers for further runs: memory that has been used once need not be asked for again.
+    /// Empty buffers for further runs, so that memory is reused.
     pub buffers: Vec<Vec<u8>>,
 }
 
-/// Records that lie one behind the other in a segment, with the terminator behind them: what one call writes.
+/// Consecutive records of one segment, with the terminator behind them: one call writes them.
 #[derive(Debug)]
 pub(crate) struct PendingRun {
-    pub ordinal: u32,
+    pub ordinal: SegmentNumber,
     pub offset: u32,
     pub first: Sequence,
     pub bytes: Vec<u8>,
 }
 
 impl Appending {
-    /// Where a record of this size goes, in a segment of its own when the last one has no room.
+    /// Reserves room for a record of this size, in a new segment when the current one has none.
     pub fn place(&mut self, length: u32, head_bytes: usize, options: &LogOptions) -> Location {
         let heads = if options.index_heads { (HEAD_ENTRY_BYTES + head_bytes) as u32 } else { 0 };
         let needed = u64::from(self.offset) + u64::from(length) + u64::from(self.heads_bytes) + u64::from(heads);
-        // What was recovered may be smaller than the segments of now; one of them holds any record that is taken.
+        // A recovered segment may be smaller than new ones; a new one holds any record that is accepted.
         let is_small = self.capacity < capacity(u64::from(options.segment_bytes));
         let is_new = needed > self.capacity && (self.offset > DATA_START || is_small);
         if is_new {
-            self.ordinal += 1;
+            self.ordinal = self.ordinal.next();
             self.offset = DATA_START;
             self.heads_bytes = 0;
             self.capacity = capacity(u64::from(options.segment_bytes));

@@ -6,7 +6,7 @@ use crate::journal::format::footer::SparsePoint;
 use crate::journal::format::record::Sequence;
 use crate::journal::recovery::recover::SegmentMeta;
 
-/// Which segments there are.
+/// The segments of a log.
 pub(crate) struct Catalog {
     pub segments: VecDeque<SegmentMeta>,
     pub spares: Vec<String>,

@@ -1,4 +1,4 @@
-//! The committer's side of a log: batches into segments.
+//! Writes, syncs and reports the records of one log, and removes segments that are no longer wanted.
 
 use std::io;
 use std::sync::Arc;
@@ -7,29 +7,30 @@ use std::time::Instant;
 
 use crate::journal::disk::{DiskFile, is_full};
 use crate::journal::format::footer::SegmentContents;
-use crate::journal::format::mark::SyncMark;
+use crate::journal::format::mark::LogMark;
 use crate::journal::format::segment::{SegmentHeader, SegmentName, TERMINATOR, spare_name};
 use crate::journal::recovery::recover::{ActiveSegment, SegmentMeta};
 use crate::journal::writing::appending::{PendingBatch, PendingRun};
 use crate::journal::writing::segment_writer::SegmentWriter;
 use crate::journal::writing::shared::SharedLog;
 
-/// The spare file that is made before it is needed: at most one, since it is made only when there is none.
+/// The spare file that is created before it is needed: at most one, since it is created only when there is none.
 const RESERVE: &str = "spare-reserve.segment";
 
-/// How a write ended when it did not fail.
+/// The result of a write that did not fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
-    /// There is no room for a further segment: to be tried again.
+    /// There is no room for a further segment; the write must be tried again.
     pub is_full: bool,
 }
 
 impl SharedLog {
-    /// Write what was appended. Errors are words for [`super::Committer::failed`].
+    /// Writes the appended records. The errors are texts for
+    /// [`Committer::failed`](super::committer::Committer::failed).
     pub(crate) fn write(&self) -> Result<Written, String> {
         let mut writing = self.writing();
         let writing = &mut *writing;
-        // What has waited for room, if anything, and then what was appended since.
+        // First the records that waited for room, if any, and then those appended since.
         let has_waited = !writing.runs.is_empty();
         for _ in 0..1 + usize::from(has_waited) {
             if writing.runs.is_empty() {
@@ -50,7 +51,7 @@ impl SharedLog {
         Ok(Written { is_full: !has_room })
     }
 
-    /// Write what was taken; false when there is no room for the rest.
+    /// Writes the taken runs; false when there is no room for the remaining ones.
     fn write_runs(&self, writing: &mut SegmentWriter) -> Result<bool, String> {
         while let Some(run) = writing.runs.pop_front() {
             if !self.make_active(writing, &run).map_err(|error| self.failure("write to", &error))? {
@@ -66,7 +67,7 @@ impl SharedLog {
         Ok(true)
     }
 
-    /// Have a file for a further segment before it is needed; false when there is no room for one.
+    /// Creates the file of a further segment before it is needed; false when there is no room for one.
     fn see_to_reserve(&self) -> Result<bool, String> {
         if self.has_spare() {
             return Ok(true);
@@ -82,7 +83,7 @@ impl SharedLog {
         }
     }
 
-    /// Sync what was written.
+    /// Syncs what was written.
     pub(crate) fn sync(&self) -> Result<(), String> {
         let mut writing = self.writing();
         if writing.is_unsynced {
@@ -94,14 +95,14 @@ impl SharedLog {
         Ok(())
     }
 
-    /// Report what was synced, and remove what is no longer wanted.
+    /// Reports what was synced, and removes what is no longer wanted.
     pub(crate) fn publish(&self) -> Result<(), String> {
         let writing = self.writing();
         if writing.written > self.synced() {
             if let Some(active) = &writing.active {
                 self.update_catalog(active);
             }
-            let mark = SyncMark { log_id: self.directory.log_id, synced: writing.written };
+            let mark = LogMark { log_id: self.directory.log_id, synced: writing.written };
             mark.write(writing.mark_file.as_ref()).map_err(|error| self.failure("write the mark of", &error))?;
             self.publish_synced(writing.written);
         }
@@ -120,7 +121,7 @@ impl SharedLog {
         format!("cannot {what} the log in {}: {error}", self.directory.path.display())
     }
 
-    /// See to it that the segment of `run` is the one that is written; false when there is no room for it.
+    /// Makes the segment of `run` the active one; false when there is no room for it.
     fn make_active(&self, writing: &mut SegmentWriter, run: &PendingRun) -> io::Result<bool> {
         if writing.active.as_ref().is_some_and(|active| active.segment.name.ordinal == run.ordinal) {
             return Ok(true);
@@ -135,7 +136,7 @@ impl SharedLog {
         let name = SegmentName { ordinal: run.ordinal, first: run.first };
         let Some(file) = self.allocate(name)? else { return Ok(false) };
         file.write_at(0, &SegmentHeader { log_id: self.directory.log_id, name }.encode())?;
-        // Before the first record is written: an ordinal under which there were records is never lost and given again.
+        // This comes before the first record: the number of a segment with records is never lost and given again.
         self.directory.disk.sync_dir(&self.directory.path)?;
         let segment = self.directory.with_file(name, file)?;
         self.add_segment(SegmentMeta {
@@ -149,7 +150,7 @@ impl SharedLog {
         Ok(true)
     }
 
-    /// A file for a segment: one that was used before, or a new one; None when there is no room.
+    /// The file of a new segment: a reused one, or a new one; None when there is no room.
     fn allocate(&self, name: SegmentName) -> io::Result<Option<Arc<dyn DiskFile>>> {
         let (disk, path) = (self.directory.disk.as_ref(), self.directory.path_of(name));
         while let Some(spare) = self.take_spare() {
@@ -168,7 +169,8 @@ impl SharedLog {
         }
     }
 
-    /// Remove segments from the oldest on, one after the other, so that none is ever missing between two others.
+    /// Removes unwanted segments, oldest first and one after the other, so that none is ever missing between two
+    /// others.
     fn remove_unwanted(&self) -> io::Result<()> {
         while let Some(name) = self.first_unwanted() {
             let (disk, path) = (self.directory.disk.as_ref(), self.directory.path_of(name));

@@ -1,4 +1,4 @@
-//! Group commit: whatever has gathered while the disk was busy is written and synced together.
+//! Group commit: all records that arrived while the disk was busy are written and synced together.
 
 use std::fmt;
 use std::io;
@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use crate::journal::writing::shared::SharedLog;
 
-/// How long a full disk is left alone before it is tried again.
+/// The pause before a full disk is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
-/// What one round of commits did.
+/// The result of one round of commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// How many logs were written or tidied.
+    /// The number of logs that were written or tidied.
     pub logs: usize,
     /// Whether a log waits for room on the disk.
     pub is_full: bool,
 }
 
-/// The one who writes: a thread for any number of logs, or, in a simulation, whoever calls [`Committer::commit_once`].
+/// Commits the records of any number of logs: by a thread, or in a simulation by calls of [`Committer::commit_once`].
 ///
-/// After the first error of a write or a sync nothing further is written or reported synced, by any log: nobody knows
-/// then what is on the disk, and trying again would only hide it ([`Committer::failed`]). A disk that has no room for a
-/// further segment is no error: what was appended waits, and is tried again.
+/// After the first error of a write or a sync, nothing further is written or reported synced by any log: nobody knows
+/// then what is on the disk, and trying again would only hide it ([`Committer::failed`]). A disk without room for a
+/// further segment is no error: appended records wait, and are tried again.
 ///
-/// Dropped, it commits what was appended, unless it failed or the disk is full.
+/// Dropping it commits what was appended, unless it failed or the disk is full.
 pub struct Committer {
     queue: Arc<CommitQueue>,
     thread: Option<JoinHandle<()>>,
@@ -37,7 +37,7 @@ pub(crate) struct CommitQueue {
     state: Mutex<CommitState>,
     changed: Condvar,
     failed: OnceLock<String>,
-    /// One commits at a time: nobody else may sync again what has just failed.
+    /// Held while committing: nobody else may sync again what has just failed.
     turn: Mutex<()>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -49,11 +49,11 @@ struct CommitState {
 }
 
 impl Committer {
-    /// Start the thread. It calls `wake` after each round in which something changed: records became durable, the disk
-    /// became full, or failed.
+    /// Starts the thread. It calls `wake` after each round that changed something: records became durable, the disk
+    /// became full, or the committer failed.
     ///
     /// # Errors
-    /// The system has no thread for it.
+    /// The system cannot start a thread.
     pub fn start(wake: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let mut committer = Self::manual(wake);
         let queue = Arc::clone(&committer.queue);
@@ -62,7 +62,7 @@ impl Committer {
         Ok(committer)
     }
 
-    /// One without a thread.
+    /// A committer without a thread.
     pub fn manual(wake: impl Fn() + Send + Sync + 'static) -> Self {
         let queue = CommitQueue {
             state: Mutex::default(),
@@ -74,12 +74,12 @@ impl Committer {
         Self { queue: Arc::new(queue), thread: None }
     }
 
-    /// Write what was appended, sync it, and report it. Does nothing after a failure.
+    /// Writes the appended records, syncs them, and reports them. Does nothing after a failure.
     pub fn commit_once(&self) -> Commit {
         self.queue.commit_once()
     }
 
-    /// Why nothing is committed any more.
+    /// The reason why nothing is committed any more.
     #[must_use]
     pub fn failed(&self) -> Option<&str> {
         self.queue.failed()
@@ -101,10 +101,10 @@ impl Drop for Committer {
         self.queue.lock().is_stopping = true;
         self.queue.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed, and there is nobody left to tell.
+            // Its panic has been printed, and there is nobody left to tell.
             drop(thread.join());
         }
-        // Nobody commits for those that wait still; and they hold the queue, which would hold them for ever.
+        // Nobody commits the logs that still wait; and they hold the queue, which would hold them for ever.
         let waiting = std::mem::take(&mut self.queue.lock().waiting);
         drop(waiting);
     }
@@ -115,7 +115,7 @@ impl CommitQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A log has something to commit. It says so once, until its turn comes.
+    /// Adds a log that has something to commit. It does so once, until its turn comes.
     pub fn add(&self, log: Arc<SharedLog>) {
         self.lock().waiting.push(log);
         self.changed.notify_one();
@@ -125,9 +125,9 @@ impl CommitQueue {
         self.failed.get().map(String::as_str)
     }
 
-    /// Nothing is committed from now on.
+    /// Ends all committing.
     fn fail(&self, reason: String) {
-        // The first reason is the one that counts.
+        // The first reason counts.
         drop(self.failed.set(reason));
         (self.wake)();
     }
@@ -150,7 +150,7 @@ impl CommitQueue {
         }
     }
 
-    /// Wait before a full disk is tried again; false when there is no time for that.
+    /// Waits before a full disk is tried again; false when the committer is stopping.
     fn pause(&self) -> bool {
         let state = self.lock();
         let (state, _) = self
@@ -170,7 +170,7 @@ impl CommitQueue {
             Ok(waiting) => {
                 let commit = Commit { logs: logs.len(), is_full: !waiting.is_empty() };
                 let mut state = self.lock();
-                // One to which something was appended meanwhile is there already.
+                // A log to which something was appended meanwhile is already queued.
                 waiting.into_iter().for_each(|log| add_once(&mut state.waiting, log));
                 drop(state);
                 (self.wake)();
@@ -190,7 +190,7 @@ fn add_once(logs: &mut Vec<Arc<SharedLog>>, log: Arc<SharedLog>) {
     }
 }
 
-/// Says so when the thread ends by a panic: publishers would wait for ever.
+/// Reports a panic of the thread: publishers would otherwise wait for ever.
 struct Guard<'a>(&'a CommitQueue);
 
 impl Drop for Guard<'_> {
@@ -201,7 +201,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Write all, then sync all, then report all. Returns those for which there is no room.
+/// Writes all logs, then syncs all, then reports all. Returns those that lack room.
 fn commit_all(logs: &[Arc<SharedLog>]) -> Result<Vec<Arc<SharedLog>>, String> {
     let mut full = Vec::new();
     for log in logs {

@@ -7,16 +7,16 @@ use crate::journal::damage::{Damage, DamageKind};
 use crate::journal::errors::ReadError;
 use crate::journal::format::footer::{RecordHead, heads_of};
 use crate::journal::format::record::{Record, decode, length_of};
-use crate::journal::format::segment::Location;
+use crate::journal::format::segment::{Location, SegmentNumber};
 use crate::journal::recovery::directory::SegmentFile;
 use crate::journal::recovery::recover::SegmentMeta;
 use crate::journal::recovery::scan::{Scanner, WalkExtent, Walked, make_room, walk};
 use crate::journal::writing::shared::{SharedLog, lock};
 
-/// How many files of segments are kept open for [`Log::read_at`].
+/// The maximum number of segment files that are kept open for [`Log::read_at`](crate::journal::Log::read_at).
 const FILES_MAX: usize = 64;
 
-/// How much of a record is read before its length is known.
+/// The number of bytes that are read before the length of a record is known.
 const GUESS_BYTES: usize = 4096;
 
 impl SharedLog {
@@ -33,13 +33,13 @@ impl SharedLog {
         }
         match decode(&buffer[..count], limit, segment.seed) {
             Ok(decoded) => Ok(decoded.record),
-            // The file may have been taken for another segment while it was read.
+            // The file may have been reused for another segment while it was read.
             Err(_) if !self.names().contains(&segment.name) => Err(ReadError::Gone(location)),
             Err(_) => Err(ReadError::Damaged(location)),
         }
     }
 
-    fn file_of(&self, ordinal: u32) -> Result<Arc<SegmentFile>, ReadError> {
+    fn file_of(&self, ordinal: SegmentNumber) -> Result<Arc<SegmentFile>, ReadError> {
         if let Some(segment) = lock(&self.files).iter().find(|segment| segment.name.ordinal == ordinal) {
             return Ok(Arc::clone(segment));
         }

@@ -1,4 +1,4 @@
-//! SegmentWriter batches of records into the active segment, and sealing it.
+//! Writes batches of records into the active segment, and seals it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,23 +10,23 @@ use crate::journal::format::segment::TERMINATOR;
 use crate::journal::recovery::recover::ActiveSegment;
 use crate::journal::writing::appending::PendingRun;
 
-/// How many buffers of 1 MiB are kept for further batches.
+/// The maximum number of buffers of 1 MiB that are kept for further batches.
 const BUFFERS_MAX: usize = 8;
-/// A buffer that a large record made larger than this is given back.
+/// A buffer that a large record has grown beyond this is freed.
 const BUFFER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// What the committer has of a log.
+/// The committer's side of a log.
 #[derive(Debug)]
 pub(crate) struct SegmentWriter {
     pub active: Option<ActiveSegment>,
     pub mark_file: Arc<dyn DiskFile>,
-    /// What was taken and is not written yet: something only while the disk is full.
+    /// Runs that were taken and are not yet written: only while the disk is full.
     pub runs: VecDeque<PendingRun>,
-    /// Empty ones, for the next batch.
+    /// Empty buffers for the next batch.
     pub buffers: Vec<Vec<u8>>,
-    /// Whether there is something that is not synced.
+    /// Whether written bytes are not yet synced.
     pub is_unsynced: bool,
-    /// The number of the last record written.
+    /// The sequence number of the last record written.
     pub written: Sequence,
 }
 
@@ -35,8 +35,7 @@ impl SegmentWriter {
         Self { active, mark_file, runs: VecDeque::new(), buffers: Vec::new(), is_unsynced: false, written }
     }
 
-    /// Write a run of records, of which only the checksums are missing.
-    /// Returns its buffer.
+    /// Writes a run of records, which lack only their checksums, and returns its buffer.
     pub fn put(&mut self, run: PendingRun) -> io::Result<Vec<u8>> {
         let mut bytes = run.bytes;
         let Some(active) = &mut self.active else { return Ok(bytes) };
@@ -63,13 +62,13 @@ impl SegmentWriter {
         }
     }
 
-    /// Write the footer of the active segment; its file, all of which is to be synced.
+    /// Writes the footer of the active segment, and returns its file, which must be synced.
     pub fn seal(&mut self) -> io::Result<Option<&dyn DiskFile>> {
         let Some(active) = &mut self.active else { return Ok(None) };
         let mut footer = active.contents.encode(active.segment.seed);
         let room = active.segment.file_bytes - u64::from(active.contents.end);
         if footer.len() as u64 > room {
-            // It was begun without an index of heads, so no place was kept for one.
+            // The segment was begun without an index of heads, so no room was reserved for one.
             active.contents.heads = None;
             footer = active.contents.encode(active.segment.seed);
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::journal::format::footer::SparsePoint;
 use crate::journal::format::record::Sequence;
-use crate::journal::format::segment::{DATA_START, SegmentName, capacity};
+use crate::journal::format::segment::{DATA_START, SegmentName, SegmentNumber, capacity};
 use crate::journal::options::LogOptions;
 use crate::journal::recovery::directory::{Directory, SegmentFile};
 use crate::journal::recovery::recover::{ActiveSegment, RecoveredLog, SegmentMeta};
@@ -16,7 +16,7 @@ use crate::journal::writing::catalog::Catalog;
 use crate::journal::writing::committer::CommitQueue;
 use crate::journal::writing::segment_writer::SegmentWriter;
 
-/// What appenders, readers and the committer share.
+/// The state that appenders, readers and the committer share.
 pub(crate) struct SharedLog {
     pub directory: Directory,
     pub options: LogOptions,
@@ -39,13 +39,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl SharedLog {
     pub fn new(recovered: RecoveredLog, options: LogOptions, queue: Arc<CommitQueue>) -> Self {
         let next = recovered.next;
-        let ordinal = recovered.segments.last().map_or(0, |meta| meta.name.ordinal);
+        let ordinal = recovered.segments.last().map_or_else(SegmentNumber::default, |meta| meta.name.ordinal);
         let (ordinal, offset, heads_bytes, capacity) = match &recovered.active {
             Some(ActiveSegment { segment, contents }) => {
                 let heads = contents.heads.as_ref().map_or(0, Vec::len);
                 (ordinal, contents.end, heads as u32, capacity(segment.file_bytes))
             }
-            None => (ordinal + 1, DATA_START, 0, capacity(u64::from(options.segment_bytes))),
+            None => (ordinal.next(), DATA_START, 0, capacity(u64::from(options.segment_bytes))),
         };
         let sparse = recovered.active.as_ref().map_or_else(Vec::new, |active| active.contents.sparse.clone());
         let catalog =
@@ -90,7 +90,7 @@ impl SharedLog {
         lock(&self.catalog)
     }
 
-    /// What was appended, in exchange for an empty batch.
+    /// Takes the appended records, in exchange for an empty batch.
     pub fn take_batch(&self, empty: PendingBatch) -> PendingBatch {
         let mut appending = lock(&self.appending);
         appending.end_run();
@@ -98,7 +98,7 @@ impl SharedLog {
         std::mem::replace(&mut appending.batch, empty)
     }
 
-    /// So much less waits.
+    /// Subtracts written bytes from those that wait.
     pub fn no_longer_pending(&self, size_bytes: usize) {
         self.pending_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl SharedLog {
         self.synced.store(sequence.0, Ordering::Release);
     }
 
-    /// Bring what the catalog says of the last segment up to what is written.
+    /// Updates the catalog's last segment to what is written.
     pub fn update_catalog(&self, active: &ActiveSegment) {
         let mut catalog = self.catalog();
         let catalog = &mut *catalog;
@@ -122,7 +122,7 @@ impl SharedLog {
         catalog.sparse.extend_from_slice(contents.sparse.get(known..).unwrap_or_default());
     }
 
-    /// Begin the entry of a new segment.
+    /// Adds a new segment to the catalog.
     pub fn add_segment(&self, meta: SegmentMeta) {
         let mut catalog = self.catalog();
         catalog.sparse.clear();
@@ -132,7 +132,7 @@ impl SharedLog {
         catalog.segments.push_back(meta);
     }
 
-    /// The oldest segment when nobody wants it any more.
+    /// The oldest segment, when it is no longer wanted.
     pub fn first_unwanted(&self) -> Option<SegmentName> {
         let (retention, remove_through, now_us) = {
             let appending = lock(&self.appending);
@@ -150,7 +150,7 @@ impl SharedLog {
         is_unwanted.then_some(oldest.name)
     }
 
-    /// The oldest segment is gone; its file may wait under another name.
+    /// Removes the oldest segment from the catalog; its file may wait under another name.
     pub fn forget_first(&self, name: SegmentName, spare: Option<String>) {
         lock(&self.files).retain(|segment| segment.name != name);
         let mut catalog = self.catalog();
@@ -175,7 +175,7 @@ impl SharedLog {
         self.catalog().segments.iter().map(|meta| meta.name).collect()
     }
 
-    /// The sparse index of the segment `name` when it is the last, as far as it is synced.
+    /// The sparse index of the segment `name` if it is the last one, as far as it is synced.
     pub fn sparse_of(&self, name: SegmentName) -> Option<Vec<SparsePoint>> {
         let catalog = self.catalog();
         (catalog.segments.back()?.name == name).then(|| catalog.sparse.clone())

@@ -1,25 +1,26 @@
-//! What evaluating costs, roughly: for deciding what to look at first.
+//! Estimates the cost of evaluating a predicate, to decide which to evaluate first.
 
 use crate::query::expr::{Expr, Operand, Predicate};
 
-/// A property compared with a constant.
+/// The cost of comparing a property with a constant.
 const COMPARISON_NS: f64 = 5.0;
-/// A member of an IN list: a comparison for each halving of the list would flatter it, a hash is no cheaper.
+/// The cost of a test of membership in an IN list, by a hash or a binary search.
 const IN_NS: f64 = 15.0;
-/// A step through a hierarchy for each level.
+/// The cost of one level of a hierarchy.
 const UNDER_NS: f64 = 30.0;
-/// A pattern over one short text.
+/// The cost of matching a pattern with one short text.
 const LIKE_NS: f64 = 50.0;
-/// Words of a topic, one after another.
+/// The cost of matching the words of a topic one after another.
 const TOPIC_NS: f64 = 50.0;
-/// A look-up in the signature, which has to be made first.
+/// The cost of a look-up in the signature, which has to be made first.
 const WORDS_NS: f64 = 100.0;
-/// A search of one short text.
+/// The cost of searching one short text.
 const REGEX_NS: f64 = 200.0;
 
 impl Predicate {
-    /// What a test costs, in nanoseconds: the declared cost of an expensive predicate, an estimate for short texts and flat
-    /// messages of any other. Constant time, but for arithmetic, where it is linear in the operators.
+    /// The cost of the predicate in nanoseconds: the declared cost of an expensive predicate, for any other an estimate
+    /// that assumes short texts and flat messages. Constant time, except for arithmetic, where it is linear in the
+    /// operators.
     #[must_use]
     pub fn cost_ns(&self) -> f64 {
         match self {
@@ -43,7 +44,7 @@ impl Predicate {
 }
 
 impl Operand {
-    /// What computing it costs beyond reading it: a comparison's worth for each operator.
+    /// The additional cost of computing the operand: that of one comparison per operator.
     fn cost_ns(&self) -> f64 {
         match self {
             Self::Literal(_) | Self::Reference(_) => 0.0,
@@ -54,7 +55,7 @@ impl Operand {
 }
 
 impl Expr {
-    /// What evaluating all of it costs, in nanoseconds: the sum of its predicates. Linear in the tree.
+    /// The cost of evaluating the whole tree, in nanoseconds: the sum of its predicates. Linear in the tree.
     #[must_use]
     pub fn cost_ns(&self) -> f64 {
         match self {

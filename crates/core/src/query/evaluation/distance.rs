@@ -1,4 +1,4 @@
-//! How far a message is from satisfying a query: by how many predicates it fails.
+//! Counts the predicates by which a message fails to satisfy a query.
 
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
@@ -6,10 +6,10 @@ use crate::query::Query;
 use crate::query::expr::Expr;
 
 impl Query {
-    /// 0 when the query is true of `message`, else how many predicates would have to become true.
+    /// 0 when the query is true of `message`, else the number of predicates that would have to become true.
     ///
-    /// A predicate is 0 when true and 1 when false or unknown; AND sums, OR takes the least; NOT is pushed to the
-    /// predicates first. Cost: every predicate once.
+    /// A predicate counts 0 when true and 1 when false or unknown. AND sums, and OR takes the minimum; NOT is pushed to
+    /// the predicates first. Cost: every predicate once.
     #[must_use]
     pub fn distance(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> usize {
         distance(self.expr(), false, message, hierarchies)

@@ -1,12 +1,12 @@
-//! What a predicate means, in three-valued logic (Kleene / SQL-92). `residual.rs` joins them under AND, OR and NOT.
+//! Evaluates a predicate in three-valued logic (Kleene, SQL-92).
+//!
+//! `residual.rs` joins predicates under AND, OR and NOT.
 
 use crate::hierarchy::{self, Hierarchies};
 use crate::message::{Body, Message, Resolved, Value, lookup, lookup_any_case};
 use crate::query::expr::{Arithmetic, Comparison, Operand, Predicate, Reference};
+use crate::query::truth::Truth;
 use crate::text::{Phrase, Signature};
-
-/// True, false or unknown.
-pub type Truth = Option<bool>;
 
 /// Kleene OR when `deciding` is true, AND when it is false: the deciding value wins, then unknown.
 fn fold(truths: impl Iterator<Item = Truth>, deciding: bool) -> Truth {
@@ -22,7 +22,7 @@ fn fold(truths: impl Iterator<Item = Truth>, deciding: bool) -> Truth {
 }
 
 impl Predicate {
-    /// True, false or unknown (None) of `message`. Time is linear in the text looked at.
+    /// True, false or unknown (None) of `message`. Time is linear in the text that is read.
     #[must_use]
     pub fn evaluate(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Truth {
         match self {
@@ -65,7 +65,7 @@ impl Predicate {
     }
 }
 
-/// What a reference reaches: nothing, one value, several (a list), or text of the message itself.
+/// What a reference refers to: nothing, one value, several (a list), or text of the message itself.
 #[derive(Debug)]
 pub enum Referent<'a> {
     /// The property is absent, or there is no body.
@@ -76,12 +76,12 @@ pub enum Referent<'a> {
     Many(Vec<&'a Value>),
     /// The topic or a body that is text.
     Text(&'a str),
-    /// A body that is not text: present, unknown to every predicate.
+    /// A body that is not text: it exists, but is unknown to every predicate.
     Binary,
 }
 
 impl Reference {
-    /// What this reference reaches in `message`.
+    /// What this reference refers to in `message`.
     #[must_use]
     pub fn value<'a>(&self, message: &Message<'a>) -> Referent<'a> {
         match self {
@@ -103,7 +103,7 @@ impl Reference {
     }
 }
 
-/// A predicate of a list is true if it is true of an element, false if false of all, else unknown.
+/// Applies a predicate to a list: true if true of one element, false if false of all, else unknown.
 fn each(seen: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
     match seen {
         Referent::Absent | Referent::Binary => None,
@@ -113,7 +113,7 @@ fn each(seen: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
     }
 }
 
-/// A test of text: unknown of null, false of what is present and no text.
+/// A test of text: unknown for null, false for other values that are no text.
 fn text_test(value: &Value, test: impl Fn(&str) -> bool) -> Truth {
     known(value).map(|value| matches!(value, Value::Text(text) if test(text)))
 }
@@ -148,7 +148,7 @@ fn known(value: &Value) -> Option<&Value> {
     (!value.is_unknown()).then_some(value)
 }
 
-/// Compare two scalars; None when one of them is unknown. Unlike types are `<>` and nothing else.
+/// Compares two scalars; None when one of them is unknown. Values of unlike types are `<>` and nothing else.
 fn compare(left: &Value, op: Comparison, right: &Value) -> Truth {
     if left.is_unknown() || right.is_unknown() {
         return None;
@@ -165,7 +165,7 @@ fn compare(left: &Value, op: Comparison, right: &Value) -> Truth {
 }
 
 fn compare_operands(left: &Operand, op: Comparison, right: &Operand, message: &Message<'_>) -> Truth {
-    // A list is compared element by element with a constant; with anything from the message it is unknown.
+    // A list is compared with a constant element by element; with anything from the message it is unknown.
     if let Operand::Literal(right) = right {
         left.each(message, |value| compare(value, op, right)) // the usual case, without a copy of the literal
     } else if right.is_constant() {
@@ -180,7 +180,7 @@ fn compare_operands(left: &Operand, op: Comparison, right: &Operand, message: &M
 }
 
 impl Operand {
-    /// Test the operand's value, or each element when it is a list.
+    /// Tests the operand's value, or each element when it is a list.
     fn each(&self, message: &Message<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
         match self {
             Self::Reference(reference) => each(reference.value(message), test),
@@ -207,7 +207,7 @@ impl Operand {
         }
     }
 
-    /// IS NULL: absent, null or (of something computed) unknown; a field without a value is there.
+    /// IS NULL: absent, null or (if computed) unknown. A field without a value is not null.
     fn is_null(&self, message: &Message<'_>) -> bool {
         match self {
             Self::Reference(reference) => match reference.value(message) {
@@ -220,7 +220,7 @@ impl Operand {
     }
 }
 
-/// Integers stay exact and overflow to unknown; `/` is always in floating point; a division by zero is unknown.
+/// Integers stay exact and overflow to unknown; `/` always computes in floating point; a division by zero is unknown.
 fn arithmetic(left: Value, op: Arithmetic, right: Value) -> Value {
     let exact = |value: Option<i64>| value.map_or(Value::Null, Value::Int);
     match (left, op, right) {

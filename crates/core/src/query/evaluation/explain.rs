@@ -1,35 +1,36 @@
-//! Why a query is true, false or unknown of a message: every predicate's verdict and the value it looked at.
+//! Explains why a query is true, false or unknown of a message: each predicate's result and value.
 
 use crate::hierarchy::Hierarchies;
 use crate::message::{Message, Value};
 use crate::query::Query;
-use crate::query::evaluate::{Referent, Truth};
+use crate::query::evaluate::Referent;
 use crate::query::expr::{Operand, Predicate, Reference};
+use crate::query::truth::Truth;
 
-/// One predicate's part in the answer.
+/// The part of one predicate in the answer.
 #[derive(Clone, Debug)]
 pub struct PredicateResult {
     /// The predicate as selector text.
     pub text: String,
-    /// The value of the message that it looked at first; null when that is absent.
+    /// The first value of the message that it used; null when that is absent.
     pub value: Value,
-    /// What came of it.
+    /// The truth value of the predicate.
     pub result: Truth,
 }
 
 /// The answer and its parts.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// What the query is of the message.
+    /// The truth value of the query.
     pub result: Truth,
     /// Every predicate, from left to right.
     pub predicates: Vec<PredicateResult>,
-    /// Names that the query asks for and the message lacks, each once.
+    /// The names that the query uses and the message lacks, each once.
     pub missing: Vec<String>,
 }
 
 impl Query {
-    /// Evaluate every predicate, also those that evaluation would not have reached. Cost: all of them once.
+    /// Evaluates every predicate, including those that evaluation would not have reached. Cost: each once.
     #[must_use]
     pub fn explain(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Explanation {
         let mut missing: Vec<String> = Vec::new();
@@ -52,7 +53,7 @@ impl Query {
 }
 
 impl Predicate {
-    /// The parts of the message that the predicate looks at, from left to right.
+    /// The parts of the message that the predicate uses, from left to right.
     #[must_use]
     pub fn references(&self) -> Vec<&Reference> {
         let mut found = Vec::new();
@@ -92,7 +93,7 @@ impl Predicate {
 }
 
 impl Operand {
-    /// Append the parts of the message that the operand looks at, from left to right.
+    /// Appends the parts of the message that the operand uses, from left to right.
     pub(in crate::query) fn references<'a>(&'a self, found: &mut Vec<&'a Reference>) {
         match self {
             Self::Literal(_) => {}

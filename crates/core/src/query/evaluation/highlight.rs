@@ -1,4 +1,4 @@
-//! Where in a body a query's text predicates matched, for showing it.
+//! Finds the parts of a body that a query's text predicates matched, to highlight them.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -7,11 +7,12 @@ use crate::query::Query;
 use crate::query::expr::{Expr, Operand, Predicate, Reference};
 use crate::text::words;
 
-/// At most this many places are marked for one predicate.
+/// The maximum number of ranges that are marked for one predicate.
 const PLACES_MAX: usize = 100;
 
 impl Query {
-    /// Byte ranges of the body, ascending and apart, that made predicates on it true. Negated ones mark nothing.
+    /// The byte ranges of the body, ascending and disjoint, that made predicates on it true. Negated predicates mark
+    /// nothing.
     #[must_use]
     pub fn highlight(&self, message: &Message<'_>) -> Vec<Range<usize>> {
         let Body::Text(body) = message.body else { return Vec::new() };
@@ -20,7 +21,7 @@ impl Query {
         merge(found)
     }
 
-    /// The same as ranges of characters, for languages that count them.
+    /// The same ranges counted in characters, for languages that count them.
     #[must_use]
     pub fn highlight_characters(&self, message: &Message<'_>) -> Vec<(usize, usize)> {
         let Body::Text(body) = message.body else { return Vec::new() };
@@ -37,7 +38,7 @@ impl Query {
 fn mark(expr: &Expr, message: &Message<'_>, body: &str, found: &mut Vec<Range<usize>>) {
     match expr {
         Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| mark(c, message, body, found)),
-        // An expensive predicate has no places to mark, so it is not asked.
+        // An expensive predicate has nothing to mark, so it is not called.
         Expr::Not(_) | Expr::Predicate(Predicate::Opaque(_)) => {}
         Expr::Predicate(predicate) => {
             if predicate.evaluate(message, None) == Some(true) {

@@ -1,15 +1,15 @@
-//! Expensive predicates last: a tree is first evaluated without them, and only what that leaves open asks them.
+//! Evaluates a tree without its expensive predicates first, then asks only those that can still change the result.
 //!
-//! So an expensive predicate is asked only when nothing cheaper has decided, wherever it stands in the tree. Three-valued
-//! logic does not depend on the order, so the answer is that of evaluating from left to right.
+//! So an expensive predicate is called only when no cheaper one has decided, wherever it stands in the tree.
+//! Three-valued logic does not depend on the order, so the result is that of evaluating from left to right.
 
 use crate::expensive::Opaque;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
-use crate::query::evaluate::Truth;
 use crate::query::expr::{Expr, Predicate};
+use crate::query::truth::Truth;
 
-/// What is known of a tree without asking an expensive predicate that the message does not remember.
+/// What is known of a tree without calling an expensive predicate whose answer the message does not remember.
 enum Partial<'q> {
     Known(Truth),
     Open(Residual<'q>),
@@ -23,12 +23,12 @@ enum Residual<'q> {
     Or(Operands<'q>),
 }
 
-/// The operands that are open, the cheapest first, and what can come out of all, those that are known included.
+/// The undecided operands, cheapest first, and the possible results of all operands, including the known ones.
 struct Operands<'q> {
     open: Vec<Residual<'q>>,
     can_be_true: bool,
     can_be_false: bool,
-    /// What asking all of them costs.
+    /// The cost of calling all of them.
     cost_ns: f64,
 }
 
@@ -38,14 +38,14 @@ impl Expr {
     pub fn evaluate(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Truth {
         match self.partial(message, hierarchies) {
             Partial::Known(truth) => truth,
-            // The message remembers what the first question asked.
+            // The message remembers the answers of the first call.
             Partial::Open(residual) if residual.is(true, message) => Some(true),
             Partial::Open(residual) => residual.is(false, message).then_some(false),
         }
     }
 
-    /// Whether it is true of `message`, without finding out whether it is false or unknown otherwise: expensive predicates
-    /// are not asked once it cannot become true.
+    /// Whether it is true of `message`, without distinguishing false from unknown: expensive predicates are not called
+    /// once it cannot become true.
     #[must_use]
     pub fn is_true(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> bool {
         match self.partial(message, hierarchies) {
@@ -66,7 +66,7 @@ impl Expr {
     }
 }
 
-/// Kleene OR when `deciding` is true, AND when it is false: the deciding value wins, then what is open, then unknown.
+/// Kleene OR when `deciding` is true, AND when it is false: the deciding value wins, then undecided, then unknown.
 fn fold<'q, const DECIDING: bool>(
     children: &'q [Expr],
     message: &Message<'_>,
@@ -97,7 +97,7 @@ fn partial_not<'q>(inner: &'q Expr, message: &Message<'_>, hierarchies: Option<&
     }
 }
 
-/// The rest of [`fold`] from an open operand on, out of the way of queries that have none.
+/// Continues [`fold`] from the first undecided operand on, outside the code of queries that have none.
 #[cold]
 fn fold_open<'q>(
     first: Residual<'q>,
@@ -120,7 +120,7 @@ fn fold_open<'q>(
         return Partial::Open(first); // the others change nothing
     }
     open.insert(0, first);
-    // One operand is enough to decide; for the other value all have to have it, also those that are known.
+    // One operand is enough to decide; for the other value, all must have it, including the known ones.
     let can_decide = open.iter().any(|operand| operand.can_be(deciding));
     let can_all = !unknown && open.iter().all(|operand| operand.can_be(!deciding));
     if !can_decide && !can_all {
@@ -136,7 +136,7 @@ fn fold_open<'q>(
 }
 
 impl Residual<'_> {
-    /// Whether it comes out as `wanted`; asks no more than that needs.
+    /// Whether its result is `wanted`; calls no more predicates than that needs.
     fn is(&self, wanted: bool, message: &Message<'_>) -> bool {
         self.can_be(wanted)
             && match self {
@@ -150,7 +150,8 @@ impl Residual<'_> {
             }
     }
 
-    /// Whether some answers of the expensive predicates would make it `wanted`; asks none. Constant time below AND and OR.
+    /// Whether some answers of the expensive predicates would make it `wanted`; calls none. Constant time below AND and
+    /// OR.
     fn can_be(&self, wanted: bool) -> bool {
         match self {
             Self::Expensive(_) => true,

@@ -1,8 +1,9 @@
-//! What one predicate says of a message when it is true, or when it is false.
+//! The claims that a predicate makes about a message when it is true, or when it is false.
 //!
-//! A property may be a list, and then a predicate is true when *some* element is in its set ([`Claim::Some`]), false
-//! when *every* element is outside ([`Claim::All`]). Two claims that some element is such and such are never at odds:
-//! `a = 1 AND a = 2` is true of the list `[1, 2]`. Topic, body and whatever is computed are one value, for which both
+//! A property may be a list. Then a predicate is true when *some* element is in its set ([`Claim::Some`]), and false
+//! when *every* element is outside ([`Claim::All`]). Two claims about some element never contradict each other: `a = 1
+//! AND a = 2` is true of the list `[1, 2]`. Topic, body and computed values are one value, for which both kinds of
+//! claim are the same.
 //! kinds of claim are the same.
 
 use std::borrow::Cow;
@@ -13,14 +14,14 @@ use super::region::{Region, Set};
 use crate::message::{Body, Message, Properties, Value};
 use crate::query::expr::{Operand, Predicate, Reference};
 
-/// Something that is claimed of the message.
+/// One claim about the message.
 #[derive(Clone, Debug)]
 pub(super) struct Atom<'q> {
     pub(super) subject: Subject<'q>,
     pub(super) claim: Claim<'q>,
 }
 
-/// What a claim is about.
+/// The subject of a claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Subject<'q> {
     /// A part of the message.
@@ -29,28 +30,28 @@ pub(super) enum Subject<'q> {
     Computed(&'q Operand),
     /// How two values of the message compare.
     Pair(&'q Operand, &'q Operand),
-    /// A predicate of which nothing is known but that it is true or false.
+    /// A predicate of which only its truth is known.
     Predicate(&'q Predicate),
 }
 
-/// What is claimed. All but the first two are true or false of every message, never unknown.
+/// What is claimed. All but the first two kinds are true or false of every message, never unknown.
 #[derive(Clone, Debug)]
 pub(super) enum Claim<'q> {
     /// Some element is in the region.
     Some(Region<'q>),
-    /// There are elements, all of them known and in the region.
+    /// There are elements, and all of them are known and in the region.
     All(Region<'q>),
-    /// Absent, null or not to be computed.
+    /// The value is absent, null or cannot be computed.
     Null,
-    /// Not so.
+    /// The negation of the former.
     NotNull,
-    /// Not in the message.
+    /// The property is not in the message.
     Absent,
-    /// In the message, be it null or without a value.
+    /// The property is in the message, even if it is null or without a value.
     Present,
 }
 
-/// A predicate, or its negation, as a claim.
+/// The claim of a predicate, or of its negation.
 pub(super) enum Claimed<'q> {
     Always,
     Never,
@@ -66,7 +67,7 @@ impl<'q> From<Atom<'q>> for Claimed<'q> {
     }
 }
 
-/// What `predicate` claims when it is true, or with `wanted` false when it is false.
+/// The claim of `predicate` when it is true, or with `wanted` false when it is false.
 pub(super) fn claimed(predicate: &Predicate, wanted: bool) -> Claimed<'_> {
     if let Some(truth) = same_for_every_message(predicate) {
         return if truth == Some(wanted) { Claimed::Always } else { Claimed::Never };
@@ -120,7 +121,7 @@ fn same_for_every_message(predicate: &Predicate) -> Option<Option<bool>> {
     let is_constant = match predicate {
         Predicate::Constant(_) => true,
         Predicate::Compare(left, _, right) => {
-            // A comparison with what cannot be computed is unknown, whatever the other side.
+            // A comparison with a value that cannot be computed is unknown, whatever the other side is.
             let is_unknown = |operand: &Operand| operand.is_constant() && value_of(operand).is_unknown();
             (left.is_constant() && right.is_constant()) || is_unknown(left) || is_unknown(right)
         }
@@ -133,7 +134,7 @@ fn same_for_every_message(predicate: &Predicate) -> Option<Option<bool>> {
         let nothing = Properties::default();
         return Some(predicate.evaluate(&Message::new("", &nothing, Body::Absent), None));
     }
-    // The topic is there in every message, and text.
+    // Every message has a topic, and it is text.
     match predicate {
         Predicate::Exists(Reference::Topic) => Some(Some(true)),
         Predicate::IsNull(Operand::Reference(Reference::Topic)) => Some(Some(false)),
@@ -149,7 +150,7 @@ fn undecided(predicate: &Predicate, wanted: bool) -> Claimed<'_> {
     Atom { subject: Subject::Predicate(predicate), claim: Claim::Some(region) }.into()
 }
 
-/// The claim of a predicate that is true of a value in `region` and false of any other that is known.
+/// The claim of a predicate that is true of a value in `region` and false of any other known value.
 fn of_values<'q>(subject: Subject<'q>, region: Region<'q>, wanted: bool) -> Claimed<'q> {
     let claim = match (wanted, subject.is_one_value()) {
         (true, _) => Claim::Some(region),
@@ -187,7 +188,7 @@ impl<'q> Subject<'q> {
         !matches!(self, Self::Reference(Reference::Property(_)))
     }
 
-    /// True when whatever is claimed of it can only hold if `reference` is in the message and not null.
+    /// True when the claim can only hold if `reference` is in the message and not null.
     fn needs(&self, reference: &Reference) -> bool {
         match self {
             Self::Reference(own) => *own == reference,
@@ -198,7 +199,7 @@ impl<'q> Subject<'q> {
         }
     }
 
-    /// The parts of the message of which [`Self::needs`] may be true.
+    /// The parts of the message for which [`Self::needs`] may be true.
     pub(super) fn references(&self) -> Vec<&'q Reference> {
         let mut found = Vec::new();
         match self {
@@ -227,7 +228,7 @@ impl Operand {
 }
 
 impl<'q> Atom<'q> {
-    /// True when `other` holds of every message of which this holds.
+    /// True when `other` holds of every message of which this claim holds.
     pub(super) fn implies(&self, other: &Self, budget: &mut Budget) -> bool {
         budget.spend(1);
         if let Claim::NotNull | Claim::Present = other.claim
@@ -249,7 +250,7 @@ impl<'q> Atom<'q> {
         }
     }
 
-    /// True when the two never hold of one message.
+    /// True when the two claims never hold of one message.
     pub(super) fn contradicts(&self, other: &Self, budget: &mut Budget) -> bool {
         if let Some(opposite) = other.opposite() {
             return self.implies(&opposite, budget);
@@ -262,7 +263,7 @@ impl<'q> Atom<'q> {
             return false;
         }
         match (&self.claim, &other.claim) {
-            // Of a list, one element may be in the one region and another in the other.
+            // One element of a list may be in the one region and another element in the other.
             (Claim::Some(a), Claim::Some(b)) => self.subject.is_one_value() && a.is_apart_from(b, budget),
             (Claim::Some(a) | Claim::All(a), Claim::Some(b) | Claim::All(b)) => a.is_apart_from(b, budget),
             _ => false,
@@ -274,7 +275,7 @@ impl<'q> Atom<'q> {
         self.opposite().is_some_and(|opposite| opposite.implies(other, budget))
     }
 
-    /// True when no element can be what this claims and what all of `others` claim of every element.
+    /// True when no element can satisfy both this claim and what all of `others` claim of every element.
     pub(super) fn is_ruled_out_by(&self, others: &[&Self], budget: &mut Budget) -> bool {
         let (Claim::Some(region) | Claim::All(region)) = &self.claim else { return false };
         let Region { set: Set::Values(values), is_complement: false } = region else { return false };
@@ -283,7 +284,7 @@ impl<'q> Atom<'q> {
         values.iter().all(|value| of_every_element.iter().any(|region| !region.contains(value, budget)))
     }
 
-    /// The region in which, by `other`, the elements that this claims something of must be too.
+    /// The region that, by `other`, also contains the elements about which this claim says something.
     fn also_of_each<'a>(&self, other: &'a Self) -> Option<&'a Region<'q>> {
         match &other.claim {
             _ if self.subject != other.subject => None,

@@ -1,32 +1,32 @@
-//! Claims under AND and OR.
+//! Joins claims under AND and OR.
 
 use super::budget::Budget;
 use super::claim::{Atom, Claim, Claimed, claimed};
 use super::region::{Region, Set};
 use crate::query::expr::Expr;
 
-/// When a query is true, as a formula of claims; without NOT.
+/// The condition under which a query is true, as a formula of claims without NOT.
 #[derive(Clone, Debug)]
 pub(super) enum Form<'q> {
-    /// Of every message.
+    /// True of every message.
     Always,
-    /// Of none.
+    /// True of no message.
     Never,
-    /// Where this holds.
+    /// True where this claim holds.
     Atom(Atom<'q>),
-    /// Where all of these hold; two or more, none of them one of the first two or an AND itself.
+    /// True where all of these hold; two or more, none of them one of the first two or an AND itself.
     And(Vec<Form<'q>>),
-    /// Where any of these holds; two or more, none of them one of the first two or an OR itself.
+    /// True where any of these holds; two or more, none of them one of the first two or an OR itself.
     Or(Vec<Form<'q>>),
 }
 
 impl<'q> Form<'q> {
-    /// When `expr` is true.
+    /// The form of `expr` being true.
     pub(super) fn of(expr: &'q Expr, budget: &mut Budget) -> Self {
         Self::when(expr, true, budget)
     }
 
-    /// When `expr` is true, or false: by De Morgan, which holds in three-valued logic.
+    /// The form of `expr` being true, or false: by De Morgan, which holds in three-valued logic.
     fn when(expr: &'q Expr, wanted: bool, budget: &mut Budget) -> Self {
         let parts = |children: &'q [Expr], budget: &mut Budget| -> Vec<Self> {
             children.iter().map(|child| Self::when(child, wanted, budget)).collect()
@@ -80,7 +80,7 @@ impl<'q> Form<'q> {
         }
     }
 
-    /// True when it cannot hold together with what `known` claims. `known` is left as it was.
+    /// True when it cannot hold together with the claims in `known`, which are left unchanged.
     pub(super) fn is_never<'f>(&'f self, known: &mut Vec<&'f Atom<'q>>, budget: &mut Budget) -> bool {
         if budget.is_spent() {
             return false;
@@ -94,7 +94,7 @@ impl<'q> Form<'q> {
         }
     }
 
-    /// True when `other` holds wherever this does.
+    /// True when `other` holds wherever this form does.
     pub(super) fn implies(&self, other: &Form<'_>, budget: &mut Budget) -> bool {
         if budget.is_spent() {
             return false;
@@ -115,7 +115,7 @@ impl<'q> Form<'q> {
     }
 }
 
-/// Add an alternative; one that asks the same subject for other values becomes one with more values.
+/// Adds an alternative; one that tests the same subject for other values becomes one alternative with more values.
 fn push_alternative<'q>(alternatives: &mut Vec<Form<'q>>, form: Form<'q>, budget: &mut Budget) {
     if let Form::Atom(Atom { subject, claim: Claim::Some(new) }) = &form
         && let Region { set: Set::Values(more), is_complement: false } = new
@@ -146,7 +146,7 @@ fn has_two_that_complete_each_other(forms: &[Form<'_>], budget: &mut Budget) -> 
     })
 }
 
-/// True when not all of `children` can hold together with what `known` claims.
+/// True when not all of `children` can hold together with the claims in `known`.
 fn all_is_never<'f, 'q>(children: &'f [Form<'q>], known: &mut Vec<&'f Atom<'q>>, budget: &mut Budget) -> bool {
     let known_before = known.len();
     let found = claims_are_at_odds(children, known, budget)
@@ -155,7 +155,7 @@ fn all_is_never<'f, 'q>(children: &'f [Form<'q>], known: &mut Vec<&'f Atom<'q>>,
     found
 }
 
-/// Add the claims among `children` to `known`; true when that cannot be.
+/// Adds the claims among `children` to `known`; true when they contradict each other.
 fn claims_are_at_odds<'f, 'q>(children: &'f [Form<'q>], known: &mut Vec<&'f Atom<'q>>, budget: &mut Budget) -> bool {
     let first_new = known.len();
     for atom in atoms(children) {

@@ -1,9 +1,9 @@
-//! Keys by which a query finds those that may cover it, so that not every two queries are compared.
+//! Finds the queries that may cover a query by keys, so that not every pair is compared.
 //!
 //! A query is *filed* under keys, and *looks up* keys, such that a query which is covered by another looks up a key
-//! under which that one is filed. That follows the rules of [`Form::implies`] case by case: of an AND, any one operand
-//! must be implied, so that it is enough to be filed by the one that is looked up least; of an OR, one of them is, so
-//! that it is filed by all.
+//! under which that one is filed. The keys follow the rules of [`Form::implies`] case by case. Of an AND, any one
+//! operand must be implied, so it is enough to be filed under the key that is looked up least. Of an OR, one of the
+//! operands is implied, so it is filed under the keys of all.
 
 use std::hash::BuildHasher;
 
@@ -16,30 +16,30 @@ use super::region::{Region, Set};
 use crate::message::Value;
 use crate::query::expr::{Predicate, Reference};
 
-/// A hash. Two keys that fall together cost a comparison of queries, and never an answer.
+/// A hash. Two keys that collide cost a comparison of queries, but never change an answer.
 pub(crate) type FilingKey = u64;
 
-/// Words of a topic that are looked at; the rest of a longer one is compared when it is found.
+/// The maximum number of words of a topic in its keys; the others are compared when a longer topic is found.
 const WORDS_MAX: usize = 8;
 
-/// Where a query is filed.
+/// The keys under which a query is filed.
 pub(crate) struct Filing {
-    /// A query that it covers looks up one of these.
+    /// A query that it covers looks up at least one of these.
     pub(crate) keys: Vec<FilingKey>,
-    /// A query that it covers looks up all of these; those that fewest look up first.
+    /// A query that it covers looks up all of these; those that the fewest queries look up come first.
     pub(crate) needed: Vec<FilingKey>,
-    /// A query that it covers looks up one of each.
+    /// A query that it covers looks up at least one of each list.
     pub(crate) alternatives: Vec<Vec<FilingKey>>,
 }
 
 impl Form<'_> {
-    /// Append the keys that it looks up.
+    /// Appends the keys that the query looks up.
     pub(super) fn lookups(&self, found: &mut Vec<FilingKey>) {
         match self {
             Self::Always | Self::Never => {}
             Self::Atom(atom) => atom.lookups(found),
             Self::And(children) => children.iter().for_each(|child| child.lookups(found)),
-            // Every alternative must be covered, so that the keys of one are enough.
+            // Every alternative must be covered, so the keys of one are enough.
             Self::Or(alternatives) => alternatives.iter().take(1).for_each(|form| form.lookups(found)),
         }
     }
@@ -71,7 +71,7 @@ impl Form<'_> {
         filing
     }
 
-    /// Append keys of which whatever implies this looks one up.
+    /// Appends keys of which everything that implies this claim looks up at least one.
     fn file(&self, found: &mut Vec<FilingKey>) {
         match self {
             Self::Always | Self::Never => {}
@@ -89,7 +89,7 @@ impl Atom<'_> {
         for reference in self.subject.references() {
             found.push(any(Subject::Reference(reference).hash())); // it shows them to be there
         }
-        // All of its values must be among the other's, so that one is enough.
+        // All of its values must be among the other's, so one is enough.
         found.extend(self.values().and_then(<[_]>::first).map(|value| of_value(subject, value)));
         let (is_above, is_below) = self.bounds();
         found.extend(is_above.then(|| above(subject)));
@@ -115,7 +115,7 @@ impl Atom<'_> {
         }
     }
 
-    /// Whether it says that values are above something, and below something.
+    /// Whether it states that values are above some bound, and below some bound.
     fn bounds(&self) -> (bool, bool) {
         match &self.claim {
             Claim::Some(Region { set, is_complement: false }) | Claim::All(Region { set, is_complement: false }) => {
@@ -137,7 +137,7 @@ impl Atom<'_> {
         }
     }
 
-    /// Call `take` with the words that the topic begins with, when it is known.
+    /// Calls `take` with the words that the topic begins with, when they are known.
     fn topic_words(&self, take: &mut dyn FnMut(&[&str])) {
         match (self.values().and_then(<[_]>::first).map(AsRef::as_ref), &self.claim) {
             (Some(Value::Text(topic)), _) => {
@@ -168,7 +168,7 @@ fn any(subject: u64) -> FilingKey {
     hash(&(4, subject))
 }
 
-/// For values above something: only what says so too can lie within.
+/// Values above a bound lie only within regions that are above some bound too.
 fn above(subject: u64) -> FilingKey {
     hash(&(11, subject))
 }
@@ -177,7 +177,7 @@ fn below(subject: u64) -> FilingKey {
     hash(&(12, subject))
 }
 
-/// Values that compare as equal have one key: numbers by the float that is nearest.
+/// Values that compare as equal have one key: numbers by the nearest float.
 fn of_value(subject: u64, value: &Value) -> FilingKey {
     match value {
         Value::Text(text) => hash(&(5, subject, text)),

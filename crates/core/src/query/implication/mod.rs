@@ -1,8 +1,8 @@
-//! What can be said of queries without a message: never true, always true, and covered by another.
+//! Decides without a message whether a query is never true, always true, or covered by another query.
 //!
-//! The rules are sound and not complete: what they say holds of every message, hierarchy and list; what they do not
-//! say may hold too (`docs/report.md` lists them). A tree becomes claims under AND and OR ([`claim`]), NOT pushed to
-//! the predicates, which three-valued logic allows: a query is true exactly when these claims hold.
+//! The rules are sound, but not complete: what they state holds of every message, hierarchy and list; what they do not
+//! state may hold too (`docs/report.md` lists them). A tree becomes claims under AND and OR (`claim.rs`), with NOT
+//! pushed to the predicates, which three-valued logic allows. A query is true exactly when these claims hold.
 
 mod budget;
 mod claim;
@@ -18,7 +18,7 @@ use budget::{Budget, STEPS_MAX};
 use form::Form;
 pub(crate) use keys::FilingKey;
 
-/// A query, seen as claims.
+/// The claims that a query consists of.
 #[derive(Debug)]
 pub(crate) struct Meaning<'q>(Form<'q>);
 
@@ -42,7 +42,7 @@ impl<'q> Meaning<'q> {
         self.0.implies(&other.0, &mut Budget(STEPS_MAX))
     }
 
-    /// Keys of which another query has one among its [`Self::filing`] if this is covered by it.
+    /// Keys of which any query that covers this one has at least one in its [`Self::filing`].
     pub(crate) fn lookups(&self) -> Vec<FilingKey> {
         let mut found = Vec::new();
         self.0.lookups(&mut found);
@@ -51,7 +51,8 @@ impl<'q> Meaning<'q> {
         found
     }
 
-    /// Where it is filed, so that what it covers finds it; `count` tells how many look up a key.
+    /// The keys under which it is filed, so that queries that it covers find it; `count` returns how many look up a
+    /// key.
     pub(crate) fn filing(&self, count: &impl Fn(FilingKey) -> usize) -> keys::Filing {
         self.0.filing(count)
     }

@@ -1,4 +1,4 @@
-//! When every text that passes one test of text passes another, and when none passes both.
+//! Decides when every text that passes one text test passes another, and when no text passes both.
 
 use super::budget::Budget;
 use crate::query::expr::Predicate;
@@ -36,13 +36,12 @@ fn has_in_a_row(long: &Phrase, short: &Phrase) -> bool {
     long.words().windows(short.words().len()).any(|row| row == short.words())
 }
 
-/// The words of a pattern before its first `#`, None for `*`: the words of every topic that it stands for, where it
-/// says which.
+/// The words of a pattern before its first `#`, None for `*`: they begin every topic that it matches.
 fn literal_words(pattern: &TopicPattern) -> impl Iterator<Item = Option<&str>> {
     words(pattern).take_while(|word| *word != "#").map(|word| (word != "*").then_some(word))
 }
 
-/// The words before the first wildcard: every topic that `pattern` stands for begins with them.
+/// The words before the first wildcard: every topic that `pattern` matches begins with them.
 pub(super) fn literal_beginning(pattern: &TopicPattern) -> impl Iterator<Item = &str> {
     words(pattern).take_while(|word| !matches!(*word, "*" | "#"))
 }
@@ -52,7 +51,7 @@ pub(super) fn is_literal(pattern: &TopicPattern) -> bool {
     !words(pattern).any(|word| matches!(word, "*" | "#"))
 }
 
-/// True when it stands for every topic.
+/// True when it matches every topic.
 pub(super) fn is_everything(pattern: &TopicPattern) -> bool {
     pattern.dialect() == TopicDialect::Amqp && !pattern.text().is_empty() && words(pattern).all(|word| word == "#")
 }
@@ -61,10 +60,10 @@ fn words(pattern: &TopicPattern) -> impl Iterator<Item = &str> {
     pattern.text().split('.').filter(|_| !pattern.text().is_empty())
 }
 
-/// True when `wide` stands for every topic that `narrow` stands for: its words take those of `narrow`, wildcards
-/// included. Cost: words times words.
+/// True when `wide` matches every topic that `narrow` matches: its words match those of `narrow`, including wildcards.
+/// Cost: words times words.
 fn covers(wide: &TopicPattern, narrow: &TopicPattern, budget: &mut Budget) -> bool {
-    // A final `*` of `openamq` may match nothing, for which words do not stand one by one.
+    // A final `*` of `openamq` may match nothing, so its words do not correspond one to one.
     if wide.dialect() != narrow.dialect() || wide.dialect() == TopicDialect::OpenAmq {
         return false;
     }
@@ -74,7 +73,7 @@ fn covers(wide: &TopicPattern, narrow: &TopicPattern, budget: &mut Budget) -> bo
     if budget.is_spent() {
         return false;
     }
-    // `rest[j]`: the words of `wide` from some place on take those of `narrow` from j on.
+    // `rest[j]`: the words of `wide` from some index on match those of `narrow` from j on.
     let mut rest: Vec<bool> = (0..=narrow.len()).map(|j| j == narrow.len()).collect();
     for word in wide.iter().rev() {
         let mut now = vec![false; narrow.len() + 1];

@@ -1,8 +1,8 @@
-//! Sets of values: what a predicate with constants is true of, and when one such set lies within another.
+//! Sets of values for which a predicate with constants is true, and when one such set contains another.
 //!
-//! A value here is one element that a predicate looks at: a scalar, or a mapping, which is like no constant. Null and
-//! PRESENT are in no set and in no complement, since they make every test unknown. All answers are sound, none is
-//! promised: "no" may mean that nobody looked closely enough.
+//! A value here is one element that a predicate tests: a scalar, or a mapping, which is unlike every constant. Null and
+//! PRESENT are in no set and in no complement, since they make every test unknown. All answers are sound, but not
+//! complete: "no" may mean that the rules did not suffice.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ use crate::message::Value;
 use crate::query::expr::{Comparison, Predicate};
 use crate::text::Signature;
 
-/// A constant of the query, or one computed from such.
+/// A constant of the query, or one computed from constants.
 pub(super) type Constant<'q> = Cow<'q, Value>;
 
 /// A set, or every known value that is not in it.
@@ -23,20 +23,20 @@ pub(super) struct Region<'q> {
     pub(super) is_complement: bool,
 }
 
-/// The values that a predicate is true of.
+/// The values of which a predicate is true.
 #[derive(Clone, Debug)]
 pub(super) enum Set<'q> {
-    /// These, sorted by [`order`], each once.
+    /// These values, sorted by [`order`], each once.
     Values(Vec<Constant<'q>>),
     /// Values of one kind between bounds.
     Within(ValueInterval<'q>),
     /// The texts that pass a test of text: LIKE, PREFIX, REGEX, CONTAINS, NEAR, TOPIC.
     Texts(&'q Predicate),
-    /// Not of one value but of two: how they compare, as a mask of the four outcomes.
+    /// The possible outcomes of comparing two values, as a mask of the four outcomes.
     Outcomes(u8),
 }
 
-/// Between two bounds of one kind, at least one of them there. Never empty, never a single value.
+/// The values between two bounds of one kind, of which at least one exists. Never empty, never a single value.
 #[derive(Clone, Debug)]
 pub(super) struct ValueInterval<'q> {
     low: Option<IntervalBound<'q>>,
@@ -52,12 +52,12 @@ struct IntervalBound<'q> {
 const LESS: u8 = 1;
 const EQUAL: u8 = 2;
 const GREATER: u8 = 4;
-/// Unlike types, or NaN.
+/// The outcome for values of unlike types, and for NaN.
 const UNLIKE: u8 = 8;
 const ALL_OUTCOMES: u8 = LESS | EQUAL | GREATER | UNLIKE;
 
 impl<'q> Region<'q> {
-    /// What `value op constant` is true of. `constant` is known.
+    /// The values of which `value op constant` is true. `constant` is known.
     pub(super) fn compared(op: Comparison, constant: Constant<'q>) -> Self {
         let bound = |is_inclusive| Some(IntervalBound { value: constant.clone(), is_inclusive });
         let set = match op {
@@ -70,13 +70,13 @@ impl<'q> Region<'q> {
         Self { set, is_complement: op == Comparison::NotEqual }
     }
 
-    /// What `value BETWEEN low AND high` is true of. Both are known.
+    /// The values of which `value BETWEEN low AND high` is true. Both are known.
     pub(super) fn between(low: Constant<'q>, high: Constant<'q>) -> Self {
         let bound = |value| Some(IntervalBound { value, is_inclusive: true });
         Set::between(bound(low), bound(high)).into()
     }
 
-    /// How two values must compare for `left op right`.
+    /// The outcomes of comparing two values for which `left op right` is true.
     pub(super) fn outcomes(op: Comparison) -> Self {
         Set::Outcomes(match op {
             Comparison::Equal => EQUAL,
@@ -89,7 +89,7 @@ impl<'q> Region<'q> {
         .into()
     }
 
-    /// The two outcomes of something that nothing is known of: true and false.
+    /// The two outcomes of a predicate of which nothing is known: true and false.
     pub(super) fn decided() -> Self {
         Set::Outcomes(EQUAL).into()
     }
@@ -99,17 +99,17 @@ impl<'q> Region<'q> {
         Self { set: self.set.clone(), is_complement: !self.is_complement }
     }
 
-    /// True when there is nothing in it.
+    /// True when the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         !self.is_complement && matches!(&self.set, Set::Values(values) if values.is_empty())
     }
 
-    /// True of `value`, which is known.
+    /// True when the set contains `value`, which is known.
     pub(super) fn contains(&self, value: &Value, budget: &mut Budget) -> bool {
         self.set.contains(value, budget) != self.is_complement
     }
 
-    /// True when every value in it is in `other` too.
+    /// True when every value of this set is in `other` too.
     pub(super) fn is_within(&self, other: &Self, budget: &mut Budget) -> bool {
         match (self.is_complement, other.is_complement) {
             (false, false) => self.set.is_within(&other.set, budget),
@@ -122,7 +122,7 @@ impl<'q> Region<'q> {
         }
     }
 
-    /// True when no value is in both.
+    /// True when no value is in both sets.
     pub(super) fn is_apart_from(&self, other: &Self, budget: &mut Budget) -> bool {
         match (self.is_complement, other.is_complement) {
             (false, false) => self.set.is_apart_from(&other.set, budget),
@@ -143,7 +143,7 @@ impl<'q> From<Set<'q>> for Region<'q> {
 }
 
 impl<'q> Set<'q> {
-    /// These values; NaN equals nothing and is left out.
+    /// The set of these values; NaN equals nothing and is left out.
     pub(super) fn values(values: impl IntoIterator<Item = Constant<'q>>) -> Self {
         let mut values: Vec<_> = values.into_iter().filter(|value| value.compare(value).is_some()).collect();
         values.sort_by(|a, b| order(a, b));
@@ -213,7 +213,7 @@ impl<'q> Set<'q> {
 }
 
 impl ValueInterval<'_> {
-    /// Whether there is a lower bound, and an upper one.
+    /// Whether there is a lower bound, and whether there is an upper one.
     pub(super) fn bounds(&self) -> (bool, bool) {
         (self.low.is_some(), self.high.is_some())
     }

@@ -1,3 +1,5 @@
+//! Tests implication by examples, and on random queries and messages.
+
 use super::Meaning;
 use crate::message::{Body, Message, Properties, Value};
 use crate::query::Query;

@@ -1,7 +1,7 @@
 //! The Boolean language of the ITMO paper, as printed there.
 //!
-//! What stands on the left of an operator is a name, several words being one name with spaces; what stands on the
-//! right is a value, so that no bare word needs quotes.
+//! The left side of an operator is a name, where several words are one name with spaces. The right side is a value, so
+//! that no single word needs quotes.
 
 use crate::error::QueryError;
 use crate::message::Value;
@@ -10,13 +10,13 @@ use crate::query::language::lexer::{Cursor, Style, TokenKind, unquote, whole_num
 use crate::query::selector::{comparison, finish};
 use crate::query::{IN_VALUES_MAX, Query};
 
-/// Words that are no part of a name, in any case.
+/// Words that cannot be part of a name, in any case.
 const KEYWORDS: [&str; 5] = ["AND", "OR", "NOT", "IN", "UNDER"];
 
-/// Read `text` as a Boolean filter.
+/// Parses `text` as a Boolean filter.
 ///
 /// # Errors
-/// Where it cannot be read, and what was expected there.
+/// The position at which parsing failed, and what was expected there.
 pub fn parse(text: &str) -> Result<Query, QueryError> {
     let mut parser = BooleanParser { cursor: Cursor::new(text, Style::Boolean)? };
     let expr = parser.disjunction()?;
@@ -30,10 +30,10 @@ struct BooleanParser<'a> {
     cursor: Cursor<'a>,
 }
 
-/// What stands on the left, before it is known whether an operator follows.
+/// The left side, before it is known whether an operator follows.
 enum Left {
     Name(Reference),
-    /// A bare word that reads as a value: `true` is a condition, a number is nothing.
+    /// A bare word that parses as a value: `true` is a condition, a number is not.
     Value(Value),
 }
 
@@ -124,7 +124,7 @@ impl BooleanParser<'_> {
         }
     }
 
-    /// The text of the quoted token that is next.
+    /// The text of the next token, which is quoted.
     fn quoted(&mut self) -> String {
         match self.cursor.advance().kind {
             TokenKind::SingleQuoted(raw) => unquote(raw, '\''),
@@ -141,7 +141,7 @@ impl BooleanParser<'_> {
         }
     }
 
-    /// `reference` and the operator that is next, with its right side.
+    /// Parses the operator after `reference`, with its right side.
     fn tested(&mut self, reference: Reference, start: usize) -> BooleanResult<Expr> {
         if self.cursor.eat_keyword("UNDER") {
             return self.under(reference, start);
@@ -192,7 +192,7 @@ impl BooleanParser<'_> {
         Ok(compare(reference, op, value))
     }
 
-    /// `(X || Y)` or `{X, Y}`; `expected` is how to begin one here.
+    /// Parses `(X || Y)` or `{X, Y}`; `expected` describes what may begin one here.
     fn set(&mut self, expected: &str) -> BooleanResult<Vec<Value>> {
         let (close, wanted) = if self.cursor.eat_symbol("(") { (")", "`||` or `)`") } else { ("}", "`,` or `}`") };
         if close == "}" {
@@ -225,7 +225,7 @@ impl BooleanParser<'_> {
         }
     }
 
-    /// On the right several words are no value; say so here, where it is known that quotes are missing.
+    /// Several words on the right are no value; this error is reported here, where it is known that quotes are missing.
     fn no_second_word(&self) -> BooleanResult<()> {
         match self.cursor.token.kind {
             TokenKind::Word(word) if !is_keyword(word) => {
@@ -242,7 +242,7 @@ fn is_keyword(word: &str) -> bool {
     KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
-/// What a bare word on the right says; None for an integer of more than 64 bits.
+/// The value of a bare word on the right; None for an integer of more than 64 bits.
 fn value_of(word: &str) -> Option<Value> {
     Some(match whole_number(word) {
         Some(TokenKind::Float(value)) => Value::Float(value),
@@ -257,9 +257,9 @@ fn compare(reference: Reference, op: Comparison, value: Value) -> Expr {
     Predicate::Compare(Operand::Reference(reference), op, Operand::Literal(value)).into()
 }
 
-/// `reference` equal to one of `values`, which are one or more, or to none of them.
+/// The condition that `reference` equals one of `values`, which are not empty, or none of them.
 ///
-/// `a NOT IN ('X')` says the same of a list as `NOT a = 'X'` and nests no deeper than what was written.
+/// `a NOT IN ('X')` means the same for a list as `NOT a = 'X'`, and nests no deeper than the text as written.
 fn one_of(reference: Reference, mut values: Vec<Value>, is_negated: bool) -> Expr {
     if values.len() == 1 && !is_negated {
         return compare(reference, Comparison::Equal, values.remove(0));

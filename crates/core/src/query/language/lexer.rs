@@ -1,34 +1,35 @@
-//! Tokens of the selector and the Boolean language, and the cursor that both parsers read them with:
-//! limits, and errors with a guess of what was meant.
+//! Tokens of both query languages, and the cursor with which their parsers read them.
+//!
+//! The cursor enforces the limits, and its errors guess what was meant.
 
 use unicode_normalization::char::is_combining_mark;
 
 use crate::error::QueryError;
 use crate::query::{DEPTH_MAX, TERMS_MAX, TEXT_BYTES_MAX};
 
-/// How many arithmetic operators a query may have: a chain of them leans left, and evaluation walks down it.
+/// The maximum number of arithmetic operators in a query: a chain of them leans left, and evaluation recurses down it.
 const OPERATORS_MAX: usize = 1_000;
 
-/// Words that are no names, in any case (JMS 2.0, section 3.8.1.1).
+/// Words that cannot be names, in any case (JMS 2.0, section 3.8.1.1).
 const RESERVED: [&str; 11] = ["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"];
-/// What a misspelt word may have been meant for.
+/// The words that a misspelt word may have been meant for.
 const KEYWORDS: [&str; 10] = ["AND", "OR", "NOT", "BETWEEN", "LIKE", "IN", "IS", "NULL", "ESCAPE", "UNDER"];
-/// What a misspelt word before a parenthesis may have been meant for.
+/// The functions that a misspelt word before a parenthesis may have been meant for.
 const FUNCTIONS: [&str; 7] = ["CONTAINS", "NEAR", "TOPIC", "PREFIX", "REGEX", "EXISTS", "ANYCASE"];
-/// The longest first, so that `<=` is not read as `<`.
+/// The longest first, so that `<=` is not tokenised as `<`.
 const SYMBOLS: [&str; 20] =
     ["==", "<=", ">=", "<>", "!=", "&&", "||", "=", "<", ">", "!", "+", "-", "*", "/", "(", ")", ",", "{", "}"];
 
-/// Which language the tokens belong to.
+/// The language that the tokens belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Numbers, identifiers and arithmetic; `==` is two tokens, the second of them in the wrong place.
+    /// Numbers, identifiers and arithmetic; `==` is two tokens, of which the second is out of place.
     Selector,
-    /// Whatever is no symbol, quote or space is part of a word: `text/plain`, `-5`.
+    /// Everything that is no symbol, quote or space is part of a word: `text/plain`, `-5`.
     Boolean,
 }
 
-/// What a token is. Quoted ones hold what stands between the quotes; [`unquote`] reads it.
+/// The kind of a token. Quoted ones hold the text between the quotes; [`unquote`] decodes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TokenKind<'a> {
     Word(&'a str),
@@ -37,7 +38,7 @@ pub(super) enum TokenKind<'a> {
     Integer(&'a str),
     Float(f64),
     Symbol(&'static str),
-    /// A quoted text without its end.
+    /// A quoted text whose end is missing.
     Unterminated(char),
     /// A number that runs into a name.
     BadNumber(&'a str),
@@ -46,7 +47,7 @@ pub(super) enum TokenKind<'a> {
     End,
 }
 
-/// A token and the bytes it stands at.
+/// A token, and its byte range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'a> {
     pub kind: TokenKind<'a>,
@@ -54,7 +55,7 @@ pub(super) struct Token<'a> {
     pub end: usize,
 }
 
-/// What a quoted token says: each doubled `quote` in `raw` is one.
+/// The text of a quoted token: each doubled `quote` in `raw` becomes one.
 pub(super) fn unquote(raw: &str, quote: char) -> String {
     if raw.contains(quote) { raw.replace(&format!("{quote}{quote}"), &quote.to_string()) } else { raw.to_owned() }
 }
@@ -69,7 +70,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
     name.starts_with(begins_identifier) && name.chars().all(continues_identifier)
 }
 
-/// Java's letters, as JMS has it.
+/// The letters of Java, as JMS requires.
 fn begins_identifier(character: char) -> bool {
     character.is_alphabetic() || matches!(character, '_' | '$')
 }
@@ -81,7 +82,7 @@ fn continues_identifier(character: char) -> bool {
     character.is_alphanumeric() || is_combining_mark(character)
 }
 
-/// The number that the whole of `text` reads as, when it does: an optional sign, then as in a selector.
+/// The number that the whole of `text` is, if it is one: an optional sign, then a number as in a selector.
 pub(super) fn whole_number(text: &str) -> Option<TokenKind<'_>> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (length, is_float) = number_prefix(unsigned)?;
@@ -91,7 +92,7 @@ pub(super) fn whole_number(text: &str) -> Option<TokenKind<'_>> {
     Some(if is_float { TokenKind::Float(text.parse().ok()?) } else { TokenKind::Integer(text) })
 }
 
-/// How many bytes of `text` are a number without a sign, and whether it is a float: `7`, `7.`, `.5`, `1.E-3`.
+/// The number of bytes of `text` that are a number without a sign, and whether it is a float: `7`, `7.`, `.5`, `1.E-3`.
 fn number_prefix(text: &str) -> Option<(usize, bool)> {
     let bytes = text.as_bytes();
     let digits_from = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -120,7 +121,7 @@ fn number_prefix(text: &str) -> Option<(usize, bool)> {
     Some((length, is_float))
 }
 
-/// Reads tokens one after the other; never fails, so that the parser can say what it wanted instead.
+/// Produces tokens one after another; never fails, so that the parser can say what it expected instead.
 #[derive(Clone, Copy, Debug)]
 struct Lexer<'a> {
     text: &'a str,
@@ -166,7 +167,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// How many bytes of space `text` begins with. Mostly one or none, which takes no more than a look.
+/// The number of space characters' bytes at the start of `text`. Mostly one or none, which takes a single test.
 fn space(text: &str) -> usize {
     match text.as_bytes() {
         [b' ', b'!'..=b'~', ..] => 1,
@@ -193,7 +194,7 @@ fn quoted(rest: &str, quote: char) -> (TokenKind<'_>, usize) {
 }
 
 fn symbol(rest: &str, first: char, style: Style) -> (TokenKind<'_>, usize) {
-    // Most are one character that begins no longer one.
+    // Most symbols are one character that begins no longer symbol.
     if let Some(symbol) = ["(", ")", ",", "+", "-"].into_iter().find(|symbol| symbol.as_bytes()[0] as char == first) {
         return (TokenKind::Symbol(symbol), 1);
     }
@@ -205,13 +206,13 @@ fn symbol(rest: &str, first: char, style: Style) -> (TokenKind<'_>, usize) {
     }
 }
 
-/// A place in the text, and what has been used up of the limits on the way there.
+/// A position in the text, and how much of the limits was used up on the way there.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
     previous: Option<Token<'a>>,
-    /// The token to be read next.
+    /// The next token.
     pub token: Token<'a>,
     depth: usize,
     terms: usize,
@@ -219,7 +220,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The beginning of `text`.
+    /// A cursor at the start of `text`.
     pub fn new(text: &'a str, style: Style) -> Result<Self, QueryError> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(QueryError::at_byte(text, TEXT_BYTES_MAX, format!("at most {TEXT_BYTES_MAX} bytes of text")));
@@ -229,7 +230,7 @@ impl<'a> Cursor<'a> {
         Ok(Self { text, lexer, previous: None, token, depth: 0, terms: 0, operators: 0 })
     }
 
-    /// Go one token on, and return the one left behind.
+    /// Moves one token on, and returns the one left behind.
     pub fn advance(&mut self) -> Token<'a> {
         let token = self.token;
         self.previous = Some(token);
@@ -242,12 +243,12 @@ impl<'a> Cursor<'a> {
         self.lexer.clone().next().kind
     }
 
-    /// True when a parenthesis opens after the next token.
+    /// True when an opening parenthesis follows the next token.
     pub fn precedes_parenthesis(&self) -> bool {
         self.text[self.token.end..].trim_start().starts_with('(')
     }
 
-    /// Take what stands from here to a space or a `)` as it is. None when that is nothing.
+    /// Takes the raw text from here to a space or a `)`. None when it is empty.
     pub fn advance_raw(&mut self) -> Option<&'a str> {
         let rest = &self.text[self.token.start..];
         let length = rest.find(|c: char| c.is_whitespace() || c == ')').unwrap_or(rest.len());
@@ -265,7 +266,7 @@ impl<'a> Cursor<'a> {
         matches!(self.token.kind, TokenKind::Word(word) if word.eq_ignore_ascii_case(keyword))
     }
 
-    /// Go past `keyword` when it is next.
+    /// Moves past `keyword` when it is next.
     pub fn eat_keyword(&mut self, keyword: &str) -> bool {
         let found = self.is_keyword(keyword);
         if found {
@@ -274,7 +275,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Go past `symbol` when it is next.
+    /// Moves past `symbol` when it is next.
     pub fn eat_symbol(&mut self, symbol: &str) -> bool {
         let found = matches!(self.token.kind, TokenKind::Symbol(next) if next == symbol);
         if found {
@@ -283,29 +284,29 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Go past `symbol`; `expected` says what else could have stood there.
+    /// Moves past `symbol`; `expected` describes what else could have stood there.
     pub fn expect_symbol(&mut self, symbol: &str, expected: &str) -> Result<(), QueryError> {
         if self.eat_symbol(symbol) { Ok(()) } else { Err(self.unexpected(expected)) }
     }
 
-    /// Go one level deeper, for a parenthesis, a NOT or a sign at the next token.
+    /// Enters one level, for a parenthesis, a NOT or a sign at the next token.
     pub fn enter(&mut self) -> Result<(), QueryError> {
         self.depth += 1;
         self.limit(self.depth, DEPTH_MAX, self.token.start, "nesting of at most 100")
     }
 
-    /// Come back from one level.
+    /// Leaves one level.
     pub fn leave(&mut self) {
         self.depth -= 1;
     }
 
-    /// Count a predicate that begins at byte `start`.
+    /// Counts a predicate that begins at byte `start`.
     pub fn count_term(&mut self, start: usize) -> Result<(), QueryError> {
         self.terms += 1;
         self.limit(self.terms, TERMS_MAX, start, "at most 1000 terms")
     }
 
-    /// Count an arithmetic operator at the next token.
+    /// Counts an arithmetic operator at the next token.
     pub fn count_operator(&mut self) -> Result<(), QueryError> {
         self.operators += 1;
         self.limit(self.operators, OPERATORS_MAX, self.token.start, "at most 1000 arithmetic operators")
@@ -335,7 +336,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What the next token, which is out of place, may have been meant for.
+    /// A guess of what was meant by the next token, which is out of place.
     fn guess(&self) -> Option<String> {
         let previous = self.previous.map(|token| token.kind);
         let meant = match (self.token.kind, previous) {
@@ -367,7 +368,7 @@ impl<'a> Cursor<'a> {
         self.previous.is_some_and(|previous| previous.end == self.token.start)
     }
 
-    /// How this language spells an operator of the other one.
+    /// The spelling in this language of an operator of the other one.
     fn own_spelling(&self, symbol: &str) -> Option<&'static str> {
         match (self.lexer.style, symbol) {
             (Style::Selector, "&&") => Some("AND"),
@@ -379,7 +380,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The operator that two symbols side by side may have been meant for.
+/// The operator that two adjacent symbols may have been meant for.
 fn operator(before: &str, symbol: &str) -> Option<&'static str> {
     match (before, symbol) {
         ("=", "=") => Some("="),
@@ -402,7 +403,7 @@ fn bad_number(number: &str) -> String {
     }
 }
 
-/// The one of `candidates` that `word` is a slip of the fingers away from.
+/// The one of `candidates` that differs from `word` by a typing error.
 fn nearest(word: &str, candidates: &[&'static str]) -> Option<&'static str> {
     if !word.is_ascii() || !(3..=12).contains(&word.len()) {
         return None;
@@ -414,7 +415,7 @@ fn nearest(word: &str, candidates: &[&'static str]) -> Option<&'static str> {
     (1..=slips_max).contains(&slips(best)).then_some(best)
 }
 
-/// Letters left out, put in, replaced or swapped between `a` and `b` (optimal string alignment).
+/// The number of letters omitted, added, replaced or swapped between `a` and `b` (optimal string alignment).
 fn slips(a: &[u8], b: &[u8]) -> usize {
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in 0..=a.len() {

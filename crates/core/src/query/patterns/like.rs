@@ -1,8 +1,8 @@
-//! LIKE patterns: `%` any run of characters, `_` one character, over the whole text, in linear time.
+//! LIKE patterns: `%` matches any characters, `_` one character, over the whole text, in linear time.
 //!
-//! A pattern is cut at its `%`s into segments. The first and the last stand at the ends of the text; each of the
-//! others is looked for from left to right, where the leftmost place is as good as any, since a segment is always
-//! equally many characters long. A segment without `_` is found by a substring search, one with `_` bit-parallel
+//! A pattern is cut at its `%`s into segments. The first and the last stand at the ends of the text. Each of the others
+//! is searched for from left to right, where the leftmost position is as good as any, since a segment always has the
+//! same number of characters. A segment without `_` is found by a substring search, one with `_` bit-parallel
 //! (Shift-And: Baeza-Yates and Gonnet, "A new approach to text searching", 1992).
 
 use std::fmt::{self, Display, Formatter};
@@ -11,7 +11,7 @@ use memchr::memmem::Finder;
 
 use crate::text::needles::Anchor;
 
-/// A compiled LIKE pattern. Equal when pattern and escape character are.
+/// A compiled LIKE pattern. Two are equal when their patterns and escape characters are.
 #[derive(Clone, Debug)]
 pub struct LikePattern {
     pattern: Box<str>,
@@ -28,25 +28,25 @@ struct LaterSegments {
     last: LikeSegment,
 }
 
-/// What stands between two `%`.
+/// A part of the pattern between two `%`.
 #[derive(Clone, Debug, Default)]
 struct LikeSegment(Box<[Piece]>);
 
 #[derive(Clone, Debug)]
 enum Piece {
     Literal(Box<str>),
-    /// That many `_`.
+    /// This number of `_`.
     Any(usize),
 }
 
 /// A text without which a pattern does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NecessaryNeedle<'a> {
-    /// Not empty.
+    /// The text, which is not empty.
     pub needle: &'a str,
-    /// Where it must stand.
+    /// The position that it must have.
     pub anchor: Anchor,
-    /// The pattern matches wherever the needle stands so: nothing else need be asked.
+    /// Whether the pattern matches wherever the needle occurs at its position, so that no further test is needed.
     pub is_exact: bool,
 }
 
@@ -57,7 +57,7 @@ impl PartialEq for LikePattern {
 }
 
 impl LikePattern {
-    /// Compile `pattern`. `escape` acts only before `%`, `_` or itself; elsewhere it is an ordinary character.
+    /// Compiles `pattern`. `escape` acts only before `%`, `_` or itself; elsewhere it is an ordinary character.
     #[must_use]
     pub fn new(pattern: &str, escape: Option<char>) -> Self {
         let mut segments = segments(pattern, escape);
@@ -84,8 +84,8 @@ impl LikePattern {
         self.escape
     }
 
-    /// True when the whole of `text` fits the pattern. Linear in `text`; no more than one bit operation per 64
-    /// characters of the pattern for each character of it.
+    /// True when the pattern matches the whole of `text`. Linear in `text`; at most one bit operation per 64 characters
+    /// of the pattern for each character of it.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
         self.fits(text).is_some()
@@ -101,8 +101,8 @@ impl LikePattern {
         Some(())
     }
 
-    /// The longest literal run of the pattern and where it must stand for the pattern to match, the anchored one of two
-    /// that are equally long. None when the pattern has no literal.
+    /// The longest literal run of the pattern and its position, the anchored one of two that are equally long. None
+    /// when the pattern has no literal.
     #[must_use]
     pub fn necessary_needle(&self) -> Option<NecessaryNeedle<'_>> {
         let candidates = self.anchored_literals();
@@ -111,7 +111,7 @@ impl LikePattern {
         Some(NecessaryNeedle { needle, anchor, is_exact: self.is_only(anchor) })
     }
 
-    /// The literal runs and where each must stand.
+    /// The literal runs and their positions.
     fn anchored_literals(&self) -> Vec<(&str, Anchor)> {
         let Some(rest) = &self.rest else {
             let pieces = &*self.first.0;
@@ -136,7 +136,7 @@ impl LikePattern {
         first.chain(middle).chain(last).collect()
     }
 
-    /// True when a single literal, so anchored, is all that the pattern asks for.
+    /// True when the pattern consists of a single literal at this position.
     fn is_only(&self, anchor: Anchor) -> bool {
         let Some(rest) = &self.rest else { return anchor == Anchor::Whole };
         let is_literal = |segment: &LikeSegment| matches!(&*segment.0, [Piece::Literal(_)]);
@@ -149,7 +149,7 @@ impl LikePattern {
         }
     }
 
-    /// The literal runs of the pattern, in order, for marking what matched.
+    /// The literal runs of the pattern in order, to mark what matched.
     #[must_use]
     pub fn literals(&self) -> Vec<&str> {
         let rest = self.rest.iter().flat_map(|rest| rest.middle.iter().map(|(s, _)| s).chain([&rest.last]));
@@ -158,7 +158,7 @@ impl LikePattern {
     }
 }
 
-/// The literals among `pieces`, each with its place among them.
+/// The literals among `pieces`, each with its index.
 fn literals(pieces: &[Piece]) -> impl Iterator<Item = (usize, &str)> {
     pieces.iter().enumerate().filter_map(|(at, piece)| match piece {
         Piece::Literal(text) => Some((at, &**text)),
@@ -214,7 +214,7 @@ fn end_literal(literal: &mut String, pieces: &mut Vec<Piece>) {
 }
 
 impl LikeSegment {
-    /// What follows the segment, when `text` begins with it.
+    /// The text after the segment, when `text` begins with it.
     fn strip_from_start<'a>(&self, text: &'a str) -> Option<&'a str> {
         self.0.iter().try_fold(text, |text, piece| match piece {
             Piece::Literal(literal) => text.strip_prefix(&**literal),
@@ -226,7 +226,7 @@ impl LikeSegment {
         })
     }
 
-    /// What precedes the segment, when `text` ends with it.
+    /// The text before the segment, when `text` ends with it.
     fn strip_from_end<'a>(&self, text: &'a str) -> Option<&'a str> {
         self.0.iter().rev().try_fold(text, |text, piece| match piece {
             Piece::Literal(literal) => text.strip_suffix(&**literal),
@@ -239,7 +239,7 @@ impl LikeSegment {
     }
 }
 
-/// How a segment is looked for.
+/// The method of searching for a segment.
 #[derive(Clone, Debug)]
 enum SegmentSearch {
     Literal(Box<Finder<'static>>),
@@ -255,7 +255,7 @@ impl SegmentSearch {
         }
     }
 
-    /// The byte after the leftmost place in `text`.
+    /// The byte after the leftmost match in `text`.
     fn end_in(&self, text: &str) -> Option<usize> {
         match self {
             Self::Literal(finder) => finder.find(text.as_bytes()).map(|start| start + finder.needle().len()),
@@ -264,12 +264,12 @@ impl SegmentSearch {
     }
 }
 
-/// Bit i of the state is set while the last i + 1 characters fit the first i + 1 of the segment; 64 bits a word.
+/// Bit i of the state is set while the last i + 1 characters match the first i + 1 of the segment; 64 bits per word.
 #[derive(Clone, Debug)]
 struct ShiftAnd {
-    /// Where the segment has a `_`.
+    /// The positions at which the segment has a `_`.
     any: Box<[u64]>,
-    /// Where it has which character: (character, word, bits) ascending, words without bits left out.
+    /// The positions of each character: (character, word, bits) ascending, without words that have no bits.
     places: Box<[(char, usize, u64)]>,
     length: usize,
 }
@@ -306,7 +306,7 @@ impl ShiftAnd {
         Self { any: any.into(), places: places.into(), length }
     }
 
-    /// The byte after the leftmost place in `text`.
+    /// The byte after the leftmost match in `text`.
     fn end_in(&self, text: &str) -> Option<usize> {
         let (last_word, last_bit) = ((self.length - 1) / Self::BITS, 1 << ((self.length - 1) % Self::BITS));
         let mut state = vec![0; self.any.len()];

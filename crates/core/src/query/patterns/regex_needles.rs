@@ -1,19 +1,19 @@
-//! Texts of which one must stand in whatever a regular expression matches.
+//! Finds texts of which at least one occurs in everything that a regular expression matches.
 
 use regex_syntax::hir::literal::{ExtractKind, Extractor, Seq};
 use regex_syntax::hir::{Hir, HirKind};
 
-/// More needles than this are no help in an index.
+/// The maximum number of needles that help an index.
 const NEEDLES_MAX: usize = 16;
-/// What a byte more in a needle is worth: so many bits fewer places at which it stands by chance.
+/// The value of one more byte in a needle: the number of bits by which it is rarer by chance.
 const BITS_PER_BYTE: usize = 3;
 
-/// Needles of which at least one stands in every text in which `pattern` is found. None when there is no such set of
-/// at most 16 that are not empty, or `pattern` is not a regular expression.
+/// Needles of which at least one occurs in every text in which `pattern` matches. None when there is no such set of at
+/// most 16 needles that are not empty, or when `pattern` is no regular expression.
 pub fn necessary_needles(pattern: &str) -> Option<Vec<String>> {
     let expression = regex_syntax::parse(pattern).ok()?;
     let mut best: Option<Vec<String>> = None;
-    // A concatenation is found only where each of its parts is; depth is bounded by the limit on nesting.
+    // A concatenation matches only where each of its parts does; the limit on nesting bounds the depth.
     let mut parts = vec![&expression];
     while let Some(part) = parts.pop() {
         let found = [ExtractKind::Prefix, ExtractKind::Suffix].into_iter().filter_map(|kind| extract(part, kind));
@@ -28,12 +28,12 @@ pub fn necessary_needles(pattern: &str) -> Option<Vec<String>> {
     best
 }
 
-/// What everything that `expression` matches begins with, or ends with.
+/// The texts with which everything that `expression` matches begins, or ends.
 fn extract(expression: &Hir, kind: ExtractKind) -> Option<Vec<String>> {
     let sequence: Seq = Extractor::new().kind(kind).limit_total(NEEDLES_MAX).extract(expression);
     let literals = sequence.literals()?;
     let mut needles: Vec<&str> = literals.iter().map(|literal| whole_characters(literal.as_bytes())).collect();
-    // Where a needle stands, so does every needle within it: the shorter one is enough.
+    // Where a needle occurs, so does every needle within it: the shorter one is enough.
     needles.sort_unstable_by_key(|needle| needle.len());
     let mut kept: Vec<String> = Vec::new();
     for needle in needles {
@@ -49,7 +49,7 @@ fn whole_characters(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().map(|chunk| chunk.valid()).max_by_key(|valid| valid.len()).unwrap_or("")
 }
 
-/// How rarely one of `needles` stands in a text by chance, in bits.
+/// How rarely one of `needles` occurs in a text by chance, in bits.
 fn rarity(needles: &[String]) -> usize {
     let shortest = needles.iter().map(String::len).min().unwrap_or(0);
     (shortest * BITS_PER_BYTE).saturating_sub(needles.len().ilog2() as usize)

@@ -1,17 +1,19 @@
-//! The automaton of Aho and Corasick ("Efficient string matching", 1975): all needles in one pass over a text.
+//! The automaton of Aho and Corasick, which finds all needles in one pass over a text.
 //!
-//! Why not the `aho-corasick` crate: it copies into each state all needles that end there, which is superlinear for
-//! nested needles (a, aa, aaa, ... and ba, bba, ...), and it reports them all at every place. Here a state knows the
-//! longest needle that ends in it and a needle the longest other needle that it ends with; a chain that has been
-//! walked once is not walked again, so that a text costs its length and the number of needles found.
+//! Source: "Efficient string matching", 1975.
 //!
-//! The states nearest to the root, in which a text spends its time, have a row with the next state for every class of
-//! bytes. The others have only their children and the state to fall back to.
+//! The `aho-corasick` crate copies into each state all needles that end there, which is superlinear for nested needles
+//! (a, aa, aaa, ... and ba, bba, ...), and it reports them all at every position. Here a state knows the longest needle
+//! that ends in it, and a needle knows the longest other needle that it ends with. A chain that has been followed once
+//! is not followed again, so that a text costs its length and the number of needles found.
+//!
+//! The states nearest to the root, in which a text spends most of its time, have a table with the next state for every
+//! class of bytes. The others have only their children and the state to fall back to.
 
 use super::trie::{NONE, NeedleTrie, ROOT};
 
-/// The rows take at most this much, and so much more for each state, and no more than a processor's cache in all: rows
-/// in memory are no faster than the states without.
+/// The memory for these tables: this base, more per state, and in total no more than a processor's cache, since tables
+/// in main memory are no faster than the states without.
 const ROW_BYTES_BASE: usize = 64 << 10;
 const ROW_BYTES_PER_STATE: usize = 64;
 const ROW_BYTES_MAX: usize = 8 << 20;
@@ -19,34 +21,35 @@ const ROW_BYTES_MAX: usize = 8 << 20;
 /// Set in the address of a state in which a needle ends.
 const MATCH: u32 = 1 << 31;
 
-/// A text is read in so many places at once: while one waits for memory the others go on.
+/// A text is read at this many positions at once: while one waits for memory, the others continue.
 const LANES: usize = 4;
-/// A shorter lane is not worth its start.
+/// The minimum length of a lane; a shorter one is not worth its start.
 const LANE_BYTES_MIN: usize = 32;
 
 /// The automaton of some needles, none of them empty.
 #[derive(Clone, Debug)]
 pub struct NeedleAutomaton {
     trie: NeedleTrie,
-    /// Bytes that no needle tells apart are of one class; class 0 is in no needle.
+    /// Bytes that no needle distinguishes share a class; class 0 occurs in no needle.
     classes: Box<[u8; 256]>,
-    /// Of the first states: the address of the next state by class, and last the needle that ends here.
+    /// For the first states: the address of the next state by class, and last the needle that ends here.
     rows: Vec<u32>,
     row_length: u32,
-    /// Where the rows end: their number of entries, when all are there.
+    /// The end of the tables: their number of elements, once all are there.
     rows_end: u32,
-    /// How many states have a row.
+    /// The number of states that have a table.
     row_count: u32,
-    /// Where to go on when no child fits: the state of the longest proper suffix, as an address.
+    /// The state to continue from when no child matches: that of the longest proper suffix, as an address.
     fallback: Vec<u32>,
     /// The longest needle that ends in each state.
     outputs: Vec<u32>,
-    /// For each needle the longest other needle that it ends with.
+    /// For each needle, the longest other needle that it ends with.
     suffixes: Vec<u32>,
 }
 
 impl NeedleAutomaton {
-    /// The automaton of `needles`: ascending, all different, none empty. Time and memory are linear in their length.
+    /// Builds the automaton of `needles`: ascending, all different, none empty. Time and memory are linear in their
+    /// length.
     pub fn new(needles: &[&[u8]]) -> Self {
         let trie = NeedleTrie::new(needles);
         let (classes, class_count) = classes(needles);
@@ -64,7 +67,7 @@ impl NeedleAutomaton {
             suffixes: vec![NONE; needles.len()],
             trie,
         };
-        // Breadth first: all that is needed of a shorter prefix is there before a longer one asks for it.
+        // Breadth first, so that a shorter prefix is complete before a longer one needs it.
         for state in 0..automaton.trie.len() as u32 {
             automaton.link_children(state);
             if state < automaton.row_count {
@@ -74,7 +77,7 @@ impl NeedleAutomaton {
         automaton
     }
 
-    /// Find where to fall back to from the children of `state`, and which needles end in them.
+    /// Computes the fallback of the children of `state`, and which needles end in them.
     fn link_children(&mut self, state: u32) {
         for child in self.trie.children(state) {
             let fallback = match state {
@@ -107,7 +110,7 @@ impl NeedleAutomaton {
         self.rows[from + length - 1] = self.outputs[state as usize];
     }
 
-    /// Where a state is: in `rows` when it has a row, else its number after their end. With the flag MATCH.
+    /// The address of a state: in `rows` when it has a table, else its number after their end. With the flag MATCH.
     fn address(&self, state: u32) -> u32 {
         let flag = if self.outputs[state as usize] == NONE { 0 } else { MATCH };
         let place = match state.checked_sub(self.row_count) {
@@ -123,7 +126,7 @@ impl NeedleAutomaton {
         if has_row { address / self.row_length } else { self.state_beyond_rows(address) }
     }
 
-    /// The state at `address`, which is beyond the rows.
+    /// The state at `address`, which is behind the tables.
     #[inline]
     fn state_beyond_rows(&self, address: u32) -> u32 {
         address - self.rows_end + self.row_count
@@ -138,7 +141,7 @@ impl NeedleAutomaton {
         self.outputs[self.state_beyond_rows(address) as usize]
     }
 
-    /// The address after `byte`, with the flag MATCH. `address` is without.
+    /// The address after `byte`, with the flag MATCH. `address` comes without the flag.
     #[inline]
     fn next(&self, address: u32, byte: u8) -> u32 {
         let class = u32::from(self.classes[byte as usize]);
@@ -160,8 +163,8 @@ impl NeedleAutomaton {
         self.rows[(address + u32::from(self.classes[byte as usize])) as usize]
     }
 
-    /// Call `found` with needles that stand in `text`: it says whether a needle is new, and gets no more of what a
-    /// needle ends with when it is not.
+    /// Calls `found` with needles that occur in `text`. It returns whether a needle is new; if not, the needles that it
+    /// ends with are not reported.
     pub fn find(&self, text: &[u8], mut found: impl FnMut(u32) -> bool) {
         let lane_bytes = text.len() / LANES;
         if lane_bytes < LANE_BYTES_MIN {
@@ -184,8 +187,8 @@ impl NeedleAutomaton {
         text[LANES * lane_bytes..].iter().fold(d, |address, byte| self.step(address, *byte, &mut found));
     }
 
-    /// Read on in what follows a lane, up to where no prefix of a needle that began in the lane is left: what comes
-    /// after, the next lane has seen.
+    /// Reads on behind a lane until no prefix of a needle that began in the lane is left: the next lane has read
+    /// everything later.
     fn read_on(&self, mut address: u32, after: &[u8], found: &mut impl FnMut(u32) -> bool) {
         for (read, byte) in after.iter().enumerate() {
             if self.trie.depth(self.state(address)) <= read {
@@ -195,7 +198,7 @@ impl NeedleAutomaton {
         }
     }
 
-    /// The address after `byte`, when the needles that end there have been reported.
+    /// The address after `byte`, after reporting the needles that end there.
     #[inline]
     fn step(&self, address: u32, byte: u8, found: &mut impl FnMut(u32) -> bool) -> u32 {
         let next = self.next(address, byte);
@@ -205,7 +208,7 @@ impl NeedleAutomaton {
         next & !MATCH
     }
 
-    /// All needles that end in the state at `address`, as far as they are new: of one that is not new, neither are
+    /// Reports all needles that end in the state at `address`, as far as they are new: if one is not new, neither are
     /// those that it ends with.
     #[inline]
     fn report(&self, address: u32, found: &mut impl FnMut(u32) -> bool) {
@@ -215,19 +218,19 @@ impl NeedleAutomaton {
         }
     }
 
-    /// How many needles there are.
+    /// The number of needles.
     pub fn needle_count(&self) -> usize {
         self.suffixes.len()
     }
 
-    /// Memory, in bytes.
+    /// The memory, in bytes.
     pub fn bytes(&self) -> usize {
         let numbers = [&self.rows, &self.fallback, &self.outputs, &self.suffixes];
         self.trie.bytes() + 256 + numbers.map(|numbers| numbers.capacity() * 4).iter().sum::<usize>()
     }
 }
 
-/// The class of each byte, and how many classes there are: class 0 for bytes in no needle, one for each other byte.
+/// The class of each byte, and the number of classes: class 0 for bytes in no needle, one for each other byte.
 fn classes(needles: &[&[u8]]) -> (Box<[u8; 256]>, usize) {
     let mut is_used = [false; 256];
     needles.iter().flat_map(|needle| *needle).for_each(|byte| is_used[*byte as usize] = true);

@@ -1,7 +1,7 @@
-//! Which of many needles stand in a text: `LIKE '%x%'`, `LIKE 'x%'`, `LIKE '%x'` and their like, by the thousand.
+//! Finds which of thousands of needles occur in a text: `LIKE '%x%'`, `LIKE 'x%'`, `LIKE '%x'` and similar.
 //!
-//! Needles that may stand anywhere take one pass over the text; needles at the start or the end a walk that reads no
-//! more of the text than agrees with some needle.
+//! Needles that may occur anywhere take one pass over the text. Needles at the start or the end take a walk that reads
+//! no more of the text than agrees with some needle.
 
 mod automaton;
 mod trie;
@@ -11,10 +11,10 @@ use memchr::memmem::Finder;
 use automaton::NeedleAutomaton;
 use trie::NeedleTrie;
 
-/// Up to so many needles anywhere, searching for one after the other is faster than the automaton.
+/// The maximum number of needles anywhere for which separate searches are faster than the automaton.
 const ONE_BY_ONE_MAX: usize = 16;
 
-/// Where a needle must stand.
+/// The position that a needle must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Anchor {
     /// Anywhere: `LIKE '%x%'`.
@@ -28,7 +28,7 @@ pub enum Anchor {
 }
 
 impl Anchor {
-    /// The slow definition: `needle` stands in `text` so.
+    /// The slow definition: whether `needle` occurs in `text` at this position.
     #[must_use]
     pub fn holds(self, needle: &str, text: &str) -> bool {
         match self {
@@ -40,12 +40,12 @@ impl Anchor {
     }
 }
 
-/// Many needles, looked for together.
+/// Many needles that are searched for together.
 #[derive(Clone, Debug)]
 pub struct Needles {
     anywhere: (Anywhere, NeedleIds),
     start: (NeedleTrie, NeedleIds),
-    /// Over the reversed bytes.
+    /// The needles at the end, over the reversed bytes.
     end: (NeedleTrie, NeedleIds),
     whole: (NeedleTrie, NeedleIds),
 }
@@ -56,22 +56,22 @@ enum Anywhere {
     Together(Box<NeedleAutomaton>),
 }
 
-/// What a search writes down; one serves any number of [`Needles`], one after the other.
+/// The memory of a search; one serves any number of [`Needles`], one after another.
 #[derive(Clone, Debug, Default)]
 pub struct NeedleScratch {
-    /// The search in which each needle was last found.
+    /// The number of the search in which each needle was last found.
     found_in: Vec<u32>,
     search: u32,
 }
 
 impl Needles {
-    /// The needles in the order of their ids, from 0. An empty needle stands in every text, unless it is to be the
-    /// whole. Sorts them; beyond that, time and memory are linear in their total length: at most 9 bytes for a byte at
-    /// an end, 17 for one anywhere, and 16 for a needle; more than 16 needles anywhere take 64 KiB and up to 64 bytes for
-    /// a byte more, but no more than 8 MiB, to be fast.
+    /// Takes the needles in the order of their ids, from 0. An empty needle occurs in every text, unless it must be the
+    /// whole text. Sorts them; beyond that, time and memory are linear in their total length: at most 9 bytes per byte
+    /// at an end, 17 per byte anywhere, and 16 per needle. More than 16 needles anywhere take 64 KiB and up to 64 bytes
+    /// per byte more, but no more than 8 MiB, to be fast.
     ///
     /// # Panics
-    /// When the needles of one anchor have more than 256 MiB in all.
+    /// The needles of one anchor have more than 256 MiB in total.
     #[must_use]
     pub fn new<'a>(needles: impl Iterator<Item = (&'a str, Anchor)>) -> Self {
         let mut by_anchor: [Vec<(&[u8], u32)>; 4] = Default::default();
@@ -95,8 +95,8 @@ impl Needles {
         }
     }
 
-    /// Append the id of each needle that stands in `text`, each once, in any order. Time is linear in the length of
-    /// the text and the number of ids.
+    /// Appends the id of each needle that occurs in `text`, each once, in any order. The time is linear in the length
+    /// of the text and the number of ids.
     pub fn find_into(&self, text: &str, scratch: &mut NeedleScratch, found: &mut Vec<u32>) {
         let (start, ids) = &self.start;
         start.walk(text.bytes(), |needle, _| found.extend(ids.of(needle)));
@@ -108,7 +108,7 @@ impl Needles {
         anywhere.find(text.as_bytes(), scratch, |needle| found.extend(ids.of(needle)));
     }
 
-    /// Memory, in bytes.
+    /// The memory, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let tries = [&self.start, &self.end, &self.whole].map(|(trie, ids)| trie.bytes() + ids.bytes());
@@ -152,13 +152,13 @@ impl Anywhere {
 }
 
 impl NeedleScratch {
-    /// A scratch for searches to come.
+    /// A scratch for later searches.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begin a search for so many needles: tells of each whether it is asked about for the first time.
+    /// Begins a search for `count` needles; the function returned tells of each whether it is met for the first time.
     fn begin(&mut self, needle_count: usize) -> impl FnMut(u32) -> bool {
         if self.found_in.len() < needle_count {
             self.found_in.resize(needle_count, 0);
@@ -172,7 +172,7 @@ impl NeedleScratch {
     }
 }
 
-/// The ids of each of the needles that are different.
+/// The ids of each different needle.
 #[derive(Clone, Debug)]
 struct NeedleIds {
     ids: Box<[u32]>,

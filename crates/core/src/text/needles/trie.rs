@@ -1,21 +1,21 @@
-//! A trie in a few flat arrays: 9 bytes a state, at most one state for each byte of the needles.
+//! A trie in a few flat arrays: 9 bytes per state, at most one state for each byte of the needles.
 //!
-//! States are numbered breadth first, so that the children of a state are neighbours and a state needs only the
-//! number of its first child: the next state's first child ends the list.
+//! States are numbered breadth first. So the children of a state are neighbours, and a state needs only the number of
+//! its first child: the next state's first child ends the list.
 
-/// No state, no needle.
+/// The value for no state and no needle.
 pub const NONE: u32 = u32::MAX;
 
 /// The state of the empty prefix.
 pub const ROOT: u32 = 0;
 
-/// States, and what is counted in states, fit in 31 bits with room to spare.
+/// States, and numbers counted in states, fit in 31 bits with room to spare.
 const BYTES_MAX: usize = 256 << 20;
 
-/// A trie over byte strings that are sorted and all different, and are known by their place in that order.
+/// A trie over byte strings that are sorted and all different. A needle is known by its index in that order.
 #[derive(Clone, Debug)]
 pub struct NeedleTrie {
-    /// One more than there are states.
+    /// The first child of each state, and one more element at the end.
     first_child: Vec<u32>,
     /// The byte that leads to each state; 0 for the root.
     labels: Vec<u8>,
@@ -26,15 +26,15 @@ pub struct NeedleTrie {
 }
 
 impl NeedleTrie {
-    /// The trie of `needles`, ascending and all different. Linear in their total length.
+    /// Builds the trie of `needles`, ascending and all different. Linear in their total length.
     ///
     /// # Panics
-    /// When the needles have more than 256 MiB in all.
+    /// The needles have more than 256 MiB in total.
     pub fn new(needles: &[&[u8]]) -> Self {
         let bytes: usize = needles.iter().map(|needle| needle.len()).sum();
         assert!(bytes <= BYTES_MAX, "the needles of one set are limited to 256 MiB");
         let mut trie = Self { first_child: Vec::new(), labels: vec![0], ends: Vec::new(), levels: Vec::new() };
-        // The needles that share the prefix of a state are neighbours too: a state is a range of them.
+        // The needles that share the prefix of a state are neighbours too, so a state is a range of them.
         let mut level: Vec<_> = std::iter::once(0..needles.len()).collect();
         let mut depth = 0;
         while !level.is_empty() {
@@ -61,12 +61,12 @@ impl NeedleTrie {
         trie
     }
 
-    /// The number of states, the root among them.
+    /// The number of states, including the root.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// The states below `state` by one byte.
+    /// The states that are one byte below `state`.
     pub fn children(&self, state: u32) -> std::ops::Range<u32> {
         self.first_child[state as usize]..self.first_child[state as usize + 1]
     }
@@ -76,7 +76,7 @@ impl NeedleTrie {
         self.labels[state as usize]
     }
 
-    /// The length of the prefix that `state` stands for.
+    /// The length of the prefix that `state` represents.
     pub fn depth(&self, state: u32) -> usize {
         self.levels.partition_point(|first| *first <= state) - 1
     }
@@ -100,7 +100,7 @@ impl NeedleTrie {
         self.ends[state as usize]
     }
 
-    /// Call `found` with every needle that `bytes` begin with, and the bytes that are left after it, shortest first.
+    /// Calls `found` with every needle that `bytes` begin with, and the bytes that remain after it, shortest first.
     /// Stops where `bytes` leave the trie.
     pub fn walk(&self, bytes: impl ExactSizeIterator<Item = u8>, mut found: impl FnMut(u32, usize)) {
         let mut state = ROOT;
@@ -119,7 +119,7 @@ impl NeedleTrie {
         }
     }
 
-    /// Memory, in bytes.
+    /// The memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.labels.capacity() + (self.first_child.capacity() + self.ends.capacity() + self.levels.capacity()) * 4
     }

@@ -1,4 +1,4 @@
-//! From patterns to bytes: a draft with hash maps, then everything into its slot.
+//! Builds the bytes of a topic trie from patterns: first a draft with hash maps, then the two tables.
 
 use hashbrown::HashMap;
 
@@ -8,17 +8,17 @@ use super::layout::{
     STAR, WORD_BYTES, edge_hash, filter_bit, number, scale, word_hash,
 };
 
-/// Of so many slots ...
+/// The denominator of the maximum load of a table.
 const SLOTS_OF: usize = 10;
-/// ... so many are taken: with more the searches get long, with fewer the memory grows.
+/// The numerator of the maximum load: with a higher load searches get long, with a lower one the memory grows.
 const SLOTS_TAKEN: usize = 7;
 
-/// The trie of `patterns`, as bytes for [`super::TopicTrie`]. A pattern's id is its place in the slice.
+/// Builds the trie of `patterns`, as bytes for [`super::TopicTrie`]. The id of a pattern is its index in the slice.
 ///
 /// The same patterns in the same order give the same bytes. Cost: linear in the words of all patterns.
 ///
 /// # Panics
-/// Beyond 2^32 - 4 patterns, nodes or words, or 4 GiB of different words.
+/// More than 2^32 - 4 patterns, nodes or words, or 4 GiB of different words.
 #[must_use]
 pub fn build(patterns: &[&TopicPattern]) -> Vec<u8> {
     let mut draft = Draft::default();
@@ -26,12 +26,13 @@ pub fn build(patterns: &[&TopicPattern]) -> Vec<u8> {
     for (id, pattern) in patterns.iter().enumerate() {
         draft.insert(count(id), pattern, &mut path);
     }
-    // From all patterns, so that nobody can choose words to collide: each choice changes where all of them go.
+    // The seed depends on all patterns, so that nobody can choose words that collide: each choice changes the position
+    // of all words.
     let seed = patterns.iter().fold(0, |seed, pattern| word_hash(seed, pattern.text.as_bytes()));
     draft.encode(count(patterns.len()), seed)
 }
 
-/// A number of things, which has to fit the layout.
+/// A number of items, which must fit the layout.
 fn count(number: usize) -> u32 {
     u32::try_from(number).ok().filter(|number| *number < EMPTY).expect("a topic trie holds less than 2^32 of anything")
 }
@@ -41,7 +42,7 @@ struct Draft<'a> {
     keys: HashMap<&'a str, u32>,
     words: Vec<&'a str>,
     edges: HashMap<(u32, u32), u32>,
-    /// In the order of creation, parents before children.
+    /// The nodes in the order of creation, parents before children.
     nodes: Vec<(u32, u32)>,
     ends: Vec<End>,
 }
@@ -49,14 +50,14 @@ struct Draft<'a> {
 /// A pattern ends at a node.
 #[derive(Clone, Copy)]
 struct End {
-    /// A place in the draft's nodes; [`ROOT`] is the last of all.
+    /// An index into the draft's nodes; [`ROOT`] is the last of all.
     node: u32,
     id: u32,
     is_twice: bool,
 }
 
 impl<'a> Draft<'a> {
-    /// File one pattern, whatever its dialect, as one path, or as two if its final `*` is optional.
+    /// Files one pattern of any dialect as one path, or as two if its final `*` is optional.
     fn insert(&mut self, id: u32, pattern: &'a TopicPattern, path: &mut Vec<u32>) {
         let has_more_words = pattern.dialect != TopicDialect::Amqp;
         self.normalise(words(&pattern.text), has_more_words, path);
@@ -66,16 +67,16 @@ impl<'a> Draft<'a> {
             return;
         };
         self.normalise(shorter, has_more_words, path);
-        // Without a `#` the two stand for names of different lengths.
+        // Without a `#` the two paths match names of different lengths.
         let is_twice = path.contains(&HASH);
         let shorter = self.node(path);
         self.ends.extend([node, shorter].map(|node| End { node, id, is_twice }));
     }
 
-    /// Write the keys of `words` to `path`, each `*` as exactly one word and each `#` as zero or more.
+    /// Writes the keys of `words` to `path`, each `*` as exactly one word and each `#` as zero or more.
     ///
-    /// Of `*` and `#` next to each other all that counts is how many `*` there are, and whether there is a `#`. It goes
-    /// to their end: then each `#` is followed by a word or by nothing, and there are fewest nodes.
+    /// Of adjacent `*` and `#` only the number of `*` matters, and whether there is a `#`. The `#` moves to their end:
+    /// then each `#` is followed by a word or by nothing, and the trie has the fewest nodes.
     fn normalise(&mut self, words: impl Iterator<Item = &'a str>, hash_has_a_word: bool, path: &mut Vec<u32>) {
         path.clear();
         let mut is_hash_due = false;
@@ -142,7 +143,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The table of words, the slot of each, and their texts.
+/// The table of words, the slot of each word, and their texts.
 fn place_words(words: &[&str], seed: u64) -> (ProbeTable<WORD_BYTES>, Vec<u32>, Vec<u8>) {
     let mut table = ProbeTable::new(words.len());
     let mut texts = Vec::new();
@@ -156,7 +157,7 @@ fn place_words(words: &[&str], seed: u64) -> (ProbeTable<WORD_BYTES>, Vec<u32>, 
     (table, slots, texts)
 }
 
-/// The table of nodes with their edges but no ends, the slot of each, and the root's info and ends.
+/// The table of nodes with their edges but without ends, the slot of each node, and the root's info and ends.
 fn place_nodes(nodes: &[(u32, u32)], keys: &[u32], seed: u64) -> (ProbeTable<NODE_BYTES>, Vec<u32>, (u32, u32)) {
     let mut table = ProbeTable::new(nodes.len());
     let mut slots: Vec<u32> = Vec::with_capacity(nodes.len());
@@ -177,14 +178,15 @@ fn place_nodes(nodes: &[(u32, u32)], keys: &[u32], seed: u64) -> (ProbeTable<NOD
     (table, slots, (root_info, 0))
 }
 
-/// Give each `#` node its place in the list that is returned: no ends so far, and the place of the one it supersedes.
+/// Gives each `#` node its index in the list that is returned: without ends so far, and with the index of the one it
+/// supersedes.
 fn place_hashes(
     nodes: &[(u32, u32)],
     ends: &[End],
     slots: &[u32],
     table: &mut ProbeTable<NODE_BYTES>,
 ) -> Vec<[u32; 2]> {
-    // Nodes with one edge and no pattern's end are passed through by all that comes from above.
+    // Nodes with one edge and without a pattern's end pass on all that comes from above.
     let mut edge_counts = vec![0_u32; nodes.len()];
     for (parent, _) in nodes.iter().filter(|(parent, _)| *parent != ROOT) {
         edge_counts[*parent as usize] += 1;
@@ -209,7 +211,8 @@ fn place_hashes(
     hashes
 }
 
-/// Write where patterns end into the nodes' records, or `hashes` or the root; return the lists of more than one.
+/// Writes where patterns end into the nodes' records, `hashes` or the root, and returns the lists of two or more
+/// patterns.
 fn place_ends(
     ends: &[End],
     slots: &[u32],
@@ -244,10 +247,10 @@ fn place_ends(
     lists
 }
 
-/// Open addressing, of a size that is known before.
+/// A table with open addressing, whose size is known in advance.
 struct ProbeTable<const N: usize> {
     slots: Vec<[u8; N]>,
-    /// How many slots the longest search for a record looks at.
+    /// The maximum number of slots that a search for a record visits.
     probe_max: u32,
 }
 
@@ -259,7 +262,7 @@ impl<const N: usize> ProbeTable<N> {
         Self { slots: vec![empty; slots], probe_max: 0 }
     }
 
-    /// The slot that the new `record` gets: the first free one from its hash's on.
+    /// The slot for the new `record`: the first free one from its hash on.
     fn insert(&mut self, hash: u32, record: &[u32]) -> u32 {
         let mut slot = scale(hash, self.slots.len());
         let mut probes = 1;
@@ -278,7 +281,7 @@ impl<const N: usize> ProbeTable<N> {
         number(&self.slots[slot as usize], index)
     }
 
-    /// Set the bits of `value` in the number at `index` of a record.
+    /// Sets the bits of `value` in the number at `index` of a record.
     fn add(&mut self, slot: u32, index: usize, value: u32) {
         let value = self.number(slot, index) | value;
         self.slots[slot as usize].as_chunks_mut::<4>().0[index] = value.to_le_bytes();

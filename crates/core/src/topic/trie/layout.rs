@@ -1,72 +1,72 @@
-//! The bytes of a topic trie, and the hashes by which its two tables are searched.
+//! The layout of a topic trie in bytes, and the hashes by which its two tables are searched.
 //!
 //! ```text
 //! header   MAGIC (4), patterns, words, nodes, hashes, lists, texts (4 each: records, in texts bytes), longest probe
 //!          among words and among nodes (4 each), the root's info and ends (4 each), 0 (4), seed (8)
 //! nodes    16 bytes each: parent, key, info, ends.  A table: a node's number is its slot.
 //! words    12 bytes each: tag, start in texts, length.  A table: a word's key is its slot.
-//! hashes   8 bytes each, one for each `#` node, whose place here stands in the `ends` of its record: its ends, and the
-//!          place of the `#` node that it supersedes, or NONE
-//! lists    4 bytes each: count, then so many ids
+//! hashes   8 bytes each, one for each `#` node, whose index here stands in the `ends` of its record: its ends, and the
+//!          index of the `#` node that it supersedes, or NONE
+//! lists    4 bytes each: a count, then that many ids
 //! texts    the words one after another
 //! ```
-//! All numbers are little-endian and 32 bits, but the seed. A table is open addressing with linear probing; in an empty
-//! slot the second number is [`EMPTY`]. What `ends` means is said by `info`: nothing, one id, or a place in lists.
+//! All numbers are little-endian and 32 bits, but the seed. A table uses open addressing with linear probing; in an
+//! empty slot the second number is [`EMPTY`]. `info` tells whether `ends` is nothing, one id, or the index of a list.
 
-/// The first bytes; another layout gets other ones.
+/// The first bytes; another layout has other ones.
 pub const MAGIC: [u8; 4] = *b"TTR1";
-/// Bytes of the header.
+/// The size of the header, in bytes.
 pub const HEADER_BYTES: usize = 56;
-/// Bytes of a node's record.
+/// The size of a node's record, in bytes.
 pub const NODE_BYTES: usize = 16;
-/// Bytes of a word's record.
+/// The size of a word's record, in bytes.
 pub const WORD_BYTES: usize = 12;
-/// Bytes of what a `#` node has besides its record.
+/// The size of the additional record of a `#` node, in bytes.
 pub const HASH_BYTES: usize = 8;
 
-/// The parent of the first nodes. The root is in the header, in no slot.
+/// The parent of the first nodes. The root is in the header, not in a slot.
 pub const ROOT: u32 = u32::MAX;
 /// The key of the edge that any one word follows.
 pub const STAR: u32 = u32::MAX - 1;
-/// The key of the edge that is followed without a word, to a node that stays alive for all words to come.
+/// The key of the edge that is followed without a word, to a node that stays alive for all later words.
 pub const HASH: u32 = u32::MAX;
 /// The second number of an empty slot.
 pub const EMPTY: u32 = u32::MAX - 2;
 
-/// Of a `#` node: it supersedes none.
+/// The mark of a `#` node that supersedes none.
 pub const NONE: u32 = u32::MAX;
 
-/// In a node's info: it has a [`STAR`] edge.
+/// The flag in a node's info for a [`STAR`] edge.
 pub const HAS_STAR: u32 = 1;
-/// It has a [`HASH`] edge.
+/// The flag in a node's info for a [`HASH`] edge.
 pub const HAS_HASH: u32 = 2;
-/// `ends` is the id of the one pattern that ends here.
+/// The flag for a node whose `ends` is the id of the one pattern that ends there.
 pub const ENDS_ONE: u32 = 4;
-/// `ends` is the place of a list of patterns.
+/// The flag for a node whose `ends` is the index of a list of patterns.
 pub const ENDS_MANY: u32 = 8;
-/// Patterns that end here end elsewhere too, and one topic may reach both.
+/// The flag for a node whose patterns also end elsewhere, so that one topic may reach both.
 pub const ENDS_TWICE: u32 = 16;
-/// The other bits are a Bloom filter of the words on edges, so that most look-ups that would fail are not made.
+/// The other bits are a Bloom filter of the words on edges, which avoids most look-ups that would fail.
 pub const FILTER: u32 = !31;
 const FILTER_BITS: u32 = FILTER.count_ones();
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / golden ratio, odd
 
-/// The bit of a word in the filter of a node with an edge for it.
+/// The bit that a word on an edge sets in the filter of its node.
 #[must_use]
 #[inline]
 pub fn filter_bit(key: u32) -> u32 {
     1 << (32 - FILTER_BITS + scale(key.wrapping_mul(MULTIPLIER as u32), FILTER_BITS as usize) as u32)
 }
 
-/// The hash of an edge: parent and key.
+/// The hash of an edge, from its parent and key.
 #[must_use]
 #[inline]
 pub fn edge_hash(seed: u64, parent: u32, key: u32) -> u32 {
     (fold(seed ^ (u64::from(parent) << 32 | u64::from(key))) >> 32) as u32
 }
 
-/// The hash of a word: half of it finds the slot, the other half is the tag.
+/// The hash of a word: one half finds the slot, the other half is the tag.
 ///
 /// Words are short, and copying a few bytes costs more than multiplying, so the ends are read with overlap.
 #[must_use]
@@ -93,7 +93,8 @@ fn fold(number: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64
 }
 
-/// The slot in a table of `slots` where the search for `hash` begins: any number of slots is as good as a power of two.
+/// The slot in a table of `slots` at which the search for `hash` starts. Any number of slots is as good as a power of
+/// two.
 #[must_use]
 #[inline]
 pub fn scale(hash: u32, slots: usize) -> usize {
@@ -108,7 +109,7 @@ pub fn number<const N: usize>(record: &[u8; N], index: usize) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// The slot of the record that `is_it`, if there is one; it looks at `probe_max` records at most.
+/// The slot of the record for which `is_it` holds, if there is one among the first `probe_max`.
 #[inline]
 pub fn find<const N: usize>(
     table: &[[u8; N]],

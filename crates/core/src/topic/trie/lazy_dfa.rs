@@ -1,11 +1,11 @@
-//! The walk through a trie, remembered: a deterministic automaton that is made move by move while topics come.
+//! A deterministic automaton that remembers walks through a trie, built move by move while topics arrive.
 //!
-//! What is alive in a trie after some words is a *state*, and where a word leads from it is found once and kept; a topic
-//! is then one look-up a word, however many patterns are alive (the RabbitMQ paper, "The DFA"). Nothing of it can explode: there
-//! are bounds, beyond which all is thrown away and begun anew, topics in states of very many nodes are left to the trie,
-//! and so are all for a time when few topics go where others went before.
+//! The nodes that are alive in a trie after some words form a *state*. Where a word leads from a state is computed once
+//! and kept. A topic then takes one look-up per word, however many patterns are alive (the RabbitMQ paper, "The DFA").
+//! Nothing can explode: beyond the bounds everything is discarded and begun anew, states of very many nodes are left to
+//! the trie, and so are all topics for a time when few of them go where others went before.
 //!
-//! One automaton belongs to one trie, and the trie's bytes may be damaged: that gives an error or a wrong answer.
+//! One automaton belongs to one trie. Damage in the trie's bytes gives an error or a wrong answer.
 
 use std::hash::BuildHasher;
 
@@ -16,44 +16,46 @@ use super::layout::{
 };
 use super::{TopicTrie, TrieNode, TrieScratch, split_word};
 
-/// Moves, states, and nodes of all states: 8 MB in all.
+/// The maximum numbers of moves, of states, and of nodes of all states: 8 MB in total.
 const MOVES_MAX: usize = 7 << 15; // what fits in a hash map's 2^18 places
 const STATES_MAX: usize = 1 << 16;
 const NODES_MAX: usize = 1 << 18;
-/// A state of more nodes is none: finding its moves would take longer than walking through the trie.
+/// The maximum number of nodes of a state: computing the moves of a larger one would take longer than walking through
+/// the trie.
 const NODES_OF_STATE_MAX: usize = 256;
 
-/// With this many moves, and each time that they have doubled, it is judged by the steps since it was judged last:
-/// where fewer than 3 of them made 2 new moves, topics seldom go where others went.
+/// The automaton is judged at this number of moves, and each time that they have doubled, by the steps since it was
+/// last judged. Where fewer than 3 of them made 2 new moves, topics seldom go where others went.
 const MOVES_JUDGED: usize = 1 << 10;
-/// A full one is given up when there were fewer steps for each move: finding a move costs as much as walking so many
-/// steps through the trie.
+/// A full automaton is given up when there were fewer steps per move: computing a move costs as much as walking this
+/// many steps through the trie.
 const STEPS_PER_MOVE_MIN: usize = 5;
-/// Then so many topics are left to the trie: what finding the moves has cost is nothing for each of them.
+/// The number of topics that are then left to the trie, which makes the cost of computing the moves negligible for
+/// each.
 const LEFT_TO_TRIE: u32 = 1 << 16;
 
-/// The key of a word that no pattern has.
+/// The key of a word that occurs in no pattern.
 const UNKNOWN: u32 = EMPTY;
 /// Set in the number of a state that no word leads away from.
 const STAYS: u32 = 1 << 31;
-/// Where a move leads that no state is made for.
+/// The target of a move for which no state is made.
 const NO_STATE: u32 = u32::MAX;
 
-/// The automaton of one trie, as far as topics have asked for it.
+/// The automaton of one trie, as far as topics have needed it.
 #[derive(Debug, Default)]
 pub struct LazyDfa {
     states: Vec<DfaState>,
-    /// Where every topic begins, once there is a state.
+    /// The state in which every topic starts, once it exists.
     start: u32,
     /// The nodes of all states.
     nodes: Vec<u32>,
     by_nodes: HashTable<u32>,
-    /// By state and key of a word.
+    /// The moves, by state and key of a word.
     moves: HashMap<u64, u32>,
     hasher: DefaultHashBuilder,
-    /// Words that a move was looked up for,
+    /// The number of words for which a move was looked up.
     step_count: usize,
-    /// and how many that were when it was judged.
+    /// The number of these words when the automaton was last judged.
     judged_at: usize,
     left_to_trie: u32,
     is_full: bool,
@@ -61,13 +63,13 @@ pub struct LazyDfa {
     next: Next,
 }
 
-/// What may match a topic that has come so far.
+/// The nodes that are alive after the words so far.
 #[derive(Clone, Copy, Debug)]
 struct DfaState {
-    /// From here, the nodes that may be followed or where a pattern ends: those that the last word led to, and the `#`
-    /// nodes that were entered. Ascending.
+    /// The start of the nodes that may be followed or at which a pattern ends: those that the last word led to, and the
+    /// `#` nodes that were entered. Ascending.
     start: u32,
-    /// From here, `#` nodes that were entered, need not be followed, and where a pattern ends. Ascending.
+    /// The start of the `#` nodes that were entered, need not be followed, and at which a pattern ends. Ascending.
     done: u32,
     end: u32,
 }
@@ -77,15 +79,16 @@ struct DfaState {
 struct Next {
     alive: Vec<u32>,
     done: Vec<u32>,
-    /// The places among the `#` nodes of those that are superseded.
+    /// The indices of the superseded `#` nodes.
     superseded: Vec<u32>,
 }
 
 impl LazyDfa {
-    /// Append the ids of all patterns of `trie`, which is always the same, that match `topic` to `matched`, each once.
+    /// Appends the ids of all patterns of `trie` that match `topic` to `matched`, each once. `trie` must always be the
+    /// same.
     ///
     /// # Errors
-    /// The bytes are damaged; `matched` then holds some ids that mean nothing.
+    /// The bytes are damaged; `matched` then holds some meaningless ids.
     pub fn match_into(
         &mut self,
         trie: &TopicTrie<'_>,
@@ -99,7 +102,7 @@ impl LazyDfa {
         }
     }
 
-    /// The state that `topic` leads to, which is of this era; None when the trie has to be walked through.
+    /// The state of this era that `topic` leads to; None when the trie has to be walked through.
     ///
     /// # Errors
     /// The bytes are damaged.
@@ -113,7 +116,7 @@ impl LazyDfa {
         Ok((state != NO_STATE).then_some(state & !STAYS))
     }
 
-    /// Another one when states have been forgotten.
+    /// The number of the era, which changes when states are forgotten.
     #[must_use]
     pub fn era(&self) -> u64 {
         self.era
@@ -153,7 +156,7 @@ impl LazyDfa {
         Some(state)
     }
 
-    /// Find out where a move leads.
+    /// Computes where a move leads.
     #[cold]
     fn add_move(&mut self, trie: &TopicTrie<'_>, from: u64) -> Option<u32> {
         self.is_full |= self.moves.len() >= MOVES_MAX
@@ -219,10 +222,10 @@ impl LazyDfa {
         Some(state | mark)
     }
 
-    /// Append the ids of the patterns that match a topic that leads to `state`, each once.
+    /// Appends the ids of the patterns that match a topic which leads to `state`, each once.
     ///
     /// # Errors
-    /// The bytes are damaged; `matched` then holds some ids that mean nothing.
+    /// The bytes are damaged; `matched` then holds some meaningless ids.
     pub fn patterns_into(&self, trie: &TopicTrie<'_>, state: u32, matched: &mut Vec<u32>) -> Result<(), String> {
         self.report(trie, state, matched).ok_or_else(damaged)
     }
@@ -242,7 +245,7 @@ impl LazyDfa {
                 ENDS_ONE => matched.push(ends),
                 _ => matched.extend(trie.list(ends)?),
             }
-            // No pattern ends at more than two nodes: more is found only where lists overlap that should not.
+            // No pattern ends at more than two nodes; more are found only where lists overlap that should not.
             if matched.len() - before > 2 * trie.pattern_count as usize {
                 return None;
             }
@@ -271,7 +274,7 @@ impl Next {
         self.superseded.clear();
     }
 
-    /// A node was reached.
+    /// Adds a node that was reached.
     fn enter(&mut self, trie: &TopicTrie<'_>, node: TrieNode) -> Option<()> {
         if node.info & HAS_HASH != 0 {
             let hash = trie.child(node.slot, HASH)?;
@@ -286,7 +289,7 @@ impl Next {
         Some(())
     }
 
-    /// Each node once, in order, and those of `#` that need not be followed apart, as far as a pattern ends there.
+    /// Sorts the nodes, each once, and sets apart the `#` nodes that need not be followed, if a pattern ends there.
     fn settle(&mut self, trie: &TopicTrie<'_>) -> Option<()> {
         let Self { alive, done, superseded } = self;
         alive.sort_unstable();

@@ -1,13 +1,13 @@
-//! All patterns at once: a trie of words in one flat buffer, searched without backtracking.
+//! A trie of all topic patterns in one flat buffer, searched without backtracking.
 //!
-//! What is alive after each word of a topic is a set of nodes, and the next word leads from each to its child for that
-//! word and its child for `*`. A `#` is a node that is entered without a word and then stays alive, until another one is
-//! entered to which all its paths lead (in `#.a.#.b` the first `#` need not try again). Nothing is looked at
-//! twice, so a topic costs at most its words times the nodes alive, whatever the patterns (`#.a.#.a.#.z`); without `#`
-//! it is 2^words nodes or all nodes, whichever is less. Every dialect is brought to AMQP's rules by `build.rs`.
+//! A set of nodes is alive after each word of a topic. The next word leads from each node to its child for that word
+//! and its child for `*`. A `#` is a node that is entered without a word and then stays alive, until another one is
+//! entered to which all its paths lead (in `#.a.#.b` the first `#` need not try again). Nothing is visited twice, so a
+//! topic costs at most its words times the nodes alive, whatever the patterns (`#.a.#.a.#.z`); without `#` it is
+//! 2^words nodes or all nodes, whichever is less. `build.rs` translates every dialect to AMQP's rules.
 //!
-//! The buffer (`layout.rs`) can be mapped from a file, at any address. All that is read from it is checked when it is
-//! used: a damaged buffer gives an error or a wrong answer, never a panic and never more time than a whole one of its size.
+//! The buffer (`layout.rs`) can be mapped from a file, at any address. Everything is checked when it is used: a damaged
+//! buffer gives an error or a wrong answer, never a panic, and never takes more time than an intact one of its size.
 
 mod build;
 mod layout;
@@ -37,23 +37,23 @@ pub struct TopicTrie<'a> {
     texts: &'a [u8],
 }
 
-/// What a match needs besides the trie, kept from one to the next so that it allocates nothing once it is warm.
+/// The memory that a match needs besides the trie, reused so that a warm match allocates nothing.
 ///
-/// It grows to the most nodes that were ever alive at once, and 4 bytes for each `#` node of the largest trie. One
-/// scratch serves any number of tries, one after another.
+/// It grows to the maximum number of nodes that were ever alive at once, and 4 bytes for each `#` node of the largest
+/// trie. One scratch serves any number of tries, one after another.
 #[derive(Debug, Default)]
 pub struct TrieScratch {
-    /// Alive, with edges to follow, before the current word.
+    /// The nodes that are alive before the current word and have edges to follow.
     alive: Vec<Edges>,
-    /// The same after it.
+    /// The nodes that are alive after the current word and have edges to follow.
     next: Vec<Edges>,
-    /// `#` nodes that were entered and have edges: alive for all words to come.
+    /// The `#` nodes that were entered and have edges: alive for all later words.
     open: Vec<OpenNode>,
     /// For each `#` node, the number of the last match that entered it; one more where it was superseded since.
     entered: Vec<u32>,
-    /// The number of this match, even.
+    /// The number of this match, which is even.
     match_number: u32,
-    /// Ids that may be found again.
+    /// The ids that may be found again.
     twice: Vec<u32>,
 }
 
@@ -76,15 +76,15 @@ struct Edges {
 #[derive(Clone, Copy, Debug)]
 struct OpenNode {
     edges: Edges,
-    /// Its place among the `#` nodes.
+    /// Its index among the `#` nodes.
     hash: u32,
 }
 
 impl<'a> TopicTrie<'a> {
-    /// Read the header. Cost: constant; the rest is checked where a match uses it.
+    /// Reads the header. Cost: constant; a match checks the other bytes where it uses them.
     ///
     /// # Errors
-    /// These are not the bytes of a trie, or not all of them.
+    /// The bytes are not those of a trie, or not all of them.
     pub fn new(bytes: &'a [u8]) -> Result<Self, String> {
         Self::read(bytes).ok_or_else(|| "the topic trie's header contradicts itself".to_owned())
     }
@@ -109,16 +109,16 @@ impl<'a> TopicTrie<'a> {
         (header.starts_with(&MAGIC) && is_whole && is_bounded).then_some(trie)
     }
 
-    /// How many patterns it was built of.
+    /// The number of patterns that it was built from.
     #[must_use]
     pub fn pattern_count(&self) -> u32 {
         self.pattern_count
     }
 
-    /// Append the ids of all patterns that match `topic` to `matched`, each once, in any order.
+    /// Appends the ids of all patterns that match `topic` to `matched`, each once, in any order.
     ///
     /// # Errors
-    /// The bytes are damaged; `matched` then holds some ids that mean nothing.
+    /// The bytes are damaged; `matched` then holds some meaningless ids.
     pub fn match_into(&self, topic: &str, scratch: &mut TrieScratch, matched: &mut Vec<u32>) -> Result<(), String> {
         scratch.begin(self.hashes.len());
         let matched_before = matched.len();
@@ -126,7 +126,7 @@ impl<'a> TopicTrie<'a> {
         let found_max = matched_before + 2 * self.pattern_count as usize;
         let mut walk = Walk { trie: self, scratch, matched, found_max };
         walk.run(topic.as_bytes()).ok_or_else(|| "the topic trie is damaged".to_owned())?;
-        // Only a damaged trie finds more than there are, or others.
+        // Only a damaged trie yields more ids than there are patterns, or other ids.
         let found = &matched[matched_before..];
         if found.len() > self.pattern_count as usize || found.iter().any(|id| *id >= self.pattern_count) {
             return Err("the topic trie is damaged: it names a pattern that it does not have".to_owned());
@@ -147,7 +147,7 @@ impl<'a> TopicTrie<'a> {
         self.texts.get(number(record, 1) as usize..)?.get(..number(record, 2) as usize)
     }
 
-    /// The node in `slot`, and whether it is one of `#`.
+    /// The node in `slot`, and whether it is a `#` node.
     #[inline]
     fn node(&self, slot: u32) -> Option<(TrieNode, bool)> {
         if slot == ROOT {
@@ -173,7 +173,7 @@ impl<'a> TopicTrie<'a> {
     }
 }
 
-/// The first of `words`, and the others if there are any.
+/// Splits `words` into the first word, and the others if there are any.
 #[inline]
 fn split_word(words: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'.', words) {
@@ -206,12 +206,12 @@ impl TrieScratch {
     }
 }
 
-/// One match. Its functions give None when the trie is damaged.
+/// One match. Its functions return None when the trie is damaged.
 struct Walk<'w, 'a> {
     trie: &'w TopicTrie<'a>,
     scratch: &'w mut TrieScratch,
     matched: &'w mut Vec<u32>,
-    /// More is found only where lists overlap that should not.
+    /// The maximum number of matches; more are found only where lists overlap that should not.
     found_max: usize,
 }
 
@@ -235,9 +235,9 @@ impl Walk<'_, '_> {
         Some(())
     }
 
-    /// Follow `word` from all that is alive.
+    /// Follows `word` from all nodes that are alive.
     ///
-    /// A node has one parent, and a `#` node is entered once: so `next` has no node twice.
+    /// A node has one parent, and a `#` node is entered once, so `next` has no node twice.
     fn step(&mut self, word: &[u8], is_last: bool) -> Option<()> {
         let key = self.trie.key(word);
         let bit = key.map_or(0, filter_bit);
@@ -265,7 +265,7 @@ impl Walk<'_, '_> {
         Some(())
     }
 
-    /// Follow the edge for a word, unless the filter rules it out.
+    /// Follows the edge for a word, unless the filter rules it out.
     #[inline]
     fn follow(&mut self, slot: u32, filtered: u32, key: Option<u32>, is_last: bool) -> Option<()> {
         if filtered != 0
@@ -277,7 +277,7 @@ impl Walk<'_, '_> {
         Some(())
     }
 
-    /// A node was reached; with the last word, its patterns match.
+    /// Adds a node that was reached; with the last word, its patterns match.
     #[inline]
     fn enter(&mut self, node: TrieNode, is_last: bool) -> Option<()> {
         if node.info & HAS_HASH != 0 {
@@ -293,8 +293,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The `#` below a node: its patterns match whatever follows, so they are reported at once and only once, and it is
-    /// kept for the words to come only where the pattern goes on.
+    /// Enters the `#` below a node. Its patterns match whatever follows, so they are reported at once and only once,
+    /// and the node is kept for later words only where the pattern goes on.
     fn enter_hash(&mut self, parent: u32, is_last: bool) -> Option<()> {
         let hash = self.trie.child(parent, HASH)?;
         let record = self.trie.hashes.get(hash.ends as usize)?;

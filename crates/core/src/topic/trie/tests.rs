@@ -1,3 +1,5 @@
+//! Tests the trie against the definition of a match, for every short pattern and for random ones.
+
 use super::super::{TopicDialect, TopicPattern};
 use super::{LazyDfa, TopicTrie, TrieScratch, build};
 use crate::testing::{Random, fewer, or_few, rounds};

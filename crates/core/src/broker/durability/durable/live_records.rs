@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 
 use super::{DefinitionId, RecordId};
-use crate::journal::{Location, Sequence};
+use crate::journal::{Location, SegmentNumber, Sequence};
 
 /// The location of a record that is in no segment any more: its queue was deleted, and it is not released yet.
-const NOWHERE: Location = Location { segment: 0, offset: 0 };
+const NOWHERE: Location = Location { segment: SegmentNumber(0), offset: 0 };
 
 /// Who holds a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(super) struct LiveRecords {
     free: Vec<u32>,
     segments: VecDeque<SegmentRecords>,
     /// The ordinal of the first of `segments`.
-    base: u32,
+    base: SegmentNumber,
     live_bytes: u64,
 }
 
@@ -130,7 +130,7 @@ impl LiveRecords {
         self.enter(record.0, location.segment);
     }
 
-    fn enter(&mut self, index: u32, ordinal: u32) {
+    fn enter(&mut self, index: u32, ordinal: SegmentNumber) {
         self.segments_through(ordinal);
         if let Some(segment) = self.segment(ordinal) {
             segment.slots.push(index);
@@ -139,21 +139,21 @@ impl LiveRecords {
     }
 
     /// Add segments up to `ordinal`.
-    fn segments_through(&mut self, ordinal: u32) {
+    fn segments_through(&mut self, ordinal: SegmentNumber) {
         if self.segments.is_empty() {
             self.base = ordinal;
         }
-        while self.base + (self.segments.len() as u32) <= ordinal {
+        while self.base.0 + (self.segments.len() as u32) <= ordinal.0 {
             self.segments.push_back(SegmentRecords::default());
         }
     }
 
-    fn segment(&mut self, ordinal: u32) -> Option<&mut SegmentRecords> {
-        self.segments.get_mut(ordinal.checked_sub(self.base)? as usize)
+    fn segment(&mut self, ordinal: SegmentNumber) -> Option<&mut SegmentRecords> {
+        self.segments.get_mut(ordinal.0.checked_sub(self.base.0)? as usize)
     }
 
     /// Whether segment `ordinal` has nothing that is alive, once the number is synced that comes back.
-    pub fn empty_after(&mut self, ordinal: u32) -> Option<Sequence> {
+    pub fn empty_after(&mut self, ordinal: SegmentNumber) -> Option<Sequence> {
         match self.segment(ordinal) {
             None => Some(Sequence(0)),
             Some(segment) => (segment.live == 0).then_some(segment.free_after),
@@ -161,14 +161,14 @@ impl LiveRecords {
     }
 
     /// Segments up to `ordinal` are gone.
-    pub fn forget_through(&mut self, ordinal: u32) {
+    pub fn forget_through(&mut self, ordinal: SegmentNumber) {
         while self.base <= ordinal && self.segments.pop_front().is_some() {
-            self.base += 1;
+            self.base = self.base.next();
         }
     }
 
     /// The next record that is alive in segment `ordinal` and was not asked for before.
-    pub fn next_in(&mut self, ordinal: u32) -> Option<RecordId> {
+    pub fn next_in(&mut self, ordinal: SegmentNumber) -> Option<RecordId> {
         loop {
             let segment = self.segment(ordinal)?;
             let index = *segment.slots.get(segment.cursor)?;
@@ -181,7 +181,7 @@ impl LiveRecords {
     }
 
     /// Let [`LiveRecords::next_in`] begin again.
-    pub fn start_again(&mut self, ordinal: u32) {
+    pub fn start_again(&mut self, ordinal: SegmentNumber) {
         if let Some(segment) = self.segment(ordinal) {
             segment.cursor = 0;
         }

@@ -24,7 +24,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::journal::{
-    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, Sequence, Statistics,
+    AppendError, Appended, Committer, Disk, HEAD_BYTES_MAX, Log, LogOptions, OpenError, ReadError, SegmentNumber,
+    Sequence, Statistics,
 };
 
 use compaction::PendingMove;
@@ -102,7 +103,7 @@ pub struct Durable {
     /// The number of bytes that were copied since the disk became full.
     copied_while_full: u64,
     /// The last segment that was removed.
-    removed: u32,
+    removed: SegmentNumber,
     /// The number of live records that were found damaged when they were to be copied.
     lost_count: u64,
     buffer: Vec<u8>,
@@ -147,7 +148,7 @@ impl Durable {
             moves: VecDeque::new(),
             skipped: false,
             copied_while_full: 0,
-            removed: 0,
+            removed: SegmentNumber::default(),
             lost_count: 0,
             buffer: Vec::new(),
             head: Vec::new(),

@@ -1,4 +1,4 @@
-//! The functions: CONTAINS, NEAR, TOPIC, PREFIX, REGEX, EXISTS.
+//! Parses the functions CONTAINS, NEAR, TOPIC, PREFIX, REGEX and EXISTS.
 
 use super::{SelectorParser, SelectorResult};
 use crate::query::expr::{Pattern, Predicate};
@@ -6,15 +6,15 @@ use crate::query::language::lexer::TokenKind;
 use crate::text::Phrase;
 use crate::topic::{self, TopicPattern};
 
-/// How far apart NEAR lets two words be when the query does not say.
+/// The maximum distance of two words for NEAR when the query states none.
 const NEAR_DISTANCE: u32 = 5;
 
-/// OPAQUE is what `str(query)` shows of an expensive predicate.
+/// OPAQUE is how `str(query)` shows an expensive predicate.
 const OPAQUE_HINT: &str = "a function cannot be read from text; combine with tamis.opaque in Python";
 
 impl SelectorParser<'_> {
-    /// The predicate that the function `word` makes of its arguments; None, and nothing read, when there is none
-    /// of that name.
+    /// The predicate that the function `word` makes of its arguments; None, with nothing consumed, when there is no
+    /// function of that name.
     pub(super) fn function(&mut self, word: &str) -> SelectorResult<Option<Predicate>> {
         let function = match word.to_ascii_uppercase().as_str() {
             "CONTAINS" => Self::contains,

@@ -1,9 +1,10 @@
-//! The selector language: JMS message selectors (SQL-92 conditional expressions) with text, topic,
-//! regular-expression and hierarchy functions. The canonical text of every query.
+//! The selector language: JMS message selectors with text, topic, regular-expression and hierarchy functions.
 //!
-//! The parser goes down by rank: OR, AND, NOT, predicates, sums, products, signs, primaries. A parenthesis may hold
-//! a condition or a value, which is not known before its end, so that every step returns one or the other
-//! ([`PartNode`]) and the step above says which of them it can use.
+//! JMS selectors are SQL-92 conditional expressions. The canonical text of every query is a selector.
+//!
+//! The parser descends by rank: OR, AND, NOT, predicates, sums, products, signs, primaries. A parenthesis may contain a
+//! condition or a value, which is not known before its end. So every step returns one or the other (`PartNode`), and
+//! the step above decides which of them it can use.
 
 mod functions;
 mod names;
@@ -17,19 +18,19 @@ use crate::query::like::LikePattern;
 use crate::query::{IN_VALUES_MAX, Query, TEXT_BYTES_MAX};
 use values::Rank;
 
-/// How to read a selector.
+/// The rules of the selector language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectorDialect {
-    /// JMS / SQL-92, as `docs/semantics.md` has it.
+    /// JMS / SQL-92, as defined in `docs/semantics.md`.
     Jms,
     /// The examples of the PNNL paper as printed.
     Cbm,
 }
 
-/// Read `text` as a selector. A blank one selects everything.
+/// Parses `text` as a selector. A blank one selects everything.
 ///
 /// # Errors
-/// Where it cannot be read, and what was expected there.
+/// The position at which parsing failed, and what was expected there.
 pub fn parse(text: &str, dialect: SelectorDialect) -> Result<Query, QueryError> {
     let mut parser = SelectorParser { cursor: Cursor::new(text, Style::Selector)?, dialect, operands: Vec::new() };
     let expr = match parser.cursor.token.kind {
@@ -39,15 +40,15 @@ pub fn parse(text: &str, dialect: SelectorDialect) -> Result<Query, QueryError> 
     finish(text, expr)
 }
 
-/// True when `name` reads as one property name without double quotes.
+/// True when `name` parses as one property name without double quotes.
 #[must_use]
 pub fn is_plain_identifier(name: &str) -> bool {
     is_identifier(name) && !is_reserved(name) && name != "topic" && name != "body"
 }
 
-/// A query of `expr`, which was read from `text`, unless its canonical text could not be read again.
+/// A query of `expr`, which was parsed from `text`, unless its canonical text could not be parsed.
 pub(super) fn finish(text: &str, expr: Expr) -> Result<Query, QueryError> {
-    // `1e15,` becomes `1000000000000000.0, `, and nothing that may stand a thousand times grows more.
+    // `1e15,` becomes `1000000000000000.0, `, and nothing that may occur a thousand times grows more.
     const GROWTH_MAX: usize = 8;
     let query = Query { expr, is_fields: false };
     if text.len() > TEXT_BYTES_MAX / GROWTH_MAX && query.to_string().len() > TEXT_BYTES_MAX {
@@ -64,7 +65,7 @@ struct Part {
 
 enum PartNode {
     Condition(Expr),
-    /// A value, or what may yet become a condition: a bare identifier, TRUE, FALSE.
+    /// A value, or a part that may become a condition: a bare identifier, TRUE, FALSE.
     Value(Operand),
 }
 
@@ -97,7 +98,7 @@ impl Placed {
 struct SelectorParser<'a> {
     cursor: Cursor<'a>,
     dialect: SelectorDialect,
-    /// Operands of the chains of AND and OR that have begun, the innermost last.
+    /// The operands of the chains of AND and OR that have begun, the innermost last.
     operands: Vec<Expr>,
 }
 
@@ -139,7 +140,7 @@ impl SelectorParser<'_> {
             let next = self.as_condition(next)?;
             self.operands.push(next);
         }
-        // Collected anew, so that a query holds no more memory than it needs.
+        // Collected again, so that a query uses no more memory than it needs.
         Ok(Part::condition(combine(self.operands.drain(before..).collect()), start))
     }
 
@@ -181,7 +182,7 @@ impl SelectorParser<'_> {
         }
     }
 
-    /// `left` and what follows the keyword that is next: IS, UNDER, BETWEEN, IN or LIKE.
+    /// Parses what follows `left` and the next keyword: IS, UNDER, BETWEEN, IN or LIKE.
     fn affirmed(&mut self, left: Placed) -> SelectorResult<Part> {
         let start = left.start;
         if self.cursor.eat_keyword("IS") {
@@ -205,7 +206,7 @@ impl SelectorParser<'_> {
         }
     }
 
-    /// The predicates that NOT may stand before.
+    /// Parses the predicates before which NOT may stand.
     fn keyword_predicate(&mut self, left: Placed) -> SelectorResult<Option<Predicate>> {
         Ok(Some(if self.cursor.eat_keyword("BETWEEN") {
             self.between(left)?
@@ -337,7 +338,7 @@ impl SelectorParser<'_> {
     }
 }
 
-/// The comparison that `symbol` stands for, in either language.
+/// The comparison that `symbol` means, in either language.
 pub(super) fn comparison(symbol: &str) -> Option<Comparison> {
     Some(match symbol {
         "=" | "==" => Comparison::Equal,

@@ -1,4 +1,4 @@
-//! Names, texts in quotes and instants, where the dialects differ.
+//! Parses names, quoted texts and instants, which differ between the dialects.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 
@@ -11,7 +11,7 @@ use crate::query::language::lexer::{Token, TokenKind, is_reserved, unquote};
 const INSTANTS: std::ops::Range<i64> = -62_135_596_800_000_000..253_402_300_800_000_000;
 
 impl SelectorParser<'_> {
-    /// The name that is next, in double quotes or not, or `ANYCASE(name)`.
+    /// The next name, in double quotes or not, or `ANYCASE(name)`.
     pub(super) fn reference(&mut self) -> SelectorResult<Reference> {
         let token = self.cursor.token;
         match token.kind {
@@ -34,7 +34,7 @@ impl SelectorParser<'_> {
         }
     }
 
-    /// What the unquoted `word` stands for.
+    /// The meaning of the unquoted `word`.
     fn named(&self, word: &str) -> Reference {
         match self.dialect {
             SelectorDialect::Jms => match word {
@@ -69,7 +69,7 @@ impl SelectorParser<'_> {
         }
     }
 
-    /// The text in quotes that is next, and the byte at which it begins.
+    /// The next quoted text, and the byte at which it begins.
     pub(super) fn text(&mut self, expected: &str) -> SelectorResult<(String, usize)> {
         let Token { kind, start, .. } = self.cursor.token;
         let text = match kind {

@@ -1,3 +1,5 @@
+//! Tests the selector language: what it accepts, what it means, and how it refuses.
+
 use super::*;
 use crate::message::{Body, Message, Properties};
 use crate::query::boolean;

@@ -1,4 +1,4 @@
-//! Values: sums, products, signs and what they are made of.
+//! Parses values: sums, products, signs and their operands.
 
 use super::{Part, SelectorParser, SelectorResult};
 use crate::message::Value;
@@ -6,7 +6,7 @@ use crate::query::expr::{Arithmetic, Operand};
 use crate::query::language::lexer::{TokenKind, is_reserved};
 
 impl SelectorParser<'_> {
-    /// Sums and products; `expected` is what a missing operand is called.
+    /// Parses sums and products; `expected` is the word for a missing operand.
     pub(super) fn arithmetic(&mut self, lowest: Rank, expected: &str) -> SelectorResult<Part> {
         let mut left = self.sign(expected)?;
         while let Some((op, rank)) = arithmetic(self.cursor.token.kind)
@@ -47,7 +47,7 @@ impl SelectorParser<'_> {
         Ok(Part::value(if sign == "-" { negative(operand) } else { positive(operand) }, start))
     }
 
-    /// The literal that is next; None, and nothing read, when something else is. A sign belongs to its number.
+    /// The next literal; None, with nothing consumed, when something else is next. A sign belongs to its number.
     pub(super) fn literal(&mut self) -> SelectorResult<Option<Value>> {
         let token = self.cursor.token;
         Ok(Some(match token.kind {
@@ -71,7 +71,7 @@ impl SelectorParser<'_> {
         Value::Bool(truth)
     }
 
-    /// What is neither a literal nor has a sign: a parenthesis, a function or a name.
+    /// Parses a primary that is no literal and has no sign: a parenthesis, a function or a name.
     fn primary(&mut self, expected: &str) -> SelectorResult<Part> {
         let token = self.cursor.token;
         match token.kind {
@@ -97,7 +97,7 @@ impl SelectorParser<'_> {
         Ok(Part { node: inner.node, start })
     }
 
-    /// The number that is next, after a sign at byte `start` or without one.
+    /// The next number, after a sign at byte `start` or without one.
     fn number(&mut self, is_negative: bool, start: usize) -> SelectorResult<Value> {
         Ok(match self.cursor.advance().kind {
             TokenKind::Float(value) => Value::Float(if is_negative { -value } else { value }),
@@ -111,7 +111,7 @@ impl SelectorParser<'_> {
     }
 }
 
-/// How tightly an arithmetic operator binds.
+/// The rank of an arithmetic operator: a higher one binds more tightly.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(super) enum Rank {
     Sum,
@@ -128,7 +128,7 @@ fn arithmetic(kind: TokenKind<'_>) -> Option<(Arithmetic, Rank)> {
     }
 }
 
-/// `digits` as an integer of 64 bits, the smallest included.
+/// `digits` as a 64-bit integer, including the smallest one.
 fn integer(digits: &str, is_negative: bool) -> Option<i64> {
     if let Ok(magnitude) = digits.parse::<i64>() {
         return Some(if is_negative { -magnitude } else { magnitude });
@@ -146,7 +146,8 @@ fn negative(operand: Operand) -> Operand {
     }
 }
 
-/// `+ operand`: a number itself. Of anything else it is `0 + operand`, which is unknown of what is no number.
+/// `+ operand`: a number stays as it is. Any other operand becomes `0 + operand`, which is unknown unless it is a
+/// number.
 fn positive(operand: Operand) -> Operand {
     match operand {
         Operand::Literal(Value::Int(_) | Value::Float(_)) => operand,

@@ -316,7 +316,7 @@ fn control_when_segments_go_before_their_copies_are_synced_it_is_not() {
     let seed = seed("control_when_segments_go", 41);
     let hasty = |life: &mut QueueLife<'_>| {
         if !life.bench.durable.moves.is_empty()
-            && let Some((_, last)) = life.bench.durable.log.sealed_after(0)
+            && let Some((_, last)) = life.bench.durable.log.sealed_after(crate::journal::SegmentNumber::default())
         {
             life.bench.durable.log.remove_through(last);
         }

@@ -1,0 +1,105 @@
+//! The parts of a compiled query: tests of values, ranges of numbers, and the access keys that queries are filed under.
+
+use smallvec::SmallVec;
+
+use super::ids::{AttributeId, SymbolId};
+use super::value_class::{ClassSet, ValueClass};
+
+/// The symbols of a test. Most tests name one or two values.
+pub type Symbols = SmallVec<[SymbolId; 4]>;
+
+/// True when the value of one attribute is in a set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueTest {
+    /// The attribute whose value is tested.
+    pub attribute: AttributeId,
+    /// The classes of values that are in the set.
+    pub classes: ClassSet,
+    /// Ascending. In the set when [`ValueClass::Other`] is not, and out of it when [`ValueClass::Other`] is.
+    pub symbols: Symbols,
+    /// True when one matching element of a list decides, so that a query filed under that element's key needs no test.
+    pub holds_for_elements: bool,
+}
+
+impl ValueTest {
+    /// True for any known value of `attribute`.
+    pub fn known(attribute: AttributeId) -> Self {
+        let classes = ClassSet::of([ValueClass::Other]);
+        Self { attribute, classes, symbols: Symbols::new(), holds_for_elements: false }
+    }
+
+    /// True when `symbol` is in the set.
+    #[must_use]
+    pub fn admits(&self, symbol: SymbolId) -> bool {
+        self.symbols.binary_search(&symbol).is_ok() != self.is_open()
+    }
+
+    /// True when values that no query names are in the set.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.classes.has(ValueClass::Other)
+    }
+
+    /// Admit only what `other` admits too.
+    pub fn intersect(&mut self, other: &Self) {
+        let symbols = match (self.is_open(), other.is_open()) {
+            (false, _) => self.symbols.iter().copied().filter(|symbol| other.admits(*symbol)).collect(),
+            (true, false) => other.symbols.iter().copied().filter(|symbol| self.admits(*symbol)).collect(),
+            (true, true) => merged(&self.symbols, &other.symbols),
+        };
+        let classes = self.classes.intersection(other.classes);
+        *self = Self { attribute: self.attribute, classes, symbols, holds_for_elements: false };
+    }
+
+    /// Admit what `other` admits too.
+    pub fn unite(&mut self, other: &Self) {
+        let symbols = match (self.is_open(), other.is_open()) {
+            (false, false) => merged(&self.symbols, &other.symbols),
+            (true, _) => self.symbols.iter().copied().filter(|symbol| !other.admits(*symbol)).collect(),
+            (false, true) => other.symbols.iter().copied().filter(|symbol| !self.admits(*symbol)).collect(),
+        };
+        let classes = self.classes.union(other.classes);
+        let holds_for_elements = self.holds_for_elements && other.holds_for_elements;
+        *self = Self { attribute: self.attribute, classes, symbols, holds_for_elements };
+    }
+}
+
+fn merged(a: &[SymbolId], b: &[SymbolId]) -> Symbols {
+    let mut all: Symbols = a.iter().chain(b).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// True for a number, or a timestamp, from `low` to `high`, both included; or, negated, for any other value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NumberRange {
+    /// The attribute whose value is compared.
+    pub attribute: AttributeId,
+    /// The lowest value. Exact: queries with bounds beyond 2^53 are evaluated instead.
+    pub low: f64,
+    /// The highest value.
+    pub high: f64,
+    /// True when the bounds are microseconds, and only a timestamp lies between them.
+    pub is_time: bool,
+    /// True when known values outside of the bounds are wanted.
+    pub is_negated: bool,
+}
+
+/// What a query can be filed under: a message has it whenever the query can be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AccessKey {
+    /// An attribute has this value, or one of its values is this.
+    Symbol(SymbolId),
+    /// The attribute is present.
+    Presence(AttributeId),
+}
+
+/// Access keys of which a message has at least one when the query is true.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AccessKeys {
+    /// Ascending, each once.
+    pub keys: SmallVec<[AccessKey; 2]>,
+    /// An estimate of the share of messages that have one.
+    pub share: f64,
+}

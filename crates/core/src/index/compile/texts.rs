@@ -1,0 +1,86 @@
+//! The clauses of predicates about texts: needles and words that have to stand in them.
+
+use crate::index::clause::Symbols;
+use crate::index::origin::AttributeOrigin;
+use crate::index::term::{Scalar, SymbolTerm};
+use crate::message::Value;
+use crate::query::expr::{Comparison, Pattern, PropertyName, Reference};
+use crate::query::like::{LikePattern, NecessaryNeedle};
+use crate::text::needles::Anchor;
+
+use super::clauses::Clauses;
+use super::interner::Interner;
+
+/// Of a needle with more bytes than this a part is looked for, and the query is evaluated.
+const NEEDLE_BYTES_MAX: usize = 255;
+
+impl Clauses {
+    /// True when `reference` matches a LIKE pattern, or does not.
+    pub fn like(reference: &Reference, pattern: &LikePattern, is_negated: bool, interner: &mut Interner) -> Self {
+        match pattern.necessary_needle() {
+            Some(NecessaryNeedle { needle, anchor: Anchor::Whole, .. }) if *reference != Reference::Body => {
+                Self::comparison(reference, Comparison::Equal, &Value::Text(needle.into()), is_negated, interner)
+            }
+            Some(NecessaryNeedle { needle, anchor, is_exact }) if !is_negated => {
+                Self::needles(reference, &[(needle, anchor)], is_exact, interner)
+            }
+            _ => Self::known(reference, interner),
+        }
+    }
+
+    /// True, if at all, of texts that have one of the needles that a regular expression needs.
+    pub fn regex(reference: &Reference, pattern: &Pattern, interner: &mut Interner) -> Self {
+        let needles = pattern.necessary_needles().unwrap_or_default();
+        let needles: Vec<_> = needles.iter().map(|needle| (&**needle, Anchor::Anywhere)).collect();
+        Self::needles(reference, &needles, false, interner)
+    }
+
+    /// True, if at all, of texts in which one of `needles` stands; when `is_exact`, of all such texts.
+    pub fn needles(reference: &Reference, needles: &[(&str, Anchor)], is_exact: bool, interner: &mut Interner) -> Self {
+        let (origin, name) = match reference {
+            _ if needles.is_empty() || !interner.has_room_for_needles() => return Self::known(reference, interner),
+            Reference::Topic => (AttributeOrigin::TopicNeedles, ""),
+            Reference::Body => (AttributeOrigin::BodyNeedles, ""),
+            Reference::Property(PropertyName { text, any_case: true }) => (AttributeOrigin::AnyCaseNeedles, &**text),
+            Reference::Property(PropertyName { text, any_case: false }) => (AttributeOrigin::Needles, &**text),
+        };
+        let attribute = interner.attribute(origin, name);
+        let symbol = |(needle, anchor): &(&str, Anchor)| {
+            let (needle, anchor) = shortened(needle, *anchor);
+            interner.symbol(attribute, SymbolTerm::Needle(anchor, needle))
+        };
+        let symbols = needles.iter().map(symbol).collect();
+        let is_exact = is_exact && needles.iter().all(|(needle, _)| needle.len() <= NEEDLE_BYTES_MAX);
+        Self { needs_evaluation: !is_exact, ..Self::one_of(attribute, symbols, true, interner) }
+    }
+
+    /// True, if at all, of texts that have all of `words`; when `is_exact`, of all such texts. The longest word is looked for,
+    /// as the rarest.
+    pub fn words(reference: &Reference, words: &[Box<str>], is_exact: bool, interner: &mut Interner) -> Self {
+        let (origin, name) = match reference {
+            Reference::Topic => (AttributeOrigin::TopicWords, ""),
+            Reference::Body => (AttributeOrigin::BodyWords, ""),
+            Reference::Property(PropertyName { text, any_case: true }) => (AttributeOrigin::AnyCaseWords, &**text),
+            Reference::Property(PropertyName { text, any_case: false }) => (AttributeOrigin::Words, &**text),
+        };
+        let attribute = interner.attribute(origin, name);
+        let longest = words.iter().max_by_key(|word| word.len()).expect("a phrase has a word");
+        let symbol = interner.symbol(attribute, Scalar::Text(longest));
+        let symbols = Symbols::from_slice(&[symbol]);
+        Self { needs_evaluation: !is_exact, ..Self::one_of(attribute, symbols, true, interner) }
+    }
+}
+
+/// A part of a long needle that stands wherever the needle does.
+fn shortened(needle: &str, anchor: Anchor) -> (&str, Anchor) {
+    if needle.len() <= NEEDLE_BYTES_MAX {
+        return (needle, anchor);
+    }
+    let is_boundary = |position: &usize| needle.is_char_boundary(*position);
+    if anchor == Anchor::End {
+        let start = (needle.len() - NEEDLE_BYTES_MAX..).find(is_boundary).expect("the end is one");
+        return (&needle[start..], anchor);
+    }
+    let end = (0..=NEEDLE_BYTES_MAX).rev().find(is_boundary).expect("the start is one");
+    (&needle[..end], if anchor == Anchor::Anywhere { anchor } else { Anchor::Start })
+}

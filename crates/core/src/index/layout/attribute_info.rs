@@ -1,0 +1,65 @@
+//! What a segment knows of each attribute, and the section that stores it.
+
+use crate::index::codec::{RecordDecoder, encode_text};
+use crate::index::ids::{GroupId, SummaryId};
+use crate::index::origin::AttributeOrigin;
+use crate::index::value_class::ByClass;
+
+/// What a segment knows of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttributeInfo {
+    /// Where its values come from.
+    pub origin: AttributeOrigin,
+    /// The property's name; empty for the topic.
+    pub name: Box<str>,
+    /// True when ranges look at its number.
+    pub has_ranges: bool,
+    /// True when queries are filed under its symbols.
+    pub has_keys: bool,
+    /// The group of queries filed under its presence, or [`GroupId::NONE`].
+    pub group: GroupId,
+    /// Summaries of the classes of values; [`SummaryId::NONE`] where nothing is ruled out. The summary of
+    /// `ValueClass::Other` is also that of symbols which have none of their own.
+    pub summaries: ByClass<SummaryId>,
+}
+
+impl AttributeInfo {
+    /// An attribute that rules out nothing.
+    pub fn new(origin: AttributeOrigin, name: Box<str>, has_ranges: bool) -> Self {
+        let summaries = ByClass([SummaryId::NONE; 4]);
+        Self { origin, name, has_ranges, has_keys: false, group: GroupId::NONE, summaries }
+    }
+
+    /// True when its values rule out leaves.
+    pub fn has_summaries(&self) -> bool {
+        self.summaries.0 != [SummaryId::NONE; 4]
+    }
+
+    /// Read one of the attributes that [`encode_attributes`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(decoder: &mut RecordDecoder<'_>) -> Result<Self, String> {
+        let origin = decoder.one_of(&AttributeOrigin::ALL, "origin of an attribute")?;
+        let (has_ranges, has_keys) = (decoder.flag()?, decoder.flag()?);
+        let name = decoder.text()?.into();
+        let group = GroupId(decoder.half_word()?);
+        let mut summaries = [SummaryId::NONE; 4];
+        for summary in &mut summaries {
+            *summary = SummaryId(decoder.half_word()?);
+        }
+        Ok(Self { origin, name, has_ranges, has_keys, group, summaries: ByClass(summaries) })
+    }
+}
+
+/// The attributes as a section.
+pub fn encode_attributes(attributes: &[AttributeInfo]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for attribute in attributes {
+        bytes.extend([attribute.origin as u8, u8::from(attribute.has_ranges), u8::from(attribute.has_keys)]);
+        encode_text(&attribute.name, &mut bytes);
+        let numbers = [attribute.group.0].into_iter().chain(attribute.summaries.0.map(|summary| summary.0));
+        numbers.for_each(|number| bytes.extend(number.to_le_bytes()));
+    }
+    bytes
+}

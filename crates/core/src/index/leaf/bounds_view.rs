@@ -1,0 +1,152 @@
+//! The bounds of one attribute and kind as they lie in memory, and the queries that hold for a message's number.
+
+use crate::index::ids::AttributeId;
+use crate::index::layout::bytes::{WordBytes, halves, word};
+
+use super::bounds::{DENSE, HULL, NEGATED, TIME, WHOLE};
+use super::message_codes::{AttributeCode, MessageCodes};
+use super::query::LEAF_QUERIES;
+
+/// The bounds of one attribute and kind.
+pub struct BoundsView<'a> {
+    words: &'a [WordBytes],
+    head: u64,
+    who: u64,
+    /// The number of words of the low bounds, and of the high ones.
+    size: usize,
+    /// Where the low bounds start.
+    start: usize,
+    /// Where the bounds end, and the next ones start.
+    pub end: usize,
+}
+
+impl<'a> BoundsView<'a> {
+    /// The bounds at `at` in a leaf of `queries` queries.
+    #[inline(always)]
+    pub fn new(words: &'a [WordBytes], at: usize, queries: usize) -> Option<Self> {
+        let (head, who) = (word(words, at)?, word(words, at + 1)?);
+        let flags = head >> 32;
+        let count = if flags & DENSE != 0 { queries } else { who.count_ones() as usize };
+        let is_whole = flags & WHOLE != 0;
+        let size = if is_whole { count.div_ceil(2) } else { count };
+        let hull = if flags & HULL == 0 { 0 } else { 2 - usize::from(is_whole) };
+        let start = at + 2 + hull;
+        Some(Self { words, head, who, size, start, end: start + 2 * size })
+    }
+
+    /// The queries whose range holds, or that have none. For a list, the queries that ask are added to `verify`.
+    #[inline(always)]
+    pub fn within(&self, alive: u64, codes: &MessageCodes, verify: &mut u64) -> Option<u64> {
+        let (attribute, flags) = halves(self.head);
+        let (attribute, flags) = (AttributeId(attribute), u64::from(flags));
+        if matches!(codes.get(attribute)?, AttributeCode::List) {
+            *verify |= self.who;
+            return Some(u64::MAX);
+        }
+        let number = codes.number(attribute, flags & TIME != 0)?;
+        let between = if flags & WHOLE != 0 {
+            self.between(number.rank, i32::from_le_bytes, alive)?
+        } else {
+            self.between(number.exact, f64::from_le_bytes, alive)?
+        };
+        Some(!self.who | if flags & NEGATED != 0 { !between } else { between })
+    }
+
+    /// The queries of `alive` whose bounds hold `number`. Where similar bounds lie together, the hull alone decides most
+    /// leaves.
+    #[inline(always)]
+    fn between<T: PartialOrd + Copy, const BYTES: usize>(
+        &self,
+        number: T,
+        read: impl Fn([u8; BYTES]) -> T,
+        alive: u64,
+    ) -> Option<u64> {
+        let flags = self.head >> 32;
+        let numbers = |from: usize, to: usize| Some(self.words.get(from..to)?.as_flattened().as_chunks::<BYTES>().0);
+        let holds = |low: &[u8; BYTES], high: &[u8; BYTES]| (number >= read(*low)) & (number <= read(*high));
+        if flags & HULL != 0 {
+            // The last two before the bounds.
+            let [.., low, high] = numbers(self.start - 2, self.start)? else { return None };
+            if !holds(low, high) {
+                return Some(0);
+            }
+        }
+        let middle = self.start + self.size;
+        let (low, high) = (numbers(self.start, middle)?, numbers(middle, self.end)?);
+        let mut between = 0;
+        if flags & DENSE != 0 {
+            for (index, (low, high)) in low.iter().zip(high).enumerate() {
+                between |= u64::from(holds(low, high)) << (index % LEAF_QUERIES);
+            }
+            return Some(between);
+        }
+        let mut asking = self.who & alive;
+        while asking != 0 {
+            let bit = asking & asking.wrapping_neg();
+            asking ^= bit;
+            let seat = (self.who & (bit - 1)).count_ones() as usize;
+            between |= if holds(&low[seat], &high[seat]) { bit } else { 0 };
+        }
+        Some(between)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::clause::NumberRange;
+    use crate::index::leaf::bounds::bounds_of;
+    use crate::index::leaf::query::{LeafQuery, with_bits};
+    use crate::testing::Random;
+
+    /// Dense and sparse, of few and of many, of whole numbers and of others.
+    #[test]
+    fn bounds_say_what_comparing_with_each_range_says() {
+        let mut random = Random(11);
+        let mut dice = |below: usize| random.below(below);
+        for round in 0..crate::testing::or_few(400, 40) {
+            let count = 1 + dice(LEAF_QUERIES);
+            let (is_whole, is_negated, sparse) = (round % 3 != 0, round % 5 == 0, 1 + dice(4));
+            let ranges: Vec<_> = (0..count)
+                .map(|_| {
+                    let mut bound = || dice(20) as f64 + if is_whole { 0.0 } else { 0.25 };
+                    let (one, other) = (bound(), bound());
+                    let low = [one.min(other), one.min(other).next_up(), f64::NEG_INFINITY][dice(3)];
+                    let high = [one.max(other), one.max(other).next_down(), f64::INFINITY][dice(3)];
+                    (dice(sparse) == 0).then_some([NumberRange {
+                        attribute: AttributeId(1),
+                        low,
+                        high,
+                        is_time: false,
+                        is_negated,
+                    }])
+                })
+                .collect();
+            let of = |range: &'_ Option<[NumberRange; 1]>| range.as_ref().map_or(&[][..], |range| &range[..]).to_vec();
+            let owned: Vec<Vec<NumberRange>> = ranges.iter().map(of).collect();
+            let queries: Vec<_> = owned.iter().map(|ranges| LeafQuery { ranges, ..LeafQuery::default() }).collect();
+            let all = bounds_of(with_bits(&queries));
+            let mut words = vec![7];
+            all.iter().for_each(|bounds| bounds.encode(count, &mut words));
+            let words: Vec<WordBytes> = words.iter().map(|word| word.to_le_bytes()).collect();
+            for number in (0..84).map(|quarters| f64::from(quarters) / 4.0).chain([f64::NAN]) {
+                let mut codes = MessageCodes::default();
+                codes.begin(2);
+                codes.set_number(AttributeId(1), false, number);
+                if all.is_empty() {
+                    continue;
+                }
+                let view = BoundsView::new(&words, 1, count).expect("whole");
+                assert_eq!(view.end, words.len(), "{count} queries");
+                let mut verify = 0;
+                let within = view.within(u64::MAX, &codes, &mut verify).expect("whole");
+                for (index, ranges) in owned.iter().enumerate() {
+                    let holds =
+                        ranges.iter().all(|range| (number >= range.low && number <= range.high) != range.is_negated);
+                    assert_eq!(within >> index & 1 == 1, holds, "{number} of {ranges:?}");
+                }
+                assert_eq!(verify, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Writes a leaf.
+
+use crate::index::ids::SymbolCode;
+
+use super::bounds::bounds_of;
+use super::masks::{AttributeMasks, masks_of};
+use super::query::{CHOICES_MAX, LeafQuery, VERIFY, everyone, with_bits};
+use super::subscribers;
+
+/// Append the leaf of `queries` to `words`, with those `masks` that are not decided elsewhere. `codes` are those of the
+/// symbols.
+pub fn encode_leaf(queries: &[LeafQuery<'_>], masks: &[AttributeMasks], codes: &[SymbolCode], words: &mut Vec<u64>) {
+    let start = words.len();
+    let unsure = with_bits(queries).filter(|(_, query)| query.needs_evaluation);
+    let verify = unsure.fold(0, |mask, (bit, _)| mask | bit);
+    let choice_count = queries.iter().map(|query| query.choices.len()).max().unwrap_or(0).min(CHOICES_MAX);
+    let bounds = bounds_of(with_bits(queries));
+    let flags = if verify != 0 { VERIFY } else { 0 } | subscribers::flags(queries) << 8;
+    let counts = (masks.len() as u64) << 8 | (choice_count as u64) << 24 | (bounds.len() as u64) << 32;
+    words.push(queries.len() as u64 | counts | flags << 40);
+    words.extend([u64::from(queries[0].id.0), u64::from(queries[0].position)]);
+    words.extend((verify != 0).then_some(verify));
+    let choices: Vec<_> = (0..choice_count).map(|choice| choice_of(queries, choice, codes)).collect();
+    let heads = choices.iter().map(|(_, masks)| 2 + 2 * masks.len()).sum::<usize>() + 2 * masks.len();
+    let (bodies_start, mut bodies) = (words.len() - start + heads, Vec::new());
+    masks.iter().for_each(|masks| masks.encode(words, bodies_start, &mut bodies));
+    for (free, masks) in choices {
+        words.extend([masks.len() as u64, free]);
+        masks.iter().for_each(|masks| masks.encode(words, bodies_start, &mut bodies));
+    }
+    words.append(&mut bodies);
+    words[start + 1] |= ((words.len() - start) as u64) << 32;
+    bounds.iter().for_each(|bounds| bounds.encode(queries.len(), words));
+    words[start + 2] |= ((words.len() - start) as u64) << 32;
+    subscribers::encode(queries, words);
+}
+
+/// The queries that do not have the choice with this number, and the masks of the choice.
+fn choice_of(queries: &[LeafQuery<'_>], choice: usize, codes: &[SymbolCode]) -> (u64, Vec<AttributeMasks>) {
+    let choices = || with_bits(queries).filter_map(|(bit, query)| query.choices.get(choice).map(|tests| (bit, *tests)));
+    let asking = choices().fold(0, |mask, (bit, _)| mask | bit);
+    let tests = choices().flat_map(|(bit, tests)| tests.iter().map(move |test| (bit, test)));
+    (everyone(queries.len()) & !asking, masks_of(tests, 0, codes))
+}

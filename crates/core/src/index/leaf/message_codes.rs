@@ -1,0 +1,150 @@
+//! A message in the codes of a segment: for each attribute a symbol, a class, or several symbols.
+
+use crate::index::ids::{AttributeId, SummaryId, SymbolCode};
+use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::value_class::ValueClass;
+
+use super::number::MessageNumber;
+
+/// What an attribute of a message is to a segment.
+#[derive(Clone, Copy, Debug)]
+pub enum AttributeCode<'a> {
+    /// It has a value that no query names, or none.
+    Class(ValueClass),
+    /// A list: each element is a value of its own.
+    List,
+    /// A value that queries name; [`MessageCodes::symbol`] tells its code.
+    Symbol,
+    /// All that a value is or is below, or that stands in a text. The slice holds the symbols of all such attributes,
+    /// ordered by attribute and code.
+    Several(&'a [(AttributeId, SymbolInfo)]),
+}
+
+// A code of 32 bits is that of a symbol, or one of these.
+const ABSENT: u32 = packed(ValueClass::Absent);
+const NULL: u32 = packed(ValueClass::Null);
+const VALUELESS: u32 = packed(ValueClass::Valueless);
+/// The lowest of them, for [`MessageCodes::symbol`].
+const OTHER: u32 = packed(ValueClass::Other);
+const LIST: u32 = u32::MAX;
+const SEVERAL: u32 = u32::MAX - 1;
+
+/// The code of a class. That of `Other` is below those of all other classes.
+const fn packed(class: ValueClass) -> u32 {
+    u32::MAX - 2 - class as u32
+}
+
+/// A message in the codes of a segment. Between two segments every attribute is absent again.
+#[derive(Debug, Default)]
+pub struct MessageCodes {
+    /// The code, and the summary of a symbol.
+    codes: Vec<(u32, SummaryId)>,
+    /// The number and the timestamp.
+    numbers: Vec<[MessageNumber; 2]>,
+    touched: Vec<AttributeId>,
+    several: Vec<(AttributeId, SymbolInfo)>,
+    /// True when some attribute is a list.
+    pub has_list: bool,
+}
+
+impl MessageCodes {
+    /// Make room for `attribute_count` attributes, and make all of them absent.
+    pub fn begin(&mut self, attribute_count: usize) {
+        for attribute in self.touched.drain(..) {
+            self.codes[attribute.index()] = (ABSENT, SummaryId::NONE);
+            self.numbers[attribute.index()] = [MessageNumber::NONE; 2];
+        }
+        self.several.clear();
+        self.has_list = false;
+        if self.codes.len() < attribute_count {
+            self.codes.resize(attribute_count, (ABSENT, SummaryId::NONE));
+            self.numbers.resize(attribute_count, [MessageNumber::NONE; 2]);
+        }
+    }
+
+    fn put(&mut self, attribute: AttributeId, code: u32, summary: SummaryId) {
+        self.codes[attribute.index()] = (code, summary);
+        self.touched.push(attribute);
+    }
+
+    /// Give the attribute a value without a symbol.
+    pub fn set_class(&mut self, attribute: AttributeId, class: ValueClass) {
+        self.put(attribute, packed(class), SummaryId::NONE);
+    }
+
+    /// Make the attribute a list.
+    pub fn set_list(&mut self, attribute: AttributeId) {
+        self.has_list = true;
+        self.put(attribute, LIST, SummaryId::NONE);
+    }
+
+    /// Give the attribute a value that queries name.
+    pub fn set_symbol(&mut self, attribute: AttributeId, symbol: SymbolInfo) {
+        self.put(attribute, symbol.code.0, symbol.summary);
+    }
+
+    /// Give the attribute a number, or a timestamp.
+    pub fn set_number(&mut self, attribute: AttributeId, is_time: bool, number: f64) {
+        self.numbers[attribute.index()][usize::from(is_time)] = number.into();
+    }
+
+    /// Add one of several symbols. Those of one attribute have to be added one after the other.
+    pub fn add(&mut self, attribute: AttributeId, symbol: SymbolInfo) {
+        if self.several.last().is_none_or(|(last, _)| *last != attribute) {
+            self.put(attribute, SEVERAL, SummaryId::NONE);
+        }
+        self.several.push((attribute, symbol));
+    }
+
+    /// Order what attributes have several of by attribute and code.
+    pub fn sort_several(&mut self) {
+        if self.several.len() > 1 {
+            let key = |(attribute, symbol): &(AttributeId, SymbolInfo)| {
+                u64::from(attribute.0) << 32 | u64::from(symbol.code.0)
+            };
+            self.several.sort_unstable_by_key(key);
+        }
+    }
+
+    /// The symbols of an attribute that has several.
+    pub fn several(&self, attribute: AttributeId) -> impl Iterator<Item = &SymbolInfo> {
+        self.several.iter().filter(move |(other, _)| *other == attribute).map(|(_, symbol)| symbol)
+    }
+
+    /// The summary of the symbol that the attribute has, or [`SummaryId::NONE`].
+    pub fn summary(&self, attribute: AttributeId) -> SummaryId {
+        self.codes[attribute.index()].1
+    }
+
+    /// What `attribute` is; None when the segment has no such attribute.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self, attribute: AttributeId) -> Option<AttributeCode<'_>> {
+        Some(match self.codes.get(attribute.index())?.0 {
+            ABSENT => AttributeCode::Class(ValueClass::Absent),
+            NULL => AttributeCode::Class(ValueClass::Null),
+            VALUELESS => AttributeCode::Class(ValueClass::Valueless),
+            OTHER => AttributeCode::Class(ValueClass::Other),
+            LIST => AttributeCode::List,
+            SEVERAL => AttributeCode::Several(&self.several),
+            _ => AttributeCode::Symbol,
+        })
+    }
+
+    /// The code of the one value of `attribute`; a code beyond all others when no query names the value.
+    ///
+    /// The inner option is None when the attribute is anything else, the outer one when the segment has no such attribute.
+    #[inline(always)]
+    #[must_use]
+    pub fn symbol(&self, attribute: AttributeId) -> Option<Option<SymbolCode>> {
+        self.codes.get(attribute.index()).map(|(code, _)| Some(SymbolCode(*code)).filter(|code| code.0 <= OTHER))
+    }
+
+    /// The attribute's number, or its timestamp; [`MessageNumber::NONE`] when it has none, None when the segment has no
+    /// such attribute.
+    #[inline(always)]
+    #[must_use]
+    pub fn number(&self, attribute: AttributeId, is_time: bool) -> Option<MessageNumber> {
+        self.numbers.get(attribute.index()).map(|both| both[usize::from(is_time)])
+    }
+}

@@ -1,0 +1,260 @@
+//! Encodes a message: which symbols and numbers its topic, properties and body are to a segment.
+
+use crate::error::EngineError;
+use crate::hierarchy::{Hierarchies, Hierarchy};
+use crate::index::ids::AttributeId;
+use crate::index::layout::symbol_entry::SymbolInfo;
+use crate::index::layout::symbol_table::{find, find_hashed, prefetch_hashed};
+use crate::index::segment::Segment;
+use crate::index::segment::attributes::{NamedAttributes, TextAttributes};
+use crate::index::segment::text_search::words_of;
+use crate::index::term::Scalar;
+use crate::index::value_class::ValueClass;
+use crate::message::{Body, Message, Resolved, Value, lookup_any_case};
+
+use super::hashed_message::{HashedMessage, HashedProperty, HashedScalar, HashedValue};
+use super::scratch::SegmentScratch;
+
+/// Looking up a name in a message costs so many times as much as seeing that the segment does not know the name of a
+/// property.
+const LOOK_UP_COST: usize = 4;
+
+impl Segment {
+    /// Write the codes of `message` and the groups of its access keys to `scratch`.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn encode(
+        &self,
+        hashed: &mut HashedMessage<'_, '_>,
+        topic_symbols: &[(AttributeId, SymbolInfo)],
+        hierarchies: &Hierarchies,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        let message = hashed.message;
+        scratch.codes.begin(self.attributes.count());
+        scratch.groups.clear();
+        if let Some(topic) = self.attributes.topic {
+            self.encode_scalar(topic, &hashed.topic, scratch)?;
+        }
+        topic_symbols.iter().for_each(|(attribute, symbol)| scratch.add(*attribute, *symbol));
+        if self.attributes.name_count() * LOOK_UP_COST > message.properties.len() {
+            self.encode_properties(hashed, hierarchies, scratch)?;
+        } else {
+            for (name, named) in self.attributes.names() {
+                if let Some(value) = hashed.look_up(name) {
+                    self.encode_value(named, &value, hierarchies, scratch)?;
+                }
+            }
+        }
+        for (name, named) in &self.attributes.any_case {
+            if let Some(values) = lookup_any_case(message.properties, name) {
+                self.encode_value(*named, &values.into(), hierarchies, scratch)?;
+            }
+        }
+        self.encode_body(message, scratch)?;
+        scratch.codes.sort_several();
+        Ok(())
+    }
+
+    /// Encode each property that the segment knows.
+    #[inline]
+    fn encode_properties(
+        &self,
+        hashed: &mut HashedMessage<'_, '_>,
+        hierarchies: &Hierarchies,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        let mut asked = std::mem::take(&mut scratch.asked);
+        self.find_asked(hashed.properties(), &mut asked)?;
+        for (property, named) in &asked {
+            self.encode_value(*named, &hashed.properties()[*property].value, hierarchies, scratch)?;
+        }
+        scratch.asked = asked;
+        // A literal name wins over what it leads to in a mapping; it has been encoded above.
+        let properties = hashed.message.properties;
+        for (name, named) in self.attributes.dotted().filter(|(name, _)| !properties.contains_key(*name)) {
+            if let Some(value) = hashed.look_up(name) {
+                self.encode_value(named, &value, hierarchies, scratch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The `properties` that the segment knows, by index, and their attributes. Their symbols lie all over the table: all
+    /// are prefetched before the first of them is looked up.
+    #[inline]
+    fn find_asked(
+        &self,
+        properties: &[HashedProperty<'_>],
+        asked: &mut Vec<(usize, NamedAttributes)>,
+    ) -> Result<(), EngineError> {
+        asked.clear();
+        for (index, property) in properties.iter().enumerate() {
+            let Some(named) = self.attributes.find(property.name, property.name_hash) else { continue };
+            if let (Some(attribute), Some(scalar)) = (named.property, &property.value.scalar) {
+                prefetch_hashed(&self.store, attribute, scalar.hash())?;
+            }
+            asked.push((index, named));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn encode_value(
+        &self,
+        named: NamedAttributes,
+        value: &HashedValue<'_>,
+        hierarchies: &Hierarchies,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        if let Some(property) = named.property {
+            self.encode_property(property, value, scratch)?;
+        }
+        if !named.texts.is_empty() {
+            self.encode_texts(named.texts, &value.values, scratch)?;
+        }
+        let Some(ancestors) = named.ancestors else { return Ok(()) };
+        let Some(hierarchy) = hierarchies.get(&*self.attributes.info(ancestors).name) else { return Ok(()) };
+        match &value.values {
+            Resolved::One(value) => self.encode_ancestors(ancestors, value, hierarchy, scratch),
+            Resolved::Many(values) => {
+                values.iter().try_for_each(|value| self.encode_ancestors(ancestors, value, hierarchy, scratch))
+            }
+        }
+    }
+
+    #[inline]
+    fn encode_property(
+        &self,
+        attribute: AttributeId,
+        value: &HashedValue<'_>,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        let info = self.attributes.info(attribute);
+        if info.group.is_some() {
+            scratch.groups.push(info.group);
+        }
+        match &value.values {
+            Resolved::One(Value::Null) => scratch.codes.set_class(attribute, ValueClass::Null),
+            Resolved::One(Value::Present) => scratch.codes.set_class(attribute, ValueClass::Valueless),
+            Resolved::One(number) => {
+                match &value.scalar {
+                    Some(scalar) => self.encode_scalar(attribute, scalar, scratch)?,
+                    None => scratch.codes.set_class(attribute, ValueClass::Other),
+                }
+                if info.has_ranges {
+                    encode_number(attribute, number, scratch);
+                }
+            }
+            Resolved::Many(values) => {
+                for scalar in values.iter().filter_map(|value| Scalar::of(value)) {
+                    let symbol = find(&self.store, attribute, scalar)?;
+                    scratch.groups.extend(symbol.map(|symbol| symbol.group).filter(|group| group.is_some()));
+                }
+                scratch.codes.set_list(attribute);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn encode_scalar(
+        &self,
+        attribute: AttributeId,
+        scalar: &HashedScalar<'_>,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        match find_hashed(&self.store, attribute, scalar.scalar, scalar.hash())? {
+            None => scratch.codes.set_class(attribute, ValueClass::Other),
+            Some(symbol) => {
+                scratch.codes.set_symbol(attribute, symbol);
+                if symbol.group.is_some() {
+                    scratch.groups.push(symbol.group);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Encode the needles and words that stand in the texts of a property.
+    fn encode_texts(
+        &self,
+        TextAttributes { needles, words }: TextAttributes,
+        values: &Resolved<'_>,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        let values = match values {
+            Resolved::One(value) => std::slice::from_ref(value),
+            Resolved::Many(values) => values.as_slice(),
+        };
+        let texts = || {
+            values.iter().filter_map(|value| match value {
+                Value::Text(text) => Some(&**text),
+                _ => None,
+            })
+        };
+        if let Some(needles) = needles {
+            texts().try_for_each(|text| self.encode_needles(needles, text, scratch))?;
+        }
+        if let Some(words) = words {
+            let mut add = |symbol| scratch.add(words, symbol);
+            texts().try_for_each(|text| words_of(&self.store, words, text, &mut add))?;
+        }
+        Ok(())
+    }
+
+    /// Encode the needles and words that stand in the body.
+    fn encode_body(&self, message: &Message<'_>, scratch: &mut SegmentScratch) -> Result<(), EngineError> {
+        let Body::Text(body) = message.body else { return Ok(()) };
+        let TextAttributes { needles, words } = self.attributes.body_texts;
+        if let Some(needles) = needles {
+            self.encode_needles(needles, body, scratch)?;
+        }
+        if let Some(words) = words {
+            let mut add = |symbol| scratch.add(words, symbol);
+            self.text_search.body_words(&self.store, words, message, body, &mut add)?;
+        }
+        Ok(())
+    }
+
+    fn encode_needles(
+        &self,
+        attribute: AttributeId,
+        text: &str,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        let mut work = std::mem::take(&mut scratch.needles);
+        let mut add = |symbol| scratch.add(attribute, symbol);
+        let done = self.text_search.needles(&self.store, attribute, text, &mut work, &mut add);
+        scratch.needles = work;
+        done
+    }
+
+    /// Encode `value` and all its ancestors. Cost: its depth.
+    fn encode_ancestors(
+        &self,
+        attribute: AttributeId,
+        value: &Value,
+        hierarchy: &Hierarchy,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        let Value::Text(text) = value else { return Ok(()) };
+        for name in hierarchy.lineage(text) {
+            if let Some(symbol) = find(&self.store, attribute, Scalar::Text(name))? {
+                scratch.add(attribute, symbol);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode_number(attribute: AttributeId, value: &Value, scratch: &mut SegmentScratch) {
+    #[expect(clippy::cast_precision_loss, reason = "bounds are below 2^53, and rounding keeps a value on its side")]
+    match value {
+        Value::Int(value) => scratch.codes.set_number(attribute, false, *value as f64),
+        Value::Float(value) => scratch.codes.set_number(attribute, false, *value),
+        Value::Timestamp(micros) => scratch.codes.set_number(attribute, true, *micros as f64),
+        _ => {}
+    }
+}

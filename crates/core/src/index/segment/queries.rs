@@ -1,0 +1,133 @@
+//! The queries of a segment, decoded when they are first needed and kept.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::error::EngineError;
+use crate::index::codec::decode;
+use crate::index::ids::{QueryId, SharedPredicateId};
+use crate::index::layout::bytes::NumberBytes;
+use crate::index::layout::sections::SectionName;
+use crate::query::Query;
+
+use super::Segment;
+
+/// Decoded queries are kept in chunks of this many, allocated when one is needed: opening allocates next to nothing.
+const CHUNK: usize = 64;
+
+type QueryChunk = Box<[OnceLock<Arc<Query>>]>;
+
+/// The queries that have been decoded so far.
+#[derive(Debug)]
+pub struct KeptQueries(Vec<OnceLock<QueryChunk>>);
+
+impl KeptQueries {
+    /// None of `count` queries.
+    pub fn new(count: usize) -> Self {
+        Self((0..count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect())
+    }
+
+    fn cell(&self, query: QueryId) -> Option<&OnceLock<Arc<Query>>> {
+        let chunk = self.0.get(query.index() / CHUNK)?;
+        Some(&chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect())[query.index() % CHUNK])
+    }
+
+    fn get(&self, query: QueryId) -> Option<&Arc<Query>> {
+        self.0.get(query.index() / CHUNK)?.get()?[query.index() % CHUNK].get()
+    }
+}
+
+impl Segment {
+    /// The number of distinct queries.
+    pub fn query_count(&self) -> usize {
+        self.query_count
+    }
+
+    /// Every query.
+    pub fn query_ids(&self) -> impl Iterator<Item = QueryId> + use<> {
+        (0..self.query_count as u32).map(QueryId)
+    }
+
+    /// A query, decoded the first time and kept.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn query(&self, query: QueryId) -> Result<&Arc<Query>, EngineError> {
+        let cell = self.queries.cell(query).ok_or_else(|| self.store.damaged("a query is beyond their count"))?;
+        if let Some(query) = cell.get() {
+            return Ok(query);
+        }
+        let query = Arc::new(self.decode(query)?);
+        Ok(cell.get_or_init(|| query))
+    }
+
+    /// A query, if it has been kept.
+    pub fn kept(&self, query: QueryId) -> Option<&Arc<Query>> {
+        self.queries.get(query)
+    }
+
+    /// Keep the queries that the segment was built from, so that they need not be decoded when it is merged. This pays for
+    /// small segments.
+    pub fn keep<'q>(&self, queries: impl Iterator<Item = (QueryId, &'q Arc<Query>)>) {
+        for (id, query) in queries {
+            if let Some(cell) = self.queries.cell(id) {
+                _ = cell.set(Arc::clone(query)); // an equal one may be there
+            }
+        }
+    }
+
+    /// A query, decoded and not kept.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn decode(&self, query: QueryId) -> Result<Query, EngineError> {
+        let record = self.store.item(SectionName::RecordEnds, SectionName::Records, query.index())?;
+        decode(record, &self.opaques)
+            .map_err(|reason| self.store.damaged(&format!("the query {} cannot be read: {reason}", query.0)))
+    }
+
+    /// The number of shared predicates.
+    pub fn shared_predicate_count(&self) -> usize {
+        self.shared_predicates.len()
+    }
+
+    /// A shared predicate as a query, decoded the first time and kept.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn shared_predicate(&self, predicate: SharedPredicateId) -> Result<&Query, EngineError> {
+        let cell = self.shared_predicates.get(predicate.index()).ok_or_else(|| self.contradiction())?;
+        if let Some(query) = cell.get() {
+            return Ok(query);
+        }
+        let (ends, predicates) = (SectionName::SharedPredicateEnds, SectionName::SharedPredicates);
+        let query = decode(self.store.item(ends, predicates, predicate.index())?, &self.opaques)
+            .map_err(|reason| self.store.damaged(&format!("the predicate {} cannot be read: {reason}", predicate.0)))?;
+        Ok(cell.get_or_init(|| query))
+    }
+
+    /// The shared predicates that decide a query whose clauses hold; None when the whole query has to be evaluated.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn verification(&self, query: QueryId) -> Result<Option<&[NumberBytes]>, EngineError> {
+        let ends = self.store.numbers(SectionName::VerificationEnds)?;
+        let all = self.store.numbers(SectionName::Verifications)?;
+        if ends.is_empty() {
+            return Ok(None);
+        }
+        let end = |query: usize| ends.get(query).map(|end| u32::from_le_bytes(*end) as usize);
+        let start = if query.index() == 0 { Some(0) } else { end(query.index() - 1) };
+        let predicates = start.zip(end(query.index())).and_then(|(start, end)| all.get(start..end));
+        let predicates = predicates.ok_or_else(|| self.contradiction())?;
+        let is_whole = predicates.is_empty() || *predicates == [SharedPredicateId::NONE.0.to_le_bytes()];
+        Ok((!is_whole).then_some(predicates))
+    }
+
+    /// The fields queries, ascending.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub fn fields_queries(&self) -> Result<impl Iterator<Item = QueryId>, EngineError> {
+        Ok(self.store.numbers(SectionName::FieldsQueries)?.iter().map(|query| QueryId::from_le_bytes(*query)))
+    }
+}

@@ -1,0 +1,4 @@
+//! The truth values of three-valued logic.
+
+/// True, false or unknown (None).
+pub type Truth = Option<bool>;

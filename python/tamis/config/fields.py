@@ -1,0 +1,37 @@
+"""Defines the types of values that the sections of pipeline.toml share, and what each type expects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+
+
+def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
+    folder = (info.context or {}).get("folder", Path())
+    return Path(folder) / path.expanduser()
+
+
+_NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
+PATTERNS = {
+    _NAME: "letters, digits, '_', '.' and '-', beginning with a letter or digit",
+    _LINE: "text on one line",
+    _DOMAIN: "a domain's letters, digits, '.' and '-'",
+}
+"""Regular expression of a field -> what it expects, in words."""
+
+Name = Annotated[str, Field(pattern=_NAME, max_length=100)]
+Count = Annotated[int, Field(strict=True, gt=0)]
+Milliseconds = Annotated[int, Field(strict=True, gt=0, le=86_400_000)]
+Seconds = Annotated[float, Field(strict=True, gt=0, le=31_536_000)]
+Port = Annotated[int, Field(strict=True, gt=0, le=65_535)]
+Line = Annotated[str, Field(pattern=_LINE)]
+Domain = Annotated[str, Field(pattern=_DOMAIN, max_length=200)]
+PathBeside = Annotated[Path, AfterValidator(_beside_the_file)]
+
+
+class Section(BaseModel):
+    """A table of the file, which refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)

@@ -1,0 +1,1 @@
+"""The papers' algorithms for queries: brute force, cacheable units, grouped filters, k-index, BE-tree and BDD."""

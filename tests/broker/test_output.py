@@ -1,0 +1,108 @@
+"""The output of one call: for all connections, within a bound, and none for sockets that take no bytes."""
+
+from __future__ import annotations
+
+from tamis._core import Broker, amqp_encode_method
+from tamis.broker.rules import Rules
+from tamis.broker.users.access import Access
+from tamis.broker.users.user import ALL, Limits, User
+
+BODY = b"x" * 100_000
+CONSUMERS = 20
+AT_ONCE = 1024 * 1024 + 256 * 1024
+"""Maximum bytes per call: those of the bound, and one connection's output more."""
+
+
+def method(name: str, **fields: object) -> bytes:
+    return amqp_encode_method(1, name, fields)
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    return bytes([kind, 0, 1]) + len(payload).to_bytes(4, "big") + payload + b"\xce"
+
+
+def publish() -> bytes:
+    header = b"\x00\x3c\x00\x00" + len(BODY).to_bytes(8, "big") + b"\x00\x00"
+    return method("basic.publish", exchange="amq.fanout") + frame(2, header) + frame(3, BODY)
+
+
+def connected(broker: Broker) -> int:
+    number = broker.connect(
+        user="ann",
+        vhost="/",
+        frame_max=131072,
+        channel_max=10,
+        heartbeat_s=0,
+        peer="127.0.0.1",
+        client_name="a test",
+        knows_blocked=True,
+        knows_cancel=True,
+        qos_is_for_channel=False,
+        now_us=0,
+    )
+    broker.receive(number, method("channel.open"), 0)
+    return number
+
+
+def fanned_out() -> tuple[Broker, int, list[int]]:
+    """A broker, a publisher, and consumers that all get what it publishes."""
+    access = Access({"ann": User("ann").permitted("/", ALL)}, ("/",), Limits(), True)
+    broker = Broker(
+        Rules(access, None),
+        frame_max=131072,
+        channel_max=10,
+        message_bytes_max=1 << 20,
+        memory_bytes_max=1 << 26,
+        seed=1,
+        now_us=0,
+        wall_us=0,
+    )
+    publisher, consumers = connected(broker), [connected(broker) for _ in range(CONSUMERS)]
+    for number in consumers:
+        queue = f"q{number}"
+        broker.receive(number, method("queue.declare", queue=queue), 0)
+        broker.receive(number, method("queue.bind", queue=queue, exchange="amq.fanout"), 0)
+        broker.receive(number, method("basic.consume", queue=queue, no_ack=True), 0)
+    return broker, publisher, consumers
+
+
+def test_output_comes_in_bounded_pieces_until_there_is_no_more() -> None:
+    broker, publisher, consumers = fanned_out()
+    delivered = dict.fromkeys(consumers, 0)
+    outputs, has_more, _ = broker.receive(publisher, publish(), 1)
+    calls = 1
+    while True:
+        assert sum(len(data) for _, data, _, _ in outputs) <= AT_ONCE
+        for number, data, is_open, wants_input in outputs:
+            assert is_open
+            assert wants_input
+            delivered[number] += data.count(BODY)
+        if not has_more:
+            break
+        outputs, has_more, _ = broker.take_output()
+        calls += 1
+    assert calls > 1
+    assert delivered == dict.fromkeys(consumers, 1)
+    assert broker.take_output() == ([], False, False)
+
+
+def test_a_socket_that_takes_no_bytes_gets_none_until_it_does() -> None:
+    broker, publisher, (paused, *others) = fanned_out()
+    broker.set_writable(paused, False)
+    outputs, has_more, _ = broker.receive(publisher, publish(), 1)
+    while has_more:
+        further, has_more, _ = broker.take_output()
+        outputs += further
+    assert {number for number, data, _, _ in outputs if data} == set(others)
+    broker.set_writable(paused, True)
+    outputs, _, _ = broker.take_output()
+    assert {(number, is_open) for number, _, is_open, _ in outputs} == {(paused, True)}
+    assert sum(data.count(BODY) for _, data, _, _ in outputs) == 1
+
+
+def test_an_end_is_told_once() -> None:
+    broker, publisher, _ = fanned_out()
+    ((number, data, is_open, _),), has_more, _ = broker.receive(publisher, b"no frame at all", 1)
+    assert (number, is_open, has_more) == (publisher, False, False)
+    assert data  # connection.close
+    assert broker.take_output() == ([], False, False)
