@@ -141,7 +141,7 @@ impl Broker {
     /// Whether something was put off, frames or reading: call [`Broker::work`] when nothing else is waiting.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        !self.turn.is_nobody_waiting() || self.streams.has_readers() || self.queues.has_rubbish()
+        self.turn.has_next() || self.streams.has_readers() || self.queues.has_rubbish()
     }
 
     /// Go on with what was put off, for a millisecond or two.
