@@ -10,8 +10,8 @@
 //!                 └─ content ─► publishing ─► topology (route) ─► queues ─► consumers (deliver) ─► output
 //!                                    └─ durability (journal) ─► committed ─► confirm
 //! ```
-//! Each room owns the state that it is about, as a part of [`Broker`] with private fields: [`Clients`], [`Queues`],
-//! [`MessageStore`], [`Publishing`], [`Backpressure`], [`Durability`], [`Streams`], [`Turn`]. What needs several parts is
+//! Each room owns the state that it is about, as a part of [`Broker`] with private fields: `Clients`, `Queues`,
+//! `MessageStore`, `Publishing`, `Backpressure`, `Durability`, `Streams`, `Turn`. What needs several parts is
 //! a method of [`Broker`], in the room of the step that it carries out. Files named by a noun hold data, files named by a
 //! verb hold such methods.
 //!
@@ -61,7 +61,7 @@ pub use management::metrics::{JournalMetrics, Metrics};
 pub use management::overview::{ConnectionOverview, ConsumerOverview, QueueOverview};
 pub use options::BrokerOptions;
 use publishing::backpressure::Backpressure;
-use publishing::routes::Publishing;
+use publishing::pending::Publishing;
 use queues::all_queues::Queues;
 use queues::message_store::MessageStore;
 pub use queues::policy::QueueKind;
