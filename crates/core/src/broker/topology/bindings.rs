@@ -10,42 +10,10 @@ use foldhash::fast::FixedState;
 
 use crate::amqp::{AmqpError, MethodId, RawTable, Table};
 
+use super::binding::{Bind, Binding, Target};
 use super::filter::{self, FindStored};
 use super::sweep::STEP;
 use super::{BINDINGS_MAX, BindingId, ConditionId, Destination, ExchangeId, Owner, Topology, VhostId, errors};
-
-/// Where a binding leads, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target<'a> {
-    /// To a queue.
-    Queue(&'a str),
-    /// To an exchange.
-    Exchange(&'a str),
-}
-
-/// A binding to be made or removed. Two are the same when all four fields are.
-#[derive(Clone, Copy, Debug)]
-pub struct Bind<'a> {
-    /// The exchange from which it leads.
-    pub source: &'a str,
-    /// Where it leads.
-    pub target: Target<'a>,
-    /// The binding's routing key.
-    pub key: &'a str,
-    /// `x-query`, the headers of a headers exchange, and others, in any order.
-    pub arguments: RawTable<'a>,
-}
-
-#[derive(Debug)]
-pub(super) struct Binding {
-    pub source: ExchangeId,
-    pub condition: ConditionId,
-    pub destination: Destination,
-    /// Its index among the destinations of the condition.
-    index: u32,
-    /// Its index among the bindings that lead to the destination.
-    incoming_index: u32,
-}
 
 /// The hash of a binding's ends. They are small numbers that clients do not choose, so that a fast hash is safe.
 fn hash(source: ExchangeId, condition: ConditionId, destination: Destination) -> u64 {

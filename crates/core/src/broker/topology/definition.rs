@@ -6,28 +6,19 @@
 
 use std::fmt;
 
-use crate::amqp::{AmqpError, RawTable};
-
-use super::bindings::{Bind, Target};
-use super::errors;
 use super::filter::StoredQuery;
-use super::list::BindingInfo;
-use super::settings::{ExchangeKind, ExchangeSettings, QueueSettings};
-use super::{BindingId, ExchangeId, QueueId, Topology, VhostId};
+use super::settings::ExchangeKind;
 
 /// The first byte of a definition.
 const VERSION: u8 = 1;
 
-const VHOST: u8 = 1;
-const EXCHANGE: u8 = 2;
-const QUEUE: u8 = 3;
-const BINDING: u8 = 4;
+pub(super) const VHOST: u8 = 1;
+pub(super) const EXCHANGE: u8 = 2;
+pub(super) const QUEUE: u8 = 3;
+pub(super) const BINDING: u8 = 4;
 
-const TO_QUEUE: u8 = 0;
-const TO_EXCHANGE: u8 = 1;
-
-/// The owner that recovery uses: recovered queues are not exclusive to any connection.
-const NOBODY: super::Owner = super::Owner::MAX;
+pub(super) const TO_QUEUE: u8 = 0;
+pub(super) const TO_EXCHANGE: u8 = 1;
 
 /// Something that survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +75,7 @@ pub enum Definition {
 
 /// The identity of a [`Definition`]: its settings are not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DefinitionKey(Vec<u8>);
+pub struct DefinitionKey(pub(super) Vec<u8>);
 
 /// A change of what survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +88,7 @@ pub enum TopologyChange {
 
 /// Why bytes are not a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DefinitionError(&'static str);
+pub struct DefinitionError(pub(super) &'static str);
 
 impl fmt::Display for DefinitionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -246,205 +237,41 @@ fn put(out: &mut Vec<u8>, field: &[u8]) {
 }
 
 /// The remaining fields of a definition, each after its length.
-struct DefinitionFields<'a>(&'a [u8]);
+pub(super) struct DefinitionFields<'a>(pub(super) &'a [u8]);
 
 impl<'a> DefinitionFields<'a> {
     const SHORT: DefinitionError = DefinitionError("a definition that ends too soon");
 
-    fn kind(&mut self) -> Result<u8, DefinitionError> {
+    pub(super) fn kind(&mut self) -> Result<u8, DefinitionError> {
         let (kind, rest) = self.0.split_first().ok_or(Self::SHORT)?;
         self.0 = rest;
         Ok(*kind)
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], DefinitionError> {
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], DefinitionError> {
         let (length, rest) = self.0.split_first_chunk().ok_or(Self::SHORT)?;
         let (field, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Self::SHORT)?;
         self.0 = rest;
         Ok(field)
     }
 
-    fn byte(&mut self) -> Result<u8, DefinitionError> {
+    pub(super) fn byte(&mut self) -> Result<u8, DefinitionError> {
         match self.bytes()? {
             [byte] => Ok(*byte),
             _ => Err(DefinitionError("a definition with a flag that is none")),
         }
     }
 
-    fn text(&mut self) -> Result<String, DefinitionError> {
+    pub(super) fn text(&mut self) -> Result<String, DefinitionError> {
         String::from_utf8(self.bytes()?.to_vec())
             .map_err(|_| DefinitionError("a definition with text that is no UTF-8"))
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn finish(&self) -> Result<(), DefinitionError> {
+    pub(super) fn finish(&self) -> Result<(), DefinitionError> {
         if self.is_empty() { Ok(()) } else { Err(DefinitionError("a definition with more than it should have")) }
-    }
-}
-
-impl Topology {
-    /// Move the changes of what survives a restart to `changes`, in the order in which they happened.
-    pub fn take_changes(&mut self, changes: &mut Vec<TopologyChange>) {
-        changes.append(&mut self.changes);
-    }
-
-    pub(super) fn record(&mut self, make: impl FnOnce(&Self) -> Definition) {
-        if !self.is_recovering {
-            let definition = make(self);
-            self.changes.push(TopologyChange::Added(definition));
-        }
-    }
-
-    pub(super) fn record_removed(&mut self, make: impl FnOnce(&Self) -> DefinitionKey) {
-        if !self.is_recovering {
-            let key = make(self);
-            self.changes.push(TopologyChange::Removed(key));
-        }
-    }
-
-    /// Everything that survives a restart, in an order in which it can be recovered.
-    pub fn definitions(&self) -> impl Iterator<Item = Definition> {
-        let vhosts = self.vhosts().map(|(_, name)| Definition::Vhost { vhost: name.to_owned() });
-        let is_own =
-            |exchange: &super::Exchange| exchange.durable && !exchange.is_gone && !exchange.name.starts_with("amq.");
-        let exchanges = self.exchanges.iter().filter(move |(_, exchange)| is_own(exchange));
-        let exchanges = exchanges.map(|(id, _)| self.exchange_definition(id));
-        let queues = self.queues.iter().filter(|(_, queue)| queue.survives());
-        let queues = queues.map(|(id, _)| self.queue_definition(id));
-        let bindings = self.bindings.iter().map(|(number, _)| number).filter(|number| self.survives(*number));
-        let bindings = bindings.map(|number| self.binding_definition(number));
-        vhosts.chain(exchanges).chain(queues).chain(bindings)
-    }
-
-    pub(super) fn exchange_definition(&self, id: ExchangeId) -> Definition {
-        let exchange = &self.exchanges[id];
-        Definition::Exchange {
-            vhost: self.vhost_name(exchange.vhost).to_owned(),
-            name: exchange.name.to_string(),
-            kind: exchange.kind,
-            auto_delete: exchange.auto_delete,
-            internal: exchange.internal,
-            arguments: exchange.arguments.to_vec(),
-        }
-    }
-
-    pub(super) fn queue_definition(&self, id: QueueId) -> Definition {
-        let queue = &self.queues[id];
-        Definition::Queue {
-            vhost: self.vhost_name(queue.vhost).to_owned(),
-            name: queue.name.to_string(),
-            auto_delete: queue.auto_delete,
-            arguments: queue.arguments.to_vec(),
-        }
-    }
-
-    pub(super) fn binding_definition(&self, number: BindingId) -> Definition {
-        let BindingInfo { source, target, key, arguments } = self.binding_info(number);
-        let binding = &self.bindings[number];
-        let exchange = &self.exchanges[binding.source];
-        let (target, to_exchange) = match target {
-            Target::Queue(name) => (name, false),
-            Target::Exchange(name) => (name, true),
-        };
-        Definition::Binding {
-            vhost: self.vhost_name(exchange.vhost).to_owned(),
-            source: source.to_owned(),
-            target: target.to_owned(),
-            to_exchange,
-            key: key.to_owned(),
-            arguments: arguments.as_bytes().to_vec(),
-            stored: exchange.conditions[binding.condition].stored.as_deref().cloned(),
-        }
-    }
-
-    /// Make again what was recorded. Returns the queue, if it is one.
-    ///
-    /// # Errors
-    /// The error that a client would get: 404 when what it depends on is missing.
-    pub fn recover(&mut self, definition: &Definition) -> Result<Option<QueueId>, AmqpError> {
-        self.is_recovering = true;
-        let done = self.remake(definition);
-        self.is_recovering = false;
-        done
-    }
-
-    fn remake(&mut self, definition: &Definition) -> Result<Option<QueueId>, AmqpError> {
-        match definition {
-            Definition::Vhost { vhost } => {
-                self.add_vhost(vhost);
-            }
-            Definition::Exchange { vhost, name, kind, auto_delete, internal, arguments } => {
-                let settings = ExchangeSettings {
-                    kind: *kind,
-                    durable: true,
-                    auto_delete: *auto_delete,
-                    internal: *internal,
-                    arguments: RawTable::new(arguments),
-                };
-                self.declare_exchange(self.known_vhost(vhost)?, name, &settings)?;
-            }
-            Definition::Queue { vhost, name, auto_delete, arguments } => {
-                let arguments = RawTable::new(arguments);
-                let settings = QueueSettings { durable: true, exclusive: false, auto_delete: *auto_delete, arguments };
-                let vhost = self.known_vhost(vhost)?;
-                return Ok(Some(self.declare_queue(vhost, name, &settings, NOBODY, true)?.0));
-            }
-            Definition::Binding { vhost, source, target, to_exchange, key, arguments, stored } => {
-                let target = if *to_exchange { Target::Exchange(target) } else { Target::Queue(target) };
-                let bind = Bind { source, target, key, arguments: RawTable::new(arguments) };
-                let find = || stored.clone().ok_or_else(|| "it is not in the journal".to_owned());
-                self.bind(self.known_vhost(vhost)?, &bind, NOBODY, &mut |_| find())?;
-            }
-        }
-        Ok(None)
-    }
-
-    /// Remove again what was removed. Returns the queue, if it is one. Nothing when it does not exist.
-    ///
-    /// # Errors
-    /// The bytes are not a key.
-    pub fn recover_removed(&mut self, key: &DefinitionKey) -> Result<Option<QueueId>, DefinitionError> {
-        self.is_recovering = true;
-        let done = self.remove_again(key);
-        self.is_recovering = false;
-        done
-    }
-
-    fn remove_again(&mut self, key: &DefinitionKey) -> Result<Option<QueueId>, DefinitionError> {
-        let mut fields = DefinitionFields(&key.0);
-        let kind = fields.kind()?;
-        let Some(vhost) = self.vhost(&fields.text()?) else { return Ok(None) };
-        match kind {
-            VHOST => drop(self.remove_vhost(vhost)),
-            EXCHANGE => {
-                if let Ok(id) = self.exchange(vhost, &fields.text()?) {
-                    self.remove_exchanges(vec![id]);
-                }
-            }
-            QUEUE => {
-                if let Ok(id) = self.queue(vhost, &fields.text()?, NOBODY) {
-                    self.remove_queue(id);
-                    return Ok(Some(id));
-                }
-            }
-            BINDING => {
-                let source = fields.text()?;
-                let to_exchange = fields.byte()? == TO_EXCHANGE;
-                let (target, key, arguments) = (fields.text()?, fields.text()?, fields.bytes()?);
-                let target = if to_exchange { Target::Exchange(&target) } else { Target::Queue(&target) };
-                let bind = Bind { source: &source, target, key: &key, arguments: RawTable::new(arguments) };
-                // Its source or destination may be gone: then it is too.
-                _ = self.unbind(vhost, &bind, NOBODY);
-            }
-            _ => return Err(DefinitionError("a key of an unknown kind")),
-        }
-        Ok(None)
-    }
-
-    fn known_vhost(&self, name: &str) -> Result<VhostId, AmqpError> {
-        self.vhost(name).ok_or_else(errors::no_vhost)
     }
 }

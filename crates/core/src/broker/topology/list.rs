@@ -2,7 +2,7 @@
 
 use crate::amqp::{AmqpError, RawTable};
 
-use super::bindings::Target;
+use super::binding::Target;
 use super::exchange::Exchange;
 use super::settings::{ExchangeSettings, QueueSettings};
 use super::{BindingId, Destination, ExchangeId, Owner, QueueId, Topology, VhostId};

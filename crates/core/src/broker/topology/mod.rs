@@ -12,8 +12,10 @@
 //!
 //! Bounds: [`EXCHANGES_MAX`], [`QUEUES_MAX`] and [`BINDINGS_MAX`] of all vhosts together; one more is refused with 506.
 
+mod binding;
 mod bindings;
 mod definition;
+mod definitions;
 mod errors;
 mod exchange;
 mod filter;
@@ -21,6 +23,7 @@ mod headers;
 mod ids;
 mod list;
 mod names;
+mod removed_parts;
 mod route;
 mod settings;
 mod stored;
@@ -36,7 +39,7 @@ use hashbrown::{HashMap, HashTable};
 use crate::amqp::{AmqpError, RawTable};
 
 use super::slab::{Slab, SlotId};
-pub use bindings::{Bind, Target};
+pub use binding::{Bind, Target};
 pub use definition::{Definition, DefinitionError, DefinitionKey, TopologyChange};
 use exchange::Exchange;
 pub use filter::{ConsumerFilter, FindStored, StoredQuery, check_query_arguments, stored_key};
@@ -109,12 +112,12 @@ pub struct Topology {
     vhosts: Vec<Option<Vhost>>,
     exchanges: Slab<ExchangeId, Exchange>,
     queues: Slab<QueueId, DeclaredQueue>,
-    bindings: Slab<BindingId, bindings::Binding>,
+    bindings: Slab<BindingId, binding::Binding>,
     /// Bindings by source, condition and destination.
     by_ends: HashTable<BindingId>,
     /// The number of bindings, without those that are being taken away.
     binding_count: usize,
-    gone: sweep::RemovedParts,
+    gone: removed_parts::RemovedParts,
     changes: Vec<TopologyChange>,
     /// True during recovery: nothing is recorded again, and no exchange is deleted automatically.
     is_recovering: bool,

@@ -11,25 +11,6 @@ use super::{ConditionId, DefinitionKey, ExchangeId, QueueId, Topology};
 /// The number of bindings that are taken away with each change: more than a change can make, so that they do not pile up.
 pub(super) const STEP: usize = 16;
 
-/// Removed queues and exchanges that still have bindings.
-#[derive(Debug, Default)]
-pub(super) struct RemovedParts {
-    queues: Vec<QueueId>,
-    /// Exchanges with the index of the condition at which to go on, downwards.
-    exchanges: Vec<(ExchangeId, u32)>,
-}
-
-impl RemovedParts {
-    pub fn is_empty(&self) -> bool {
-        self.queues.is_empty() && self.exchanges.is_empty()
-    }
-
-    /// The numbers of exchanges and queues.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.exchanges.len(), self.queues.len())
-    }
-}
-
 impl Topology {
     /// Remove a queue and its bindings: it was deleted, has expired, or its owner is gone. Auto-delete exchanges that lose
     /// their last binding are removed too.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use super::{DefinitionId, RecordId};
+use super::ids::{DefinitionId, RecordId};
 use crate::journal::{Location, SegmentNumber, Sequence};
 
 /// The location of a record that is in no segment any more: its queue was deleted, and it is not released yet.

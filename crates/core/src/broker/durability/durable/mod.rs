@@ -11,6 +11,7 @@
 //! `live_records.rs` knows what is alive and where.
 
 mod compaction;
+mod ids;
 mod live_records;
 mod records;
 mod recovery;
@@ -29,42 +30,14 @@ use crate::journal::{
 };
 
 use compaction::PendingMove;
+pub use ids::{Content, DefinitionId, RecordId, Saved};
 use live_records::{LiveRecords, RecordHolders};
 pub use records::kind_name;
 use records::{DefinitionRecord, MessageHead, RECORD_BYTES, kind};
 pub use recovery::{RecoveredDefinition, RecoveredEntry, RecoveredJournal, RecoveredMessage, RecoveredQueue};
 
-/// A definition: the sequence of its first record, so that it is never given twice and keeps the order of definitions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DefinitionId(pub u64);
-
 /// Maximum depth of dependencies: a binding depends on a queue, and a queue on a vhost.
 const PARENTS_DEPTH_MAX: usize = 8;
-
-/// A recorded message, until all queues have [`Durable::settled`] it; then the id is given again. 32 bits: four billion at a
-/// time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordId(pub u32);
-
-/// What [`Durable::message`] gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Saved {
-    /// The record of the message.
-    pub record: RecordId,
-    /// The message may be confirmed when [`Durable::synced`] has reached this.
-    pub sequence: Sequence,
-}
-
-/// A message's parts, as they are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Content<'a> {
-    /// Exchange and routing key.
-    pub route: &'a [u8],
-    /// Properties.
-    pub properties: &'a [u8],
-    /// Body.
-    pub body: &'a [u8],
-}
 
 /// Settings of a [`Durable`].
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@
 //! | STOPPED | | what was delivered, as in SETTLED |
 //! | STARTED | | |
 
-use super::{Content, DefinitionId};
+use super::ids::{Content, DefinitionId};
 use crate::journal::{HEAD_BYTES_MAX, Sequence};
 
 /// The kinds of records.
