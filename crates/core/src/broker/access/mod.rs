@@ -1,80 +1,21 @@
 //! Permissions: what a user may do is asked of the control plane once, then remembered.
 //!
-//! The control plane decides ([`Control`]); the data plane remembers the verdicts for each user in each vhost until it is
+//! The control plane decides ([`Control`](control::Control)); the data plane remembers the verdicts for each user in each vhost until it is
 //! told to forget them. The memory for verdicts is bounded: a full table is emptied and filled again.
 
 pub(crate) mod control;
+pub(crate) mod permissions;
 pub(crate) mod principals;
-
-use std::sync::Arc;
 
 use crate::amqp::{AmqpError, ReplyCode};
 
 use crate::broker::Broker;
-use crate::broker::access::control::{Control, Resource, Verb};
-use crate::broker::access::principals::{Principal, Principals};
+use crate::broker::access::control::{Resource, Verb};
+use crate::broker::access::permissions::Permissions;
+use crate::broker::access::principals::Principal;
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, PrincipalSlot};
-use crate::broker::topology::{ExchangeInfo, ExchangeKind, StoredQuery};
-
-/// The control plane, and what it has said.
-pub(crate) struct Permissions {
-    control: Box<dyn Control + Send>,
-    principals: Principals,
-}
-
-impl Permissions {
-    /// Nothing is known yet of what `control` says.
-    pub fn new(control: Box<dyn Control + Send>) -> Self {
-        Self { control, principals: Principals::default() }
-    }
-
-    /// A number that changes whenever verdicts are forgotten.
-    pub fn version(&self) -> u64 {
-        self.principals.version
-    }
-
-    /// A user in a vhost.
-    pub fn principal(&self, slot: PrincipalSlot) -> &Principal {
-        self.principals.get(slot)
-    }
-
-    /// A user connects; whether the user may have one more connection.
-    pub fn connect(&mut self, user: &str, vhost: &Arc<str>) -> (PrincipalSlot, Result<(), String>) {
-        self.principals.connect(&mut *self.control, user, vhost)
-    }
-
-    /// A connection of this principal is gone.
-    pub fn disconnect(&mut self, slot: PrincipalSlot) {
-        self.principals.disconnect(slot);
-    }
-
-    /// Forget what this user may do, or what anybody may.
-    pub fn forget(&mut self, user: Option<&str>) {
-        self.principals.forget(user);
-    }
-
-    /// Count a queue that this user declares.
-    ///
-    /// # Errors
-    /// The limit is reached; the queue is not counted.
-    pub fn add_queue(&mut self, user: &Arc<str>) -> Result<(), String> {
-        self.principals.add_queue(&mut *self.control, user)
-    }
-
-    /// A queue that this user declared is gone.
-    pub fn remove_queue(&mut self, user: &Arc<str>) {
-        self.principals.remove_queue(user);
-    }
-
-    /// The query that the store keeps under a key.
-    ///
-    /// # Errors
-    /// The reason why there is none, in words.
-    pub fn stored_query(&mut self, key: &str) -> Result<StoredQuery, String> {
-        self.control.stored_query(key)
-    }
-}
+use crate::broker::ids::ChannelSlot;
+use crate::broker::topology::{ExchangeInfo, ExchangeKind};
 
 impl Broker {
     /// The user of a channel in its vhost.

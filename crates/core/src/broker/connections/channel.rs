@@ -8,7 +8,7 @@ use crate::broker::consumers::unacknowledged::Unacknowledged;
 use crate::broker::errors::error;
 use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
 use crate::broker::publishing::confirms::{Confirms, DiskMarks};
-use crate::broker::publishing::publish::Memo;
+use crate::broker::publishing::route_memo::Memo;
 use crate::broker::publishing::transaction::Transaction;
 
 /// The frames that a channel waits for.

@@ -6,7 +6,8 @@ use crate::amqp::method::{
 use crate::amqp::{AmqpError, Method, MethodId, ReplyCode};
 
 use crate::broker::Broker;
-use crate::broker::consumers::settle::{Settle, Settlement};
+use crate::broker::consumers::settlement::Settle;
+use crate::broker::consumers::settlement::Settlement;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot};
 use crate::broker::slab::SlotId;

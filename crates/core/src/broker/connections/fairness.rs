@@ -6,68 +6,8 @@
 //! another turn, one connection at a time. A frame that has begun is always finished, so that a turn exceeds its budget by
 //! at most one frame: a commit, or a message to very many queues.
 
-use std::collections::VecDeque;
-
-use crate::amqp::MethodId;
-use crate::amqp::method::{BasicAck, BasicGet, BasicNack, BasicReject};
-
 use crate::broker::Broker;
 use crate::broker::ids::{ConnectionSlot, Handle};
-
-/// The cost of a method that neither publishes nor settles a message: making a binding takes about 5 us.
-const METHOD_STEPS: u32 = 16;
-
-/// The budget of this turn, and the connections that wait for another turn.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    left: u32,
-    budget: u32,
-    resting: VecDeque<Handle<ConnectionSlot>>,
-}
-
-impl Turn {
-    /// The first of many turns of this budget.
-    pub fn new(budget: u32) -> Self {
-        Self { left: budget, budget, resting: VecDeque::new() }
-    }
-
-    /// Use up some of the budget.
-    #[inline]
-    pub fn spend(&mut self, steps: u32) {
-        self.left = self.left.saturating_sub(steps);
-    }
-
-    /// Use up the cost of a method.
-    #[inline]
-    pub fn spend_method(&mut self, method: MethodId) {
-        self.spend(match method {
-            BasicAck::ID | BasicNack::ID | BasicReject::ID | BasicGet::ID => 1,
-            _ => METHOD_STEPS,
-        });
-    }
-
-    /// Whether the budget is used up.
-    #[inline]
-    pub fn is_over(&self) -> bool {
-        self.left == 0
-    }
-
-    /// Begin the next turn with its whole budget.
-    pub fn begin(&mut self) {
-        self.left = self.budget;
-    }
-
-    /// Whether a connection waits for another turn.
-    pub fn has_next(&self) -> bool {
-        !self.resting.is_empty()
-    }
-
-    /// Whether this connection waits for another turn.
-    #[cfg(test)]
-    pub fn is_waiting(&self, connection: Handle<ConnectionSlot>) -> bool {
-        self.resting.contains(&connection)
-    }
-}
 
 impl Broker {
     /// End the turn of a connection before its input is used up: it goes on in [`Broker::work`].

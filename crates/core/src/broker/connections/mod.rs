@@ -10,3 +10,4 @@ pub(crate) mod fairness;
 pub(crate) mod input;
 pub(crate) mod lifecycle;
 pub(crate) mod output;
+pub(crate) mod turn;

@@ -11,7 +11,7 @@ use crate::broker::clock::NEVER;
 use crate::broker::connections::delivery_frames::{GET_OK, put_method};
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, MessageId};
-use crate::broker::queues::dead_letter::Reason;
+use crate::broker::queues::letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 

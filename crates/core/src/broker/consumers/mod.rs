@@ -5,4 +5,5 @@ pub(crate) mod consumer;
 pub(crate) mod credit;
 pub(crate) mod deliver;
 pub(crate) mod settle;
+pub(crate) mod settlement;
 pub(crate) mod unacknowledged;

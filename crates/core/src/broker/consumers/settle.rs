@@ -5,31 +5,13 @@ use crate::amqp::{AmqpError, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
+use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, Handle, MessageId};
-use crate::broker::queues::dead_letter::Reason;
+use crate::broker::queues::letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
-
-/// How a delivery is settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settlement {
-    /// The message is done with.
-    Acknowledge,
-    /// The message goes back to where it was.
-    Requeue,
-    /// The message is dropped.
-    Discard,
-}
-
-/// An ack, nack or reject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Settle {
-    pub tag: u64,
-    pub multiple: bool,
-    pub settlement: Settlement,
-}
 
 impl Broker {
     /// Carry out an ack, nack or reject: now, or with the transaction.

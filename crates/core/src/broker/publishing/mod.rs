@@ -4,4 +4,8 @@ pub(crate) mod backpressure;
 pub(crate) mod confirms;
 pub(crate) mod pending;
 pub(crate) mod publish;
+pub(crate) mod route_memo;
+pub(crate) mod send_confirms;
+pub(crate) mod shortage;
+pub(crate) mod transact;
 pub(crate) mod transaction;

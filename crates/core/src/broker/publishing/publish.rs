@@ -13,19 +13,9 @@ use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
+use crate::broker::publishing::route_memo::Memo;
 use crate::broker::queues::message_store::Kept;
 use crate::broker::topology::{Published, QueueId};
-
-/// The route that the last message of a channel took, for the next one with the same exchange and key. It holds while the
-/// topology and the permissions stay as they were, and is kept only when the key alone decided.
-#[derive(Debug)]
-pub(crate) struct Memo {
-    /// Exchange and key, as on the wire.
-    route: Box<[u8]>,
-    topology_version: u64,
-    permissions_version: u64,
-    queues: Box<[QueueId]>,
-}
 
 /// A route to more queues is not remembered: looking it up costs little beside what it leads to.
 const MEMO_QUEUES_MAX: usize = 64;

@@ -6,7 +6,7 @@ use std::ops::{Index, IndexMut};
 use crate::broker::dense_map::DenseMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
-use crate::broker::queues::dead_letter::Letter;
+use crate::broker::queues::letter::Letter;
 use crate::broker::queues::message_store::MessageStore;
 use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::topology::QueueId;

@@ -13,38 +13,9 @@ use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::DiskMarks;
+use crate::broker::queues::letter::{Letter, Reason};
 use crate::broker::queues::queue::QueueEntry;
-use crate::broker::topology::{Published, QueueId, VhostId};
-
-/// Why a queue dropped a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// A consumer rejected it without requeueing.
-    Rejected,
-    Expired,
-    /// The queue was full.
-    MaxLength,
-}
-
-impl Reason {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rejected => "rejected",
-            Self::Expired => "expired",
-            Self::MaxLength => "maxlen",
-        }
-    }
-}
-
-/// A dropped message on its way to an exchange.
-#[derive(Debug)]
-pub(crate) struct Letter {
-    vhost: VhostId,
-    exchange: Box<str>,
-    routing_key: Box<str>,
-    properties: Vec<u8>,
-    body: Vec<u8>,
-}
+use crate::broker::topology::{Published, QueueId};
 
 /// Why and where a message was dropped, for the header `x-death`.
 struct Death<'a> {

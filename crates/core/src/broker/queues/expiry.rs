@@ -6,7 +6,7 @@
 
 use crate::broker::Broker;
 use crate::broker::ids::Handle;
-use crate::broker::queues::dead_letter::Reason;
+use crate::broker::queues::letter::Reason;
 use crate::broker::topology::QueueId;
 
 /// Maximum number of timed queues that are visited in one tick; with more it takes several ticks to visit all.

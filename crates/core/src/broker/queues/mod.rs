@@ -3,6 +3,7 @@
 pub(crate) mod all_queues;
 pub(crate) mod dead_letter;
 pub(crate) mod expiry;
+pub(crate) mod letter;
 pub(crate) mod message_store;
 pub(crate) mod policy;
 pub(crate) mod queue;

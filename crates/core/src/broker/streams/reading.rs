@@ -1,4 +1,4 @@
-//! Streams: queues that are logs. A message stays until retention takes it, however many consumers have read it.
+//! Streams are queues that are logs: a message stays until retention takes it, however many consumers have read it.
 //!
 //! A message's number is its offset for ever, because nobody sees a message before it is on disk. Readers are consumers
 //! with an offset of their own: `x-stream-offset` (first, last, next, a number, a time) says where they begin, `x-query`

@@ -1,0 +1,14 @@
+//! The route that the last message of a channel took.
+
+use crate::broker::topology::QueueId;
+
+/// The route that the last message of a channel took, for the next one with the same exchange and key. It holds while the
+/// topology and the permissions stay as they were, and is kept only when the key alone decided.
+#[derive(Debug)]
+pub(crate) struct Memo {
+    /// Exchange and key, as on the wire.
+    pub(super) route: Box<[u8]>,
+    pub(super) topology_version: u64,
+    pub(super) permissions_version: u64,
+    pub(super) queues: Box<[QueueId]>,
+}

@@ -1,0 +1,107 @@
+//! Publishers are told what is safe: confirms, and answers that wait for the disk.
+
+use crate::amqp::method::BasicAck;
+use crate::broker::Broker;
+use crate::broker::ids::{ChannelSlot, Handle};
+use crate::broker::publishing::confirms::{Confirms, DiskMark, DiskMarks};
+
+impl Broker {
+    /// Count a message that is published. Returns its number, when the channel's messages are confirmed.
+    #[inline]
+    pub(crate) fn count_publish(&mut self, channel: ChannelSlot) -> Option<u64> {
+        let it = &mut self.clients[channel];
+        let confirms: &mut Confirms = it.confirms.as_mut()?;
+        if !it.has_published {
+            it.has_published = true;
+            self.publishing.confirming.push(channel);
+        }
+        Some(confirms.publish())
+    }
+
+    /// Let the confirm of the last message, or the answer to its commit, wait for the logs that keep it.
+    pub(crate) fn await_marks(&mut self, channel: ChannelSlot, number: Option<u64>, marks: DiskMarks) {
+        if self.options.confirms_received {
+            return;
+        }
+        let it = &mut self.clients[channel];
+        if let (Some(number), Some(confirms)) = (number, &mut it.confirms) {
+            confirms.wait(number, marks);
+        } else if it.transaction.is_some() {
+            marks.into_iter().for_each(|mark| self.publishing.promise(mark));
+        }
+    }
+
+    /// Confirm what was published in this call and waits for no disk.
+    pub(crate) fn confirm(&mut self) {
+        let mut confirming = std::mem::take(&mut self.publishing.confirming);
+        for channel in confirming.drain(..) {
+            if let Some(it) = self.clients.channel_in(channel)
+                && it.has_published
+            {
+                it.has_published = false;
+                self.acknowledge(channel);
+            }
+        }
+        self.publishing.confirming = confirming;
+    }
+
+    /// Confirm what is done on a channel. After the journal has failed nothing is confirmed any more.
+    fn acknowledge(&mut self, channel: ChannelSlot) {
+        if self.fatal().is_some() {
+            return;
+        }
+        let Some(mut confirms) = self.clients[channel].confirms.take() else { return };
+        let acknowledged = confirms.acknowledge(|mark: DiskMark| self.is_reached(mark));
+        let is_waiting = confirms.is_waiting();
+        let it = &mut self.clients[channel];
+        it.confirms = Some(confirms);
+        let (connection, number) = (it.connection, it.number);
+        if let Some(ack) = acknowledged {
+            self.metrics.confirms += 1;
+            self.clients.answer(connection, number, BasicAck { delivery_tag: ack.tag, multiple: ack.multiple }.into());
+        }
+        if is_waiting {
+            self.await_disk(channel);
+        }
+    }
+
+    /// Look at this channel again when the disk has moved.
+    pub(crate) fn await_disk(&mut self, channel: ChannelSlot) {
+        let it = &mut self.clients[channel];
+        if !it.is_awaiting {
+            it.is_awaiting = true;
+            let handle = Handle { id: channel, serial: it.serial };
+            self.publishing.awaiting.push(handle);
+        }
+    }
+
+    /// Confirm and answer what waited for the disk, which has moved.
+    pub(crate) fn settle_waiting(&mut self) {
+        for handle in std::mem::take(&mut self.publishing.awaiting) {
+            if let Some(channel) = self.clients.channel_of(handle) {
+                channel.is_awaiting = false;
+                self.acknowledge(handle.id);
+                self.answer_held(handle.id);
+            }
+        }
+    }
+
+    /// Give the answers that need not wait any longer.
+    fn answer_held(&mut self, channel: ChannelSlot) {
+        if self.fatal().is_some() {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.clients[channel].held);
+        let connection = self.clients[channel].connection;
+        while let Some((marks, bytes)) = held.front() {
+            if !marks.iter().all(|mark| self.is_reached(*mark)) {
+                self.clients[channel].held = held;
+                return self.await_disk(channel);
+            }
+            self.clients[connection].out.extend_from_slice(bytes);
+            self.clients.touch(connection);
+            held.pop_front();
+        }
+        self.wake_channel(channel);
+    }
+}

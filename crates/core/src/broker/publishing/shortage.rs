@@ -1,0 +1,103 @@
+//! What is short, and which connections are not read because of it.
+
+use crate::amqp::method::ConnectionBlocked;
+use crate::broker::connections::channel::Channel;
+use crate::broker::connections::clients::Clients;
+use crate::broker::connections::connection::ConnectionState;
+use crate::broker::ids::{ConnectionSlot, Handle};
+
+/// What is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    Memory,
+    Disk,
+    /// More is recorded than the disk has taken.
+    Journal,
+}
+
+impl Shortage {
+    /// What clients and operators are told; nothing when it passes by itself.
+    pub(super) fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Memory => Some("low on memory"),
+            Self::Disk => Some("low on disk"),
+            Self::Journal => None,
+        }
+    }
+}
+
+/// Why publishers wait, and which connections do.
+#[derive(Debug, Default)]
+pub(crate) struct Backpressure {
+    pub(super) shortage: Option<Shortage>,
+    /// Connections that are not read because of that.
+    pub(super) blocked: Vec<Handle<ConnectionSlot>>,
+    /// What channels keep of incomplete messages and open transactions.
+    pub(super) unfinished_bytes: u64,
+}
+
+impl Backpressure {
+    /// Whether publishers wait.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.shortage.is_some()
+    }
+
+    /// What channels keep of incomplete messages and open transactions.
+    #[cfg(test)]
+    pub fn unfinished_bytes(&self) -> u64 {
+        self.unfinished_bytes
+    }
+
+    /// Publishers wait from now on, each after at most one more message, until the disk has taken what is recorded.
+    #[inline]
+    pub fn await_journal(&mut self) {
+        self.shortage.get_or_insert(Shortage::Journal);
+    }
+
+    /// Count again what a channel keeps that is in no queue yet.
+    pub fn count_unfinished(&mut self, channel: &mut Channel) {
+        let bytes = channel.unfinished();
+        self.unfinished_bytes = self.unfinished_bytes - channel.unfinished_bytes + bytes;
+        channel.unfinished_bytes = bytes;
+    }
+
+    /// A connection published: during a shortage, it is read no further.
+    #[inline]
+    pub fn note_publisher(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
+        clients[slot].publishes = true;
+        if self.is_on() {
+            self.block(clients, slot);
+        }
+    }
+
+    pub(super) fn block_publishers(&mut self, clients: &mut Clients) {
+        let publishers = clients.connections().filter(|(_, connection)| connection.publishes);
+        let publishers: Vec<ConnectionSlot> = publishers.map(|(slot, _)| slot).collect();
+        publishers.into_iter().for_each(|slot| self.block(clients, slot));
+    }
+
+    pub(super) fn block(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
+        let connection = &mut clients[slot];
+        if connection.state != ConnectionState::Open {
+            return;
+        }
+        if !connection.is_blocked {
+            connection.is_blocked = true;
+            self.blocked.push(Handle { id: slot, serial: connection.serial });
+            clients.touch(slot);
+        }
+        let connection = &mut clients[slot];
+        if let Some(reason) = self.reason()
+            && connection.knows_blocked
+            && !connection.was_told_blocked
+        {
+            connection.was_told_blocked = true;
+            clients.answer(slot, 0, ConnectionBlocked { reason }.into());
+        }
+    }
+
+    pub(super) fn reason(&self) -> Option<&'static str> {
+        self.shortage.and_then(Shortage::reason)
+    }
+}
