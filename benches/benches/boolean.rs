@@ -72,7 +72,7 @@ fn main() {
 
 fn measure_all(work: &MatchWork<'_>, only: Option<&str>, report: &mut BenchReport) {
     let count = work.filters.len();
-    report.table("costs", &format!("{count} filters, one thread, microseconds a message"), &COSTS);
+    report.table("costs", &format!("{count} filters, one thread, microseconds per message"), &COSTS);
     let mut measured = Vec::new();
     run::<FilterTamis>(EVERY, work, only, report, &mut measured);
     run::<AccessPredicate>(EVERY, work, only, report, &mut measured);

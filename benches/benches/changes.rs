@@ -60,7 +60,7 @@ fn single_changes(engine: &Engine, new: &[Arc<Query>], messages: &[Neutral], rep
         column("p99_cpu_us", "p99", 2),
         column("mean_cpu_us", "mean", 2),
         column("max_cpu_us", "max", 1),
-        column("matched_meanwhile", "messages meanwhile", 0),
+        column("matched_meanwhile", "messages during", 0),
     ];
     let subscriptions = engine.len();
     let title = format!("one change at {subscriptions} subscriptions, while a thread matches; CPU microseconds");

@@ -159,7 +159,7 @@ fn one_to_one(messages: usize, place: &Path, report: &mut BenchReport) {
     }
 }
 
-/// CPU nanoseconds a message.
+/// CPU nanoseconds per message.
 fn run(broker: Broker, messages: usize, size: usize, acknowledges: bool, durable: bool) -> f64 {
     let mut world = BrokerUnderLoad::new(broker, 1);
     let consumer = world.consumers[0];
@@ -197,7 +197,7 @@ fn run(broker: Broker, messages: usize, size: usize, acknowledges: bool, durable
 }
 
 fn fan_out(report: &mut BenchReport) {
-    const COLUMNS: [ReportColumn; 2] = [column("queues", "queues", 0), column("message_us", "a message, CPU µs", 1)];
+    const COLUMNS: [ReportColumn; 2] = [column("queues", "queues", 0), column("message_us", "CPU µs per message", 1)];
     report.table("fan_out", "one publish of 256 bytes to many queues, with consumers on ten connections", &COLUMNS);
     for queues in [100, 1_000] {
         let mut world = BrokerUnderLoad::new(in_memory(), 10);

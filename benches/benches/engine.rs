@@ -25,7 +25,7 @@ fn main() {
     let asked: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     let counts = if asked.is_empty() { vec![1_000, 10_000, 100_000] } else { asked };
     let messages = messages(&mut SplitMix64::new(7));
-    println!("one core, {MESSAGES} messages, median of {RUNS} runs; microseconds a message");
+    println!("one core, {MESSAGES} messages, median of {RUNS} runs; microseconds per message");
     println!(
         "{:>13} {:>9} {:>9} {:>9} {:>12} {:>8} {:>9}",
         "subscriptions", "mean", "p50", "p99", "brute force", "times", "add ms"

@@ -61,7 +61,7 @@ fn syncs(place: &Path, report: &mut BenchReport) {
         column("p99_us", "p99", 1),
         column("syncs", "syncs", 0),
     ];
-    report.table("syncs", "write 4 KiB behind the last and fdatasync, wall microseconds", &COLUMNS);
+    report.table("syncs", "appending 4 KiB and fdatasync, wall microseconds", &COLUMNS);
     let path = place.join("syncs");
     let disk = disk();
     drop(disk.create(&path, (SYNCS * 4096) as u64).expect("room"));
@@ -96,14 +96,14 @@ fn sync_once(file: &File, number: usize) -> f64 {
 /// Group commit of bodies of 256 bytes.
 fn commits(place: &Path, records: usize, report: &mut BenchReport) {
     const COLUMNS: [ReportColumn; 6] = [
-        column("commit", "records in a commit", 0),
+        column("commit", "records per commit", 0),
         column("records_per_s", "records/s", 0),
         column("commits_per_s", "commits/s", 0),
         column("append_ns", "append, CPU ns", 0),
         column("commit_ns", "committing, CPU ns", 0),
         column("records", "records", 0),
     ];
-    report.table("commits", "group commit of 256 bytes; CPU time a record", &COLUMNS);
+    report.table("commits", "group commit of records of 256 bytes; CPU time per record", &COLUMNS);
     for size in [1, 16, 256, 4096] {
         report.line(one_by_one(&place.join(format!("commit-{size}")), size, records.min(size * 2_000)));
     }
@@ -165,7 +165,7 @@ fn threaded(dir: &Path, records: usize) -> serde_json::Value {
 fn durable(place: &Path, messages: usize, report: &mut BenchReport) {
     const COLUMNS: [ReportColumn; 5] = [
         column("held", "messages held", 0),
-        column("message_ns", "message and settled, CPU ns", 0),
+        column("message_ns", "stored and settled, CPU ns", 0),
         column("compact_ns", "compaction, CPU ns", 0),
         column("live_megabytes", "live, MB", 0),
         column("file_megabytes", "journal, MB", 0),
@@ -241,7 +241,7 @@ fn recovery(place: &Path, megabytes: usize, body: usize, report: &mut BenchRepor
         column("records", "records", 0),
         column("seconds", "wall, s", 2),
         column("cpu_seconds", "CPU, s", 2),
-        column("cpu_ns", "CPU ns a record", 0),
+        column("cpu_ns", "CPU ns per record", 0),
         column("seconds_10gb", "10 GB, CPU s", 2),
     ];
     let title = format!("opening a journal of {megabytes} MB with bodies of {body} bytes, warm");
@@ -268,7 +268,7 @@ fn recovery(place: &Path, megabytes: usize, body: usize, report: &mut BenchRepor
     let inspected = measure(|| inspect(&disk(), &dir).expect("a log"));
     assert!(inspected.0.damage.is_empty());
     line("every record checked", inspected.1);
-    report.note("The first two lines read the records of the last segment, and of the others only the index.");
+    report.note("The first two lines read the records of the last segment only, and the indexes of the others.");
 }
 
 /// What `work` gives, and its seconds: on the wall, and of this thread's CPU time.

@@ -33,7 +33,7 @@ const ANYWHERE: [ReportColumn; 8] = [
     column("crate_ns", "aho-corasick", 2),
     column("found", "found", 1),
     column("build_ms", "build ms", 2),
-    column("bytes_per_needle", "bytes a needle", 0),
+    column("bytes_per_needle", "bytes per needle", 0),
 ];
 const ANCHORED: [ReportColumn; 6] = [
     column("anchor", "anchor", 0),
@@ -41,7 +41,7 @@ const ANCHORED: [ReportColumn; 6] = [
     column("one_by_one_ns", "one by one", 0),
     column("found", "found", 2),
     column("build_ms", "build ms", 2),
-    column("bytes_per_needle", "bytes a needle", 0),
+    column("bytes_per_needle", "bytes per needle", 0),
 ];
 
 fn main() {
@@ -51,7 +51,7 @@ fn main() {
         _ => invent(),
     };
     let mut report = BenchReport::new("needles", &arguments);
-    report.table("anywhere", "needles anywhere in a text, one thread, nanoseconds a byte of text", &ANYWHERE);
+    report.table("anywhere", "needles anywhere in a text, one thread, nanoseconds per byte of text", &ANYWHERE);
     for count in arguments.numbers("counts", &[1, 2, 4, 8, 16, 32, 100, 1_000, 10_000]) {
         for text_bytes in [60, 1_000, 20_000] {
             report.line(measure_anywhere(&needles[..count.min(needles.len())], &pieces(&text, text_bytes)));

@@ -147,13 +147,13 @@ fn changes(bindings: usize, filters: usize, report: &mut BenchReport) {
     const COLUMNS: [ReportColumn; 7] = [
         column("what", "bindings of one queue", 0),
         column("bindings", "bindings", 0),
-        column("made_cpu_us", "made", 2),
+        column("made_cpu_us", "bound", 2),
         column("unbound_cpu_us", "unbound", 2),
-        column("deleted_cpu_us", "gone with the queue", 2),
-        column("at_once_ms", "at once, ms in all", 2),
+        column("deleted_cpu_us", "queue deleted", 2),
+        column("at_once_ms", "at once, ms in total", 2),
         column("slice_max_ms", "longest slice, ms", 2),
     ];
-    report.table("bindings", "making bindings and taking them away; CPU microseconds each", &COLUMNS);
+    report.table("bindings", "binding and unbinding; CPU microseconds each", &COLUMNS);
     for (what, all) in [
         ("topic patterns", topic_bindings(bindings)),
         ("headers", headers_bindings(filters)),
@@ -252,7 +252,7 @@ fn messages(bindings: usize, filters: usize, report: &mut BenchReport) {
         column("loop_cpu_us", "one by one", 1),
         column("queues", "queues", 2),
     ];
-    report.table("routes", "one message; CPU microseconds, beside a loop over all bindings", &COLUMNS);
+    report.table("routes", "CPU microseconds per message, beside a loop over all bindings", &COLUMNS);
     let headers = |number| {
         let region = REGIONS[number % REGIONS.len()];
         read(&format!("customer = 'c{}' AND region = '{region}'", number / 4))

@@ -100,9 +100,9 @@ fn threads(engine: &Engine, messages: &[Neutral], report: &mut BenchReport) {
     const COLUMNS: [ReportColumn; 3] = [
         column("threads", "threads", 0),
         column("messages_per_second", "messages/s", 0),
-        column("efficiency", "of n times one", 2),
+        column("efficiency", "share of n times one", 2),
     ];
-    report.table("threads", &format!("threads that match at once, {} filters", engine.len()), &COLUMNS);
+    report.table("threads", &format!("threads that match concurrently, {} filters", engine.len()), &COLUMNS);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut one = 0.0;
     for count in 1..=cores {
@@ -141,7 +141,7 @@ fn snapshot(engine: &Engine, messages: &[Neutral], report: &mut BenchReport) {
         column("save_s", "save s", 2),
         column("open_ms", "open ms", 3),
         column("first_match_us", "first match µs", 1),
-        column("p50_cpu_us", "p50 then", 2),
+        column("p50_cpu_us", "p50 after", 2),
     ];
     report.table("snapshot", "a snapshot, opened while the file is in the page cache", &COLUMNS);
     let path = std::env::temp_dir().join(format!("tamis-bench-{}.snapshot", std::process::id()));

@@ -71,7 +71,7 @@ fn newsgroup(messages: usize, repeats: usize, report: &mut BenchReport) {
     let bodies = bodies(repeats);
     let bytes = bodies[0].len();
     let title =
-        format!("the PNNL paper: a newsgroup post of {bytes} bytes that differs by a byte each time; µs a message");
+        format!("the PNNL paper: a newsgroup post of {bytes} bytes that differs by a byte each time; µs per message");
     report.table("newsgroup", &title, &COLUMNS);
     for (subscribers, percent) in SUBSCRIBERS {
         let mut line = json!({"subscribers": format!("{subscribers}, {percent} %"), "body_bytes": bytes});
@@ -118,7 +118,7 @@ fn subscriptions(level: usize, count: usize, percent: usize) -> Vec<Arc<Query>> 
         .collect()
 }
 
-/// Microseconds a message of the engine, and of one query after the other.
+/// Microseconds per message of the engine, and of one query after the other.
 fn newsgroup_times(queries: &[Arc<Query>], bodies: &[String], messages: usize, matching: usize) -> (f64, f64) {
     let properties: Properties =
         [("author", SENDER), ("subject", SUBJECT)].map(|(name, value)| (name.into(), Value::Text(value.into()))).into();

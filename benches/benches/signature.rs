@@ -37,7 +37,7 @@ fn main() {
         None => vec![("ascii", invent(0)), ("mixed", invent(10))],
     };
     let mut report = BenchReport::new("signature", &arguments);
-    report.table("signature", "one thread, nanoseconds a byte of text", &COLUMNS);
+    report.table("signature", "one thread, nanoseconds per byte of text", &COLUMNS);
     for (name, text) in &texts {
         for bytes in [100, 2_000, 50_000] {
             report.line(measure(name, &pieces(text, bytes), bytes));
@@ -82,7 +82,7 @@ fn pieces(text: &str, bytes: usize) -> Vec<&str> {
     pieces
 }
 
-/// Nanoseconds a byte: the median of some runs over all pieces.
+/// Nanoseconds per byte: the median of some runs over all pieces.
 fn median_nanos(pieces: &[&str], mut work: impl FnMut(&str)) -> f64 {
     let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
     let run = |_| micros(timed_cpu(|| pieces.iter().for_each(|piece| work(piece))).1);

@@ -32,8 +32,8 @@ const COSTS: [ReportColumn; 9] = [
     column("bytes_per_pattern", "bytes", 1),
     column("matching_us", "matching", 3),
     column("new_us", "new", 3),
-    column("strange_us", "strange", 3),
-    column("new_found", "found new", 2),
+    column("strange_us", "unknown words", 3),
+    column("new_found", "matches of new", 2),
     column("brute_force_us", "brute force", 2),
     column("times", "times", 0),
 ];
@@ -53,11 +53,11 @@ const ADVERSARIES: [ReportColumn; 4] = [
 fn main() {
     let arguments = Arguments::from_env(&["counts", "json"]);
     let mut report = BenchReport::new("topic_trie", &arguments);
-    report.table("costs", &format!("{NAMES} names, one thread, microseconds a name, bytes a pattern"), &COSTS);
+    report.table("costs", &format!("{NAMES} names, one thread, microseconds per name, bytes per pattern"), &COSTS);
     for count in arguments.numbers("counts", &[1, 10, 1_000, 100_000, 1_000_000]) {
         report.line(measure(&patterns(count, &mut SplitMix64::new(3))));
     }
-    report.table("adversaries", "chains of wildcards, microseconds a name", &ADVERSARIES);
+    report.table("adversaries", "chains of wildcards, microseconds per name", &ADVERSARIES);
     for (title, texts, name) in adversaries() {
         report.line(measure_adversary(title, &texts, &name));
     }
@@ -139,7 +139,7 @@ fn measure_cache(count: usize) -> Value {
     })
 }
 
-/// Microseconds and patterns found a name; a benchmark of wrong answers is worth nothing.
+/// Microseconds and matches per name; a benchmark of wrong answers is worth nothing.
 fn match_names(trie: &TopicTrie, patterns: &[TopicPattern], names: &[String]) -> (f64, f64) {
     let (mut scratch, mut matched) = (TrieScratch::default(), Vec::new());
     for name in names.iter().take(CHECKED) {

@@ -171,7 +171,7 @@ fn many(count: usize, budget: Duration, report: &mut BenchReport) {
     let patterns = many_patterns(count, &mut SplitMix64::new(3));
     let known = many_topics(1_000, &mut SplitMix64::new(4));
     let new = many_topics(count, &mut SplitMix64::new(5));
-    report.table("many-known", &format!("{count} patterns, 1,000 topics again and again, a million in all"), &COSTS);
+    report.table("many-known", &format!("{count} patterns, 1,000 recurring topics, a million in total"), &COSTS);
     for_each_matcher!(costs_line, &patterns, &known, 1_000_000, budget, report);
     report.table("many-new", &format!("{count} patterns, {count} topics, each for the first time"), &COSTS);
     for_each_matcher!(costs_line, &patterns, &new, new.len(), budget, report);
@@ -220,7 +220,7 @@ fn few(budget: Duration, report: &mut BenchReport) {
         column("3", "3 bindings", 4),
         column("10", "10 bindings", 4),
     ];
-    report.table("few", "the simple case: µs a topic, 1,000 topics again and again", &COLUMNS);
+    report.table("few", "the simple case: µs per topic, 1,000 recurring topics", &COLUMNS);
     for_each_matcher!(few_line, &COUNTS, budget, report);
 }
 

@@ -43,7 +43,7 @@ fn main() {
     let mut report = BenchReport::new("workload_b", &arguments);
     let title = format!(
         "workload B: {} filters, {EXPENSIVE_COUNT} expensive predicates in a tenth of them, groupings changed every \
-         {MESSAGES_PER_CHANGE} messages; microseconds a message",
+         {MESSAGES_PER_CHANGE} messages; microseconds per message",
         queries.len()
     );
     report.table("workload_b", &title, &COLUMNS);
@@ -58,7 +58,7 @@ fn main() {
         brute_force(&queries, message, &hierarchies, found)
     });
     let wasted = expensive.calls_when_deleted();
-    report.note(&format!("expensive predicates asked of a deleted message, by all three: {wasted}"));
+    report.note(&format!("expensive predicates called for a deleted message, by all three: {wasted}"));
     report.record("deleted", json!({"expensive_calls_when_deleted": wasted, "expensive_calls": expensive.calls()}));
     assert_eq!(wasted, 0, "`deleted` had decided");
     report.finish();

@@ -10,8 +10,8 @@
 //!                 └─ content ─► publishing ─► topology (route) ─► queues ─► consumers (deliver) ─► output
 //!                                    └─ durability (journal) ─► committed ─► confirm
 //! ```
-//! Each room owns the state that it is about, as a part of [`Broker`] with private fields: [`Clients`], [`Queues`],
-//! [`MessageStore`], [`Publishing`], [`Backpressure`], [`Durability`], [`Streams`], [`Turn`]. What needs several parts is
+//! Each room owns the state that it is about, as a part of [`Broker`] with private fields: `Clients`, `Queues`,
+//! `MessageStore`, `Publishing`, `Backpressure`, `Durability`, `Streams`, `Turn`. What needs several parts is
 //! a method of [`Broker`], in the room of the step that it carries out. Files named by a noun hold data, files named by a
 //! verb hold such methods.
 //!
@@ -44,7 +44,7 @@ pub mod topology;
 mod unique;
 
 use access::Permissions;
-pub use access::{Access, Control, Resource, UserLimits, Verb};
+pub use access::control::{Access, Control, Resource, UserLimits, Verb};
 use clock::Clock;
 pub use clock::Micros;
 use connections::clients::Clients;
@@ -61,7 +61,7 @@ pub use management::metrics::{JournalMetrics, Metrics};
 pub use management::overview::{ConnectionOverview, ConsumerOverview, QueueOverview};
 pub use options::BrokerOptions;
 use publishing::backpressure::Backpressure;
-use publishing::routes::Publishing;
+use publishing::pending::Publishing;
 use queues::all_queues::Queues;
 use queues::message_store::MessageStore;
 pub use queues::policy::QueueKind;
@@ -131,7 +131,7 @@ impl Broker {
         self.clock.set_wall(now, wall_us);
         self.check_connections();
         self.expire();
-        self.expire_streams();
+        self.streams.expire(&self.queues, self.clock.wall_us());
         self.durability.remove_doomed();
         self.refuse_held();
         self.shed_unfinished();
@@ -141,7 +141,7 @@ impl Broker {
     /// Whether something was put off, frames or reading: call [`Broker::work`] when nothing else is waiting.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        !self.turn.is_nobody_waiting() || self.streams.has_readers() || self.queues.has_rubbish()
+        self.turn.has_next() || self.streams.has_readers() || self.queues.has_rubbish()
     }
 
     /// Go on with what was put off, for a millisecond or two.

@@ -1,12 +1,13 @@
 //! A channel: which frames may come next on it, and what it has outstanding.
 
-use crate::amqp::FrameKind;
+use crate::amqp::{AmqpError, FrameKind, ReplyCode};
 
 use crate::broker::connections::content::Incoming;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::unacknowledged::Unacknowledged;
+use crate::broker::errors::error;
 use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
-use crate::broker::publishing::confirms::{Confirms, SyncMarks};
+use crate::broker::publishing::confirms::{Confirms, DiskMarks};
 use crate::broker::publishing::publish::Memo;
 use crate::broker::publishing::transaction::Transaction;
 
@@ -106,7 +107,7 @@ pub(crate) struct Channel {
     /// The memory of `incoming` and `transaction` when it was last counted.
     pub unfinished_bytes: u64,
     /// Answers that wait for a disk, oldest first.
-    pub held: std::collections::VecDeque<(SyncMarks, Vec<u8>)>,
+    pub held: std::collections::VecDeque<(DiskMarks, Vec<u8>)>,
     /// The route that the last message took.
     pub memo: Option<Box<Memo>>,
 }
@@ -133,6 +134,42 @@ impl Channel {
             unfinished_bytes: 0,
             held: std::collections::VecDeque::new(),
             memo: None,
+        }
+    }
+
+    /// Confirm messages from now on.
+    ///
+    /// # Errors
+    /// 406: the channel is transactional.
+    pub fn select_confirms(&mut self) -> Result<(), AmqpError> {
+        if self.transaction.is_some() {
+            return Err(error(ReplyCode::PreconditionFailed, "cannot switch from tx to confirm mode"));
+        }
+        self.confirms.get_or_insert_default();
+        Ok(())
+    }
+
+    /// Keep what is published and settled for a transaction from now on.
+    ///
+    /// # Errors
+    /// 406: messages are confirmed.
+    pub fn select_transactions(&mut self) -> Result<(), AmqpError> {
+        if self.confirms.is_some() {
+            return Err(error(ReplyCode::PreconditionFailed, "cannot switch from confirm to tx mode"));
+        }
+        self.transaction.get_or_insert_default();
+        Ok(())
+    }
+
+    /// The queue that a name means: an empty name means the queue that was declared last.
+    ///
+    /// # Errors
+    /// 404: no queue was declared.
+    pub fn queue_name<'a>(&'a self, name: &'a str) -> Result<&'a str, AmqpError> {
+        match (name, &*self.last_queue) {
+            ("", "") => Err(error(ReplyCode::NotFound, "no previously declared queue")),
+            ("", last) => Ok(last),
+            (name, _) => Ok(name),
         }
     }
 

@@ -3,17 +3,19 @@
 use std::ops::{Index, IndexMut};
 
 use crate::amqp::Method;
+use crate::amqp::method::BasicNack;
+use crate::amqp::properties::put_content;
 
 use crate::broker::connections::channel::Channel;
 use crate::broker::connections::connection::Connection;
-use crate::broker::connections::delivery_frames::put_delivery;
+use crate::broker::connections::delivery_frames::{NO_ROUTE, RETURN, put_delivery, put_method};
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot, ConsumerSlot, Handle};
 use crate::broker::parts::Parts;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::slab::{Slab, SlotId};
-use crate::broker::topology::QueueId;
+use crate::broker::topology::{Owner, QueueId, VhostId};
 
 /// Connections, their channels and the consumers of those, each indexed by its own kind of slot.
 #[derive(Debug, Default)]
@@ -225,6 +227,31 @@ impl Clients {
                 ids.push(ConnectionId::new(slot, connection.serial));
             }
         }
+    }
+
+    /// The vhost of a channel, and its connection as an owner of queues.
+    pub fn vhost_and_owner(&self, channel: ChannelSlot) -> (VhostId, Owner) {
+        let slot = self.channels[channel].connection;
+        (self.connections[slot].vhost, self.id(slot).to_bits())
+    }
+
+    /// Tell the publisher of a channel's last message that it is not taken, when it wants to be told.
+    pub fn nack(&mut self, slot: ChannelSlot, number: Option<u64>) {
+        let channel = &mut self.channels[slot];
+        let (Some(number), Some(confirms)) = (number, &mut channel.confirms) else { return };
+        confirms.refuse(number);
+        let (connection, channel) = (channel.connection, channel.number);
+        self.answer(connection, channel, BasicNack { delivery_tag: number, multiple: false, requeue: false }.into());
+    }
+
+    /// Return a mandatory message that found no queue.
+    pub fn return_message(&mut self, slot: ChannelSlot, parts: &Parts<'_>) {
+        let channel = &self.channels[slot];
+        let (number, connection) = (channel.number, channel.connection);
+        let Connection { out, frame_max, .. } = &mut self.connections[connection];
+        put_method(out, number, [&RETURN, NO_ROUTE, parts.route, &[]]);
+        put_content(out, number, parts.properties, parts.body, *frame_max as usize);
+        self.touch(connection);
     }
 
     /// Write a method.

@@ -69,11 +69,11 @@ impl Broker {
             Method::QueuePurge(it) => self.purge_queue(channel, it),
             Method::QueueDelete(it) => self.delete_queue(channel, it),
             Method::ConfirmSelect(it) => {
-                self.select_confirms(channel)?;
+                self.clients[channel].select_confirms()?;
                 if it.no_wait { Ok(()) } else { self.reply(channel, ConfirmSelectOk {}.into()) }
             }
             Method::TxSelect(_) => {
-                self.select_transactions(channel)?;
+                self.clients[channel].select_transactions()?;
                 self.reply(channel, TxSelectOk {}.into())
             }
             Method::TxCommit(_) => self.commit(channel),

@@ -57,9 +57,9 @@ impl Turn {
         self.left = self.budget;
     }
 
-    /// Whether no connection waits for another turn.
-    pub fn is_nobody_waiting(&self) -> bool {
-        self.resting.is_empty()
+    /// Whether a connection waits for another turn.
+    pub fn has_next(&self) -> bool {
+        !self.resting.is_empty()
     }
 
     /// Whether this connection waits for another turn.

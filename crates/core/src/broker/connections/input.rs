@@ -63,7 +63,7 @@ impl Broker {
             return bytes;
         }
         let mut input = std::mem::take(&mut connection.input);
-        for wanted in [Self::head_bytes, Self::frame_bytes] {
+        for wanted in [|_: &[u8]| FRAME_HEADER_BYTES, frame_bytes] {
             let missing = wanted(&input).saturating_sub(input.len()).min(bytes.len());
             // The size that a frame announces is checked against the limit before the frame is waited for.
             let (piece, rest) = bytes.split_at(missing.min(connection.frame_max as usize + FRAME_OVERHEAD_BYTES));
@@ -78,17 +78,6 @@ impl Broker {
         }
         self.clients[slot].input.extend_from_slice(bytes);
         &[]
-    }
-
-    fn head_bytes(_: &[u8]) -> usize {
-        FRAME_HEADER_BYTES
-    }
-
-    fn frame_bytes(input: &[u8]) -> usize {
-        match input {
-            [_, _, _, s3, s2, s1, s0, ..] => u32::from_be_bytes([*s3, *s2, *s1, *s0]) as usize + FRAME_OVERHEAD_BYTES,
-            _ => 0,
-        }
     }
 
     /// Process complete frames. Returns how many bytes were used; the others are the beginning of a frame, or wait.
@@ -266,7 +255,7 @@ impl Broker {
         channel.state = ChannelState::Header;
         // Incomplete messages take memory too.
         let connection = channel.connection;
-        self.note_publisher(connection);
+        self.backpressure.note_publisher(&mut self.clients, connection);
         Ok(())
     }
 
@@ -279,12 +268,20 @@ impl Broker {
         };
         if is_complete {
             it.state = ChannelState::Open;
-            self.count_unfinished(channel);
+            self.backpressure.count_unfinished(&mut self.clients[channel]);
             return self.publish(channel, &incoming.parts(), incoming.flags);
         }
         it.state = ChannelState::Body;
         it.incoming = Some(incoming);
-        self.count_unfinished(channel);
+        self.backpressure.count_unfinished(&mut self.clients[channel]);
         Ok(())
+    }
+}
+
+/// The size of the frame that `input` begins with, once its header is there.
+fn frame_bytes(input: &[u8]) -> usize {
+    match input {
+        [_, _, _, s3, s2, s1, s0, ..] => u32::from_be_bytes([*s3, *s2, *s1, *s0]) as usize + FRAME_OVERHEAD_BYTES,
+        _ => 0,
     }
 }

@@ -160,7 +160,7 @@ impl Broker {
         for consumer in std::mem::take(&mut channel.consumers) {
             self.remove_consumer(consumer);
         }
-        self.count_unfinished(slot);
+        self.backpressure.count_unfinished(&mut self.clients[slot]);
         self.requeue_all(slot);
     }
 

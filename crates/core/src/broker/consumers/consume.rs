@@ -6,7 +6,7 @@ use crate::amqp::method::{
 use crate::amqp::{AmqpError, RawTable, ReplyCode};
 
 use crate::broker::Broker;
-use crate::broker::access::{Resource, Verb};
+use crate::broker::access::control::{Resource, Verb};
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::errors::error;
@@ -134,7 +134,7 @@ impl Broker {
         }
         self.queues[queue].used = self.clock.now();
         self.expire_head(queue);
-        while let Some(entry) = self.pop(queue) {
+        while let Some(entry) = self.queues.pop(queue, &self.messages) {
             if self.deliver_got(channel, queue, entry, get.no_ack) {
                 return Ok(());
             }
@@ -149,9 +149,9 @@ impl Broker {
         name: &str,
         verb: Verb,
     ) -> Result<(QueueId, Box<str>), AmqpError> {
-        let name: Box<str> = self.queue_name(channel, name)?.into();
+        let name: Box<str> = self.clients[channel].queue_name(name)?.into();
         self.check_access(channel, verb, Resource::Queue, &name)?;
-        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let id = self.topology.queue(vhost, &name, owner)?;
         Ok((id, name))
     }

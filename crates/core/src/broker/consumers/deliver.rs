@@ -8,10 +8,9 @@ use crate::amqp::properties::put_content;
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
-use crate::broker::connections::delivery_frames::{GET_OK, NO_ROUTE, RETURN, put_method};
+use crate::broker::connections::delivery_frames::{GET_OK, put_method};
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, MessageId};
-use crate::broker::parts::Parts;
 use crate::broker::queues::dead_letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
@@ -42,17 +41,10 @@ impl Broker {
     /// Drop the oldest entries of a queue that is over its bounds.
     pub(crate) fn drop_head(&mut self, queue: QueueId) {
         while self.queues[queue].is_over() {
-            let Some(entry) = self.pop(queue) else { return };
+            let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
             self.metrics.dropped += 1;
             self.discard(queue, entry, Reason::MaxLength);
         }
-    }
-
-    /// Take the first entry of a queue.
-    pub(crate) fn pop(&mut self, queue: QueueId) -> Option<QueueEntry> {
-        let front = self.queues[queue].front()?;
-        let size = self.messages.get(front.message).size();
-        self.queues[queue].pop(size)
     }
 
     /// The consumer whose turn it is. Those that cannot take anything now leave the ring on the way.
@@ -87,7 +79,7 @@ impl Broker {
                 continue;
             }
             let Some(consumer) = self.taker(queue) else { return };
-            let Some(entry) = self.pop(queue) else { return };
+            let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
             self.deliver(queue, consumer, entry);
         }
     }
@@ -143,17 +135,6 @@ impl Broker {
             self.settle(id, entry);
         }
         true
-    }
-
-    /// Return a mandatory message that found no queue.
-    pub(crate) fn return_message(&mut self, slot: ChannelSlot, parts: &Parts<'_>) {
-        let (connection, channel) = self.clients.channel_outlet(slot);
-        put_method(&mut connection.out, channel.number, [&RETURN, NO_ROUTE, parts.route, &[]]);
-        let frame_max = connection.frame_max as usize;
-        put_content(&mut connection.out, channel.number, parts.properties, parts.body, frame_max);
-        self.metrics.returned += 1;
-        let connection = channel.connection;
-        self.clients.touch(connection);
     }
 
     /// A consumer may be able to take something again: put it into its ring, unless something else still stops it.

@@ -41,7 +41,7 @@ impl Broker {
             return Err(unknown(settle.tag));
         }
         if transaction.settle(settle) {
-            self.count_unfinished(channel);
+            self.backpressure.count_unfinished(&mut self.clients[channel]);
             return Ok(());
         }
         Err(error(ReplyCode::ResourceError, "too many acknowledgements in one transaction"))
@@ -84,7 +84,7 @@ impl Broker {
         let queue = delivery.queue;
         if delivery.entry.message == MessageId::NONE {
             self.metrics.acknowledged += 1;
-            return self.read_by_one(queue);
+            return self.queues.read_by_one(queue);
         }
         if self.queues.queue_of(queue).is_none() {
             // The queue was deleted before; only the message is left.
@@ -121,13 +121,6 @@ impl Broker {
         let it = &mut self.queues[queue];
         let last = it.next_entry(entry.message, entry.expires);
         it.push(QueueEntry { redelivered: true, ..last }, size);
-    }
-
-    /// Settle a delivery of a stream, in any way: the log keeps the message for other readers.
-    fn read_by_one(&mut self, queue: Handle<QueueId>) {
-        if let Some(it) = self.queues.queue_of(queue) {
-            it.unacknowledged -= 1;
-        }
     }
 
     /// Release an entry that a queue is done with.
@@ -167,7 +160,7 @@ impl Broker {
         for group in deliveries.chunk_by(|a, b| a.queue == b.queue) {
             let queue = group[0].queue;
             if group[0].entry.message == MessageId::NONE {
-                group.iter().for_each(|_| self.read_by_one(queue));
+                group.iter().for_each(|_| self.queues.read_by_one(queue));
                 continue;
             }
             if self.queues.queue_of(queue).is_none() {

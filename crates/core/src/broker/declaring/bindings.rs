@@ -6,7 +6,7 @@ use crate::amqp::method::{
 };
 
 use crate::broker::Broker;
-use crate::broker::access::{Resource, Verb};
+use crate::broker::access::control::{Resource, Verb};
 use crate::broker::ids::ChannelSlot;
 use crate::broker::topology::{Bind, Target, check_query_arguments};
 
@@ -27,7 +27,7 @@ impl Broker {
 
     /// Carry out queue.bind.
     pub(crate) fn bind_queue(&mut self, channel: ChannelSlot, it: &QueueBind<'_>) -> Result<(), AmqpError> {
-        let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+        let name: Box<str> = self.clients[channel].queue_name(it.queue)?.into();
         // Neither a queue nor a key: the queue that was declared last, under its own name.
         let key = if it.queue.is_empty() && it.routing_key.is_empty() { &*name } else { it.routing_key };
         self.bind(channel, &Bind { source: it.exchange, target: Target::Queue(&name), key, arguments: it.arguments })?;
@@ -36,7 +36,7 @@ impl Broker {
 
     /// Carry out queue.unbind.
     pub(crate) fn unbind_queue(&mut self, channel: ChannelSlot, it: &QueueUnbind<'_>) -> Result<(), AmqpError> {
-        let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+        let name: Box<str> = self.clients[channel].queue_name(it.queue)?.into();
         let key = if it.queue.is_empty() && it.routing_key.is_empty() { &*name } else { it.routing_key };
         self.unbind(
             channel,
@@ -48,7 +48,7 @@ impl Broker {
     fn bind(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
         self.check_binding(channel, bind)?;
         check_query_arguments(bind.arguments)?;
-        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         if let Err(full) = self.durability.check_room()
             && self.topology.is_new_and_survives(vhost, bind, owner)?
         {
@@ -62,7 +62,7 @@ impl Broker {
 
     fn unbind(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
         self.check_binding(channel, bind)?;
-        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         self.topology.unbind(vhost, bind, owner)?;
         self.changed();
         Ok(())

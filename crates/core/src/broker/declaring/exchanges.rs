@@ -4,7 +4,7 @@ use crate::amqp::AmqpError;
 use crate::amqp::method::{ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk};
 
 use crate::broker::Broker;
-use crate::broker::access::{Resource, Verb};
+use crate::broker::access::control::{Resource, Verb};
 use crate::broker::ids::ChannelSlot;
 use crate::broker::topology::ExchangeSettings;
 
@@ -28,7 +28,7 @@ impl Broker {
 
     /// Carry out exchange.declare.
     pub(crate) fn declare_exchange(&mut self, channel: ChannelSlot, it: &ExchangeDeclare<'_>) -> Result<(), AmqpError> {
-        let (vhost, _) = self.vhost_and_owner(channel);
+        let (vhost, _) = self.clients.vhost_and_owner(channel);
         if it.passive {
             self.topology.check_exchange(vhost, it.exchange)?;
         } else {
@@ -55,7 +55,7 @@ impl Broker {
 
     /// Carry out exchange.delete.
     pub(crate) fn delete_exchange(&mut self, channel: ChannelSlot, it: &ExchangeDelete<'_>) -> Result<(), AmqpError> {
-        let (vhost, _) = self.vhost_and_owner(channel);
+        let (vhost, _) = self.clients.vhost_and_owner(channel);
         self.check_access(channel, Verb::Configure, Resource::Exchange, it.exchange)?;
         self.topology.delete_exchange(vhost, it.exchange, it.if_unused)?;
         self.changed();

@@ -6,29 +6,20 @@ use crate::amqp::method::{QueueDeclare, QueueDeclareOk, QueueDelete, QueueDelete
 use crate::amqp::{AmqpError, RawTable, ReplyCode};
 
 use crate::broker::Broker;
-use crate::broker::access::{Resource, Verb};
+use crate::broker::access::control::{Resource, Verb};
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionId, Handle, JOURNAL};
-use crate::broker::publishing::confirms::SyncMark;
+use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
 use crate::broker::topology::{Declared, Owner, QueueId, QueueSettings};
 
 impl Broker {
-    /// What an empty queue name means: the queue that the channel declared last.
-    pub(crate) fn queue_name<'a>(&'a self, channel: ChannelSlot, name: &'a str) -> Result<&'a str, AmqpError> {
-        match (name, &*self.clients[channel].last_queue) {
-            ("", "") => Err(error(ReplyCode::NotFound, "no previously declared queue")),
-            ("", last) => Ok(last),
-            (name, _) => Ok(name),
-        }
-    }
-
     /// Carry out queue.declare.
     pub(crate) fn declare_queue(&mut self, channel: ChannelSlot, it: &QueueDeclare<'_>) -> Result<(), AmqpError> {
-        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let (name, id) = if it.passive {
-            let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+            let name: Box<str> = self.clients[channel].queue_name(it.queue)?.into();
             let id = self.topology.queue(vhost, &name, owner)?;
             (name, id)
         } else {
@@ -49,7 +40,7 @@ impl Broker {
 
     /// Declare a queue that is not passive. Returns its name and id.
     fn make_queue(&mut self, channel: ChannelSlot, it: &QueueDeclare<'_>) -> Result<(Box<str>, QueueId), AmqpError> {
-        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let name: Box<str> = match it.queue {
             "" => self.unique.next_name("amq.gen-").into(),
             name => name.into(),
@@ -75,7 +66,7 @@ impl Broker {
         if declared == Declared::Existed {
             // The first declaration may still wait for the disk, and this answer promises the same.
             if let Some(durable_id) = self.queues[id].durable_id {
-                self.publishing.promise(SyncMark { log: JOURNAL, sequence: durable_id.0 });
+                self.publishing.promise(DiskMark { log: JOURNAL, sequence: durable_id.0 });
             }
             return Ok((name, id));
         }
@@ -151,9 +142,9 @@ impl Broker {
 
     /// Carry out queue.delete.
     pub(crate) fn delete_queue(&mut self, channel: ChannelSlot, it: &QueueDelete<'_>) -> Result<(), AmqpError> {
-        let name: Box<str> = self.queue_name(channel, it.queue)?.into();
+        let name: Box<str> = self.clients[channel].queue_name(it.queue)?.into();
         self.check_access(channel, Verb::Configure, Resource::Queue, &name)?;
-        let (vhost, owner) = self.vhost_and_owner(channel);
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let (queues, streams) = (&self.queues, &self.streams);
         let contents = |id: QueueId| {
             let queue = &queues[id];

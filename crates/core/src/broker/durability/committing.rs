@@ -1,7 +1,7 @@
 //! What the broker does when the disk has moved, when it is stuck, and when the broker stops.
 //!
 //! What was promised only once something is on disk (confirms, answers to declarations and commits) waits for a
-//! [`SyncMark`] and goes out in [`Broker::committed`].
+//! [`DiskMark`] and goes out in [`Broker::committed`].
 
 use crate::amqp::ReplyCode;
 
@@ -10,8 +10,11 @@ use crate::broker::clock::Micros;
 use crate::broker::errors::error;
 use crate::broker::ids::JOURNAL;
 use crate::broker::management::event::Event;
-use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
+use crate::broker::queues::all_queues::Queues;
 use crate::broker::queues::message_store::Kept;
+use crate::broker::queues::queue::Queue;
+use crate::broker::topology::{Definition, Owner, Topology};
 
 impl Broker {
     /// The journal's thread has woken the caller: confirm what is on disk now, and see whether the disk works.
@@ -74,20 +77,26 @@ impl Broker {
     /// Record changes of the topology, as far as there is room; the answer to what is done now waits for them.
     pub(crate) fn record_changes(&mut self) {
         let wall_us = self.clock.wall_us();
-        if let Some(sequence) = self.durability.record_changes(&self.topology, &mut self.queues, wall_us) {
-            self.publishing.promise(SyncMark { log: JOURNAL, sequence });
+        let (topology, queues) = (&self.topology, &mut self.queues);
+        let defined = |definition: &Definition, id| {
+            if let Some(queue) = queue_of(definition, topology, queues) {
+                queue.durable_id = Some(id);
+            }
+        };
+        if let Some(sequence) = self.durability.record_changes(wall_us, defined) {
+            self.publishing.promise(DiskMark { log: JOURNAL, sequence });
         }
     }
 
     /// What the answer to what is done now must wait for, if anything.
-    pub(crate) fn take_promised(&mut self) -> SyncMarks {
+    pub(crate) fn take_promised(&mut self) -> DiskMarks {
         let mut marks = self.publishing.take_promised();
         marks.retain(|mark| !self.is_reached(*mark));
         marks
     }
 
     /// Whether a log is synced that far.
-    pub(crate) fn is_reached(&self, mark: SyncMark) -> bool {
+    pub(crate) fn is_reached(&self, mark: DiskMark) -> bool {
         #[cfg(test)]
         if self.faults.confirms_early {
             return true;
@@ -98,4 +107,11 @@ impl Broker {
             _ => self.streams.is_reached(mark),
         }
     }
+}
+
+/// The queue that a definition describes.
+fn queue_of<'a>(definition: &Definition, topology: &Topology, queues: &'a mut Queues) -> Option<&'a mut Queue> {
+    let Definition::Queue { vhost, name, .. } = definition else { return None };
+    let id = topology.queue(topology.vhost(vhost)?, name, Owner::MAX).ok()?;
+    queues.get_mut(id)
 }

@@ -18,9 +18,7 @@ use crate::broker::errors::error;
 use crate::broker::ids::{Handle, MessageId};
 use crate::broker::management::metrics::JournalMetrics;
 use crate::broker::parts::Parts;
-use crate::broker::queues::all_queues::Queues;
-use crate::broker::queues::queue::Queue;
-use crate::broker::topology::{Definition, Owner, QueueId, Topology, TopologyChange};
+use crate::broker::topology::{Definition, QueueId, Topology, TopologyChange};
 
 /// Changes that may wait for room in the journal before further ones are refused.
 const CHANGES_MAX: usize = 10_000;
@@ -185,8 +183,9 @@ impl Durability {
         }
     }
 
-    /// Record changes, in their order, as far as there is room. Returns the sequence of the last record.
-    pub fn record_changes(&mut self, topology: &Topology, queues: &mut Queues, wall_us: i64) -> Option<u64> {
+    /// Record changes, in their order, as far as there is room, and call `defined` with each new definition. Returns the
+    /// sequence of the last record.
+    pub fn record_changes(&mut self, wall_us: i64, mut defined: impl FnMut(&Definition, DefinitionId)) -> Option<u64> {
         let journal = self.journal.as_mut()?;
         let mut last = None;
         while let Some(change) = journal.changes.front() {
@@ -199,9 +198,7 @@ impl Durability {
                     journal.appended += value.len() as u64;
                     let key = definition.key();
                     journal.durable.define(key.as_bytes(), &value, &parents, wall_us).map(|(id, sequence)| {
-                        if let Some(queue) = queue_of(definition, topology, queues) {
-                            queue.durable_id = Some(id);
-                        }
+                        defined(definition, id);
                         Some(sequence)
                     })
                 }
@@ -376,11 +373,4 @@ impl Durability {
     pub(super) fn take_damage(&mut self) -> Vec<Damage> {
         self.journal.as_mut().map(|journal| std::mem::take(&mut journal.damage)).unwrap_or_default()
     }
-}
-
-/// The queue that a definition describes.
-fn queue_of<'a>(definition: &Definition, topology: &Topology, queues: &'a mut Queues) -> Option<&'a mut Queue> {
-    let Definition::Queue { vhost, name, .. } = definition else { return None };
-    let id = topology.queue(topology.vhost(vhost)?, name, Owner::MAX).ok()?;
-    queues.get_mut(id)
 }

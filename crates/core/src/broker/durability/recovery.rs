@@ -11,7 +11,7 @@ use crate::journal::{Committer, Damage, Disk, OpenError};
 use crate::amqp::RawTable;
 
 use crate::broker::Broker;
-use crate::broker::access::Control;
+use crate::broker::access::control::Control;
 use crate::broker::clock::{Micros, NEVER};
 use crate::broker::durable::{
     DefinitionId, Durable, DurableOptions, RecoveredDefinition, RecoveredJournal, RecoveredMessage, RecoveredQueue,
@@ -114,7 +114,9 @@ impl Broker {
         report.damage.append(&mut self.durability.take_damage());
         let is_whole = report.damage.is_empty() && report.skipped.is_empty();
         if had_records && is_whole && self.durability.durable().is_some_and(|durable| durable.lost_count() == 0) {
-            self.doom_orphans();
+            // A log whose queue is lost is all that is left of it, so orphans are removed only where nothing is.
+            let streams = self.queues.iter().filter_map(|(_, queue)| Some(&*queue.stream.as_ref()?.dir));
+            self.durability.doom_orphans(&streams.collect(), is_dir_name);
         }
         Ok(report)
     }
@@ -195,26 +197,12 @@ impl Broker {
             *queues += 1;
         }
         let (size, time_us) = (stored.size(), stored.time_us);
-        let expires = self.recovered_expiry(id, time_us);
+        let expires = self.queues[id].recovered_expiry(self.clock, time_us);
         let queue = &mut self.queues[id];
         let entry = QueueEntry { redelivered, ..queue.next_entry(message, expires) };
         queue.push(entry, size);
         if expires != NEVER {
             self.queues.watch(id);
         }
-    }
-
-    /// Remove the logs that no stream has. Only where all definitions could be read: a log whose queue is lost is all
-    /// that is left of it.
-    fn doom_orphans(&mut self) {
-        let streams = self.queues.iter().filter_map(|(_, queue)| Some(&*queue.stream.as_ref()?.dir));
-        self.durability.doom_orphans(&streams.collect(), is_dir_name);
-    }
-
-    /// When the time of a recovered message runs out in a queue: it goes on while the broker is stopped.
-    fn recovered_expiry(&self, queue: QueueId, time_us: i64) -> Micros {
-        let Some(ttl) = self.queues[queue].policy.message_ttl_ms else { return NEVER };
-        let age = self.clock.wall_us().saturating_sub(time_us).max(0) as u64;
-        self.clock.now() + (ttl * 1000).saturating_sub(age)
     }
 }

@@ -8,9 +8,11 @@ use crate::amqp::ReplyCode;
 use crate::amqp::method::{ConnectionBlocked, ConnectionUnblocked};
 
 use crate::broker::Broker;
+use crate::broker::connections::channel::Channel;
+use crate::broker::connections::clients::Clients;
 use crate::broker::connections::connection::ConnectionState;
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle};
+use crate::broker::ids::{ConnectionSlot, Handle};
 use crate::broker::management::event::Event;
 
 /// What is short.
@@ -62,6 +64,48 @@ impl Backpressure {
         self.shortage.get_or_insert(Shortage::Journal);
     }
 
+    /// Count again what a channel keeps that is in no queue yet.
+    pub fn count_unfinished(&mut self, channel: &mut Channel) {
+        let bytes = channel.unfinished();
+        self.unfinished_bytes = self.unfinished_bytes - channel.unfinished_bytes + bytes;
+        channel.unfinished_bytes = bytes;
+    }
+
+    /// A connection published: during a shortage, it is read no further.
+    #[inline]
+    pub fn note_publisher(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
+        clients[slot].publishes = true;
+        if self.is_on() {
+            self.block(clients, slot);
+        }
+    }
+
+    fn block_publishers(&mut self, clients: &mut Clients) {
+        let publishers = clients.connections().filter(|(_, connection)| connection.publishes);
+        let publishers: Vec<ConnectionSlot> = publishers.map(|(slot, _)| slot).collect();
+        publishers.into_iter().for_each(|slot| self.block(clients, slot));
+    }
+
+    fn block(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
+        let connection = &mut clients[slot];
+        if connection.state != ConnectionState::Open {
+            return;
+        }
+        if !connection.is_blocked {
+            connection.is_blocked = true;
+            self.blocked.push(Handle { id: slot, serial: connection.serial });
+            clients.touch(slot);
+        }
+        let connection = &mut clients[slot];
+        if let Some(reason) = self.reason()
+            && connection.knows_blocked
+            && !connection.was_told_blocked
+        {
+            connection.was_told_blocked = true;
+            clients.answer(slot, 0, ConnectionBlocked { reason }.into());
+        }
+    }
+
     fn reason(&self) -> Option<&'static str> {
         self.shortage.and_then(Shortage::reason)
     }
@@ -72,15 +116,6 @@ impl Broker {
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.messages.resident_bytes() + self.backpressure.unfinished_bytes
-    }
-
-    /// Count again what a channel keeps that is in no queue yet.
-    pub(crate) fn count_unfinished(&mut self, slot: ChannelSlot) {
-        let channel = &mut self.clients[slot];
-        let bytes = channel.unfinished();
-        let unfinished_bytes = &mut self.backpressure.unfinished_bytes;
-        *unfinished_bytes = *unfinished_bytes - channel.unfinished_bytes + bytes;
-        channel.unfinished_bytes = bytes;
     }
 
     /// Close the connection of the channel that keeps most of what is in no queue yet, when that takes all the memory:
@@ -123,7 +158,7 @@ impl Broker {
         match (was.and_then(Shortage::reason), self.backpressure.reason()) {
             (None, Some(reason)) => {
                 self.events.push(Event::Blocked { reason: reason.to_owned() });
-                self.block_publishers();
+                self.backpressure.block_publishers(&mut self.clients);
             }
             (Some(_), None) => self.events.push(Event::Unblocked),
             _ => {}
@@ -132,41 +167,6 @@ impl Broker {
             self.unblock();
         }
         shortage.is_none()
-    }
-
-    fn block_publishers(&mut self) {
-        let publishers = self.clients.connections().filter(|(_, connection)| connection.publishes);
-        let publishers: Vec<ConnectionSlot> = publishers.map(|(slot, _)| slot).collect();
-        publishers.into_iter().for_each(|slot| self.block(slot));
-    }
-
-    /// A connection published: during a shortage, it is read no further.
-    #[inline]
-    pub(crate) fn note_publisher(&mut self, slot: ConnectionSlot) {
-        self.clients[slot].publishes = true;
-        if self.backpressure.is_on() {
-            self.block(slot);
-        }
-    }
-
-    fn block(&mut self, slot: ConnectionSlot) {
-        let connection = &mut self.clients[slot];
-        if connection.state != ConnectionState::Open {
-            return;
-        }
-        if !connection.is_blocked {
-            connection.is_blocked = true;
-            self.backpressure.blocked.push(Handle { id: slot, serial: connection.serial });
-            self.clients.touch(slot);
-        }
-        let connection = &mut self.clients[slot];
-        if let Some(reason) = self.backpressure.reason()
-            && connection.knows_blocked
-            && !connection.was_told_blocked
-        {
-            connection.was_told_blocked = true;
-            self.clients.answer(slot, 0, ConnectionBlocked { reason }.into());
-        }
     }
 
     fn unblock(&mut self) {

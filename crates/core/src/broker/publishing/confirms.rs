@@ -5,22 +5,20 @@
 
 use std::collections::VecDeque;
 
-use crate::amqp::method::{BasicAck, BasicNack};
-use crate::amqp::{AmqpError, ReplyCode};
+use crate::amqp::method::BasicAck;
 
 use crate::broker::Broker;
-use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, Handle, LogId};
 
 /// How far a log must be synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SyncMark {
+pub(crate) struct DiskMark {
     pub log: LogId,
     pub sequence: u64,
 }
 
 /// All marks that must be reached. Nearly always there is one, or none.
-pub(crate) type SyncMarks = smallvec::SmallVec<[SyncMark; 1]>;
+pub(crate) type DiskMarks = smallvec::SmallVec<[DiskMark; 1]>;
 
 /// What to tell the publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +33,7 @@ pub(crate) struct Confirms {
     /// All messages up to here have been acked or nacked.
     told: u64,
     /// Messages that wait for a disk, by number.
-    waiting: VecDeque<(u64, SyncMarks)>,
+    waiting: VecDeque<(u64, DiskMarks)>,
 }
 
 impl Confirms {
@@ -47,7 +45,7 @@ impl Confirms {
     }
 
     /// Confirm the last message, which has this number, only when these marks are reached.
-    pub fn wait(&mut self, number: u64, marks: SyncMarks) {
+    pub fn wait(&mut self, number: u64, marks: DiskMarks) {
         debug_assert_eq!(number, self.published);
         if !marks.is_empty() {
             self.waiting.push_back((number, marks));
@@ -55,7 +53,7 @@ impl Confirms {
     }
 
     /// The next ack, if any: for all messages that can be confirmed and have not been.
-    pub fn acknowledge(&mut self, is_reached: impl Fn(SyncMark) -> bool) -> Option<Acknowledged> {
+    pub fn acknowledge(&mut self, is_reached: impl Fn(DiskMark) -> bool) -> Option<Acknowledged> {
         while let Some((_, marks)) = self.waiting.front() {
             if !marks.iter().all(|mark| is_reached(*mark)) {
                 break;
@@ -85,16 +83,6 @@ impl Confirms {
 }
 
 impl Broker {
-    /// Confirm the messages of a channel from now on.
-    pub(crate) fn select_confirms(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
-        let it = &mut self.clients[channel];
-        if it.transaction.is_some() {
-            return Err(error(ReplyCode::PreconditionFailed, "cannot switch from tx to confirm mode"));
-        }
-        it.confirms.get_or_insert_default();
-        Ok(())
-    }
-
     /// Count a message that is published. Returns its number, when the channel's messages are confirmed.
     #[inline]
     pub(crate) fn count_publish(&mut self, channel: ChannelSlot) -> Option<u64> {
@@ -108,7 +96,7 @@ impl Broker {
     }
 
     /// Let the confirm of the last message, or the answer to its commit, wait for the logs that keep it.
-    pub(crate) fn await_marks(&mut self, channel: ChannelSlot, number: Option<u64>, marks: SyncMarks) {
+    pub(crate) fn await_marks(&mut self, channel: ChannelSlot, number: Option<u64>, marks: DiskMarks) {
         if self.options.confirms_received {
             return;
         }
@@ -118,19 +106,6 @@ impl Broker {
         } else if it.transaction.is_some() {
             marks.into_iter().for_each(|mark| self.publishing.promise(mark));
         }
-    }
-
-    /// Tell the publisher of the last message that it is not taken, when it wants to be told.
-    pub(crate) fn nack(&mut self, channel: ChannelSlot, number: Option<u64>) {
-        let it = &mut self.clients[channel];
-        let (Some(number), Some(confirms)) = (number, &mut it.confirms) else { return };
-        confirms.refuse(number);
-        let (connection, channel) = (it.connection, it.number);
-        self.clients.answer(
-            connection,
-            channel,
-            BasicNack { delivery_tag: number, multiple: false, requeue: false }.into(),
-        );
     }
 
     /// Confirm what was published in this call and waits for no disk.
@@ -153,7 +128,7 @@ impl Broker {
             return;
         }
         let Some(mut confirms) = self.clients[channel].confirms.take() else { return };
-        let acknowledged = confirms.acknowledge(|mark: SyncMark| self.is_reached(mark));
+        let acknowledged = confirms.acknowledge(|mark: DiskMark| self.is_reached(mark));
         let is_waiting = confirms.is_waiting();
         let it = &mut self.clients[channel];
         it.confirms = Some(confirms);
@@ -212,8 +187,8 @@ impl Broker {
 mod tests {
     use super::*;
 
-    fn mark(sequence: u64) -> SyncMarks {
-        smallvec::smallvec![SyncMark { log: LogId(0), sequence }]
+    fn mark(sequence: u64) -> DiskMarks {
+        smallvec::smallvec![DiskMark { log: LogId(0), sequence }]
     }
 
     fn told(confirms: &mut Confirms, synced: u64) -> Option<(u64, bool)> {
@@ -253,7 +228,7 @@ mod tests {
         let number = confirms.publish();
         confirms.wait(
             number,
-            smallvec::smallvec![SyncMark { log: LogId(0), sequence: 5 }, SyncMark { log: LogId(1), sequence: 7 }],
+            smallvec::smallvec![DiskMark { log: LogId(0), sequence: 5 }, DiskMark { log: LogId(1), sequence: 7 }],
         );
         assert_eq!(confirms.acknowledge(|mark| mark.log == LogId(0)), None);
         assert!(confirms.acknowledge(|_| true).is_some());

@@ -2,6 +2,6 @@
 
 pub(crate) mod backpressure;
 pub(crate) mod confirms;
+pub(crate) mod pending;
 pub(crate) mod publish;
-pub(crate) mod routes;
 pub(crate) mod transaction;

@@ -5,14 +5,14 @@ use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 use crate::journal::AppendError;
 
 use crate::broker::Broker;
-use crate::broker::access::{Resource, Verb};
+use crate::broker::access::control::{Resource, Verb};
 use crate::broker::clock::{Micros, NEVER};
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::durable::Saved;
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL};
 use crate::broker::parts::Parts;
-use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::message_store::Kept;
 use crate::broker::topology::{Published, QueueId};
 
@@ -42,10 +42,11 @@ impl Broker {
         if flags.immediate() {
             return Err(error(ReplyCode::NotImplemented, "immediate=true").at_publish());
         }
-        self.note_publisher(self.clients[slot].connection);
+        let connection = self.clients[slot].connection;
+        self.backpressure.note_publisher(&mut self.clients, connection);
         if let Some(transaction) = &mut self.clients[slot].transaction {
             if transaction.publish(parts, flags) {
-                self.count_unfinished(slot);
+                self.backpressure.count_unfinished(&mut self.clients[slot]);
                 return self.check_publish(slot, parts, &properties).map_err(FailedAt::at_publish);
             }
             return Err(error(ReplyCode::ResourceError, "too much is published in one transaction").at_publish());
@@ -100,7 +101,7 @@ impl Broker {
             return Ok(());
         }
         let (exchange, routing_key) = self.check_route(slot, parts)?;
-        let (vhost, _) = self.vhost_and_owner(slot);
+        let (vhost, _) = self.clients.vhost_and_owner(slot);
         let message = Published { exchange, routing_key, properties, body: parts.body };
         let scratch = &mut self.publishing.route_scratch;
         self.topology.route(vhost, &message, scratch, routed)?;
@@ -168,11 +169,12 @@ impl Broker {
         if routed.is_empty() {
             self.metrics.unroutable += 1;
             if flags.mandatory() {
-                self.return_message(slot, parts);
+                self.metrics.returned += 1;
+                self.clients.return_message(slot, parts);
             }
             return Ok(());
         }
-        let mut marks = SyncMarks::new();
+        let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
             if let Err(reason) = self.append_to_streams(parts, routed, &mut marks) {
                 return self.refuse_publish(slot, number, &reason);
@@ -183,7 +185,7 @@ impl Broker {
                 return Ok(());
             }
         }
-        let is_refused = self.drop_refusing(routed, parts.size());
+        let is_refused = self.queues.drop_refusing(routed, parts.size());
         let mut saved = None;
         if self.durability.is_on() && properties.is_persistent() {
             match self.save_for(parts, routed) {
@@ -195,25 +197,16 @@ impl Broker {
             }
         }
         if let Some((saved, _)) = saved {
-            marks.push(SyncMark { log: JOURNAL, sequence: saved.sequence.0 });
+            marks.push(DiskMark { log: JOURNAL, sequence: saved.sequence.0 });
         }
         self.put_into_queues(parts, saved, routed, expires);
         if is_refused {
             self.metrics.refused += 1;
-            self.nack(slot, number);
+            self.clients.nack(slot, number);
         } else if !marks.is_empty() {
             self.await_marks(slot, number, marks);
         }
         Ok(())
-    }
-
-    /// Drop those of `routed` that refuse a message of this size. Returns whether there are any. None of them is a
-    /// stream.
-    #[inline]
-    pub(crate) fn drop_refusing(&self, routed: &mut Vec<QueueId>, size: usize) -> bool {
-        let count = routed.len();
-        routed.retain(|queue| !self.queues[*queue].refuses(size));
-        routed.len() < count
     }
 
     /// Put a message into queues that take it, none of which is a stream. `saved` is its record, with the number of
@@ -253,7 +246,7 @@ impl Broker {
         if self.clients[slot].transaction.is_some() || matches!(reason, AppendError::TooLarge { .. }) {
             return Err(error(ReplyCode::PreconditionFailed, &format!("the message cannot be kept: {reason}")));
         }
-        self.nack(slot, number);
+        self.clients.nack(slot, number);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Transactions: what was published and settled since the last commit is kept until the next, which carries out all of it.
+//! Transactions: what is published and settled is kept until the next commit, which carries out all of it.
 
 use crate::amqp::method::{TxCommitOk, TxRollbackOk};
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
@@ -75,21 +75,11 @@ impl Transaction {
 }
 
 impl Broker {
-    /// Keep what is published and settled on a channel for its transaction from now on.
-    pub(crate) fn select_transactions(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
-        let it = &mut self.clients[channel];
-        if it.confirms.is_some() {
-            return Err(error(ReplyCode::PreconditionFailed, "cannot switch from confirm to tx mode"));
-        }
-        it.transaction.get_or_insert_default();
-        Ok(())
-    }
-
     /// Carry out all of a transaction. What could fail is checked first: if a message has no exchange, nothing happens.
     pub(crate) fn commit(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
         let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         let (messages, settles) = transaction.take();
-        self.count_unfinished(channel);
+        self.backpressure.count_unfinished(&mut self.clients[channel]);
         if !messages.is_empty() && self.durability.is_congested() {
             let reason = "the journal has no room for the transaction now, and nothing of it has happened";
             return Err(error(ReplyCode::PreconditionFailed, reason));
@@ -111,7 +101,7 @@ impl Broker {
     fn check_exchange(&mut self, channel: ChannelSlot, message: &PendingMessage) -> Result<(), AmqpError> {
         let parts = message.parts();
         let (exchange, _) = self.check_route(channel, &parts)?;
-        let (vhost, _) = self.vhost_and_owner(channel);
+        let (vhost, _) = self.clients.vhost_and_owner(channel);
         self.topology.check_exchange(vhost, exchange).map_err(FailedAt::at_publish)
     }
 
@@ -119,7 +109,7 @@ impl Broker {
     pub(crate) fn rollback(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
         let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         drop(transaction.take());
-        self.count_unfinished(channel);
+        self.backpressure.count_unfinished(&mut self.clients[channel]);
         self.reply(channel, TxRollbackOk {}.into())
     }
 }

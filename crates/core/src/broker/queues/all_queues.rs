@@ -7,6 +7,7 @@ use crate::broker::dense_map::DenseMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
 use crate::broker::queues::dead_letter::Letter;
+use crate::broker::queues::message_store::MessageStore;
 use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::topology::QueueId;
 
@@ -63,6 +64,29 @@ impl Queues {
     /// Every queue with its id.
     pub fn iter(&self) -> impl Iterator<Item = (QueueId, &Queue)> {
         self.queues.iter()
+    }
+
+    /// Take the first entry of a queue.
+    pub fn pop(&mut self, id: QueueId, messages: &MessageStore) -> Option<QueueEntry> {
+        let queue = &mut self.queues[id];
+        let size = messages.get(queue.front()?.message).size();
+        queue.pop(size)
+    }
+
+    /// Drop those of `routed` that refuse a message of this size. Returns whether there are any. None of them is a
+    /// stream.
+    #[inline]
+    pub fn drop_refusing(&self, routed: &mut Vec<QueueId>, size: usize) -> bool {
+        let count = routed.len();
+        routed.retain(|id| !self.queues[*id].refuses(size));
+        routed.len() < count
+    }
+
+    /// Settle a delivery of a stream, in any way: the log keeps the message for other readers.
+    pub fn read_by_one(&mut self, handle: Handle<QueueId>) {
+        if let Some(queue) = self.queue_of(handle) {
+            queue.unacknowledged -= 1;
+        }
     }
 
     /// The number of queues.

@@ -12,7 +12,7 @@ use crate::amqp::{BasicProperties, PropertyFields, RawTable};
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::parts::Parts;
-use crate::broker::publishing::confirms::SyncMarks;
+use crate::broker::publishing::confirms::DiskMarks;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId, VhostId};
 
@@ -117,11 +117,11 @@ impl Broker {
     fn put_letter(&mut self, parts: &Parts<'_>, is_persistent: bool, routed: &mut Vec<QueueId>) {
         if !self.streams.is_empty() {
             // A stream whose disk has no room drops it: there is nobody who could be told to wait.
-            _ = self.append_to_streams(parts, routed, &mut SyncMarks::new());
+            _ = self.append_to_streams(parts, routed, &mut DiskMarks::new());
             routed.retain(|queue| self.queues[*queue].stream.is_none());
         }
         // A queue that refuses it drops it, too.
-        self.drop_refusing(routed, parts.size());
+        self.queues.drop_refusing(routed, parts.size());
         let is_durable = self.durability.is_on() && is_persistent;
         let saved = if is_durable { self.save_for(parts, routed).ok().flatten() } else { None };
         self.put_into_queues(parts, saved, routed, NEVER);

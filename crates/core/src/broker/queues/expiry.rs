@@ -22,7 +22,7 @@ impl Broker {
                 Some(front) if front.expires <= self.clock.now() => {}
                 _ => return,
             }
-            let Some(entry) = self.pop(queue) else { return };
+            let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
             self.metrics.expired += 1;
             self.discard(queue, entry, Reason::Expired);
         }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::broker::clock::{Micros, NEVER};
+use crate::broker::clock::{Clock, Micros, NEVER};
 use crate::broker::consumers::consumer::Ring;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ConsumerSlot, MessageId};
@@ -188,6 +188,14 @@ impl Queue {
     #[inline]
     pub fn expiry(&self, now: Micros) -> Micros {
         self.policy.message_ttl_ms.map_or(NEVER, |ttl| now + ttl * 1000)
+    }
+
+    /// When the time of a message runs out here that was published at `time_us` on the wall clock: it goes on while the
+    /// broker is stopped.
+    pub fn recovered_expiry(&self, clock: Clock, time_us: i64) -> Micros {
+        let Some(ttl) = self.policy.message_ttl_ms else { return NEVER };
+        let age = clock.wall_us().saturating_sub(time_us).max(0) as u64;
+        clock.now() + (ttl * 1000).saturating_sub(age)
     }
 
     /// Give back the memory of a burst.

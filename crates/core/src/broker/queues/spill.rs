@@ -8,10 +8,11 @@
 use crate::amqp::BasicProperties;
 
 use crate::broker::Broker;
+use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::MessageId;
 use crate::broker::management::event::Event;
-use crate::broker::queues::message_store::Kept;
+use crate::broker::queues::message_store::{Kept, MessageStore};
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
@@ -23,6 +24,24 @@ const OLDER_LOOKED_AT: u32 = 16;
 
 /// The number of unreachable entries that are released in one call, which takes about 100 µs.
 const RUBBISH_AT_ONCE: usize = 1000;
+
+impl MessageStore {
+    /// Let a message leave memory as soon as the journal has it.
+    fn make_evictable(&mut self, id: MessageId, durability: &mut Durability, wall_us: i64) {
+        let references = self.references(id);
+        let message = self.get_mut(id);
+        if message.kept == Kept::Nowhere {
+            let Some(parts) = message.parts() else { return };
+            // Without room it stays in memory, and counts there.
+            let Some(saved) = durability.spill(&parts, references, wall_us) else { return };
+            message.kept = Kept::Spilled(saved.record);
+            message.sequence = saved.sequence.0;
+        }
+        if message.is_resident() {
+            durability.push_evictable(id, message.sequence);
+        }
+    }
+}
 
 /// Why a message cannot be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,31 +65,17 @@ impl Broker {
         if !self.durability.is_on() || !self.is_crowded() {
             return;
         }
+        let wall_us = self.clock.wall_us();
         if self.messages.find(message).is_some() {
-            self.make_evictable(message);
+            self.messages.make_evictable(message, &mut self.durability, wall_us);
         }
         if self.messages.resident_bytes() > self.options.memory_bytes_max / 4 * 3 {
             for _ in 0..OLDER_EACH {
                 if let Some(older) = self.messages.next_resident(OLDER_LOOKED_AT) {
-                    self.make_evictable(older);
+                    self.messages.make_evictable(older, &mut self.durability, wall_us);
                 }
             }
         }
-    }
-
-    /// Let a message leave memory as soon as the journal has it.
-    fn make_evictable(&mut self, message: MessageId) {
-        let stored = self.messages.get(message);
-        let Some(parts) = stored.parts() else { return };
-        if stored.kept == Kept::Nowhere {
-            let references = self.messages.references(message);
-            // Without room it stays in memory, and counts there.
-            let Some(saved) = self.durability.spill(&parts, references, self.clock.wall_us()) else { return };
-            let stored = self.messages.get_mut(message);
-            stored.kept = Kept::Spilled(saved.record);
-            stored.sequence = saved.sequence.0;
-        }
-        self.durability.push_evictable(message, self.messages.get(message).sequence);
     }
 
     /// Let messages leave memory that are on disk by now, while it is crowded.
@@ -99,18 +104,12 @@ impl Broker {
             return Err(Undeliverable::Lost);
         }
         let stored = self.messages.get(message);
-        if stored.is_recovered && self.is_out_of_time(self.messages.parts(message).properties, stored.time_us) {
+        let expires_us = || expiration_us(self.messages.parts(message).properties, stored.time_us);
+        if stored.is_recovered && expires_us().is_some_and(|expires_us| expires_us <= self.clock.wall_us()) {
             self.metrics.expired += 1;
             return Err(Undeliverable::Expired);
         }
         Ok(())
-    }
-
-    /// Whether the time of a recovered message has run out: only its properties tell, which only the journal had.
-    fn is_out_of_time(&self, properties: &[u8], time_us: i64) -> bool {
-        let expiration =
-            BasicProperties::from_checked(properties).expiration().and_then(|text| text.parse::<u32>().ok());
-        expiration.is_some_and(|milliseconds| time_us + i64::from(milliseconds) * 1000 <= self.clock.wall_us())
     }
 
     /// Tell operators that messages of a queue cannot be read.
@@ -138,4 +137,10 @@ impl Broker {
         }
         self.messages.release(entry.message, &mut self.durability);
     }
+}
+
+/// The wall clock's time at which a message expires that was published at `time_us`.
+fn expiration_us(properties: &[u8], time_us: i64) -> Option<i64> {
+    let milliseconds: u32 = BasicProperties::from_checked(properties).expiration()?.parse().ok()?;
+    Some(time_us + i64::from(milliseconds) * 1000)
 }

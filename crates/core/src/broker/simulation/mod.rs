@@ -1,5 +1,7 @@
-//! The broker run through accidents, from one seed: a clock, a disk and a network that are made up, random clients, and a
-//! ledger that knows what may be lost, what may come twice, and what must not.
+//! A simulation runs the broker through accidents, from one seed.
+//!
+//! It has a simulated clock, disk and network, random clients, and a ledger that knows which messages may be lost, which may
+//! come twice, and which must not.
 //!
 //! Bytes are cut anywhere on their way in, clients read when they like, connections break in the middle of a frame, the
 //! power goes, the disk fills up. After each step every invariant of the broker is checked (`tests/invariants.rs`), and

@@ -5,7 +5,8 @@ use hashbrown::HashMap;
 use crate::journal::Log;
 
 use crate::broker::ids::{ConsumerSlot, Handle, LogId};
-use crate::broker::publishing::confirms::SyncMark;
+use crate::broker::publishing::confirms::DiskMark;
+use crate::broker::queues::all_queues::Queues;
 use crate::broker::topology::{QueueId, ViewScratch};
 
 /// What may wait to be written of a stream before its publishers wait, as in the journal.
@@ -67,13 +68,24 @@ impl Streams {
         self.log(id).map_or(0, |log| log.next_sequence().0.saturating_sub(log.first_sequence().0))
     }
 
+    /// Let retention by age remove old messages.
+    pub fn expire(&self, queues: &Queues, wall_us: i64) {
+        for queue in self.queues.iter().filter_map(|id| queues.get(*id)) {
+            if queue.policy.age_max_s.is_some()
+                && let Some(log) = queue.stream.as_ref().and_then(|stream| self.log(stream.log))
+            {
+                log.expire(wall_us);
+            }
+        }
+    }
+
     /// The bytes that all logs take on disk.
     pub fn file_bytes(&self) -> u64 {
         self.logs.values().map(Log::file_bytes).sum()
     }
 
     /// Whether a log is synced that far. One that is gone has nothing left to lose.
-    pub fn is_reached(&self, mark: SyncMark) -> bool {
+    pub fn is_reached(&self, mark: DiskMark) -> bool {
         self.log(mark.log).is_none_or(|log| log.synced().0 >= mark.sequence)
     }
 

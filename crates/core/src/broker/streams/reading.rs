@@ -18,7 +18,7 @@ use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, MessageId};
 use crate::broker::parts::Parts;
-use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::streams::stream::{Stream, StreamReader};
@@ -56,7 +56,7 @@ impl Broker {
         &mut self,
         parts: &Parts<'_>,
         queues: &[QueueId],
-        marks: &mut SyncMarks,
+        marks: &mut DiskMarks,
     ) -> Result<(), journal::AppendError> {
         let wall_us = self.clock.wall_us();
         for &queue in queues {
@@ -65,7 +65,7 @@ impl Broker {
             let Some(log) = self.streams.log(id) else { continue };
             let body = [parts.route, parts.properties, parts.body];
             let appended = log.append(stream_record::MESSAGE, wall_us, &[], &body)?;
-            marks.push(SyncMark { log: id, sequence: appended.sequence.0 });
+            marks.push(DiskMark { log: id, sequence: appended.sequence.0 });
             if self.streams.note_pressure(id) {
                 self.backpressure.await_journal();
             }
@@ -207,20 +207,6 @@ impl Broker {
         queue.unacknowledged += 1;
         let entry = QueueEntry::new(sequence.0, MessageId::NONE, NEVER);
         outlet.await_acknowledgement(slot, tag, entry, Handle { id, serial: queue.serial });
-    }
-
-    /// Retention by age.
-    pub(crate) fn expire_streams(&mut self) {
-        let wall_us = self.clock.wall_us();
-        for queue in self.streams.queues() {
-            if let Some(queue) = self.queues.get(*queue)
-                && queue.policy.age_max_s.is_some()
-                && let Some(stream) = &queue.stream
-                && let Some(log) = self.streams.log(stream.log)
-            {
-                log.expire(wall_us);
-            }
-        }
     }
 }
 

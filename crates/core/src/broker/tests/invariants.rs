@@ -1,5 +1,7 @@
-//! What must hold whenever a public call has returned: every reference leads somewhere, every count is right, nothing is
-//! left behind, and nobody who can take a message waits beside one that is ready.
+//! The invariants that hold whenever a public call has returned.
+//!
+//! Every reference leads somewhere, every count is right, nothing is left behind, and no consumer that can take a message
+//! waits beside one that is ready.
 
 use std::collections::{HashMap, HashSet};
 

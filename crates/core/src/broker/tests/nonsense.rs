@@ -1,5 +1,6 @@
-//! Random methods in random order, and bytes that are none: whatever comes, the broker stands, its books are right, and a
-//! bystander is served.
+//! Random methods in random order, and bytes that are not methods, are sent to the broker.
+//!
+//! Whatever it receives, the broker goes on, its invariants hold, and another client is served.
 
 use super::client::{TestBroker, bodies, published, read};
 use super::invariants::violation;

@@ -1,7 +1,7 @@
-//! Bindings: made, found again and taken away, each in constant time, however many an exchange or a queue has.
+//! Bindings are made, found and removed in constant time, however many an exchange or a queue has.
 //!
-//! A binding is a number. It knows its place among the destinations of its condition and among what leads to its
-//! destination, so that neither list is ever searched.
+//! A binding knows its index among the destinations of its condition and among the bindings of its destination, so that
+//! neither list is ever searched.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -23,16 +23,16 @@ pub enum Target<'a> {
     Exchange(&'a str),
 }
 
-/// A binding to be made or taken away. Two are the same when all four are.
+/// A binding to be made or removed. Two are the same when all four fields are.
 #[derive(Clone, Copy, Debug)]
 pub struct Bind<'a> {
-    /// The exchange that it leads from.
+    /// The exchange from which it leads.
     pub source: &'a str,
     /// Where it leads.
     pub target: Target<'a>,
     /// The binding's routing key.
     pub key: &'a str,
-    /// `x-query`, the headers of a headers exchange, and whatever else; in any order.
+    /// `x-query`, the headers of a headers exchange, and others, in any order.
     pub arguments: RawTable<'a>,
 }
 
@@ -47,20 +47,19 @@ pub(super) struct Binding {
     incoming_index: u32,
 }
 
-/// Both ends of a binding are small numbers that clients do not choose.
+/// The hash of a binding's ends. They are small numbers that clients do not choose, so that a fast hash is safe.
 fn hash(source: ExchangeId, condition: ConditionId, destination: Destination) -> u64 {
     FixedState::default().hash_one((source, condition, destination))
 }
 
 impl Topology {
-    /// Make a binding. The same one again is one.
+    /// Make a binding, unless it exists. Returns whether it is new.
     ///
-    /// Returns whether it is new. `find` gives queries of the store, when `x-query-key` names one; a binding keeps the
-    /// text that it had then.
+    /// `find` gives queries of the store, when `x-query-key` names one; a binding keeps the text that the query has now.
     ///
     /// # Errors
-    /// 403 for the default exchange; 404 for what it leads from or to; 405 for a queue of another connection; 406 for
-    /// arguments that cannot be read, with the place in a query; 506 where there are [`BINDINGS_MAX`].
+    /// 403 for the default exchange; 404 if its source or destination does not exist; 405 for a queue of another connection;
+    /// 406 for invalid arguments, with the position in a query; 506 when there are [`BINDINGS_MAX`].
     pub fn bind(
         &mut self,
         vhost: VhostId,
@@ -91,7 +90,7 @@ impl Topology {
     /// Whether [`Topology::bind`] would make a binding that survives a restart.
     ///
     /// # Errors
-    /// As there, for what it leads from and to.
+    /// The errors of [`Topology::bind`] for its source and destination.
     pub fn is_new_and_survives(&self, vhost: VhostId, bind: &Bind<'_>, connection: Owner) -> Result<bool, AmqpError> {
         let source = self.source(vhost, bind)?;
         let destination = self.destination(vhost, bind.target, connection)?;
@@ -117,11 +116,11 @@ impl Topology {
         Ok(condition)
     }
 
-    /// Take a binding away. Returns whether there was one; no error where there is not even what it would lead from or
-    /// to. An exchange that goes by itself goes with its last binding.
+    /// Remove a binding. Returns whether it existed; no error when its source or destination does not exist. An auto-delete
+    /// exchange is deleted with its last binding.
     ///
     /// # Errors
-    /// 403 for the default exchange; 405 for a queue of another connection; 502 for arguments that are no table.
+    /// 403 for the default exchange; 405 for a queue of another connection; 502 for arguments that are not a table.
     pub fn unbind(&mut self, vhost: VhostId, bind: &Bind<'_>, connection: Owner) -> Result<bool, AmqpError> {
         if bind.source.is_empty() {
             return Err(errors::default_exchange());
@@ -176,7 +175,7 @@ impl Topology {
         self.by_ends.find(hash(source, condition, destination), is_it).copied()
     }
 
-    /// The number of a new binding between what is there.
+    /// Add a binding between parts that exist. Returns its id.
     pub(super) fn link(&mut self, source: ExchangeId, condition: ConditionId, destination: Destination) -> BindingId {
         self.version += 1;
         self.binding_count += 1;
@@ -204,7 +203,7 @@ impl Topology {
         }
     }
 
-    /// Take away one binding.
+    /// Remove one binding.
     fn unlink(&mut self, number: BindingId) {
         self.unlink_destination(number);
         let mut doomed = Vec::new();
@@ -213,8 +212,8 @@ impl Topology {
         self.remove_exchanges(doomed);
     }
 
-    /// Count bindings out that are no more; those of their sources that go by themselves when they have lost their last
-    /// are added to `doomed`. Bindings of an exchange that is gone have been counted out with it.
+    /// Subtract removed bindings from the counts of their sources; auto-delete exchanges that have lost their last binding
+    /// are added to `doomed`. Bindings of a removed exchange were subtracted with it.
     pub(super) fn discount(&mut self, numbers: &[BindingId], doomed: &mut Vec<ExchangeId>) {
         self.version += 1;
         for number in numbers {
@@ -231,7 +230,7 @@ impl Topology {
         }
     }
 
-    /// Take a binding, which its destination does not know any more, from its source.
+    /// Take a binding, which its destination does not list any more, from its source.
     pub(super) fn unlink_source(&mut self, number: BindingId) {
         let binding = self.forget(number);
         let exchange = &mut self.exchanges[binding.source];
@@ -248,7 +247,7 @@ impl Topology {
         }
     }
 
-    /// Take a binding from what leads to its destination.
+    /// Take a binding from the list of its destination.
     pub(super) fn unlink_destination(&mut self, number: BindingId) {
         let Binding { destination, incoming_index: index, .. } = self.bindings[number];
         let incoming = self.incoming(destination);
@@ -258,7 +257,7 @@ impl Topology {
         }
     }
 
-    /// Take a binding out of all that finds it by number or ends.
+    /// Take a binding out of the indices by id and by ends.
     pub(super) fn forget(&mut self, number: BindingId) -> Binding {
         let binding = self.bindings.remove(number);
         let hash = hash(binding.source, binding.condition, binding.destination);
@@ -268,7 +267,7 @@ impl Topology {
         binding
     }
 
-    /// True when both ends of a binding are there.
+    /// Whether both ends of a binding exist.
     pub(super) fn is_live(&self, number: BindingId) -> bool {
         let binding = &self.bindings[number];
         let destination_is_gone = match binding.destination {
@@ -278,7 +277,7 @@ impl Topology {
         !destination_is_gone && !self.exchanges[binding.source].is_gone
     }
 
-    /// True when a binding survives a restart: what it leads from and to does.
+    /// Whether a binding survives a restart: its source and destination do.
     pub(super) fn survives(&self, number: BindingId) -> bool {
         let binding = &self.bindings[number];
         self.ends_survive(binding.source, binding.destination) && self.is_live(number)

@@ -1,8 +1,8 @@
-//! What survives a restart, as bytes: durable exchanges, queues and bindings, each under a key of its own.
+//! Definitions: durable exchanges, queues and bindings as bytes, each under its own key, to be recovered after a restart.
 //!
-//! Changes are told in the order in which they happened, and read back in that order make the same topology again. The
-//! removal of a queue or exchange says that of its bindings too. Bytes are a version, a kind, and fields behind their
-//! lengths; a key is the same without what is not part of the identity.
+//! Changes are reported in the order in which they happened, and in that order make the same topology again. The removal of
+//! a queue or exchange includes that of its bindings. The bytes are a version, a kind, and fields after their lengths; a key
+//! has only the fields that are part of the identity.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use super::list::BindingInfo;
 use super::settings::{ExchangeKind, ExchangeSettings, QueueSettings};
 use super::{BindingId, ExchangeId, QueueId, Topology, VhostId};
 
-/// The first byte of what is written.
+/// The first byte of a definition.
 const VERSION: u8 = 1;
 
 const VHOST: u8 = 1;
@@ -26,7 +26,7 @@ const BINDING: u8 = 4;
 const TO_QUEUE: u8 = 0;
 const TO_EXCHANGE: u8 = 1;
 
-/// Of what no other connection knows the queues of: recovered queues are nobody's own.
+/// The owner that recovery uses: recovered queues are not exclusive to any connection.
 const NOBODY: super::Owner = super::Owner::MAX;
 
 /// Something that survives a restart.
@@ -45,25 +45,25 @@ pub enum Definition {
         name: String,
         /// Its type.
         kind: ExchangeKind,
-        /// It goes with its last binding.
+        /// It is deleted with its last binding.
         auto_delete: bool,
         /// Clients may not publish to it.
         internal: bool,
-        /// The fields of its table.
+        /// The fields of its arguments.
         arguments: Vec<u8>,
     },
-    /// A durable queue of no connection's own.
+    /// A durable queue that is not exclusive.
     Queue {
         /// Its vhost.
         vhost: String,
         /// Its name.
         name: String,
-        /// It goes with its last consumer.
+        /// It is deleted with its last consumer.
         auto_delete: bool,
-        /// The fields of its table.
+        /// The fields of its arguments.
         arguments: Vec<u8>,
     },
-    /// A binding between two of them.
+    /// A binding between durable parts.
     Binding {
         /// Their vhost.
         vhost: String,
@@ -71,31 +71,31 @@ pub enum Definition {
         source: String,
         /// The queue or exchange that it leads to.
         target: String,
-        /// True when that is an exchange.
+        /// True when the target is an exchange.
         to_exchange: bool,
         /// The binding's routing key.
         key: String,
-        /// The fields of its table, sorted by name.
+        /// The fields of its arguments, sorted by name.
         arguments: Vec<u8>,
-        /// The query of the store that they name, as it was then.
+        /// The query of the store that the arguments name, as it was when it was bound.
         stored: Option<StoredQuery>,
     },
 }
 
-/// What a [`Definition`] is known by: equal for equal identities, whatever the settings.
+/// The identity of a [`Definition`]: its settings are not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DefinitionKey(Vec<u8>);
 
-/// What happened to something that survives a restart.
+/// A change of what survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyChange {
-    /// It is there now.
+    /// It was made or has changed.
     Added(Definition),
-    /// It is gone, with all bindings from and to it.
+    /// It was removed, with all bindings from and to it.
     Removed(DefinitionKey),
 }
 
-/// Bytes that are no definition, and why.
+/// Why bytes are not a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefinitionError(&'static str);
 
@@ -108,7 +108,7 @@ impl fmt::Display for DefinitionError {
 impl std::error::Error for DefinitionError {}
 
 impl Definition {
-    /// What it is known by.
+    /// Its identity.
     #[must_use]
     pub fn key(&self) -> DefinitionKey {
         match self {
@@ -122,7 +122,7 @@ impl Definition {
         }
     }
 
-    /// What it cannot be without: it goes when one of these goes.
+    /// The definitions that it depends on: it is removed with each of them.
     #[must_use]
     pub fn parents(&self) -> Vec<DefinitionKey> {
         let of_vhost = |vhost: &str| Self::Vhost { vhost: vhost.to_owned() }.key();
@@ -139,7 +139,7 @@ impl Definition {
         }
     }
 
-    /// Append it as bytes.
+    /// Append its bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         let mut fields = |kind: u8, fields: &[&[u8]]| {
@@ -171,10 +171,10 @@ impl Definition {
         }
     }
 
-    /// What [`Definition::encode`] wrote, all of `bytes`.
+    /// Decode what [`Definition::encode`] wrote.
     ///
     /// # Errors
-    /// Bytes of a later version, or none that it writes. They are not checked further: [`Topology::recover`] does that.
+    /// The bytes are of a later version, or not a definition. [`Topology::recover`] checks further.
     pub fn decode(bytes: &[u8]) -> Result<Self, DefinitionError> {
         let mut reader = match bytes {
             [VERSION, rest @ ..] => DefinitionFields(rest),
@@ -226,13 +226,13 @@ impl DefinitionKey {
         Self::of(QUEUE, &[vhost.as_bytes(), name.as_bytes()])
     }
 
-    /// The bytes to be written.
+    /// Its bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The key that was written as `bytes`; [`Topology::recover_removed`] checks it.
+    /// The key with these bytes; [`Topology::recover_removed`] checks it.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.to_vec())
@@ -245,7 +245,7 @@ fn put(out: &mut Vec<u8>, field: &[u8]) {
     out.extend_from_slice(field);
 }
 
-/// DefinitionFields behind their lengths.
+/// The remaining fields of a definition, each after its length.
 struct DefinitionFields<'a>(&'a [u8]);
 
 impl<'a> DefinitionFields<'a> {
@@ -286,7 +286,7 @@ impl<'a> DefinitionFields<'a> {
 }
 
 impl Topology {
-    /// Move what has changed, among what survives a restart, to `changes`, in the order in which it did.
+    /// Move the changes of what survives a restart to `changes`, in the order in which they happened.
     pub fn take_changes(&mut self, changes: &mut Vec<TopologyChange>) {
         changes.append(&mut self.changes);
     }
@@ -305,8 +305,7 @@ impl Topology {
         }
     }
 
-    /// Everything that survives a restart, in an order in which it can be read back: what a journal has to hold once
-    /// the changes that led here are dropped.
+    /// Everything that survives a restart, in an order in which it can be recovered.
     pub fn definitions(&self) -> impl Iterator<Item = Definition> {
         let vhosts = self.vhosts().map(|(_, name)| Definition::Vhost { vhost: name.to_owned() });
         let is_own =
@@ -361,10 +360,10 @@ impl Topology {
         }
     }
 
-    /// Make again what was written. Returns the queue, where it is one.
+    /// Make again what was recorded. Returns the queue, if it is one.
     ///
     /// # Errors
-    /// What a client would be told that asks for it: 404 where what it belongs to is missing.
+    /// The error that a client would get: 404 when what it depends on is missing.
     pub fn recover(&mut self, definition: &Definition) -> Result<Option<QueueId>, AmqpError> {
         self.is_recovering = true;
         let done = self.remake(definition);
@@ -403,10 +402,10 @@ impl Topology {
         Ok(None)
     }
 
-    /// Remove again what was removed. Returns the queue, where it is one. Nothing where it is not there.
+    /// Remove again what was removed. Returns the queue, if it is one. Nothing when it does not exist.
     ///
     /// # Errors
-    /// Bytes that are no key.
+    /// The bytes are not a key.
     pub fn recover_removed(&mut self, key: &DefinitionKey) -> Result<Option<QueueId>, DefinitionError> {
         self.is_recovering = true;
         let done = self.remove_again(key);
@@ -437,7 +436,7 @@ impl Topology {
                 let (target, key, arguments) = (fields.text()?, fields.text()?, fields.bytes()?);
                 let target = if to_exchange { Target::Exchange(&target) } else { Target::Queue(&target) };
                 let bind = Bind { source: &source, target, key: &key, arguments: RawTable::new(arguments) };
-                // What it would be taken from may be gone: then it is too.
+                // Its source or destination may be gone: then it is too.
                 _ = self.unbind(vhost, &bind, NOBODY);
             }
             _ => return Err(DefinitionError("a key of an unknown kind")),

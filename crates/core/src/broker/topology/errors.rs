@@ -1,6 +1,6 @@
-//! What is refused, in the words that clients know from RabbitMQ.
+//! The topology's errors, in the words that clients know from RabbitMQ.
 //!
-//! The method is left at [`MethodId::NONE`]: whoever read it off the wire sets it.
+//! The method is left at [`MethodId::NONE`]: the caller, which has decoded it, sets it.
 
 use crate::amqp::{AmqpError, MethodId, ReplyCode};
 
@@ -57,7 +57,7 @@ pub(super) fn not_empty(name: &str, vhost: &str) -> AmqpError {
     precondition(&format!("queue '{name}' in vhost '{vhost}' not empty"))
 }
 
-/// `received` and `current` with their quotes, where they have any.
+/// 406: an argument differs from that of the first declaration. `received` and `current` include their quotes.
 pub(super) fn inequivalent(argument: &str, resource: &str, received: &str, current: &str) -> AmqpError {
     precondition(&format!("inequivalent arg '{argument}' for {resource}: received {received} but current is {current}"))
 }

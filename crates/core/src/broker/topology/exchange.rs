@@ -1,7 +1,7 @@
-//! One exchange: its bindings by what they ask for, and the engine that answers for those that ask with a query.
+//! An exchange: the conditions of its bindings, and the engine that matches those with queries.
 //!
-//! Bindings that ask for the same are one [`Condition`] with several destinations: a thousand queues bound alike cost a
-//! message one look-up and a copy.
+//! Bindings with the same key and arguments are one [`Condition`] with several destinations: routing a message to a thousand
+//! queues that are bound alike takes one look-up and a copy.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -34,25 +34,25 @@ pub(super) struct Exchange {
     pub internal: bool,
     pub arguments: Box<[u8]>,
     pub alternate: Option<Box<str>>,
-    /// Bindings of other exchanges that lead here, by their numbers.
+    /// Bindings of other exchanges that lead here.
     pub incoming: Vec<BindingId>,
-    /// How many bindings it has, those to queues that are gone apart.
+    /// The number of its bindings, without those to removed queues.
     pub binding_count: usize,
-    /// Nobody finds it any more, and its bindings are being taken away.
+    /// It was removed, and its bindings are being taken away.
     pub is_gone: bool,
     pub conditions: Slab<ConditionId, Condition>,
-    /// By routing key and arguments.
+    /// Conditions by routing key and arguments.
     by_identity: HashTable<ConditionId>,
     hasher: DefaultHashBuilder,
-    /// Those that every message meets.
+    /// Conditions that every message meets.
     pub always: Vec<ConditionId>,
-    /// True while some of them are met by their key alone.
+    /// The number of conditions that are met by their key alone.
     pub by_key: usize,
-    /// Those that are queries.
+    /// Conditions that are queries.
     pub queries: Option<Box<ConditionQueries>>,
 }
 
-/// What bindings ask for, and where they lead.
+/// What bindings with the same key and arguments ask for, and where they lead.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub key: Box<str>,
@@ -63,12 +63,12 @@ pub(super) struct Condition {
     matched_by: MatchedBy,
 }
 
-/// Where a condition is found when a message comes.
+/// How a condition is found for a message.
 #[derive(Clone, Copy, Debug)]
 enum MatchedBy {
     /// By every message: its index in `always`.
     Always(u32),
-    /// Nowhere: no message meets it.
+    /// By no message.
     Never,
     /// By its key.
     Key,
@@ -76,7 +76,7 @@ enum MatchedBy {
     Query(SubscriptionId, Needs),
 }
 
-/// What a condition is to be filed as.
+/// How a condition will be found for a message.
 enum CompiledCondition {
     Always,
     Never,
@@ -84,15 +84,15 @@ enum CompiledCondition {
     Query(Arc<Query>, Needs),
 }
 
-/// The conditions of an exchange that are queries: one engine, one match a message.
+/// The conditions of an exchange that are queries: one engine, one match per message.
 #[derive(Debug)]
 pub(super) struct ConditionQueries {
     pub engine: Engine,
     pub conditions: HashMap<SubscriptionId, ConditionId, FixedState>,
-    /// How many need properties, text and JSON.
+    /// The numbers of conditions that need properties, text and JSON.
     counts: [usize; 3],
-    /// Which of several rooms for matching it uses: topics that come again are remembered there, and two engines that
-    /// see the same topics would push each other's out.
+    /// The scratch buffer for matching that it uses: topics are cached there, and two engines that see the same topics would
+    /// evict each other's.
     pub room: usize,
 }
 
@@ -101,7 +101,7 @@ impl ConditionQueries {
         Self { engine: Engine::new(), conditions: HashMap::default(), counts: [0; 3], room }
     }
 
-    /// What some of them need of a message.
+    /// What some of the queries need of a message.
     pub fn needs(&self) -> Needs {
         let [properties, text, json] = self.counts.map(|count| count > 0);
         Needs { properties, text, json }
@@ -159,7 +159,7 @@ impl Exchange {
         self.hasher.hash_one((key, arguments))
     }
 
-    /// The condition of this key and these (sorted) arguments.
+    /// The condition with this key and these (sorted) arguments.
     pub fn find(&self, key: &str, arguments: &[u8]) -> Option<ConditionId> {
         let is_it = |number: &ConditionId| {
             let condition = &self.conditions[*number];
@@ -178,7 +178,7 @@ impl Exchange {
         matches!(condition.matched_by, MatchedBy::Key).then_some(condition)
     }
 
-    /// Make a condition, without destinations yet; `room` is for an engine, if this is its first query.
+    /// Make a condition, without destinations yet; `room` is for a new engine, if this is the first query.
     pub fn add(
         &mut self,
         key: &str,
@@ -225,11 +225,11 @@ impl Exchange {
         }
     }
 
-    /// Take a condition out, which has lost its last destination.
+    /// Remove a condition, which has lost its last destination.
     pub fn remove(&mut self, number: ConditionId) {
         let condition = self.conditions.remove(number);
         if self.is_gone {
-            return; // nobody looks for it, and the rest goes with the exchange
+            return; // the indices go with the exchange
         }
         let hash = self.hash(&condition.key, &condition.arguments);
         if let Ok(entry) = self.by_identity.find_entry(hash, |other| *other == number) {
@@ -238,7 +238,7 @@ impl Exchange {
         self.unfile(condition.matched_by);
     }
 
-    /// Let a condition ask another query of the store; `room` is for an engine, if this is its first query.
+    /// Give a condition another query of the store; `room` is for a new engine, if this is the first query.
     ///
     /// # Errors
     /// 406: the query cannot be read; then nothing has changed.
@@ -246,7 +246,7 @@ impl Exchange {
         let condition = &self.conditions[number];
         let compiled = compile(self.kind, &condition.key, RawTable::new(&condition.arguments), Some(stored))?;
         let before = condition.matched_by;
-        // The new one first: the engine stays when there is no other query.
+        // The new query is added first, so that the engine stays when there is no other query.
         let filed = self.file(number, compiled, room);
         let condition = &mut self.conditions[number];
         condition.matched_by = filed;
@@ -255,7 +255,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Take a condition from where it was found.
+    /// Take a condition out of the index by which it was found.
     fn unfile(&mut self, matched_by: MatchedBy) {
         match matched_by {
             MatchedBy::Never => {}
@@ -282,7 +282,7 @@ impl Exchange {
     }
 }
 
-/// What a binding asks for.
+/// Compile what a binding asks for.
 fn compile(
     kind: ExchangeKind,
     key: &str,
@@ -320,7 +320,7 @@ fn compile(
     Ok(CompiledCondition::Query(Arc::new(query), needs))
 }
 
-/// A direct exchange's key stands for itself: `*` has no meaning.
+/// The routing key equals `key`: in a direct exchange, `*` has no meaning.
 fn key_is(key: &str) -> Expr {
     let literal = Operand::Literal(Value::Text(key.into()));
     Predicate::Compare(Operand::Reference(Reference::Topic), Comparison::Equal, literal).into()

@@ -1,4 +1,6 @@
-//! ConditionQueries in the arguments of bindings and consumers: `x-query`, `x-query-language`, `x-query-body`, `x-query-key`.
+//! Queries in the arguments of bindings and consumers.
+//!
+//! The arguments are `x-query`, `x-query-language`, `x-query-body` and `x-query-key`.
 
 use std::sync::Arc;
 
@@ -17,29 +19,29 @@ const LANGUAGE: &str = "x-query-language";
 const BODY: &str = "x-query-body";
 const KEY: &str = "x-query-key";
 
-/// All of them: no headers of a headers exchange.
+/// All arguments about queries: they are not headers of a headers exchange.
 pub(super) const ARGUMENTS: [&str; 4] = [QUERY, LANGUAGE, BODY, KEY];
 
-/// So much of a query's text is shown on either side of the place where it cannot be read.
+/// The number of characters of a query that an error shows before and after the position of a mistake.
 const SHOWN_BEFORE: usize = 8;
 const SHOWN_AFTER: usize = 24;
 
 /// A query of the store, as it was when it was bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredQuery {
-    /// As `x-query-language` has it.
+    /// Its language, as in `x-query-language`.
     pub language: Box<str>,
-    /// In that language.
+    /// Its text, in that language.
     pub text: Box<str>,
 }
 
-/// Gives the query of the store that has a key, or the reason why there is none.
+/// Gives the query of the store with a key, or the reason why there is none.
 pub type FindStored<'a> = &'a mut dyn FnMut(&str) -> Result<StoredQuery, String>;
 
 /// The key of the store that `arguments` name in `x-query-key`.
 ///
 /// # Errors
-/// 406: it is no text, or stands beside an `x-query`.
+/// 406: it is not text, or stands beside an `x-query`.
 pub fn stored_key<'a>(arguments: RawTable<'a>) -> Result<Option<&'a str>, AmqpError> {
     let key = text_argument(arguments, KEY)?;
     if key.is_some() && arguments.get(QUERY).is_some() {
@@ -48,8 +50,8 @@ pub fn stored_key<'a>(arguments: RawTable<'a>) -> Result<Option<&'a str>, AmqpEr
     Ok(key)
 }
 
-/// Whether the arguments that a client sends say what they seem to say: each beginning with `x-query` is known, and has
-/// the query that it is about. A binding with a misspelt one would be made, and ask something else.
+/// Check the arguments that a client sends: each that begins with `x-query` is known, and has the query that it is about.
+/// With a misspelt argument a binding would be made that asks for something else.
 ///
 /// # Errors
 /// 406, with the name.
@@ -69,11 +71,12 @@ pub fn check_query_arguments(arguments: RawTable<'_>) -> Result<(), AmqpError> {
     Ok(())
 }
 
-/// The query of `arguments`, or `stored`, which they name by its key; None where they have none. What it asks of bodies
-/// is resolved: it may be asked of a message that others look at with another `x-query-body`.
+/// The query of `arguments`, or `stored`, which they name by its key; None when they have none. References to the body are
+/// resolved, because other queries may match the same message with another `x-query-body`.
 ///
 /// # Errors
-/// 406: a query that cannot be read, with the place on one line; an unknown language or mode; an argument that is no text.
+/// 406: a query that cannot be parsed, with the position on one line; an unknown language or mode; an argument that is not
+/// text.
 pub(super) fn parse(arguments: RawTable<'_>, stored: Option<&StoredQuery>) -> Result<Option<(Expr, Needs)>, AmqpError> {
     if arguments.is_empty() {
         return Ok(None);
@@ -126,7 +129,7 @@ fn one_line(error: &QueryError) -> String {
     format!("position {}: expected {}{place}{hint}", error.position, error.expected)
 }
 
-/// A query that single messages are asked: that of a consumer of a stream.
+/// A query that is evaluated for single messages: that of a consumer of a stream.
 #[derive(Clone, Debug)]
 pub struct ConsumerFilter {
     query: Arc<Query>,
@@ -134,10 +137,10 @@ pub struct ConsumerFilter {
 }
 
 impl ConsumerFilter {
-    /// The query in `arguments`; None where they have none.
+    /// The query in `arguments`; None when they have none.
     ///
     /// # Errors
-    /// 406: it cannot be read, or its key is unknown to `find`.
+    /// 406: it cannot be parsed, or its key is unknown to `find`.
     pub fn parse(arguments: RawTable<'_>, find: FindStored<'_>) -> Result<Option<Self>, AmqpError> {
         let stored = find_stored(arguments, find)?;
         let Some((expr, needs)) = parse(arguments, stored.as_ref())? else { return Ok(None) };
@@ -145,7 +148,7 @@ impl ConsumerFilter {
         Ok(Some(Self { query: Arc::new(query), needs }))
     }
 
-    /// True when it is true of the message of which `view` was begun.
+    /// Whether it is true of the message that `view` was begun with.
     pub fn is_match(&self, routing_key: &str, view: &mut View<'_>) -> bool {
         view.with(routing_key, self.needs, |message| self.query.is_true(message, None))
     }

@@ -1,4 +1,4 @@
-//! The arguments of a headers exchange's binding as a condition.
+//! Headers exchanges: the arguments of a binding as a condition on a message's headers.
 //!
 //! `x-match` is `all` (the default), `any`, `all-with-x` or `any-with-x`; headers whose names begin with `x-` count
 //! only with the latter two. A header without a value asks for its presence. Whole numbers of all widths, and numbers
@@ -17,7 +17,7 @@ use super::{errors, names, view};
 
 const MATCH: &str = "x-match";
 
-/// What must hold of the message's headers; None where nothing is asked for, so that everything matches.
+/// What must hold of the message's headers; None when nothing is asked for, so that every message matches.
 pub(super) fn condition(arguments: RawTable<'_>) -> Result<Option<Expr>, AmqpError> {
     let (is_all, with_x) = mode(arguments)?;
     let mut tests = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn condition(arguments: RawTable<'_>) -> Result<Option<Expr>, AmqpErr
     })
 }
 
-/// Whether all headers are asked for, and whether those that begin with `x-` are.
+/// Whether all headers must match, and whether those that begin with `x-` count.
 fn mode(arguments: RawTable<'_>) -> Result<(bool, bool), AmqpError> {
     let Some(value) = arguments.get(MATCH) else { return Ok((true, false)) };
     Ok(match value.as_str() {
@@ -68,8 +68,8 @@ fn test(name: &str, value: RawValue<'_>) -> Result<Predicate, AmqpError> {
     })
 }
 
-/// The header is an array or a table, and the same one. Nothing else can say so: in queries a list is its elements, and
-/// a mapping its fields.
+/// The header equals an array or a table. No other predicate can express that: in queries a list stands for its elements,
+/// and a mapping for its fields.
 #[derive(Debug)]
 struct SameHeader {
     name: Box<str>,

@@ -1,4 +1,4 @@
-//! What there is, for people: exchanges, queues and bindings of a vhost, in a stable order.
+//! Lists of the exchanges, queues and bindings of a vhost, in a stable order.
 
 use crate::amqp::{AmqpError, RawTable};
 
@@ -14,9 +14,9 @@ pub struct ExchangeInfo<'a> {
     pub name: &'a str,
     /// How it was declared.
     pub settings: ExchangeSettings<'a>,
-    /// How many bindings lead from it.
+    /// The number of bindings that lead from it.
     pub bindings_from: usize,
-    /// How many lead to it.
+    /// The number of bindings that lead to it.
     pub bindings_to: usize,
 }
 
@@ -31,16 +31,16 @@ pub struct QueueInfo<'a> {
     pub name: &'a str,
     /// How it was declared.
     pub settings: QueueSettings<'a>,
-    /// The connection that alone may use it.
+    /// The connection that has it exclusively.
     pub owner: Option<Owner>,
-    /// How many bindings lead to it.
+    /// The number of bindings that lead to it.
     pub bindings_to: usize,
 }
 
 /// A binding.
 #[derive(Clone, Copy, Debug)]
 pub struct BindingInfo<'a> {
-    /// The exchange that it leads from.
+    /// The exchange from which it leads.
     pub source: &'a str,
     /// Where it leads.
     pub target: Target<'a>,
@@ -51,13 +51,13 @@ pub struct BindingInfo<'a> {
 }
 
 impl Topology {
-    /// The exchange called `name`; None also of the default exchange.
+    /// The exchange called `name`; None for the default exchange.
     #[must_use]
     pub fn exchange_info(&self, vhost: VhostId, name: &str) -> Option<ExchangeInfo<'_>> {
         self.exchange(vhost, name).ok().map(|id| info(&self.exchanges[id]))
     }
 
-    /// The exchanges of a vhost but for the default one. Cost: linear in those of all vhosts.
+    /// The exchanges of a vhost, without the default one. Cost: linear in those of all vhosts.
     pub fn exchanges(&self, vhost: VhostId) -> impl Iterator<Item = ExchangeInfo<'_>> {
         self.exchange_ids(vhost).map(|id| info(&self.exchanges[id]))
     }
@@ -76,7 +76,7 @@ impl Topology {
         })
     }
 
-    /// Whether a queue goes with its last consumer.
+    /// Whether a queue is deleted with its last consumer.
     #[must_use]
     pub fn is_auto_delete(&self, id: QueueId) -> bool {
         self.queues.get(id).is_some_and(|queue| queue.auto_delete)
@@ -87,7 +87,7 @@ impl Topology {
         self.queue_ids(vhost).filter_map(|id| self.queue_info(id))
     }
 
-    /// The bindings of a vhost, those of the default exchange apart: it has one for each queue, under its name. Cost:
+    /// The bindings of a vhost, without those of the default exchange, which has one for each queue, under its name. Cost:
     /// linear in those of all vhosts.
     pub fn bindings(&self, vhost: VhostId) -> impl Iterator<Item = BindingInfo<'_>> {
         let is_in = move |number: BindingId| self.exchanges[self.bindings[number].source].vhost == vhost;
@@ -110,7 +110,7 @@ impl Topology {
         Ok(live.map(|number| self.binding_info(*number)))
     }
 
-    /// How many exchanges, queues and bindings there are in all vhosts.
+    /// The numbers of exchanges, queues and bindings in all vhosts.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         let (exchanges, queues) = self.gone.counts();

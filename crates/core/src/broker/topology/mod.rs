@@ -1,10 +1,10 @@
-//! Who gets a message: vhosts, exchanges, the names of queues, bindings, and the way through them.
+//! The topology: vhosts, exchanges, declared queues and bindings, and the routes of messages through them.
 //!
-//! Structure only: what is in a queue, who consumes from it and who may do what is not known here. A queue is its
-//! [`QueueId`], under which the caller keeps the rest. Nothing here does I/O, reads a clock or has a thread of its own
-//! (an engine merges its segments in one, which changes no answer).
+//! The contents of queues, their consumers and permissions are not known here: the caller keeps the contents of a queue
+//! under its [`QueueId`]. Nothing here does I/O, reads a clock or has a thread of its own (an engine merges its segments in
+//! one, which changes no result).
 //!
-//! All bindings of an exchange are one engine (`exchange.rs`): a message is matched once an exchange, however many
+//! All bindings of an exchange share one engine (`exchange.rs`): a message is matched once per exchange, however many
 //! bindings have queries. What a routing key alone decides is a look-up. `bindings.rs` links and unlinks, `sweep.rs`
 //! takes away what had many bindings without stopping anybody, `route.rs` follows a message, `filter.rs`, `headers.rs`,
 //! `names.rs` and `view.rs` say what queries are asked of, `definition.rs` writes and reads what survives a restart,
@@ -49,19 +49,19 @@ pub use settings::{ExchangeKind, ExchangeSettings, QueueSettings};
 pub use stored::Replaced;
 pub use view::{View, ViewScratch, properties_seen};
 
-/// So many exchanges there may be.
+/// Maximum number of exchanges.
 pub const EXCHANGES_MAX: usize = 1 << 20;
-/// So many queues there may be.
+/// Maximum number of queues.
 pub const QUEUES_MAX: usize = 1 << 22;
-/// So many bindings there may be.
+/// Maximum number of bindings.
 pub const BINDINGS_MAX: usize = 1 << 24;
 
 /// Whether a declaration made something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declared {
-    /// It is new.
+    /// It was made.
     Created,
-    /// It was there already, declared alike.
+    /// It existed already, declared in the same way.
     Existed,
 }
 
@@ -72,6 +72,7 @@ struct Vhost {
     queues: HashMap<Arc<str>, QueueId>,
 }
 
+/// A queue as it was declared. The broker keeps its contents.
 #[derive(Debug)]
 struct DeclaredQueue {
     vhost: VhostId,
@@ -80,9 +81,9 @@ struct DeclaredQueue {
     owner: Option<Owner>,
     auto_delete: bool,
     arguments: Box<[u8]>,
-    /// The bindings that lead here, by their numbers.
+    /// The bindings that lead here.
     incoming: Vec<BindingId>,
-    /// Nobody finds it any more, and its bindings are being taken away.
+    /// It was removed, and its bindings are being taken away.
     is_gone: bool,
 }
 
@@ -96,7 +97,7 @@ impl DeclaredQueue {
         }
     }
 
-    /// An exclusive queue ends with its connection, so with the broker.
+    /// Whether it survives a restart. An exclusive queue ends with its connection, so with the broker.
     fn survives(&self) -> bool {
         self.durable && self.owner.is_none() && !self.is_gone
     }
@@ -109,20 +110,20 @@ pub struct Topology {
     exchanges: Slab<ExchangeId, Exchange>,
     queues: Slab<QueueId, DeclaredQueue>,
     bindings: Slab<BindingId, bindings::Binding>,
-    /// Bindings by both their ends.
+    /// Bindings by source, condition and destination.
     by_ends: HashTable<BindingId>,
-    /// How many bindings there are, without those that are being taken away.
+    /// The number of bindings, without those that are being taken away.
     binding_count: usize,
     gone: sweep::RemovedParts,
     changes: Vec<TopologyChange>,
-    /// True while what was written is read back: nothing is written again, and no exchange goes by itself.
+    /// True during recovery: nothing is recorded again, and no exchange is deleted automatically.
     is_recovering: bool,
-    /// How many engines there have been: they take turns in the rooms for matching.
+    /// The number of engines that were made: they take turns in the scratch buffers for matching.
     engine_count: usize,
     version: u64,
 }
 
-/// What every vhost has from the beginning.
+/// The exchanges that every vhost has from the beginning.
 const PREDECLARED: [(&str, ExchangeKind); 5] = [
     ("amq.direct", ExchangeKind::Direct),
     ("amq.fanout", ExchangeKind::Fanout),
@@ -132,19 +133,19 @@ const PREDECLARED: [(&str, ExchangeKind); 5] = [
 ];
 
 impl Topology {
-    /// One without any vhost.
+    /// A topology without any vhost.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Another number after every change of where messages go: what was remembered of routes is old then.
+    /// A number that changes whenever messages may take other routes: a remembered route is stale then.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The vhost called `name`, a new one with the predeclared exchanges where there is none.
+    /// The vhost called `name`, or a new one with the predeclared exchanges.
     pub fn add_vhost(&mut self, name: &str) -> VhostId {
         if let Some(id) = self.vhost(name) {
             return id;
@@ -175,8 +176,8 @@ impl Topology {
         (0..).map(VhostId::from_index).zip(&self.vhosts).filter_map(|(id, vhost)| Some((id, &*vhost.as_ref()?.name)))
     }
 
-    /// Remove a vhost and all that is in it. Returns its queues, ascending, for whoever keeps what is in them. Nothing
-    /// when it is gone already. Cost: linear in its exchanges, queues and bindings, and in all queues there are.
+    /// Remove a vhost and all that is in it. Returns its queues, ascending, for the caller that keeps their contents.
+    /// Nothing when it is removed already. Cost: linear in its exchanges, queues and bindings, and in all queues there are.
     pub fn remove_vhost(&mut self, id: VhostId) -> Vec<QueueId> {
         let Ok(vhost) = self.get_vhost(id) else { return Vec::new() };
         let name = vhost.name.to_string();
@@ -207,8 +208,8 @@ impl Topology {
     /// Declare an exchange.
     ///
     /// # Errors
-    /// 403 for the default exchange and for reserved names; 406 where it is there and declared otherwise, or its
-    /// arguments make no sense; 506 where there are [`EXCHANGES_MAX`].
+    /// 403 for the default exchange and for reserved names; 406 if it exists and was declared otherwise, or its arguments
+    /// are invalid; 506 when there are [`EXCHANGES_MAX`].
     pub fn declare_exchange(
         &mut self,
         vhost: VhostId,
@@ -242,7 +243,7 @@ impl Topology {
         Ok(Declared::Created)
     }
 
-    /// Check that there is an exchange, as a passive declaration does.
+    /// Check that an exchange exists, as a passive declaration does.
     ///
     /// # Errors
     /// 404.
@@ -254,11 +255,11 @@ impl Topology {
         Err(errors::no_exchange(name, &there.name))
     }
 
-    /// Delete an exchange and all its bindings; exchanges that go by themselves when they lose their last go too. No
-    /// error when there is none.
+    /// Delete an exchange and all its bindings; auto-delete exchanges that lose their last binding are deleted too. No
+    /// error when it does not exist.
     ///
     /// # Errors
-    /// 403 for the default and predeclared exchanges; 406 when it has bindings and is to go only `if_unused`.
+    /// 403 for the default and predeclared exchanges; 406 when it has bindings and is to be deleted only `if_unused`.
     pub fn delete_exchange(&mut self, vhost: VhostId, name: &str, if_unused: bool) -> Result<(), AmqpError> {
         if name.is_empty() {
             return Err(errors::default_exchange());
@@ -275,12 +276,12 @@ impl Topology {
         Ok(())
     }
 
-    /// Declare a queue, for `connection` alone where it is exclusive. Names that begin with `amq.` are for queues that
-    /// the broker names: `is_generated`.
+    /// Declare a queue, for `connection` alone if it is exclusive. Names that begin with `amq.` are for queues that the
+    /// broker names (`is_generated`).
     ///
     /// # Errors
-    /// 403 for reserved names; 405 where it is there and of another connection, or exclusive and is not to be, or the
-    /// other way round; 406 where it is there and declared otherwise; 506 where there are [`QUEUES_MAX`].
+    /// 403 for reserved names; 405 if it exists and is exclusive to another connection, or was declared exclusive and now is
+    /// not, or the other way round; 406 if it exists and was declared otherwise; 506 when there are [`QUEUES_MAX`].
     pub fn declare_queue(
         &mut self,
         vhost: VhostId,
@@ -327,10 +328,10 @@ impl Topology {
         Ok((id, Declared::Created))
     }
 
-    /// The queue called `name`, if `connection` may use it; a passive declaration is no more than this.
+    /// The queue called `name`, if `connection` may use it. A passive declaration does only this.
     ///
     /// # Errors
-    /// 404; 405 where it is exclusive to another connection.
+    /// 404; 405 if it is exclusive to another connection.
     pub fn queue(&self, vhost: VhostId, name: &str, connection: Owner) -> Result<QueueId, AmqpError> {
         let there = self.get_vhost(vhost)?;
         let id = *there.queues.get(name).ok_or_else(|| errors::no_queue(name, &there.name))?;
@@ -340,13 +341,13 @@ impl Topology {
         }
     }
 
-    /// Delete a queue that `check` lets go, and its bindings. None when there is none.
+    /// Delete a queue and its bindings. None when it does not exist.
     ///
-    /// `contents` tells of the queue how many consumers and how many messages it has, when `if_unused` or `if_empty`.
+    /// `contents` gives the numbers of the queue's consumers and messages; it is called when `if_unused` or `if_empty`.
     ///
     /// # Errors
-    /// 405 where it is exclusive to another connection; 406 when it has consumers and is to go only `if_unused`, or
-    /// messages and is to go only `if_empty`.
+    /// 405 if it is exclusive to another connection; 406 when it has consumers and is to be deleted only `if_unused`, or
+    /// messages and is to be deleted only `if_empty`.
     pub fn delete_queue(
         &mut self,
         vhost: VhostId,
@@ -373,7 +374,7 @@ impl Topology {
     }
 }
 
-/// Read the whole of what a client sent, so that reading it again gives no error.
+/// Check a whole table that a client sent, so that reading it again gives no error.
 fn check_table(table: RawTable<'_>) -> Result<(), AmqpError> {
     table.check().map_err(|error| error.at(crate::amqp::MethodId::NONE))
 }

@@ -1,15 +1,15 @@
-//! Under which names a query finds the parts of an AMQP message.
+//! The names by which a query refers to the parts of an AMQP message.
 //!
-//! Properties of AMQP have their names, headers have theirs, and reach into nested tables by dotted names. A header
-//! that is called like a property is seen in its place where the property is not set; `user_id`, which the broker has
-//! checked, cannot be given by a header. Names that begin with a NUL are ours, and no header is ever put under one:
-//! a JSON body, and headers that are called like properties, which a headers exchange tells from them.
+//! AMQP's properties and headers have their own names; dotted names reach into nested tables. A header that is called like
+//! a property stands in for it when the property is not set, except `user_id`, which the broker has checked. Names that
+//! begin with a NUL are internal, and no header is ever put under one: they are for a JSON body, and for headers that are
+//! called like properties, which a headers exchange distinguishes from them.
 
 use crate::query::expr::{Expr, Operand, Predicate, PropertyName, Reference};
 
-/// Where the value of a JSON body is.
+/// The name of a JSON body.
 pub(super) const JSON: &str = "\0body";
-/// Nothing is ever here: the body of a binding that does not look at bodies.
+/// The name of the body in queries that do not look at bodies: it is always absent.
 const NOTHING: &str = "\0nothing";
 
 /// The names of AMQP's properties.
@@ -28,7 +28,7 @@ pub(super) const PROPERTIES: [&str; 13] = [
     "app_id",
     "cluster_id",
 ];
-/// The same, as headers of a headers exchange.
+/// The names of headers that are called like properties, for a headers exchange.
 const AS_HEADERS: [&str; 13] = [
     "\0content_type",
     "\0content_encoding",
@@ -45,20 +45,20 @@ const AS_HEADERS: [&str; 13] = [
     "\0cluster_id",
 ];
 
-/// The name under which a header that is called like a property is kept beside it; None for all other headers.
+/// The internal name of a header that is called like a property; None for all other headers.
 pub(super) fn beside_property(header: &str) -> Option<&'static str> {
-    PROPERTIES.iter().position(|name| *name == header).map(|place| AS_HEADERS[place])
+    PROPERTIES.iter().position(|name| *name == header).map(|index| AS_HEADERS[index])
 }
 
-/// How a binding looks at bodies.
+/// How the query of a binding sees bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyMode {
-    /// Not at all: the body is absent.
+    /// The body is absent.
     #[default]
     None,
-    /// As text, where it is UTF-8.
+    /// The body is text, if it is UTF-8.
     Text,
-    /// As text, and its fields as properties under `body.`, where it is JSON.
+    /// The body is text, and its fields are properties under `body.`, if it is JSON.
     Json,
 }
 
@@ -75,7 +75,7 @@ impl BodyMode {
     }
 }
 
-/// Which parts of a message a query asks for, apart from its routing key.
+/// The parts of a message that a query refers to, beside the routing key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Properties or headers.
@@ -87,16 +87,17 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// True when it is asked for anything.
+    /// Whether it refers to any of them.
     #[must_use]
     pub fn any(self) -> bool {
         self.properties || self.text || self.json
     }
 }
 
-/// `expr` as it is asked of messages of which a binding sees the body as `mode` says; and what that needs.
+/// Rewrite `expr` for messages whose body is seen as `mode` says. Returns it with what it needs.
 ///
-/// All bindings of an exchange share one message, so what a binding may not see has a name that is never there.
+/// All bindings of an exchange share one view of the message, so that what a query must not see gets a name that is always
+/// absent.
 pub(super) fn resolve(expr: Expr, mode: BodyMode) -> (Expr, Needs) {
     let mut needs = Needs::default();
     let expr = in_expr(expr, &mut |reference| match reference {

@@ -1,4 +1,4 @@
-//! The way of a message: from an exchange over its bindings to queues, each once.
+//! Routing: a message goes from an exchange over its bindings to queues, to each once.
 
 use crate::amqp::{AmqpError, BasicProperties, MethodId, ReplyCode};
 use crate::index::{Scratch, SubscriptionId};
@@ -8,7 +8,7 @@ use super::view::{View, ViewScratch};
 use super::{DeclaredQueue, Destination, ExchangeId, QueueId, Topology, VhostId, errors};
 use crate::broker::slab::{Slab, SlotId};
 
-/// Engines take turns in so many rooms. Each remembers at most 16 MiB of topics that come again.
+/// The number of scratch buffers that engines share. Each caches at most 16 MiB of topics.
 const ROOMS: usize = 4;
 
 /// A message as it was published.
@@ -24,7 +24,7 @@ pub struct Published<'a> {
     pub body: &'a [u8],
 }
 
-/// What routing needs between messages, kept by the caller so that nothing is allocated a message.
+/// Buffers for routing, kept by the caller so that nothing is allocated per message.
 #[derive(Debug, Default)]
 pub struct RouteScratch {
     rooms: [Scratch; ROOMS],
@@ -37,15 +37,15 @@ pub struct RouteScratch {
 }
 
 impl RouteScratch {
-    /// Whether the exchange and the key alone decided where the last message went, so that another one with both goes
-    /// the same way until the topology changes.
+    /// Whether the exchange and the key alone decided the route of the last message, so that another one with both takes the
+    /// same route until the topology changes.
     #[must_use]
     pub fn key_decided(&self) -> bool {
         !self.saw_content
     }
 }
 
-/// Which of many small numbers have been seen: a stamp each, so that forgetting all costs nothing.
+/// The set of ids that were visited for a message: one stamp per id, so that clearing it takes no time.
 #[derive(Debug, Default)]
 struct VisitedSet {
     stamps: Vec<u32>,
@@ -53,7 +53,7 @@ struct VisitedSet {
 }
 
 impl VisitedSet {
-    /// Nothing among `0..end` has been seen.
+    /// Clear the set, for ids whose index is less than `end`.
     fn begin(&mut self, end: u32) {
         if self.stamps.len() < end as usize {
             self.stamps.resize(end as usize, 0);
@@ -65,7 +65,7 @@ impl VisitedSet {
         }
     }
 
-    /// True the first time.
+    /// Add an id. True the first time.
     #[inline]
     fn is_new(&mut self, id: impl SlotId) -> bool {
         let stamp = &mut self.stamps[id.index()];
@@ -76,17 +76,16 @@ impl VisitedSet {
 }
 
 impl Topology {
-    /// Append every queue that a message goes to, each once, in the order in which the way leads to them. Returns how
-    /// many those are.
+    /// Append every queue that a message goes to, each once, in the order of the route. Returns their number.
     ///
-    /// Exchanges are passed once each, so that cycles of them end. Where no binding of an exchange takes the message it
-    /// goes to the alternate exchange, if there is one. CC and BCC would be further keys here, over the same `scratch`.
+    /// Each exchange is passed once, so that cycles end. When no binding of an exchange takes the message, it goes to the
+    /// alternate exchange, if there is one.
     ///
-    /// Cost: two look-ups for the default exchange and for what a key decides; one match for each exchange on the way
-    /// that has queries; a step for each queue.
+    /// Cost: two look-ups for the default exchange and for what a key decides; one match for each exchange on the route that
+    /// has queries; a step for each queue.
     ///
     /// # Errors
-    /// 404 for the exchange; 403 where it is internal.
+    /// 404 for the exchange; 403 if it is internal.
     pub fn route(
         &self,
         vhost: VhostId,
@@ -106,40 +105,40 @@ impl Topology {
         if self.exchanges[first].internal {
             return Err(errors::internal_exchange(message.exchange, &there.name));
         }
-        let RouteScratch { rooms, matched, queues: seen, exchanges, pending, view, saw_content } = scratch;
-        seen.begin(self.queues.end());
+        let RouteScratch { rooms, matched, queues: visited, exchanges, pending, view, saw_content } = scratch;
+        visited.begin(self.queues.end());
         exchanges.begin(self.exchanges.end());
         exchanges.is_new(first);
         pending.clear();
         pending.push(first);
         let view = View::new(view, message.properties, message.body);
         let all_queues = (!self.gone.is_empty()).then_some(&self.queues);
-        let mut way = RouteWalk {
+        let mut walk = RouteWalk {
             all_queues,
             rooms,
             matched,
-            queues: seen,
+            queues: visited,
             exchanges,
             pending,
             view,
             saw_content,
-            found: queues,
+            routed: queues,
         };
-        while let Some(id) = way.pending.pop() {
+        while let Some(id) = walk.pending.pop() {
             let exchange = &self.exchanges[id];
-            if way.pass(exchange, message.routing_key)? {
+            if walk.pass(exchange, message.routing_key)? {
                 continue;
             }
             match exchange.alternate.as_deref() {
                 None => {}
                 Some("") => {
                     if let Some(id) = there.queues.get(message.routing_key) {
-                        way.go(&[Destination::Queue(*id)]);
+                        walk.go(&[Destination::Queue(*id)]);
                     }
                 }
                 Some(name) => {
                     if let Some(id) = there.exchanges.get(name) {
-                        way.go(&[Destination::Exchange(*id)]);
+                        walk.go(&[Destination::Exchange(*id)]);
                     }
                 }
             }
@@ -148,9 +147,9 @@ impl Topology {
     }
 }
 
-/// Where a message has been, and where it has still to go.
+/// The exchanges that a message has passed, and those that remain.
 struct RouteWalk<'a, 'm> {
-    /// Only while some of them are gone, and bindings still lead to them.
+    /// All queues, only while bindings lead to some that were removed.
     all_queues: Option<&'a Slab<QueueId, DeclaredQueue>>,
     rooms: &'a mut [Scratch; ROOMS],
     matched: &'a mut Vec<SubscriptionId>,
@@ -159,11 +158,11 @@ struct RouteWalk<'a, 'm> {
     pending: &'a mut Vec<ExchangeId>,
     view: View<'m>,
     saw_content: &'a mut bool,
-    found: &'a mut Vec<QueueId>,
+    routed: &'a mut Vec<QueueId>,
 }
 
 impl RouteWalk<'_, '_> {
-    /// Go to all destinations of one exchange. False when there are none.
+    /// Follow all bindings of one exchange that take the message. False when none does.
     fn pass(&mut self, exchange: &Exchange, routing_key: &str) -> Result<bool, AmqpError> {
         let mut any = false;
         if let Some(condition) = exchange.find_key(routing_key) {
@@ -180,22 +179,22 @@ impl RouteWalk<'_, '_> {
                 .view
                 .with(routing_key, queries.needs(), |message| queries.engine.match_into(message, room, matched));
             done.map_err(|error| AmqpError::new(ReplyCode::InternalError, &error.to_string(), MethodId::NONE))?;
-            for place in 0..self.matched.len() {
-                let number = queries.conditions[&self.matched[place]];
+            for index in 0..self.matched.len() {
+                let number = queries.conditions[&self.matched[index]];
                 any |= self.go(&exchange.conditions[number].destinations);
             }
         }
         Ok(any)
     }
 
-    /// Go to those of `destinations` where the message has not been. False when none of them is there.
+    /// Follow `destinations` that were not visited. False when none of them exists.
     #[inline]
     fn go(&mut self, destinations: &[Destination]) -> bool {
         let mut any = self.all_queues.is_none();
         for destination in destinations {
             match *destination {
                 Destination::Queue(id) if self.all_queues.is_some_and(|queues| queues[id].is_gone) => continue,
-                Destination::Queue(id) if self.queues.is_new(id) => self.found.push(id),
+                Destination::Queue(id) if self.queues.is_new(id) => self.routed.push(id),
                 Destination::Exchange(id) if self.exchanges.is_new(id) => self.pending.push(id),
                 _ => {}
             }

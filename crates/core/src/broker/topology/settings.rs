@@ -1,4 +1,4 @@
-//! What exchanges and queues are declared with, and when two declarations are the same.
+//! The settings of exchanges and queues, and when two declarations are the same.
 
 use std::str::FromStr;
 
@@ -17,14 +17,14 @@ pub enum ExchangeKind {
     Topic,
     /// The binding's arguments are the message's headers, by `x-match`.
     Headers,
-    /// The binding's query is true, whatever the routing key; a binding without one takes everything.
+    /// The binding's query is true, whatever the routing key; a binding without a query takes every message.
     Query,
 }
 
 impl ExchangeKind {
     const ALL: [Self; 5] = [Self::Direct, Self::Fanout, Self::Topic, Self::Headers, Self::Query];
 
-    /// What clients call it.
+    /// Its name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,15 +49,15 @@ impl FromStr for ExchangeKind {
 /// How an exchange is declared.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeSettings<'a> {
-    /// How it chooses.
+    /// How it chooses among its bindings.
     pub kind: ExchangeKind,
     /// It survives a restart.
     pub durable: bool,
-    /// It goes when the last of its bindings goes.
+    /// It is deleted with its last binding.
     pub auto_delete: bool,
     /// Clients may not publish to it.
     pub internal: bool,
-    /// `alternate-exchange`, and whatever else the client likes to keep there.
+    /// `alternate-exchange`, and the client's own arguments.
     pub arguments: RawTable<'a>,
 }
 
@@ -68,13 +68,13 @@ pub struct QueueSettings<'a> {
     pub durable: bool,
     /// Only the connection that declared it may use it.
     pub exclusive: bool,
-    /// It goes when its last consumer goes.
+    /// It is deleted with its last consumer.
     pub auto_delete: bool,
     /// Its policies: `x-message-ttl` and others.
     pub arguments: RawTable<'a>,
 }
 
-/// Arguments of queues that must be the same when one is declared again. Others are the client's own affair.
+/// Arguments that must be the same when a queue is declared again. Others are the client's own.
 const QUEUE_ARGUMENTS: [&str; 16] = [
     "x-expires",
     "x-message-ttl",
@@ -94,10 +94,10 @@ const QUEUE_ARGUMENTS: [&str; 16] = [
     "x-queue-version",
 ];
 
-/// The argument that names where messages go that no binding takes.
+/// The argument that names the exchange for messages that no binding takes.
 pub(super) const ALTERNATE: &str = "alternate-exchange";
 
-/// Check that an exchange may be declared again as `wanted` where it `is`.
+/// Check that an exchange that was declared as `is` may be declared again as `wanted`.
 pub(super) fn same_exchange(
     is: &ExchangeSettings<'_>,
     wanted: &ExchangeSettings<'_>,
@@ -113,7 +113,7 @@ pub(super) fn same_exchange(
     same_argument(ALTERNATE, is.arguments, wanted.arguments, resource)
 }
 
-/// Check that a queue may be declared again as `wanted` where it `is`; who owns it has been checked.
+/// Check that a queue that was declared as `is` may be declared again as `wanted`; its owner has been checked.
 pub(super) fn same_queue(is: &QueueSettings<'_>, wanted: &QueueSettings<'_>, resource: &str) -> Result<(), AmqpError> {
     same_flag("durable", is.durable, wanted.durable, resource)?;
     same_flag("auto_delete", is.auto_delete, wanted.auto_delete, resource)?;
@@ -146,7 +146,7 @@ fn same_argument(name: &str, is: RawTable<'_>, wanted: RawTable<'_>, resource: &
     Err(errors::inequivalent(name, resource, &received, &current))
 }
 
-/// Whole numbers of all widths are one type, as clients choose the narrowest that holds the value.
+/// Whether two values are the same. Integers of all widths are one type, because clients choose the narrowest that fits.
 fn same_value(a: &RawValue<'_>, b: &RawValue<'_>) -> bool {
     match (a.as_i64(), b.as_i64()) {
         (Some(a), Some(b)) => a == b,

@@ -1,4 +1,4 @@
-//! ConditionQueries of the store that bindings name by their key, when they change there.
+//! Stored queries: bindings name queries of the store by their keys, and follow their changes.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -7,20 +7,20 @@ use crate::amqp::{AmqpError, RawTable};
 use super::filter::{self, StoredQuery};
 use super::{ConditionId, ExchangeId, Topology};
 
-/// What became of bindings whose query has changed in the store.
+/// The outcome of replacing stored queries.
 #[derive(Debug, Default)]
 pub struct Replaced {
-    /// How many bindings ask the new query now.
+    /// The number of bindings that have the new query now.
     pub bindings: usize,
-    /// Keys of queries that cannot be bound, each once, and why: bindings ask what they asked before.
+    /// Keys of queries that cannot be bound, each once, and why: their bindings keep the query that they had.
     pub refused: Vec<(String, AmqpError)>,
 }
 
 impl Topology {
-    /// Let all bindings that name one of `queries` by its key ask what it says now. Bindings whose query is gone from the
-    /// store keep what it said, so nobody calls this for them.
+    /// Give all bindings that name one of `queries` by its key its new text. Bindings whose query was removed from the store
+    /// keep its last text.
     ///
-    /// Cost: a look at every condition with a stored query, and for each that changes a removal and an addition.
+    /// Cost: a check of every condition with a stored query, and for each that changes a removal and an addition.
     pub fn replace_stored(&mut self, queries: &HashMap<String, StoredQuery>) -> Replaced {
         let mut replaced = Replaced::default();
         for (exchange, number, key) in self.conditions_of(queries) {
@@ -50,7 +50,7 @@ impl Topology {
         keys.collect::<HashSet<_>>().into_iter().collect()
     }
 
-    /// The conditions that ask something else than `queries` say, with the key that each names.
+    /// The conditions whose text differs from that in `queries`, with the key that each names.
     fn conditions_of(&self, queries: &HashMap<String, StoredQuery>) -> Vec<(ExchangeId, ConditionId, String)> {
         let mut found = Vec::new();
         for (exchange, entry) in self.exchanges.iter().filter(|(_, exchange)| !exchange.is_gone) {
@@ -65,7 +65,7 @@ impl Topology {
         found
     }
 
-    /// Record the bindings of a condition anew, where they survive a restart. Returns how many it has.
+    /// Record the bindings of a condition again, if they survive a restart. Returns the number of its bindings.
     fn record_stored(&mut self, exchange: ExchangeId, condition: ConditionId) -> usize {
         self.version += 1;
         let destinations = self.exchanges[exchange].conditions[condition].destinations.clone();

@@ -1,22 +1,21 @@
-//! Removing queues and exchanges, however many bindings they have, without stopping anybody.
+//! Queues and exchanges are removed at once, and their bindings a few at a time.
 //!
-//! What is removed is gone at once for whoever looks: names, counts, lists, routes. Its bindings are taken away later,
-//! some with every change and as many as the caller asks for ([`Topology::sweep`]): a hundred thousand of them take a
-//! tenth of a second, which nobody should have to wait for. Until then they stay linked, so that numbers are not used
-//! again too early.
+//! What is removed disappears at once from names, counts, lists and routes. Its bindings are taken away later, some with every
+//! change and as many as the caller asks for ([`Topology::sweep`]): a hundred thousand of them take a tenth of a second,
+//! which nobody should have to wait for. Until then they stay linked, so that ids are not used again too early.
 
 use crate::broker::slab::SlotId;
 
 use super::{ConditionId, DefinitionKey, ExchangeId, QueueId, Topology};
 
-/// So many bindings are taken away with each change: more than a change can make, so that they do not pile up.
+/// The number of bindings that are taken away with each change: more than a change can make, so that they do not pile up.
 pub(super) const STEP: usize = 16;
 
-/// What nobody finds any more, and still has bindings.
+/// Removed queues and exchanges that still have bindings.
 #[derive(Debug, Default)]
 pub(super) struct RemovedParts {
     queues: Vec<QueueId>,
-    /// With the number of the condition at which to go on, downwards.
+    /// Exchanges with the index of the condition at which to go on, downwards.
     exchanges: Vec<(ExchangeId, u32)>,
 }
 
@@ -25,20 +24,20 @@ impl RemovedParts {
         self.queues.is_empty() && self.exchanges.is_empty()
     }
 
-    /// How many exchanges and queues.
+    /// The numbers of exchanges and queues.
     pub fn counts(&self) -> (usize, usize) {
         (self.exchanges.len(), self.queues.len())
     }
 }
 
 impl Topology {
-    /// Remove a queue and its bindings, whatever is in it: it was deleted, has expired, or its owner is gone. Exchanges
-    /// that lose their last binding and go by themselves then go too.
+    /// Remove a queue and its bindings: it was deleted, has expired, or its owner is gone. Auto-delete exchanges that lose
+    /// their last binding are removed too.
     ///
     /// Cost: some nanoseconds for each of its bindings now, and a microsecond or two later ([`Topology::sweep`]).
     ///
     /// # Panics
-    /// When there is no such queue.
+    /// The queue does not exist.
     pub fn remove_queue(&mut self, id: QueueId) {
         let queue = self.queues.get(id).filter(|queue| !queue.is_gone).expect("a queue that is there");
         let (vhost, name) = (queue.vhost, queue.name.clone());
@@ -57,7 +56,7 @@ impl Topology {
         self.sweep(STEP);
     }
 
-    /// Remove exchanges with all their bindings, and those that go by themselves when they lose their last.
+    /// Remove exchanges with all their bindings, and auto-delete exchanges that lose their last binding.
     pub(super) fn remove_exchanges(&mut self, mut doomed: Vec<ExchangeId>) {
         while let Some(id) = doomed.pop() {
             let exchange = &mut self.exchanges[id];
@@ -80,10 +79,10 @@ impl Topology {
         self.sweep(STEP);
     }
 
-    /// Take away at most about `most` bindings of what is gone. True while there are more: call it again when there is
-    /// time, as with every tick. Nothing that anybody can see depends on it. Cost: a microsecond or two each.
-    pub fn sweep(&mut self, most: usize) -> bool {
-        for _ in 0..most {
+    /// Take away about `count_max` bindings of what was removed. True while there are more: call it again when there is time,
+    /// as with every tick. It has no visible effect. Cost: a microsecond or two each.
+    pub fn sweep(&mut self, count_max: usize) -> bool {
+        for _ in 0..count_max {
             if let Some(&(id, end)) = self.gone.exchanges.last() {
                 self.sweep_exchange(id, end);
             } else if let Some(&id) = self.gone.queues.last() {
@@ -95,7 +94,8 @@ impl Topology {
         !self.gone.is_empty()
     }
 
-    /// One step: the last binding of the condition before `end`, or that condition's number, or the exchange itself.
+    /// One step: take away the last binding of the condition before `end`, or go on with the condition before, or remove the
+    /// exchange itself.
     fn sweep_exchange(&mut self, id: ExchangeId, end: u32) {
         let Some(last) = end.checked_sub(1) else {
             self.gone.exchanges.pop();
@@ -114,7 +114,7 @@ impl Topology {
         }
     }
 
-    /// One step: the last binding that leads to it, or the queue itself.
+    /// One step: take away the last binding that leads to it, or remove the queue itself.
     fn sweep_queue(&mut self, id: QueueId) {
         match self.queues[id].incoming.pop() {
             Some(number) => self.unlink_source(number),

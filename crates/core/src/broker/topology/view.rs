@@ -1,4 +1,4 @@
-//! An AMQP message as queries see it: made when the first query asks, at most once a message, in room that is kept.
+//! An AMQP message as queries see it: converted when the first query needs it, at most once per message.
 
 use crate::amqp::{BasicProperties as AmqpProperties, RawTable, RawValue};
 use crate::json;
@@ -6,13 +6,13 @@ use crate::message::{Body, Message, Properties, Value};
 
 use super::names::{self, BodyMode, JSON, Needs};
 
-/// Room for what queries see of one message after the other.
+/// Buffers for what queries see, kept between messages.
 #[derive(Debug, Default)]
 pub struct ViewScratch {
     properties: Properties,
 }
 
-/// What queries see of one message.
+/// A message as queries see it.
 #[derive(Debug)]
 pub struct View<'a> {
     room: &'a mut ViewScratch,
@@ -24,15 +24,15 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Begin with a message; nothing is converted yet.
+    /// Begin a message; nothing is converted yet.
     #[must_use]
     pub fn new(room: &'a mut ViewScratch, properties: AmqpProperties<'a>, body: &'a [u8]) -> Self {
         Self { room, properties, body, has_properties: false, has_json: false, text: None }
     }
 
-    /// Do `work` with a message that has what it `needs`, and perhaps more of its properties than that.
+    /// Call `work` with a message that has the parts that it `needs`, and perhaps more properties.
     ///
-    /// Cost: linear in those parts of the message, the first time that they are needed.
+    /// Cost: linear in the size of those parts, the first time that they are needed.
     pub fn with<R>(&mut self, routing_key: &str, needs: Needs, work: impl FnOnce(&Message<'_>) -> R) -> R {
         if needs.properties && !self.has_properties {
             self.begin();
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
         if needs.json && !self.has_json {
             self.begin();
             self.has_json = true;
-            // Whatever is no JSON, or has no fields, is nothing: `body.x` is unknown.
+            // Of a body that is not JSON, or has no fields, `body.x` is unknown.
             if let Ok(value) = json::parse(self.body) {
                 self.room.properties.insert(JSON.into(), value);
             }
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
         work(&Message::new(routing_key, &self.room.properties, body))
     }
 
-    /// Forget the message before this one, when something of this one is put in its place.
+    /// Clear the message before, when the first part of this one is converted.
     fn begin(&mut self) {
         if !self.has_properties && !self.has_json {
             self.room.properties.clear();
@@ -65,11 +65,11 @@ impl<'a> View<'a> {
     }
 }
 
-/// What queries see of a message's properties, all of it, for whoever matches the message outside the broker: with this
-/// mapping a query finds what a binding of that `mode` finds.
+/// All properties of a message as queries see them, to match it outside the broker: with this mapping a query matches as it
+/// does in a binding of that `mode`.
 ///
-/// Where `mode` is JSON, the fields of the body are in a mapping `body`, and headers that such names would reach are
-/// left out: in the broker they cannot be reached either. Cost: linear in those parts of the message.
+/// If `mode` is JSON, the fields of the body are in a mapping `body`, and headers that such names would reach are left out:
+/// in the broker they cannot be reached either. Cost: linear in the size of those parts.
 #[must_use]
 pub fn properties_seen(amqp: &AmqpProperties<'_>, body: &[u8], mode: BodyMode) -> Properties {
     let has_fields = |value: &Value| matches!(value, Value::Map(_) | Value::List(_));
@@ -85,11 +85,11 @@ pub fn properties_seen(amqp: &AmqpProperties<'_>, body: &[u8], mode: BodyMode) -
     properties
 }
 
-/// Put headers and properties under their names.
+/// Insert headers and properties under their names.
 fn fill(properties: &mut Properties, amqp: &AmqpProperties<'_>) {
     for (name, value) in amqp.headers().iter().flat_map(RawTable::iter).map_while(Result::ok) {
         if name.starts_with('\0') {
-            continue; // ours
+            continue; // internal
         }
         let value = self::value(value);
         if let Some(beside) = names::beside_property(name) {
@@ -98,7 +98,7 @@ fn fill(properties: &mut Properties, amqp: &AmqpProperties<'_>) {
                 continue;
             }
         }
-        // Of two headers of one name the first counts, as everywhere.
+        // Of two headers with the same name the first counts, as everywhere.
         properties.entry(name.into()).or_insert(value);
     }
     let fields = amqp.fields();
@@ -127,8 +127,8 @@ fn fill(properties: &mut Properties, amqp: &AmqpProperties<'_>) {
     other("timestamp", fields.timestamp.map(instant));
 }
 
-/// A field's value as queries see it. Bytes that are no UTF-8, and numbers and instants beyond 64 bits, are present and
-/// unknown.
+/// A field's value as queries see it. Bytes that are not UTF-8, and numbers and instants beyond 64 bits, are present but
+/// have no value.
 pub(super) fn value(raw: RawValue<'_>) -> Value {
     match raw {
         RawValue::Bool(truth) => Value::Bool(truth),

@@ -1,15 +1,15 @@
-//! Copying what is alive out of the oldest segment, so that it can go.
+//! Compaction: what is alive in the oldest segment is copied, so that the segment can be removed.
 //!
-//! A copy keeps the number, the queues and the positions of what it copies, so the order of queues does not change. Until
-//! the copy is synced the original is what counts; a crash in between finds both, and takes them for one.
+//! A copy keeps the id, the queues and the positions of its original, so that the order of queues does not change. Until the
+//! copy is synced the original counts; recovery after a crash in between takes both for one.
 
 use crate::journal::{AppendError, Appended, Location, ReadError, Record, Sequence};
 
+use super::live_records::RecordHolders;
 use super::records::{self, DefinitionRecord, MessageHead, RECORD_BYTES, kind};
-use super::slots::RecordHolders;
 use super::{DefinitionId, Durable, RecordId};
 
-/// A copy that is on its way to the disk.
+/// A copy that is not synced yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingMove {
     record: RecordId,
@@ -22,9 +22,9 @@ pub(super) struct PendingMove {
 }
 
 impl Durable {
-    /// Do a part of the work of keeping the log small: take over copies that are synced, remove segments without live
-    /// records, and, where the log is larger than twice what is alive and two segments, copy up to `bytes_max` out of
-    /// the oldest segment, and one record at the least. Returns whether there is more to do now.
+    /// Do part of the work of keeping the log small: switch to copies that are synced, remove segments without live
+    /// records, and, when the log is larger than twice what is alive and two segments, copy up to `bytes_max` out of the
+    /// oldest segment, but at least one record. Returns whether there is more to do now.
     ///
     /// To keep up, call it with twice as much as was appended since the last call.
     pub fn compact(&mut self, bytes_max: u64) -> bool {
@@ -58,8 +58,8 @@ impl Durable {
         true
     }
 
-    /// How much may be copied before the disk has room again. When it is full, half of the reserve: a segment that has
-    /// no more than that alive, as the oldest most often does where the log is too large, makes room as it goes.
+    /// Maximum number of bytes to copy until the disk has room again. On a full disk it is half of the reserve: a segment
+    /// with no more than that alive, as most often the oldest has when the log is too large, makes room when it is removed.
     fn room_for_copies(&mut self) -> u64 {
         if !self.log.is_full() {
             self.copied_while_full = 0;
@@ -73,7 +73,7 @@ impl Durable {
         self.log.size_bytes() > allowed
     }
 
-    /// Copies that are synced are what counts from now on.
+    /// Switch to copies that are synced.
     fn take_over(&mut self) {
         let synced = self.log.synced();
         while let Some(next) = self.moves.front().copied().filter(|next| next.sequence <= synced) {
@@ -84,7 +84,7 @@ impl Durable {
         }
     }
 
-    /// Have segments removed that hold nothing alive, from the oldest on, once all that made it needless is synced.
+    /// Remove segments without live records, from the oldest on, once everything that made them needless is synced.
     fn remove_empty(&mut self) {
         while let Some((ordinal, last)) = self.log.sealed_after(self.removed) {
             let is_free = self.slots.empty_after(ordinal).is_some_and(|after| after <= self.log.synced());
@@ -97,19 +97,19 @@ impl Durable {
         }
     }
 
-    /// Copy a record, or let go of it. False when it has to be tried again.
+    /// Copy a record, or drop it. False when it has to be tried again.
     fn copy(&mut self, record: RecordId) -> bool {
         let from = self.slots.location(record);
         let mut buffer = std::mem::take(&mut self.buffer);
         let copied = match self.log.read_at(from, &mut buffer) {
-            Ok(found) => match self.slots.places(record) {
+            Ok(found) => match self.slots.holders(record) {
                 RecordHolders::DefinitionRecord => self.copy_definition(record, &found),
                 RecordHolders::Spilled(_) => self.append_copy(record, kind::SPILLED, found.head, &found),
                 _ => self.copy_message(record, &found),
             },
             Err(ReadError::Io(error)) => Err(AppendError::Failed(error.to_string())),
             Err(_) => {
-                // Nobody can read it any more. It is counted, and does not hold the segment.
+                // It cannot be read any more. It is counted as lost, and does not keep the segment.
                 self.lost_count += 1;
                 self.slots.leave(record, self.last);
                 Ok(())
@@ -142,7 +142,7 @@ impl Durable {
         let mut places = self.slots.queues(record);
         places.retain(|place| self.is_alive(place.0));
         if places.is_empty() {
-            // Its queues were deleted, and whoever held it has not let go yet.
+            // Its queues were deleted, and it is not released yet.
             self.slots.leave(record, self.last);
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl Durable {
         let Some(sizes) = MessageHead::take(&mut old) else { return Ok(()) };
         let id = self.slots.id(record);
         let mut head = Vec::new();
-        // Those that do not fit come first, so that where there is a copy, all of its places are there.
+        // Positions that do not fit are recorded first, so that when the copy is there, all of its positions are.
         let mut done = 0;
         loop {
             head.clear();

@@ -1,20 +1,19 @@
-//! What a broker has to find again after a crash, on one [`Log`]: definitions, and messages with the queues that still
-//! hold them.
+//! The broker's journal: definitions, and messages with the queues that hold them, are recovered from it after a crash.
 //!
-//! A message is recorded once, however many queues it goes to. Each queue that has done with it says so, and these words
-//! are gathered and recorded together ([`Durable::flush`]). Definitions are bytes under a key. A queue is known by the
-//! number of its definition ([`DefinitionId`]), which is never given twice, so that messages of a queue that was deleted
-//! cannot come back in another of the same name; and what depends on a definition (a binding on its queue) goes with it.
+//! It is one [`Log`]. A message is recorded once, however many queues it goes to. When a queue is done with it, that is
+//! collected and recorded together with others ([`Durable::flush`]). Definitions are bytes under a key. A queue is known by
+//! the id of its definition ([`DefinitionId`]), which is never given twice, so that messages of a deleted queue cannot come
+//! back in another of the same name; and what depends on a definition (a binding on its queue) goes with it.
 //!
 //! **Compaction** keeps the log in proportion to what is alive in it: beyond `2 × live + 2` segments the oldest segment's
 //! live records are copied to its end, a few at a time, and when the copies are synced the segment is removed. Nothing is
-//! ever removed before whatever replaces it is synced. `records.rs` has the records, `recovery.rs` reads them back,
-//! `slots.rs` knows what is alive and where.
+//! ever removed before what replaces it is synced. `records.rs` has the records, `recovery.rs` reads them back,
+//! `live_records.rs` knows what is alive and where.
 
 mod compaction;
+mod live_records;
 mod records;
 mod recovery;
-mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -30,27 +29,27 @@ use crate::journal::{
 };
 
 use compaction::PendingMove;
+use live_records::{LiveRecords, RecordHolders};
 pub use records::kind_name;
 use records::{DefinitionRecord, MessageHead, RECORD_BYTES, kind};
 pub use recovery::{RecoveredDefinition, RecoveredEntry, RecoveredJournal, RecoveredMessage, RecoveredQueue};
-use slots::{LiveRecords, RecordHolders};
 
-/// A definition's number: that of its first record, so it is never given twice and keeps the order of definitions.
+/// A definition: the sequence of its first record, so that it is never given twice and keeps the order of definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DefinitionId(pub u64);
 
-/// A binding depends on a queue, and that on a vhost. Deeper than this there is nothing.
+/// Maximum depth of dependencies: a binding depends on a queue, and a queue on a vhost.
 const PARENTS_DEPTH_MAX: usize = 8;
 
-/// A message that is recorded, as long as some queue has not [`Durable::settled`] it; then the number is given again.
-/// 32 bits: four billion at a time.
+/// A recorded message, until all queues have [`Durable::settled`] it; then the id is given again. 32 bits: four billion at a
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(pub u32);
 
 /// What [`Durable::message`] gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// Its name from now on.
+    /// The record of the message.
     pub record: RecordId,
     /// The message may be confirmed when [`Durable::synced`] has reached this.
     pub sequence: Sequence,
@@ -67,12 +66,12 @@ pub struct Content<'a> {
     pub body: &'a [u8],
 }
 
-/// How a [`Durable`] is kept.
+/// Settings of a [`Durable`].
 #[derive(Clone, Copy, Debug)]
 pub struct DurableOptions {
-    /// How large a segment of the journal is. A message may be nearly half as large.
+    /// The size of a segment of the journal. A message may be nearly half as large.
     pub segment_bytes: u32,
-    /// How much may wait to be written. Messages are refused beyond half of it, everything else beyond all of it.
+    /// Maximum number of bytes that wait to be written. Messages are refused beyond half of it, everything else beyond all.
     pub pending_bytes_max: usize,
 }
 
@@ -83,29 +82,29 @@ impl Default for DurableOptions {
     }
 }
 
-/// The broker's journal. One for a process, used from one thread; it never waits for the disk but in
-/// [`Durable::open`], [`Durable::load`] and [`Durable::compact`], which read.
+/// The broker's journal. A process has one, and uses it from one thread. Only [`Durable::open`], [`Durable::load`] and
+/// [`Durable::compact`] wait for the disk, because they read.
 #[derive(Debug)]
 pub struct Durable {
     log: Log,
     options: DurableOptions,
     slots: LiveRecords,
-    /// By key.
+    /// Definitions by key.
     keys: HashMap<Box<[u8]>, DefinitionId>,
     definitions: HashMap<DefinitionId, Defined>,
     /// Settled and not recorded yet: queue and position.
     settled: Vec<(DefinitionId, Sequence)>,
     /// Copies that are not synced yet.
     moves: VecDeque<PendingMove>,
-    /// The number of the last record.
+    /// The sequence of the last record.
     last: Sequence,
     /// Whether compaction has passed over records that it could not copy then.
     skipped: bool,
-    /// What was copied since the disk is full.
+    /// The number of bytes that were copied since the disk became full.
     copied_while_full: u64,
-    /// The last segment that was given up.
+    /// The last segment that was removed.
     removed: SegmentNumber,
-    /// How many live records were found damaged when they were to be copied.
+    /// The number of live records that were found damaged when they were to be copied.
     lost_count: u64,
     buffer: Vec<u8>,
     head: Vec<u8>,
@@ -118,11 +117,11 @@ struct Defined {
 }
 
 impl Durable {
-    /// Open the journal in `dir`, or begin one, and read back what is in it, as far as it is alive. Bodies are not read,
-    /// so this takes time in proportion to the number of records, not to their size.
+    /// Open the journal in `dir`, or begin one, and recover what is alive in it. Bodies are not read, so that the time is
+    /// proportional to the number of records, not to their size.
     ///
     /// # Errors
-    /// [`OpenError`]; damaged records are none, and listed in [`RecoveredJournal::damage`].
+    /// [`OpenError`]. Damaged records are not errors; [`RecoveredJournal::damage`] lists them.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -156,16 +155,16 @@ impl Durable {
         };
         let recovered = durable.recover(found.damage)?;
         if recovered.is_clean {
-            // From now on the list of what was delivered is old. Should the next crash come before this is synced,
-            // nothing has been delivered yet either.
+            // From now on the list of what was delivered is old. If the next crash comes before this is synced, nothing
+            // has been delivered yet either.
             durable.append(kind::STARTED, 0, &[]).map_err(|error| OpenError::NoLog(error.to_string()))?;
             committer.commit_once();
         }
         Ok((durable, recovered))
     }
 
-    /// Record a definition under `key`, in place of what was there, whose number it keeps. It goes with each of the
-    /// definitions under `parents`, among those that there are.
+    /// Record a definition under `key`, in place of an earlier one, whose id it keeps. It is removed with each of the
+    /// definitions under `parents` that exist.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing has changed.
@@ -195,8 +194,8 @@ impl Durable {
         Ok((id, appended.sequence))
     }
 
-    /// Record that the definition under `key` is gone, with everything that depends on it. A queue's messages are gone
-    /// too; what [`Durable::settled`] says of them afterwards is not recorded. None when there is none.
+    /// Record that the definition under `key` is removed, with everything that depends on it. A queue's messages are removed
+    /// too; what [`Durable::settled`] says of them afterwards is not recorded. None when there is no such definition.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing has changed.
@@ -213,7 +212,7 @@ impl Durable {
         Ok(Some(appended.sequence))
     }
 
-    /// The number of the definition under `key`.
+    /// The id of the definition under `key`.
     #[must_use]
     pub fn definition(&self, key: &[u8]) -> Option<DefinitionId> {
         self.keys.get(key).copied().filter(|id| self.is_alive(*id))
@@ -222,8 +221,7 @@ impl Durable {
     /// Record a message that goes to `queues`, which are defined, each named once.
     ///
     /// # Errors
-    /// [`AppendError`]; then nothing has changed. Busy means that its publisher has to wait: nothing was lost, but not
-    /// taken either.
+    /// [`AppendError`]; then nothing has changed. Busy means that its publisher has to wait.
     pub fn message(
         &mut self,
         content: Content<'_>,
@@ -263,7 +261,7 @@ impl Durable {
             records::put_varint(&mut head, self.slots.id(record));
             let count = records::put_queues(&mut head, &queues[done..]);
             result = self.append(kind::ENQUEUED, time_us, &head).map(|appended| {
-                self.slots.add_places(record, &queues[done..done + count], appended.sequence);
+                self.slots.add_positions(record, &queues[done..done + count], appended.sequence);
                 appended.sequence
             });
             done += count;
@@ -273,7 +271,7 @@ impl Durable {
     }
 
     /// Put a message that need not survive a restart into the journal, so that it need not stay in memory.
-    /// `references` is how many times it will be [`Durable::release`]d.
+    /// `references` is the number of times that it will be [`Durable::release`]d.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing has changed.
@@ -286,15 +284,15 @@ impl Durable {
         saved
     }
 
-    /// One reference to a spilled message is gone.
+    /// Drop one reference to a spilled message.
     pub fn release(&mut self, record: RecordId) {
         if self.slots.release(record) {
             self.slots.free(record, self.last);
         }
     }
 
-    /// A queue has done with a message: it was acknowledged, has expired, was dropped or purged. This is recorded with
-    /// the next [`Durable::flush`]. When it was the last queue, `record` means nothing any more.
+    /// A queue is done with a message: it was acknowledged, has expired, was dropped or purged. This is recorded with the
+    /// next [`Durable::flush`]. When it was the last queue, `record` is not valid any more.
     pub fn settled(&mut self, record: RecordId, queue: DefinitionId) {
         let Some((position, is_last)) = self.slots.settle(record, queue) else { return };
         if is_last {
@@ -305,8 +303,8 @@ impl Durable {
         }
     }
 
-    /// Record what was settled. To be called after each round of work, and cheap when there is nothing. Returns the
-    /// number that has to be synced for it to last.
+    /// Record what was settled. Call it after each round of work; it is cheap when there is nothing. Returns the sequence
+    /// that has to be synced for it to last.
     ///
     /// # Errors
     /// [`AppendError`]; what was not recorded is kept, for the next time.
@@ -334,15 +332,15 @@ impl Durable {
     /// Read a message back. It has to be synced ([`Saved::sequence`]).
     ///
     /// # Errors
-    /// It is damaged, or the system says no.
+    /// It is damaged, or the system cannot read it.
     pub fn load<'a>(&self, record: RecordId, buffer: &'a mut Vec<u8>) -> Result<Content<'a>, ReadError> {
         let location = self.slots.location(record);
         let found = self.log.read_at(location, buffer)?;
         records::content_of(found.kind, found.head, found.body).ok_or(ReadError::Damaged(location))
     }
 
-    /// The end of a clean stop: records what was settled, and which messages were delivered and not settled, so that
-    /// only these are flagged as redelivered next time. Returns the number that has to be synced.
+    /// End a clean stop: record what was settled, and which messages were delivered and not settled, so that only these are
+    /// flagged as redelivered next time. Returns the sequence that has to be synced.
     ///
     /// # Errors
     /// [`AppendError`].
@@ -359,20 +357,20 @@ impl Durable {
         Ok(self.append_to(kind::STOPPED, time_us, &[], &[&bytes])?.sequence)
     }
 
-    /// The highest number that a crash cannot take any more.
+    /// The highest sequence that survives a crash.
     #[must_use]
     pub fn synced(&self) -> Sequence {
         self.log.synced()
     }
 
-    /// Whether publishers have to be stopped: half of what may wait to be written does.
+    /// Whether publishers have to wait: half of what messages may take of the pending bytes is used.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         self.log.pending_bytes() > self.options.pending_bytes_max / 4
     }
 
-    /// Whether the disk has no room but what is kept in reserve, for definitions and for what is settled. Nothing is
-    /// lost, and messages have to wait.
+    /// Whether the disk has room only in the reserve, for definitions and for what is settled. Nothing is lost, and messages
+    /// have to wait.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.log.is_full()
@@ -390,13 +388,13 @@ impl Durable {
         self.log.failed()
     }
 
-    /// How much the live records take, and how much all of them.
+    /// The bytes of live records, and of all records.
     #[must_use]
     pub fn size_bytes(&self) -> (u64, u64) {
         (self.slots.live_bytes(), self.log.size_bytes())
     }
 
-    /// What it takes on disk, in how many segments, and how much waits to be written.
+    /// Bytes on disk, the number of segments, and bytes that wait to be written.
     #[must_use]
     pub fn extent(&self) -> (u64, usize, usize) {
         (self.log.file_bytes(), self.log.segment_count(), self.log.pending_bytes())
@@ -408,19 +406,19 @@ impl Durable {
         self.log.statistics()
     }
 
-    /// How many messages are recorded and not settled, those without a queue included that are not released yet.
+    /// The number of messages that are recorded and not settled, with spilled ones that are not released.
     #[must_use]
     pub fn message_count(&self) -> usize {
         self.slots.len() - self.definitions.len()
     }
 
-    /// How many live records compaction found damaged: they are lost.
+    /// The number of live records that compaction found damaged: they are lost.
     #[must_use]
     pub fn lost_count(&self) -> u64 {
         self.lost_count
     }
 
-    /// Whether there is a definition, and those that it depends on.
+    /// Whether a definition exists, and those that it depends on.
     fn is_alive(&self, id: DefinitionId) -> bool {
         self.is_alive_within(id, PARENTS_DEPTH_MAX)
     }
@@ -436,7 +434,7 @@ impl Durable {
         }
     }
 
-    /// Refuse a message when so much waits that the rest is for what must not be refused.
+    /// Refuse a message when the remaining room is for what must not be refused.
     fn admit(&self, content: &Content<'_>) -> Result<(), AppendError> {
         let size = content.route.len() + content.properties.len() + content.body.len();
         let waiting = self.log.pending_bytes();

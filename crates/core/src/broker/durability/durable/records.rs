@@ -1,4 +1,4 @@
-//! The records of the broker's journal: what stands in their heads, which recovery reads, and in their bodies.
+//! The records of the broker's journal: the layout of their heads, which recovery reads, and of their bodies.
 //!
 //! Numbers are LEB128. A *position* is the number of the record that put a message into a queue: it orders the queue.
 //!
@@ -32,7 +32,7 @@ pub(super) mod kind {
     pub const STARTED: u8 = 10;
 }
 
-/// The kinds by number, in words for people.
+/// The names of the kinds.
 const KIND_NAMES: [(u8, &str); 10] = [
     (kind::MESSAGE, "message"),
     (kind::MOVED, "moved"),
@@ -46,16 +46,16 @@ const KIND_NAMES: [(u8, &str); 10] = [
     (kind::STARTED, "started"),
 ];
 
-/// What a record of the broker's journal is called, by its kind; none of a kind that this version does not write.
+/// The name of a kind of record of the broker's journal; none for a kind that this version does not write.
 #[must_use]
 pub fn kind_name(kind: u8) -> Option<&'static str> {
     KIND_NAMES.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
 }
 
-/// What a record takes beside its head and its body.
+/// The size of a record without its head and body.
 pub(super) const RECORD_BYTES: usize = 28;
 
-/// No more is put into a head once it has this: two numbers fit in what is left.
+/// Nothing more is put into a head of this size: there is still room for two numbers.
 const FULL_BYTES: usize = HEAD_BYTES_MAX - 40;
 
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -79,12 +79,12 @@ pub(super) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The rest of a head as numbers.
+/// The numbers of a head.
 fn varints(mut bytes: &[u8]) -> impl Iterator<Item = u64> {
     std::iter::from_fn(move || take_varint(&mut bytes))
 }
 
-/// Put as many queues as fit; how many did.
+/// Put as many queues as fit. Returns how many.
 pub(super) fn put_queues(head: &mut Vec<u8>, queues: &[DefinitionId]) -> usize {
     let mut count = 0;
     for queue in queues {
@@ -101,7 +101,7 @@ pub(super) fn queues_of(bytes: &[u8]) -> impl Iterator<Item = DefinitionId> {
     varints(bytes).map(DefinitionId)
 }
 
-/// Put as many queues with positions as fit; how many did.
+/// Put as many queues with positions as fit. Returns how many.
 pub(super) fn put_places(head: &mut Vec<u8>, places: &[(DefinitionId, Sequence)]) -> usize {
     let mut count = 0;
     for (queue, position) in places {
@@ -162,7 +162,7 @@ pub(super) fn content_of<'a>(kind: u8, mut head: &[u8], body: &'a [u8]) -> Optio
     Some(Content { route, properties, body })
 }
 
-/// Put as many settled places, which are sorted, as fit; how many did.
+/// Put as many settled positions, which are sorted, as fit. Returns how many.
 pub(super) fn put_settled(head: &mut Vec<u8>, settled: &[(DefinitionId, Sequence)]) -> usize {
     let mut done = 0;
     while done < settled.len() && head.len() < FULL_BYTES {
@@ -171,7 +171,7 @@ pub(super) fn put_settled(head: &mut Vec<u8>, settled: &[(DefinitionId, Sequence
     done
 }
 
-/// All of them, for a body.
+/// All settled positions, for a body.
 pub(super) fn settled_bytes(settled: &[(DefinitionId, Sequence)]) -> Vec<u8> {
     let (mut bytes, mut done) = (Vec::new(), 0);
     while done < settled.len() {
@@ -180,7 +180,7 @@ pub(super) fn settled_bytes(settled: &[(DefinitionId, Sequence)]) -> Vec<u8> {
     bytes
 }
 
-/// Put those of the first queue, `count_max` of them at the most, and one at the least.
+/// Put the positions of the first queue: at most `count_max`, and at least one.
 fn put_group(out: &mut Vec<u8>, settled: &[(DefinitionId, Sequence)], count_max: usize) -> usize {
     let (queue, first) = settled[0];
     let count = settled.iter().take_while(|place| place.0 == queue).take(count_max.max(1)).count();
@@ -193,7 +193,7 @@ fn put_group(out: &mut Vec<u8>, settled: &[(DefinitionId, Sequence)], count_max:
     count
 }
 
-/// Call `visit` with every settled place.
+/// Call `visit` with every settled position.
 pub(super) fn for_each_settled(mut bytes: &[u8], mut visit: impl FnMut(DefinitionId, Sequence)) {
     while let Some(queue) = take_varint(&mut bytes) {
         let count = take_varint(&mut bytes).unwrap_or(0);
@@ -209,7 +209,7 @@ pub(super) fn for_each_settled(mut bytes: &[u8], mut visit: impl FnMut(Definitio
 /// A definition's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DefinitionRecord<'a> {
-    /// 0 for the number of the record itself.
+    /// 0 for the sequence of the record itself.
     pub id: DefinitionId,
     pub parents: Vec<DefinitionId>,
     pub key: &'a [u8],
@@ -217,7 +217,7 @@ pub(super) struct DefinitionRecord<'a> {
 }
 
 impl<'a> DefinitionRecord<'a> {
-    /// Put it into `head`; what does not fit comes back, for the body.
+    /// Put it into `head`. Returns what does not fit, for the body.
     pub fn encode(&self, head: &mut Vec<u8>) -> Vec<&'a [u8]> {
         head.clear();
         put_varint(head, self.id.0);
@@ -232,7 +232,7 @@ impl<'a> DefinitionRecord<'a> {
         Vec::new()
     }
 
-    /// A definition from its record, or from the head alone when all of it is there.
+    /// Decode a definition from its record, or from the head alone when all of it is there.
     pub fn decode(mut head: &'a [u8], body: &'a [u8]) -> Option<Self> {
         let id = DefinitionId(take_varint(&mut head)?);
         let count = take_varint(&mut head)?;

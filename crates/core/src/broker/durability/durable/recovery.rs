@@ -1,37 +1,37 @@
-//! What the journal holds, from the heads of its records, in their order.
+//! Recovery of the journal: what is alive follows from the heads of its records, read in order.
 
 use hashbrown::{HashMap, HashSet};
 
 use crate::journal::{Damage, Location, OpenError, ReadError, RecordHead, Sequence};
 
+use super::live_records::{LiveRecords, RecordHolders};
 use super::records::{self, DefinitionRecord, MessageHead, RECORD_BYTES, kind};
-use super::slots::{LiveRecords, RecordHolders};
 use super::{Defined, DefinitionId, Durable, RecordId};
 
-/// No record of a message has this position.
+/// Marks a position that belongs to no record of a message.
 const NONE: u32 = u32::MAX;
-/// A larger hole in the numbers begins a new run instead of being filled.
+/// A larger hole in the sequences begins a new run instead of being filled.
 const HOLE_MAX: u64 = 1024;
 
 /// What was alive when the broker ended.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveredJournal {
-    /// In the order in which they were first made, so what one depends on comes before it.
+    /// Definitions in the order in which they were first made, so that each follows what it depends on.
     pub definitions: Vec<RecoveredDefinition>,
-    /// In no order.
+    /// Messages, in no particular order.
     pub messages: Vec<RecoveredMessage>,
-    /// Those that have messages.
+    /// Queues that have messages.
     pub queues: Vec<RecoveredQueue>,
-    /// What is lost: of a damaged index nothing, of records what they held.
+    /// What is damaged. With a damaged index nothing is lost, with a damaged record its content.
     pub damage: Vec<Damage>,
-    /// Whether the broker was stopped, and did not crash.
+    /// Whether the broker was stopped and had not crashed.
     pub is_clean: bool,
 }
 
-/// A definition.
+/// A recovered definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredDefinition {
-    /// Its number.
+    /// Its id.
     pub id: DefinitionId,
     /// Its key.
     pub key: Vec<u8>,
@@ -39,47 +39,47 @@ pub struct RecoveredDefinition {
     pub value: Vec<u8>,
 }
 
-/// A message, without its bytes: [`Durable::load`] has them.
+/// A recovered message, without its bytes: [`Durable::load`] reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveredMessage {
-    /// Its name.
+    /// Its record.
     pub record: RecordId,
     /// When it was recorded.
     pub time_us: i64,
-    /// How long exchange and routing key are together.
+    /// The size of exchange and routing key together.
     pub route_bytes: u32,
-    /// How long its properties are.
+    /// The size of its properties.
     pub properties_bytes: u32,
-    /// How long its body is.
+    /// The size of its body.
     pub body_bytes: u32,
 }
 
 /// A queue's messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredQueue {
-    /// The number of the queue's definition.
+    /// The queue's definition.
     pub queue: DefinitionId,
-    /// In the order of the queue.
+    /// Its entries, in order.
     pub entries: Vec<RecoveredEntry>,
 }
 
-/// A message's place in a queue.
+/// An entry of a recovered queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveredEntry {
-    /// Where in [`RecoveredJournal::messages`] it is.
+    /// The index of its message in [`RecoveredJournal::messages`].
     pub message: u32,
-    /// Whether it may have been delivered before: after a crash that is so of all.
+    /// Whether it may have been delivered before. After a crash, all entries may have been.
     pub redelivered: bool,
 }
 
-/// Time and sizes of the message in a slot.
+/// The time and sizes of the message in a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct MessageDetail {
     time_us: i64,
     sizes: [u32; 3],
 }
 
-/// A definition as it was found.
+/// A definition as its record has it.
 #[derive(Debug)]
 struct DefinitionHead {
     slot: RecordId,
@@ -89,30 +89,30 @@ struct DefinitionHead {
     location: Location,
 }
 
-/// What is known halfway.
+/// What is known after some of the records.
 #[derive(Debug, Default)]
 struct JournalReading {
     slots: LiveRecords,
     details: Vec<MessageDetail>,
     positions: RecordPositions,
     definitions: HashMap<DefinitionId, DefinitionHead>,
-    /// RecordHolders of messages whose record has not come yet.
+    /// Positions of messages whose record follows.
     stashed: HashMap<u64, Vec<(DefinitionId, Sequence)>>,
     stopped: Option<(Sequence, Location)>,
     last: Sequence,
 }
 
-/// Which message was put into queues by the record with a number.
+/// The messages that records put into queues, by the sequence of the record.
 #[derive(Debug, Default)]
 struct RecordPositions {
-    /// First number and slots, ascending.
+    /// Runs of slots with their first sequence, ascending.
     runs: Vec<(u64, Vec<u32>)>,
-    /// Of records whose segment is gone.
+    /// The slots of records whose segment is removed.
     moved: HashMap<u64, u32>,
 }
 
 impl RecordPositions {
-    /// Numbers come ascending.
+    /// Add a record. Sequences ascend.
     fn push(&mut self, sequence: Sequence, slot: RecordId) {
         if let Some((first, slots)) = self.runs.last_mut() {
             let hole = sequence.0 - *first - slots.len() as u64;
@@ -139,7 +139,7 @@ impl JournalReading {
     fn visit(&mut self, found: &RecordHead<'_>) {
         self.last = found.sequence;
         let mut head = found.head;
-        // A head that cannot be read is none that this version wrote; its checksum fits, so nothing is made of it.
+        // A head that cannot be decoded was not written by this version: its checksum is right. It is ignored.
         _ = match found.kind {
             kind::MESSAGE => self.message(found),
             kind::MOVED => self.moved(found),
@@ -208,10 +208,10 @@ impl JournalReading {
         record
     }
 
-    /// The message with this number, when it is alive.
+    /// The message with this id, if it is alive.
     fn record(&self, id: u64) -> Option<RecordId> {
         let record = self.positions.find(id)?;
-        let is_alive = *self.slots.places(record) != RecordHolders::Free && self.slots.id(record) == id;
+        let is_alive = *self.slots.holders(record) != RecordHolders::Free && self.slots.id(record) == id;
         is_alive.then_some(record)
     }
 
@@ -224,14 +224,14 @@ impl JournalReading {
     fn enqueued(&mut self, id: u64, head: &[u8], sequence: Sequence) {
         if let Some(record) = self.record(id) {
             let queues: Vec<DefinitionId> = records::queues_of(head).collect();
-            self.slots.add_places(record, &queues, sequence);
+            self.slots.add_positions(record, &queues, sequence);
             self.positions.push(sequence, record);
         }
     }
 
     fn settled(&mut self, queue: DefinitionId, position: Sequence) {
         let Some(record) = self.positions.find(position.0) else { return };
-        // The slot may have been given to another message since, which has another position.
+        // The slot may be another message's by now, which has another position.
         if self.slots.position(record, queue) == Some(position)
             && self.slots.settle(record, queue).is_some_and(|(_, is_last)| is_last)
         {
@@ -269,7 +269,7 @@ impl JournalReading {
 }
 
 impl Durable {
-    /// Read all heads. `damage` is what opening the log has found.
+    /// Read all heads. `damage` is the damage that opening the log has reported.
     pub(super) fn recover(&mut self, mut damage: Vec<Damage>) -> Result<RecoveredJournal, OpenError> {
         let mut reading = JournalReading::default();
         let found = self.log.for_each_head(&mut |head| reading.visit(&head))?;
@@ -316,7 +316,7 @@ impl Durable {
         Ok(found)
     }
 
-    /// What had been delivered when the broker was stopped; None when it was not.
+    /// What had been delivered when the broker was stopped; None when it was not stopped.
     fn delivered(&self, stopped: Option<Location>) -> Result<Option<HashSet<(DefinitionId, Sequence)>>, OpenError> {
         let Some(location) = stopped else { return Ok(None) };
         let mut buffer = Vec::new();
@@ -331,7 +331,7 @@ impl Durable {
         Ok(Some(delivered))
     }
 
-    /// The messages that queues still have, and the queues in their order.
+    /// The messages that queues still have, and the queues with their entries in order.
     fn recover_messages(
         &mut self,
         details: &[MessageDetail],
@@ -341,7 +341,7 @@ impl Durable {
         let mut messages = Vec::with_capacity(live.len());
         let mut queues = RecoveringQueues::default();
         for record in live {
-            if *self.slots.places(record) == RecordHolders::DefinitionRecord {
+            if *self.slots.holders(record) == RecordHolders::DefinitionRecord {
                 continue;
             }
             let mut is_wanted = false;
@@ -366,11 +366,11 @@ impl Durable {
     }
 }
 
-/// RecoveringQueues while they are filled. Most messages go where the last one went.
+/// Queues while entries are added to them. Most messages go to the queue of the message before.
 #[derive(Default)]
 struct RecoveringQueues {
-    /// Where each is in `filled`; None for one that is not there any more.
-    places: HashMap<DefinitionId, Option<usize>>,
+    /// The index of each queue in `filled`; None for one that does not exist any more.
+    indices: HashMap<DefinitionId, Option<usize>>,
     last: (DefinitionId, Option<usize>),
     filled: Vec<(DefinitionId, Vec<(Sequence, RecoveredEntry)>)>,
 }
@@ -383,13 +383,13 @@ impl RecoveringQueues {
     ) -> Option<&mut Vec<(Sequence, RecoveredEntry)>> {
         if self.last.0 != queue {
             let filled = &mut self.filled;
-            let place = *self.places.entry(queue).or_insert_with(|| {
+            let index = *self.indices.entry(queue).or_insert_with(|| {
                 is_alive(queue).then(|| {
                     filled.push((queue, Vec::new()));
                     filled.len() - 1
                 })
             });
-            self.last = (queue, place);
+            self.last = (queue, index);
         }
         Some(&mut self.filled[self.last.1?].1)
     }

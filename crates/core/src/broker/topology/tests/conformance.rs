@@ -1,5 +1,6 @@
-//! The cases of RabbitMQ, LavinMQ, qlobber and RabbitMQ's Java client, which lie beside the project where it is
-//! developed and are not part of it. Where they are not there, the tests say so and pass.
+//! The test cases of RabbitMQ, LavinMQ, qlobber and RabbitMQ's Java client.
+//!
+//! They are not part of the project. Where they are absent, the tests say so and pass.
 
 use std::path::PathBuf;
 

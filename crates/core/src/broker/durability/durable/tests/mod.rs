@@ -1,5 +1,6 @@
-//! The broker's journal against an oracle: what is recovered is exactly what the records up to some point say, and that
-//! point is not before the last one that was reported synced.
+//! The broker's journal against an oracle: recovery finds exactly what the records up to some point say.
+//!
+//! That point is not before the last one that was reported synced.
 
 mod oracle;
 mod recovering;

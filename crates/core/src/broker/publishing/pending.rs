@@ -2,7 +2,7 @@
 
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ChannelSlot, Handle};
-use crate::broker::publishing::confirms::{SyncMark, SyncMarks};
+use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::topology::{QueueId, RouteScratch};
 
 /// Buffers and lists of publishing, kept so that nothing is allocated per message.
@@ -19,7 +19,7 @@ pub(crate) struct Publishing {
     /// Channels whose confirms or answers wait for a disk.
     pub(super) awaiting: Vec<Handle<ChannelSlot>>,
     /// What the answer to the method that is carried out now must wait for.
-    promised: SyncMarks,
+    promised: DiskMarks,
 }
 
 impl Publishing {
@@ -29,7 +29,7 @@ impl Publishing {
     }
 
     /// Let the answer to the method that is carried out now wait for this mark.
-    pub fn promise(&mut self, mark: SyncMark) {
+    pub fn promise(&mut self, mark: DiskMark) {
         match self.promised.iter_mut().find(|promised| promised.log == mark.log) {
             Some(promised) => promised.sequence = promised.sequence.max(mark.sequence),
             None => self.promised.push(mark),
@@ -37,7 +37,7 @@ impl Publishing {
     }
 
     /// What the answer to the method that is carried out now must wait for.
-    pub fn take_promised(&mut self) -> SyncMarks {
+    pub fn take_promised(&mut self) -> DiskMarks {
         std::mem::take(&mut self.promised)
     }
 

@@ -1,88 +1,13 @@
-//! Permissions: what a user may do is asked of the control plane once, then remembered.
-//!
-//! The control plane decides ([`Control`]); the data plane remembers the verdicts of each user in each vhost until it is
-//! told to forget them. What it remembers is bounded: a full table is emptied and filled again.
+//! Principals: users in vhosts, with the verdicts that are remembered of each.
 
 use std::sync::Arc;
 
-use crate::amqp::{AmqpError, ReplyCode};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::broker::Broker;
-use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, PrincipalSlot};
+use crate::broker::access::control::{Access, Control, Resource, UserLimits, Verb};
+use crate::broker::ids::PrincipalSlot;
 use crate::broker::slab::Slab;
-use crate::broker::topology::{ExchangeInfo, ExchangeKind, Owner, StoredQuery, VhostId};
-
-/// What a user wants to do with a resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
-    /// Make, change or remove it.
-    Configure,
-    /// Put messages into it.
-    Write,
-    /// Take messages from it.
-    Read,
-}
-
-/// What kind of thing a name names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resource {
-    /// An exchange; the default one is called `amq.default`.
-    Exchange,
-    /// A queue.
-    Queue,
-}
-
-/// One question to the control plane.
-#[derive(Debug, Clone, Copy)]
-pub struct Access<'a> {
-    /// Who asks.
-    pub user: &'a str,
-    /// In which vhost.
-    pub vhost: &'a str,
-    /// To do what.
-    pub verb: Verb,
-    /// With what kind of thing.
-    pub resource: Resource,
-    /// Its name.
-    pub name: &'a str,
-    /// For an exchange of type topic, the routing or binding key.
-    pub routing_key: Option<&'a str>,
-}
-
-/// Maximum of what a user may have at a time; `None` is no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UserLimits {
-    /// Connections.
-    pub connections: Option<u32>,
-    /// Queues that the user declared.
-    pub queues: Option<u32>,
-}
-
-/// What the data plane asks of the control plane, synchronously: answer quickly and never call back.
-pub trait Control {
-    /// Whether this may be done.
-    fn allowed(&mut self, access: &Access<'_>) -> bool;
-
-    /// Whether routing keys matter to what this user may do in this vhost. When not, [`Control::allowed`] is not asked
-    /// about each key.
-    fn has_topic_rules(&mut self, _user: &str, _vhost: &str) -> bool {
-        false
-    }
-
-    /// The query that the store keeps under this key.
-    ///
-    /// # Errors
-    /// The reason why there is none, in words.
-    fn stored_query(&mut self, key: &str) -> Result<StoredQuery, String>;
-
-    /// Maximum of what this user may have.
-    fn limits(&mut self, _user: &str) -> UserLimits {
-        UserLimits::default()
-    }
-}
 
 /// Maximum number of verdicts that are remembered of one kind; at the bound all of them are forgotten.
 const VERDICTS_MAX: usize = 4096;
@@ -113,7 +38,7 @@ struct Usage {
 
 /// All principals that have connections, with what is remembered of them.
 #[derive(Debug, Default)]
-struct Principals {
+pub(crate) struct Principals {
     slab: Slab<PrincipalSlot, Principal>,
     users: HashMap<Arc<str>, Usage, FixedState>,
     /// Changes whenever verdicts are forgotten, so that whoever keeps one knows that it is old.
@@ -272,140 +197,6 @@ impl Principals {
     }
 }
 
-/// The control plane, and what it has said.
-pub(crate) struct Permissions {
-    control: Box<dyn Control + Send>,
-    principals: Principals,
-}
-
-impl Permissions {
-    /// Nothing is known yet of what `control` says.
-    pub fn new(control: Box<dyn Control + Send>) -> Self {
-        Self { control, principals: Principals::default() }
-    }
-
-    /// A number that changes whenever verdicts are forgotten.
-    pub fn version(&self) -> u64 {
-        self.principals.version
-    }
-
-    /// A user in a vhost.
-    pub fn principal(&self, slot: PrincipalSlot) -> &Principal {
-        self.principals.get(slot)
-    }
-
-    /// A user connects; whether the user may have one more connection.
-    pub fn connect(&mut self, user: &str, vhost: &Arc<str>) -> (PrincipalSlot, Result<(), String>) {
-        self.principals.connect(&mut *self.control, user, vhost)
-    }
-
-    /// A connection of this principal is gone.
-    pub fn disconnect(&mut self, slot: PrincipalSlot) {
-        self.principals.disconnect(slot);
-    }
-
-    /// Forget what this user may do, or what anybody may.
-    pub fn forget(&mut self, user: Option<&str>) {
-        self.principals.forget(user);
-    }
-
-    /// Count a queue that this user declares.
-    ///
-    /// # Errors
-    /// The limit is reached; the queue is not counted.
-    pub fn add_queue(&mut self, user: &Arc<str>) -> Result<(), String> {
-        self.principals.add_queue(&mut *self.control, user)
-    }
-
-    /// A queue that this user declared is gone.
-    pub fn remove_queue(&mut self, user: &Arc<str>) {
-        self.principals.remove_queue(user);
-    }
-
-    /// The query that the store keeps under a key.
-    ///
-    /// # Errors
-    /// The reason why there is none, in words.
-    pub fn stored_query(&mut self, key: &str) -> Result<StoredQuery, String> {
-        self.control.stored_query(key)
-    }
-}
-
-impl Broker {
-    /// The vhost of a channel, and its connection as an owner of queues.
-    pub(crate) fn vhost_and_owner(&self, channel: ChannelSlot) -> (VhostId, Owner) {
-        let slot = self.clients[channel].connection;
-        (self.clients[slot].vhost, self.clients.id(slot).to_bits())
-    }
-
-    /// The user of a channel in its vhost.
-    pub(crate) fn principal(&self, channel: ChannelSlot) -> &Principal {
-        self.permissions.principal(self.clients[self.clients[channel].connection].principal)
-    }
-
-    /// Check that the user of a channel may do this.
-    ///
-    /// # Errors
-    /// 403.
-    pub(crate) fn check_access(
-        &mut self,
-        channel: ChannelSlot,
-        verb: Verb,
-        resource: Resource,
-        name: &str,
-    ) -> Result<(), AmqpError> {
-        let Permissions { control, principals } = &mut self.permissions;
-        let slot = self.clients[self.clients[channel].connection].principal;
-        if principals.allows(&mut **control, slot, verb, resource, name) {
-            return Ok(());
-        }
-        let verb = match verb {
-            Verb::Configure => "configure",
-            Verb::Write => "write",
-            Verb::Read => "read",
-        };
-        let (resource, name) = match (resource, name) {
-            (Resource::Exchange, "") => ("exchange", "amq.default"),
-            (Resource::Exchange, name) => ("exchange", name),
-            (Resource::Queue, name) => ("queue", name),
-        };
-        let Principal { user, vhost, .. } = principals.get(slot);
-        let reason = format!("{verb} access to {resource} '{name}' in vhost '{vhost}' refused for user '{user}'");
-        Err(error(ReplyCode::AccessRefused, &reason))
-    }
-
-    /// Check that the user of a channel may do this with this routing key, where routing keys matter.
-    ///
-    /// # Errors
-    /// 403.
-    pub(crate) fn check_topic_access(
-        &mut self,
-        channel: ChannelSlot,
-        verb: Verb,
-        exchange: &str,
-        routing_key: &str,
-    ) -> Result<(), AmqpError> {
-        let (vhost, _) = self.vhost_and_owner(channel);
-        let Permissions { control, principals } = &mut self.permissions;
-        let slot = self.clients[self.clients[channel].connection].principal;
-        if !principals.has_topic_rules(&mut **control, slot) {
-            return Ok(());
-        }
-        let is_topic = |info: ExchangeInfo<'_>| info.settings.kind == ExchangeKind::Topic;
-        if !self.topology.exchange_info(vhost, exchange).is_some_and(is_topic)
-            || principals.allows_topic(&mut **control, slot, verb, exchange, routing_key)
-        {
-            return Ok(());
-        }
-        let Principal { user, vhost, .. } = principals.get(slot);
-        let verb = if verb == Verb::Write { "write" } else { "read" };
-        let reason = format!(
-            "{verb} access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' refused for user '{user}'"
-        );
-        Err(error(ReplyCode::AccessRefused, &reason))
-    }
-}
-
 fn remember(verdicts: &mut Verdicts, name: Box<str>, verdict: bool) {
     if verdicts.len() >= VERDICTS_MAX {
         verdicts.clear();
@@ -416,6 +207,7 @@ fn remember(verdicts: &mut Verdicts, name: Box<str>, verdict: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::topology::StoredQuery;
     use crate::testing::rounds;
 
     /// Allows names that begin with `mine`, and counts how often it was asked.

@@ -1,4 +1,4 @@
-//! What is alive in the journal: every live record, where it lies, and which queues hold it.
+//! The live records of the journal: where each lies, and which queues hold it.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{DefinitionId, RecordId};
 use crate::journal::{Location, SegmentNumber, Sequence};
 
-/// Where a record is that lies in no segment any more: its queue was deleted, and its holder has yet to let go of it.
+/// The location of a record that is in no segment any more: its queue was deleted, and it is not released yet.
 const NOWHERE: Location = Location { segment: SegmentNumber(0), offset: 0 };
 
 /// Who holds a record.
@@ -15,20 +15,20 @@ const NOWHERE: Location = Location { segment: SegmentNumber(0), offset: 0 };
 pub(super) enum RecordHolders {
     /// Nobody: the slot is free.
     Free,
-    /// It is a definition.
+    /// The record is a definition.
     DefinitionRecord,
-    /// A message that is held so many times, by no durable queue.
+    /// A spilled message, with the number of references to it; no durable queue holds it.
     Spilled(u32),
-    /// One queue, since the record itself.
+    /// One queue, to which the record itself added the message.
     One(DefinitionId),
-    /// RecoveringQueues, each with its position there; sorted. More than four bytes a queue, but only for messages of several.
+    /// Several queues, each with the message's position there, sorted.
     QueuePositions(Box<QueuePositions>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct QueuePositions {
     /// A position of 0 is settled.
-    places: Vec<(DefinitionId, Sequence)>,
+    positions: Vec<(DefinitionId, Sequence)>,
     live: usize,
 }
 
@@ -40,36 +40,36 @@ impl RecordHolders {
         }
     }
 
-    pub fn many(mut places: Vec<(DefinitionId, Sequence)>) -> Self {
-        places.sort_unstable();
-        Self::QueuePositions(Box::new(QueuePositions { live: places.len(), places }))
+    pub fn many(mut positions: Vec<(DefinitionId, Sequence)>) -> Self {
+        positions.sort_unstable();
+        Self::QueuePositions(Box::new(QueuePositions { live: positions.len(), positions }))
     }
 }
 
-/// 40 bytes a live record.
+/// A live record: 40 bytes.
 #[derive(Clone, Debug)]
 struct LiveRecord {
-    /// The number of its first record.
+    /// The sequence of its first record.
     id: u64,
     location: Location,
     size_bytes: u32,
-    places: RecordHolders,
+    holders: RecordHolders,
 }
 
-/// What is known of a segment.
+/// The records of a segment.
 #[derive(Clone, Debug, Default)]
 struct SegmentRecords {
-    /// The records that were put into it, dead ones too: a slot that was given again lies elsewhere now, or is named
-    /// twice, which does no harm.
+    /// The slots of the records that were put into it, dead ones too: a slot that was used again lies elsewhere now, or is
+    /// listed twice, which does no harm.
     slots: Vec<u32>,
-    /// How far compaction has come in it.
+    /// Where compaction goes on in it.
     cursor: usize,
     live: usize,
-    /// It may go when this is synced: whatever made its last record needless came before.
+    /// It may be removed when this is synced: what made its last record needless came before.
     free_after: Sequence,
 }
 
-/// All live records. LiveRecords are found by number, segments by ordinal.
+/// All live records, by slot, and their segments, by ordinal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveRecords {
     slots: Vec<LiveRecord>,
@@ -81,8 +81,8 @@ pub(super) struct LiveRecords {
 }
 
 impl LiveRecords {
-    pub fn insert(&mut self, id: u64, location: Location, size_bytes: u32, places: RecordHolders) -> RecordId {
-        let slot = LiveRecord { id, location, size_bytes, places };
+    pub fn insert(&mut self, id: u64, location: Location, size_bytes: u32, holders: RecordHolders) -> RecordId {
+        let slot = LiveRecord { id, location, size_bytes, holders };
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -98,14 +98,14 @@ impl LiveRecords {
         RecordId(index)
     }
 
-    /// Nobody holds the record any more. `last` is the number of the last record appended.
+    /// Free the slot of a record that nobody holds any more. `last` is the sequence of the last record appended.
     pub fn free(&mut self, record: RecordId, last: Sequence) {
         self.leave(record, last);
-        self.slots[record.0 as usize].places = RecordHolders::Free;
+        self.slots[record.0 as usize].holders = RecordHolders::Free;
         self.free.push(record.0);
     }
 
-    /// Count it out of its segment: its bytes there are of no use any more.
+    /// Take a record out of its segment: its bytes there are not needed any more.
     pub fn leave(&mut self, record: RecordId, last: Sequence) {
         let slot = &mut self.slots[record.0 as usize];
         if slot.location == NOWHERE {
@@ -120,7 +120,7 @@ impl LiveRecords {
         }
     }
 
-    /// The record lies elsewhere now.
+    /// Note that a record has moved.
     pub fn relocate(&mut self, record: RecordId, location: Location, size_bytes: u32, last: Sequence) {
         self.leave(record, last);
         let slot = &mut self.slots[record.0 as usize];
@@ -138,7 +138,7 @@ impl LiveRecords {
         }
     }
 
-    /// See to it that `ordinal` has its place.
+    /// Add segments up to `ordinal`.
     fn segments_through(&mut self, ordinal: SegmentNumber) {
         if self.segments.is_empty() {
             self.base = ordinal;
@@ -174,26 +174,26 @@ impl LiveRecords {
             let index = *segment.slots.get(segment.cursor)?;
             segment.cursor += 1;
             let slot = &self.slots[index as usize];
-            if slot.places != RecordHolders::Free && slot.location.segment == ordinal {
+            if slot.holders != RecordHolders::Free && slot.location.segment == ordinal {
                 return Some(RecordId(index));
             }
         }
     }
 
-    /// Ask for all of them again.
+    /// Let [`LiveRecords::next_in`] begin again.
     pub fn start_again(&mut self, ordinal: SegmentNumber) {
         if let Some(segment) = self.segment(ordinal) {
             segment.cursor = 0;
         }
     }
 
-    /// Whether a record still is what it was when it had this number, at this place.
+    /// Whether a slot still holds the record with this id, at this location.
     pub fn is_at(&self, record: RecordId, id: u64, location: Location) -> bool {
         let slot = &self.slots[record.0 as usize];
-        slot.places != RecordHolders::Free && slot.id == id && slot.location == location
+        slot.holders != RecordHolders::Free && slot.id == id && slot.location == location
     }
 
-    /// How many records are alive.
+    /// The number of live records.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -214,17 +214,17 @@ impl LiveRecords {
         self.slots[record.0 as usize].size_bytes
     }
 
-    pub fn places(&self, record: RecordId) -> &RecordHolders {
-        &self.slots[record.0 as usize].places
+    pub fn holders(&self, record: RecordId) -> &RecordHolders {
+        &self.slots[record.0 as usize].holders
     }
 
-    /// The live places of a message of durable queues.
+    /// The queues that still hold a message, with its positions there.
     pub fn queues(&self, record: RecordId) -> SmallVec<[(DefinitionId, Sequence); 1]> {
         let slot = &self.slots[record.0 as usize];
-        match &slot.places {
+        match &slot.holders {
             RecordHolders::One(queue) => SmallVec::from_buf([(*queue, Sequence(slot.id))]),
             RecordHolders::QueuePositions(many) => {
-                many.places.iter().copied().filter(|place| place.1 != Sequence(0)).collect()
+                many.positions.iter().copied().filter(|entry| entry.1 != Sequence(0)).collect()
             }
             _ => SmallVec::new(),
         }
@@ -232,23 +232,24 @@ impl LiveRecords {
 
     pub fn position(&self, record: RecordId, queue: DefinitionId) -> Option<Sequence> {
         let slot = self.slots.get(record.0 as usize)?;
-        match &slot.places {
+        match &slot.holders {
             RecordHolders::One(only) if *only == queue => Some(Sequence(slot.id)),
             RecordHolders::QueuePositions(many) => {
-                let place = many.places.binary_search_by_key(&queue, |place| place.0).ok()?;
-                Some(many.places[place].1).filter(|position| *position != Sequence(0))
+                let index = many.positions.binary_search_by_key(&queue, |entry| entry.0).ok()?;
+                Some(many.positions[index].1).filter(|position| *position != Sequence(0))
             }
             _ => None,
         }
     }
 
-    /// A queue lets go: its position there, and whether it was the last. None when the queue does not have it.
+    /// A queue is done with a message. Returns its position there and whether the queue was the last; None when the queue
+    /// does not have it.
     pub fn settle(&mut self, record: RecordId, queue: DefinitionId) -> Option<(Sequence, bool)> {
         let position = self.position(record, queue)?;
-        match &mut self.slots[record.0 as usize].places {
+        match &mut self.slots[record.0 as usize].holders {
             RecordHolders::QueuePositions(many) => {
-                let place = many.places.binary_search_by_key(&queue, |place| place.0).ok()?;
-                many.places[place].1 = Sequence(0);
+                let index = many.positions.binary_search_by_key(&queue, |entry| entry.0).ok()?;
+                many.positions[index].1 = Sequence(0);
                 many.live -= 1;
                 Some((position, many.live == 0))
             }
@@ -256,27 +257,27 @@ impl LiveRecords {
         }
     }
 
-    /// Further queues have it, all at `position`; those that have it already keep theirs.
-    pub fn add_places(&mut self, record: RecordId, queues: &[DefinitionId], position: Sequence) {
+    /// Add queues that have a message at `position`; those that have it already keep theirs.
+    pub fn add_positions(&mut self, record: RecordId, queues: &[DefinitionId], position: Sequence) {
         let further = queues.iter().map(|&queue| (queue, position));
-        self.extend_places(record, further);
+        self.extend_positions(record, further);
     }
 
-    pub fn extend_places(&mut self, record: RecordId, further: impl Iterator<Item = (DefinitionId, Sequence)>) {
-        let mut places = self.queues(record);
-        let known = places.len();
-        places.extend(further);
-        // The first of each queue stays: sorting is stable, and those that were there come first.
-        places.sort_by_key(|place| place.0);
-        places.dedup_by_key(|place| place.0);
-        if places.len() > known {
-            self.slots[record.0 as usize].places = RecordHolders::many(places.into_vec());
+    pub fn extend_positions(&mut self, record: RecordId, further: impl Iterator<Item = (DefinitionId, Sequence)>) {
+        let mut positions = self.queues(record);
+        let known = positions.len();
+        positions.extend(further);
+        // The first of each queue is kept: sorting is stable, and those that were there come first.
+        positions.sort_by_key(|entry| entry.0);
+        positions.dedup_by_key(|entry| entry.0);
+        if positions.len() > known {
+            self.slots[record.0 as usize].holders = RecordHolders::many(positions.into_vec());
         }
     }
 
-    /// One holder of a spilled message lets go; whether it was the last.
+    /// Drop one reference to a spilled message. Returns whether it was the last.
     pub fn release(&mut self, record: RecordId) -> bool {
-        match &mut self.slots[record.0 as usize].places {
+        match &mut self.slots[record.0 as usize].holders {
             RecordHolders::Spilled(references) => {
                 *references = references.saturating_sub(1);
                 *references == 0
@@ -285,9 +286,9 @@ impl LiveRecords {
         }
     }
 
-    /// Every record that is alive.
+    /// Every live record.
     pub fn iter(&self) -> impl Iterator<Item = RecordId> {
-        let is_live = |(_, slot): &(u32, &LiveRecord)| slot.places != RecordHolders::Free;
+        let is_live = |(_, slot): &(u32, &LiveRecord)| slot.holders != RecordHolders::Free;
         (0..).zip(&self.slots).filter(is_live).map(|(index, _)| RecordId(index))
     }
 }
