@@ -96,12 +96,6 @@ impl<'a> LeafSubscribers<'a> {
         Some(Self { flags, first_query, first_position, several, queries, numbers, lists })
     }
 
-    /// The id of the subscription of each query, except for [`Self::several`].
-    #[inline(always)]
-    pub fn numbers(&self) -> &'a [NumberBytes] {
-        self.numbers
-    }
-
     /// The number of the query with this bit.
     #[inline(always)]
     pub fn query(&self, bit: u32) -> Option<QueryId> {
@@ -141,8 +135,9 @@ impl<'a> LeafSubscribers<'a> {
         Some((position, Some(ids)))
     }
 
+    /// The id of the subscription to the query with this bit; for one of [`Self::several`], where its list starts.
     #[inline(always)]
-    fn number(&self, bit: u32) -> Option<u32> {
+    pub fn number(&self, bit: u32) -> Option<u32> {
         number(self.numbers, bit as usize)
     }
 }

@@ -33,29 +33,6 @@ impl IdSet {
         self.narrow.push(id);
     }
 
-    /// Add the ids that `chosen` has a bit for, of up to 64. None when there are too few.
-    ///
-    /// Most ids of a match go through here: eight at a time, of which the last may be unused, so that the processor
-    /// mispredicts their number only once per leaf.
-    #[inline(always)]
-    pub fn push_chosen(&mut self, chosen: u64, ids: &[[u8; 4]]) -> Option<()> {
-        const AT_ONCE: usize = 8;
-        let Some(last) = chosen.checked_ilog2() else { return Some(()) };
-        let ids = ids.get(..=last as usize)?;
-        let start = self.narrow.len();
-        let count = chosen.count_ones() as usize;
-        self.narrow.resize(start + count.next_multiple_of(AT_ONCE), 0);
-        let mut remaining = chosen;
-        for room in self.narrow[start..].as_chunks_mut::<AT_ONCE>().0 {
-            for id in room {
-                *id = u32::from_le_bytes(ids[remaining.trailing_zeros().min(last) as usize]);
-                remaining &= remaining.wrapping_sub(1);
-            }
-        }
-        self.narrow.truncate(start + count);
-        Some(())
-    }
-
     /// Add ids that are known to fit, as they lie in memory.
     #[inline(always)]
     pub fn extend_narrow(&mut self, ids: &[[u8; 4]]) {

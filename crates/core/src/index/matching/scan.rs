@@ -67,7 +67,9 @@ impl Segment {
             unsure.push(subscribers.query(bit)?);
         }
         if is_whole {
-            ids.push_chosen(sure & !subscribers.several, subscribers.numbers())?;
+            for bit in ones(sure & !subscribers.several) {
+                ids.push_narrow(subscribers.number(bit)?);
+            }
             for bit in ones(sure & subscribers.several) {
                 match subscribers.list(bit)? {
                     Some(list) => ids.extend_narrow(list),
