@@ -165,7 +165,7 @@ impl Definition {
     /// Decode what [`Definition::encode`] wrote.
     ///
     /// # Errors
-    /// The bytes are of a later version, or not a definition. [`Topology::recover`] checks further.
+    /// The bytes are of a later version, or not a definition. [`super::Topology::recover`] checks further.
     pub fn decode(bytes: &[u8]) -> Result<Self, DefinitionError> {
         let mut reader = match bytes {
             [VERSION, rest @ ..] => DefinitionFields(rest),
@@ -223,7 +223,7 @@ impl DefinitionKey {
         &self.0
     }
 
-    /// The key with these bytes; [`Topology::recover_removed`] checks it.
+    /// The key with these bytes; [`super::Topology::recover_removed`] checks it.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.to_vec())
