@@ -25,9 +25,9 @@ pub const FRAME_END: u8 = 0xCE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// A method: see [`super::method`].
+    /// A method, which `method.rs` decodes.
     Method = 1,
-    /// A content header: see [`super::properties`].
+    /// A content header, which `properties.rs` decodes.
     Header = 2,
     /// A piece of a message's body.
     Body = 3,

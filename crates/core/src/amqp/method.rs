@@ -1,7 +1,7 @@
 //! Methods: one struct each, decoded from the payload of a method frame and encoded as one.
 //!
 //! The table at the end names every method and field once. The structs, [`Method`], both directions of the codec and
-//! [`SPECS`], which [`super::fields`] reads, are generated from it. Strings and tables are borrowed from the payload.
+//! [`SPECS`], which `fields.rs` reads, are generated from it. Strings and tables are borrowed from the payload.
 //! Fields that the specification reserves keep their old names (`ticket`, `capabilities` ...) and are encoded as given:
 //! `..Default::default()`.
 //!

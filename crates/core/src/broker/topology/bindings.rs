@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use crate::amqp::{AmqpError, MethodId, RawTable, Table};
 
 use super::binding::{Bind, Binding, Target};
-use super::filter::{self, FindStored};
+use super::conditions::filter::{self, FindStored};
 use super::sweep::STEP;
 use super::{BINDINGS_MAX, BindingId, ConditionId, Destination, ExchangeId, Owner, Topology, VhostId, errors};
 

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::filter::StoredQuery;
+use super::conditions::filter::StoredQuery;
 use super::settings::ExchangeKind;
 
 /// The first byte of a definition.

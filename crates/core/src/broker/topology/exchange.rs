@@ -17,10 +17,11 @@ use crate::query::Query;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
 use crate::topic::{TopicDialect, TopicPattern};
 
-use super::filter::StoredQuery;
-use super::names::Needs;
+use super::conditions::filter::{self, StoredQuery};
+use super::conditions::headers;
+use super::conditions::names::Needs;
 use super::settings::{ALTERNATE, ExchangeKind, ExchangeSettings};
-use super::{BindingId, ConditionId, Destination, VhostId, errors, filter, headers};
+use super::{BindingId, ConditionId, Destination, VhostId, errors};
 use crate::broker::slab::Slab;
 
 /// An exchange of a vhost.

@@ -14,15 +14,13 @@
 
 mod binding;
 mod bindings;
+mod conditions;
 mod definition;
 mod definitions;
 mod errors;
 mod exchange;
-mod filter;
-mod headers;
 mod ids;
 mod list;
-mod names;
 mod removed_parts;
 mod route;
 mod settings;
@@ -30,7 +28,6 @@ mod stored;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod view;
 
 use std::sync::Arc;
 
@@ -40,17 +37,17 @@ use crate::amqp::{AmqpError, RawTable};
 
 use super::slab::{Slab, SlotId};
 pub use binding::{Bind, Target};
+pub use conditions::filter::{ConsumerFilter, FindStored, StoredQuery, check_query_arguments, stored_key};
+pub use conditions::names::{BodyMode, Needs};
+pub use conditions::view::{View, ViewScratch, properties_seen};
 pub use definition::{Definition, DefinitionError, DefinitionKey, TopologyChange};
 use exchange::Exchange;
-pub use filter::{ConsumerFilter, FindStored, StoredQuery, check_query_arguments, stored_key};
 use ids::{BindingId, ConditionId, Destination, ExchangeId};
 pub use ids::{Owner, QueueId, VhostId};
 pub use list::{BindingInfo, ExchangeInfo, QueueInfo};
-pub use names::{BodyMode, Needs};
 pub use route::{Published, RouteScratch};
 pub use settings::{ExchangeKind, ExchangeSettings, QueueSettings};
 pub use stored::Replaced;
-pub use view::{View, ViewScratch, properties_seen};
 
 /// Maximum number of exchanges.
 pub const EXCHANGES_MAX: usize = 1 << 20;

@@ -3,8 +3,8 @@
 use crate::amqp::{AmqpError, BasicProperties, MethodId, ReplyCode};
 use crate::index::{Scratch, SubscriptionId};
 
+use super::conditions::view::{View, ViewScratch};
 use super::exchange::Exchange;
-use super::view::{View, ViewScratch};
 use super::{DeclaredQueue, Destination, ExchangeId, QueueId, Topology, VhostId, errors};
 use crate::broker::slab::{Slab, SlotId};
 

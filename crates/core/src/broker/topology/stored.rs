@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::amqp::{AmqpError, RawTable};
 
-use super::filter::{self, StoredQuery};
+use super::conditions::filter::{self, StoredQuery};
 use super::{ConditionId, ExchangeId, Topology};
 
 /// The outcome of replacing stored queries.

@@ -12,13 +12,14 @@ use crate::message::{Message, Value};
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
 use crate::query::truth::Truth;
 
+use super::super::errors;
 use super::filter::ARGUMENTS as FILTER_ARGUMENTS;
-use super::{errors, names, view};
+use super::{names, view};
 
 const MATCH: &str = "x-match";
 
 /// What must hold of the message's headers; None when nothing is asked for, so that every message matches.
-pub(super) fn condition(arguments: RawTable<'_>) -> Result<Option<Expr>, AmqpError> {
+pub(in crate::broker::topology) fn condition(arguments: RawTable<'_>) -> Result<Option<Expr>, AmqpError> {
     let (is_all, with_x) = mode(arguments)?;
     let mut tests = Vec::new();
     for field in arguments.iter() {

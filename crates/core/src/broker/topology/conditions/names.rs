@@ -8,12 +8,12 @@
 use crate::query::expr::{Expr, Operand, Predicate, PropertyName, Reference};
 
 /// The name of a JSON body.
-pub(super) const JSON: &str = "\0body";
+pub(in crate::broker::topology) const JSON: &str = "\0body";
 /// The name of the body in queries that do not look at bodies: it is always absent.
 const NOTHING: &str = "\0nothing";
 
 /// The names of AMQP's properties.
-pub(super) const PROPERTIES: [&str; 13] = [
+pub(in crate::broker::topology) const PROPERTIES: [&str; 13] = [
     "content_type",
     "content_encoding",
     "delivery_mode",
@@ -46,7 +46,7 @@ const AS_HEADERS: [&str; 13] = [
 ];
 
 /// The internal name of a header that is called like a property; None for all other headers.
-pub(super) fn beside_property(header: &str) -> Option<&'static str> {
+pub(in crate::broker::topology) fn beside_property(header: &str) -> Option<&'static str> {
     PROPERTIES.iter().position(|name| *name == header).map(|index| AS_HEADERS[index])
 }
 
@@ -98,7 +98,7 @@ impl Needs {
 ///
 /// All bindings of an exchange share one view of the message, so that what a query must not see gets a name that is always
 /// absent.
-pub(super) fn resolve(expr: Expr, mode: BodyMode) -> (Expr, Needs) {
+pub(in crate::broker::topology) fn resolve(expr: Expr, mode: BodyMode) -> (Expr, Needs) {
     let mut needs = Needs::default();
     let expr = in_expr(expr, &mut |reference| match reference {
         Reference::Topic => Reference::Topic,

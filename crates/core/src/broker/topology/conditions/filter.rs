@@ -11,8 +11,8 @@ use crate::query::selector::{self, SelectorDialect};
 use crate::query::{Query, boolean};
 use crate::text::Phrase;
 
+use super::super::{View, errors};
 use super::names::{self, BodyMode, Needs};
-use super::{View, errors};
 
 const QUERY: &str = "x-query";
 const LANGUAGE: &str = "x-query-language";
@@ -20,7 +20,7 @@ const BODY: &str = "x-query-body";
 const KEY: &str = "x-query-key";
 
 /// All arguments about queries: they are not headers of a headers exchange.
-pub(super) const ARGUMENTS: [&str; 4] = [QUERY, LANGUAGE, BODY, KEY];
+pub(in crate::broker::topology) const ARGUMENTS: [&str; 4] = [QUERY, LANGUAGE, BODY, KEY];
 
 /// The number of characters of a query that an error shows before and after the position of a mistake.
 const SHOWN_BEFORE: usize = 8;
@@ -77,7 +77,10 @@ pub fn check_query_arguments(arguments: RawTable<'_>) -> Result<(), AmqpError> {
 /// # Errors
 /// 406: a query that cannot be parsed, with the position on one line; an unknown language or mode; an argument that is not
 /// text.
-pub(super) fn parse(arguments: RawTable<'_>, stored: Option<&StoredQuery>) -> Result<Option<(Expr, Needs)>, AmqpError> {
+pub(in crate::broker::topology) fn parse(
+    arguments: RawTable<'_>,
+    stored: Option<&StoredQuery>,
+) -> Result<Option<(Expr, Needs)>, AmqpError> {
     if arguments.is_empty() {
         return Ok(None);
     }
@@ -155,7 +158,10 @@ impl ConsumerFilter {
 }
 
 /// The query of the store that `arguments` name, if they name one.
-pub(super) fn find_stored(arguments: RawTable<'_>, find: FindStored<'_>) -> Result<Option<StoredQuery>, AmqpError> {
+pub(in crate::broker::topology) fn find_stored(
+    arguments: RawTable<'_>,
+    find: FindStored<'_>,
+) -> Result<Option<StoredQuery>, AmqpError> {
     let Some(key) = stored_key(arguments)? else { return Ok(None) };
     find(key).map(Some).map_err(|reason| errors::precondition(&format!("{KEY} '{key}': {reason}")))
 }
