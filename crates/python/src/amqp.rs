@@ -6,7 +6,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
-use tamis_core::amqp::table::TABLE_DEPTH_MAX;
+use tamis_core::amqp::raw_table::TABLE_DEPTH_MAX;
 use tamis_core::amqp::{
     AmqpError, BasicProperties, ContentHeader, FieldValue, FrameKind, MethodId, Table, fields, next_frame,
 };

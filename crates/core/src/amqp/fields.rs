@@ -8,9 +8,10 @@ use super::error::DecodeError;
 use super::frame::{FrameKind, begin_frame, end_frame};
 use super::method::{FieldKind, MethodSpec, spec_named, spec_of};
 use super::method_id::MethodId;
+use super::raw_table::{RawTable, TABLE_SIZE_BYTES_MAX};
 use super::reply::ReplyCode;
 use super::short_string::SHORT_SIZE_BYTES_MAX;
-use super::table::{FieldValue, RawTable, TABLE_SIZE_BYTES_MAX, Table};
+use super::table::{FieldValue, Table};
 use super::wire::{WireDecoder, WireEncoder};
 
 /// A method that cannot be encoded, and why. It is the fault of the caller, not of a peer.

@@ -12,8 +12,8 @@ use std::fmt;
 use super::error::DecodeError;
 use super::frame::{FrameKind, begin_frame, end_frame};
 use super::method_id::MethodId;
+use super::raw_table::RawTable;
 use super::reply::ReplyCode;
-use super::table::RawTable;
 use super::wire::{WireDecoder, WireEncoder};
 
 impl fmt::Display for MethodId {

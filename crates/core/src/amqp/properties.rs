@@ -9,9 +9,10 @@ use std::fmt;
 
 use super::error::DecodeError;
 use super::frame::{FRAME_END, FrameKind, put_body};
+use super::raw_table::RawTable;
 use super::reply::ReplyCode;
 use super::short_string::put_short;
-use super::table::{FieldValue, RawTable};
+use super::table::FieldValue;
 use super::wire::{WireDecoder, WireEncoder};
 
 /// The class of all content: basic.

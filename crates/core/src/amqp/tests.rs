@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::fields;
 use super::frame::{FRAME_OVERHEAD_BYTES, HEARTBEAT, begin_frame, end_frame};
 use super::method::{self, BasicDeliver, FieldKind, SPECS};
-use super::table::{TABLE_DEPTH_MAX, TABLE_SIZE_BYTES_MAX};
+use super::raw_table::{TABLE_DEPTH_MAX, TABLE_SIZE_BYTES_MAX};
 use super::*;
 use crate::testing::{Random, fewer, rounds};
 
