@@ -1,7 +1,7 @@
 //! Messages at rest: each is kept once, however many queues hold it, and goes when the last of them lets go.
 //!
 //! One allocation a message: the exchange's name and the routing key as they stood in basic.publish (they are copied
-//! into basic.deliver as they are), then the properties, then the body. CountingControl references by hand, in a slab, costs
+//! into basic.deliver as they are), then the properties, then the body. Counting references by hand, in a slab, costs
 //! less than an `Arc` and tells exactly what is resident.
 
 use crate::broker::durability::journal_access::Durability;

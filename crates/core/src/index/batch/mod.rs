@@ -4,7 +4,7 @@
 //! `properties` (a struct, a map, JSON text or a variant) if there is one, otherwise all other columns. The decoder of each
 //! column is chosen once per batch; rows are then decoded and matched one by one.
 //!
-//! PropertyColumns: Arrow columnar format; `docs/semantics.md`, "Engine".
+//! Source: Arrow columnar format; `docs/semantics.md`, "Engine".
 
 mod column;
 #[cfg(test)]
