@@ -145,7 +145,7 @@ def main() -> None:
     without = records[0]["one_thread_us"]
     for record, size in zip(records[1:], BODY_BYTES[1:], strict=True):
         record["body_ns_per_byte"] = (record["one_thread_us"] - without) * 1e3 / size
-    title = f"{arguments.queries:,} queries that do not ask for the body; microseconds a row"
+    title = f"{arguments.queries:,} queries that do not ask for the body; microseconds per row"
     results.table("batches", title, COLUMNS, records)
     title = f"memory while a table with bodies of {MEMORY_BODY_BYTES // 1024} KiB is matched"
     results.table("memory", title, MEMORY, memory)

@@ -164,7 +164,7 @@ def throughput(results: Results, load: Load, up: list[Server], count: int, runs:
                 records.append(
                     {"work": f"{work}, {size} B", "broker": server.name, "cpu_s": figures["brokerCPU_s_per_M"]}
                 )
-    columns = [("work", "1 publisher, 1 consumer", 0), ("broker", "broker", 0), ("cpu_s", "CPU s a million", 2)]
+    columns = [("work", "1 publisher, 1 consumer", 0), ("broker", "broker", 0), ("cpu_s", "CPU s per million", 2)]
     results.table("throughput", f"{count:,} messages; medians of {runs} runs", columns, records)
 
 
@@ -192,11 +192,11 @@ def routing(results: Results, load: Load, up: list[Server], runs: int, bindings:
     columns = [
         ("work", "bindings", 0),
         ("broker", "broker", 0),
-        ("us", "CPU us a message", 2),
+        ("us", "CPU us per message", 2),
         ("made_cpu_s", "CPU s to make", 2),
     ]
     results.table(
-        "routing", f"One match a message, receive and deliver included; medians of {runs} runs", columns, records
+        "routing", f"One match per message, receiving and delivering included; medians of {runs} runs", columns, records
     )
 
 
@@ -207,7 +207,7 @@ def fan_out(results: Results, load: Load, up: list[Server], runs: int) -> None:
         for server in up:
             figures = median_of(runs, lambda s=server, o=("-subs", queues, "-n", count): load(s, "fan", *o))
             records.append({"queues": f"{queues:,}", "broker": server.name, "us": figures["brokerCPU_us_per_publish"]})
-    columns = [("queues", "queues", 0), ("broker", "broker", 0), ("us", "CPU us a publish", 1)]
+    columns = [("queues", "queues", 0), ("broker", "broker", 0), ("us", "CPU us per publish", 1)]
     results.table("fan_out", f"One publish of 256 B to many queues; medians of {runs} runs", columns, records)
 
 
@@ -284,7 +284,7 @@ def many_publishers(results: Results, server: Server, count: int, publishers: in
     spent = cpu_s(server.pid) - before
     control.call(commands.Queue.Delete(queue=name), "Queue.DeleteOk")
     record = {"work": f"{publishers} publishers, 256 B", "rate": count / seconds, "cpu_s": spent / count * 1e6}
-    columns = [("work", "durable, confirmed", 0), ("rate", "messages/s", 0), ("cpu_s", "CPU s a million", 2)]
+    columns = [("work", "durable, confirmed", 0), ("rate", "messages/s", 0), ("cpu_s", "CPU s per million", 2)]
     results.table("publishers", f"{count:,} messages into a durable queue", columns, [record])
 
 
@@ -394,7 +394,7 @@ def pnnl(results: Results, server: Server, count: int, runs: int) -> None:
     ]
     results.table(
         "pnnl",
-        f"PNNL's selectors on bindings: broker's CPU us a message, not persistent; medians of {runs} turns",
+        f"PNNL's selectors on bindings: broker's CPU us per message, not persistent; medians of {runs} turns",
         columns,
         records,
         [

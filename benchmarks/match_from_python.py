@@ -88,7 +88,7 @@ def main() -> None:
                 "brute_us": mean_us(brute_force.match, few, 1),
             }
         )
-    title = f"{arguments.queries:,} queries, {arguments.messages:,} messages; CPU microseconds a message"
+    title = f"{arguments.queries:,} queries, {arguments.messages:,} messages; CPU microseconds per message"
     results.table("single", title, COLUMNS, records)
     results.write()
 

@@ -153,7 +153,7 @@ def show(result: dict[str, Any], results: Results) -> None:
     results.table(
         "library",
         "the same messages without Spark, one thread",
-        [("what", "library", 0), ("us", "µs a message", 2)],
+        [("what", "library", 0), ("us", "µs per message", 2)],
         [
             {"what": "engine, match_batch", "us": engine["engine_us"]},
             {"what": "brute force", "us": engine["brute_force_us"]},

@@ -206,7 +206,7 @@ def show(figures: dict[str, Any], results: Results) -> None:
         [
             f"{figures['read']:,} of {figures['expected']:,} messages read in {figures['batches']:,} batches, "
             f"{figures['notifications']:,} notifications. Bars (p50 {P50_S_MAX:g} s, p99 {P99_S_MAX:g} s, lag "
-            f"{LAG_S_A_MINUTE_MAX:g} s a minute): {'met' if figures['met'] else 'MISSED'}."
+            f"{LAG_S_A_MINUTE_MAX:g} s per minute): {'met' if figures['met'] else 'MISSED'}."
         ],
     )
     seconds = [{"second": at, "median_s": middle, "max_s": most} for at, middle, most in figures["points"]]
@@ -216,7 +216,7 @@ def show(figures: dict[str, Any], results: Results) -> None:
 def main() -> None:
     """Measure, print, and write the figures for the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=int, default=1_000, help="messages a second")
+    parser.add_argument("--rate", type=int, default=1_000, help="messages per second")
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--interval-ms", type=int, default=200)

@@ -168,7 +168,7 @@ def main() -> None:
     events = list(itertools.islice(read(arguments.shared / EVENTS), arguments.events))
     lines, notes = measure(queries, events, raw)
     fields = statistics.fmean(map(len, events))
-    title = f"{len(queries):,} rules, {len(events):,} events of {fields:.0f} fields; CPU microseconds an event"
+    title = f"{len(queries):,} rules, {len(events):,} events of {fields:.0f} fields; CPU microseconds per event"
     results.table("events", title, COLUMNS, lines, notes)
     results.write()
 
