@@ -155,7 +155,7 @@ KINDS = [*SENSIBLE * 4, *["message", "basic.get", "basic.consume"] * 6, *FIELDS,
 
 @st.composite
 def frames(draw: st.DrawFn, without: str = "") -> bytes:
-    """A frame that can be read, wherever it belongs; often content after a publish, as it should be."""
+    """Draw valid frames in any order; content often follows a publish, as it should."""
     kind = draw(st.sampled_from([kind for kind in KINDS if kind != without]))
     channel = draw(channels)
     if kind == "header":
