@@ -118,7 +118,7 @@ def too_large(size_bytes: int, limit_bytes: int) -> str:
     """The reason of a dead letter that holds only the beginning of its message."""
     return (
         f"the message has {size_bytes:,} bytes; at most {limit_bytes:,} are read. "
-        f"The first {RAW_KEPT_BYTES:,} are kept here, the others in its file"
+        f"The first {RAW_KEPT_BYTES:,} are kept here, the rest in its file"
     )
 
 
