@@ -1,6 +1,6 @@
-"""Load on an AMQP broker from sockets of our own: frames are encoded once, so that the client costs little.
+"""Loads an AMQP broker through plain sockets, with frames that are encoded once so that the client costs little.
 
-A client library spends 20 to 170 microseconds a message and would hide what the broker costs."""
+A client library takes 20 to 170 microseconds per message, which would hide the cost of the broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READ_BYTES = 1 << 18
 
 
 class LoadConnection:
-    """A connection with one open channel; methods are sent one by one and waited for, messages as bytes."""
+    """A connection with one open channel: sends methods one by one and waits for each answer; messages are bytes."""
 
     def __init__(self, port: int, user: str = "guest", password: str = "guest") -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -53,12 +53,12 @@ class LoadConnection:
             self._left += data
 
     def call(self, method: Any, answer: str) -> Any:
-        """Send a method and give its answer."""
+        """Send a method and return its answer."""
         self._send(method)
         return self._wait(answer)
 
     def bind_all(self, bindings: list[Any]) -> None:
-        """Send many queue.bind at once, and wait for as many answers."""
+        """Send many queue.bind at once, and wait for all answers."""
         self.socket.settimeout(300)
         encoded = [frame.marshal(one, 1) for one in bindings]
         for start in range(0, len(encoded), 256):
@@ -68,12 +68,12 @@ class LoadConnection:
                 self._wait("Queue.BindOk")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the socket."""
         self.socket.close()
 
 
 def publish_bytes(exchange: str, key: str, body: bytes, **properties: Any) -> bytes:
-    """The three frames of a publish on channel 1."""
+    """Return the three frames of a publish on channel 1."""
     return (
         frame.marshal(commands.Basic.Publish(exchange=exchange, routing_key=key), 1)
         + frame.marshal(header.ContentHeader(0, len(body), commands.Basic.Properties(**properties)), 1)
@@ -89,7 +89,7 @@ class FrameCounter:
         self._left = b""
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Count the frames in the next bytes."""
         data = self._left + data
         at, size = 0, len(data)
         while size - at >= 8:
@@ -110,19 +110,19 @@ class FrameCounter:
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of processor time that a process and its threads have used, to the nanosecond."""
+    """Return the CPU time of a process and its threads in seconds, to the nanosecond."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
 
 
 class Flow:
-    """Publishers with messages to send, and readers that count; all on one thread, `window` messages on the way.
+    """Publishers, and readers that count deliveries, all on one thread, with `window` unfinished messages.
 
     Args:
-        publishers: connections, each with the bytes of its messages, sent in turn.
+        publishers: connections, each with the bytes of its messages, published in turn.
         readers: connections whose deliveries are counted.
-        per_message: how many deliveries, or confirms, a message brings.
-        confirms: whether a message is done when it is confirmed, rather than delivered.
+        per_message: number of deliveries, or confirms, per message.
+        confirms: whether a message is finished when it is confirmed, rather than delivered.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Flow:
         self._pending: dict[socket.socket, memoryview] = {}
 
     def run(self, count: int, chunk: int = 32, limit_s: float = 60.0) -> float:
-        """Send `count` messages in all and wait until all are done; the seconds it took.
+        """Publish `count` messages in total and wait until all are finished; return the seconds that it took.
 
         Raises:
             TimeoutError: it took longer than `limit_s`.

@@ -1,8 +1,8 @@
-"""Charts as SVG files that can be read on a light and on a dark page, in print and without colours.
+"""Draws charts as SVG files that are readable on light and dark pages, in print and without colours.
 
-Two kinds are enough for all figures here: lines over growing numbers (`lines`), and points in rows (`points`), each
-series with a colour, a marker and a place in the legend. Numbers in, markup out. The background is part of a picture,
-so that nothing depends on the page around it; who cannot see it gets a title and the figures in words."""
+There are two kinds: lines over growing numbers (`lines`), and points in rows (`points`). Each series has a colour, a
+marker and a name in the legend. The background is part of the picture, so that nothing depends on the page around it.
+For readers who cannot see it, a picture has a title and its figures in words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINES_HEIGHT, ROW_HEIGHT = 380, 30
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart or one kind of points; for `points` each x is the number of a row."""
+    """A line of a chart, or one kind of points; for `points`, each x is the number of a row."""
 
     name: str
     values: list[tuple[float, float]]
@@ -40,14 +40,14 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """What is measured, with its unit, and whether steps of one size multiply."""
+    """The title of an axis, which names the quantity and its unit, and whether the axis is logarithmic."""
 
     title: str
     is_log: bool = True
 
 
 class Scale:
-    """From values to places on an axis."""
+    """Converts values to coordinates on an axis."""
 
     def __init__(self, axis: Axis, values: Sequence[float], start: float, end: float) -> None:
         self._axis, self._start, self._end = axis, start, end
@@ -58,7 +58,7 @@ class Scale:
             self._low, self._high = 0.0, _round_up(high)
 
     def at(self, value: float) -> float:
-        """The place of `value`."""
+        """Return the coordinate of `value`."""
         if self._axis.is_log:
             share = (math.log10(value) - math.log10(self._low)) / (math.log10(self._high) - math.log10(self._low))
         else:
@@ -66,7 +66,7 @@ class Scale:
         return self._start + share * (self._end - self._start)
 
     def ticks(self) -> list[float]:
-        """Round values within the bounds, at most a dozen."""
+        """Return round values within the bounds, at most a dozen."""
         if not self._axis.is_log:
             return [self._high * part / 5 for part in range(6)]
         powers = range(math.floor(math.log10(self._low)), math.ceil(math.log10(self._high)) + 1)
@@ -77,7 +77,7 @@ class Scale:
 
 
 def _log_bounds(low: float, high: float) -> tuple[float, float]:
-    """Steps of 1, 2 and 5 around the values; a decade at least."""
+    """Return the steps of 1, 2 and 5 around the values, at least a decade apart."""
     steps = [step * 10.0**power for power in range(-6, 13) for step in (1, 2, 5)]
     below = max(step for step in steps if step <= low)
     above = min(step for step in steps if step >= high)
@@ -85,13 +85,13 @@ def _log_bounds(low: float, high: float) -> tuple[float, float]:
 
 
 def _round_up(value: float) -> float:
-    """The next value whose fifth is round."""
+    """Return the next value whose fifth is round."""
     size = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(step * size for step in (1, 1.5, 2, 2.5, 3, 4, 5, 7.5, 10) if step * size >= value * 0.999)
 
 
 def short(value: float) -> str:
-    """A value as axes show it: 0.05, 20, 1k, 500k, 1M."""
+    """Format a value for an axis: 0.05, 20, 1k, 500k, 1M."""
     for size, letter in ((1_000_000, "M"), (1_000, "k")):
         if value >= size:
             return f"{value / size:.6g}{letter}"
@@ -99,12 +99,12 @@ def short(value: float) -> str:
 
 
 def lines(title: str, x: Axis, y: Axis, series: Sequence[Series], guide: tuple[str, float] | None = None) -> str:
-    """A line for each series, its points marked.
+    """Draw a line for each series, with its points marked.
 
     Args:
-        title: what is shown.
+        title: the title of the chart.
         x: the axis of growing numbers.
-        y: the axis of what they cost.
+        y: the axis of their costs.
         series: at most nine, each ascending in x; the first is drawn boldest.
         guide: (name, exponent) of a thin line of that growth through the first series' first point; for two log axes.
     """
@@ -128,12 +128,12 @@ def lines(title: str, x: Axis, y: Axis, series: Sequence[Series], guide: tuple[s
 
 
 def points(title: str, rows: Sequence[str], axis: Axis, series: Sequence[Series]) -> str:
-    """A point for each series in each row, the outermost two joined.
+    """Draw a point for each series in each row, and join the outermost two.
 
     Args:
-        title: what is shown.
-        rows: their names, from above.
-        axis: what the points measure.
+        title: the title of the chart.
+        rows: the names of the rows, from above.
+        axis: the axis of the values.
         series: values are (number of the row, value).
     """
     left, height = 40 + 7 * max(len(row) for row in rows), _TOP + ROW_HEIGHT * len(rows) + _BOTTOM
@@ -167,7 +167,7 @@ def _grid_y(scale: Scale, right: float) -> str:
 
 
 def _ticks_x(scale: Scale, bottom: float, top: float | None = None) -> str:
-    """Numbers below the axis, with lines up to `top` when one is given."""
+    """Draw the numbers below the axis, and lines up to `top` if it is given."""
     marks = []
     for tick in scale.ticks():
         x, until = scale.at(tick), bottom - 5 if top is None else top
@@ -184,7 +184,7 @@ def _guide(series: Series, guide: tuple[str, float], across: Scale, up: Scale) -
 
 
 def _marker(index: int, x: float, y: float, told: str) -> str:
-    """A shape of its own for each series, so that colours are not needed to tell them apart."""
+    """Draw a marker, whose shape differs for each series, so that no reader needs the colours."""
     shapes = {
         0: f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"/>',
         1: f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8"/>',

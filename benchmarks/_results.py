@@ -1,7 +1,7 @@
-"""What a benchmark in Python prints, and what it leaves in ``benchmarks/out`` for the page: as `benches/src/report.rs`.
+"""Prints the results of a benchmark and writes them to ``benchmarks/out`` for the page, as `benches/src/report.rs`.
 
-A document is one JSON object a benchmark: what was asked for, when, on which machine and how busy that was, and its
-tables, each with the columns that people see and records that may have more."""
+A document is one JSON object per benchmark: its arguments, its time, the machine and its load, and the tables, each
+with the columns to show and with records that may have more fields."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ import tamis
 OUT = Path(__file__).resolve().parent / "out"
 
 WIDTH_MIN = 130
-"""Tables are not cut where output goes to a file; terminals wrap what is too long."""
+"""Minimum width of tables: they are not cut in files, and terminals wrap long lines."""
 
 Column = tuple[str, str, int]
-"""The key in the records, the words above the column, and how many places its numbers have."""
+"""The key in the records, the heading of the column, and the number of decimals."""
 
 
-def shown(value: Any, places: int) -> str:
-    """A value as tables show it; nothing known is a dash."""
+def shown(value: Any, decimals: int) -> str:
+    """Format a value for a table; None is a dash."""
     if value is None:
         return "-"
     if isinstance(value, str | bool):
         return str(value)
-    return f"{value:,.{places}f}"
+    return f"{value:,.{decimals}f}"
 
 
 def machine() -> dict[str, Any]:
-    """The processor and what it is told to be; what the system does not tell is None."""
+    """Describe the machine; facts that the system does not tell are None."""
     facts = _cpuinfo()
     megahertz = facts.get("cpu MHz")
     return {
@@ -64,7 +64,7 @@ class Results:
     """Collects the tables of one benchmark, prints each when it is complete, and writes all at the end."""
 
     def __init__(self, benchmark: str, arguments: str = "") -> None:
-        """Begin; `arguments` is what was asked for, in words, without paths."""
+        """Begin a document; `arguments` are those of the command line, without paths."""
         self._document: dict[str, Any] = {
             "benchmark": benchmark,
             "arguments": arguments,
@@ -84,7 +84,7 @@ class Results:
         records: list[dict[str, Any]],
         notes: list[str] | None = None,
     ) -> None:
-        """A complete table: `name` for programs, `title` above it, `notes` below."""
+        """Add and print a complete table: `name` is for programs, `title` is above it, `notes` are below."""
         self._tables.append(
             {"name": name, "title": title, "columns": columns, "records": records, "notes": notes or []}
         )
@@ -92,18 +92,18 @@ class Results:
         for index, (_, heading, _) in enumerate(columns):
             table.add_column(heading, justify="left" if index == 0 else "right")
         for record in records:
-            table.add_row(*(shown(record.get(key), places) for key, _, places in columns))
+            table.add_row(*(shown(record.get(key), decimals) for key, _, decimals in columns))
         console = Console(width=max(WIDTH_MIN, Console().width))
         console.print(table)
         for note in notes or []:
             console.print(note, highlight=False)
 
     def unlisted(self, name: str, records: list[dict[str, Any]]) -> None:
-        """Records that no table shows, for charts."""
+        """Add records for charts, which no table shows."""
         self._tables.append({"name": name, "title": "", "columns": [], "records": records, "notes": []})
 
     def write(self) -> None:
-        """Leave the document in ``benchmarks/out``."""
+        """Write the document to ``benchmarks/out``."""
         OUT.mkdir(exist_ok=True)
         seconds = int(time.time()) - self._document["started"]
         document = {**self._document, "seconds": seconds, "load": [self._load, _load()], "tables": self._tables}

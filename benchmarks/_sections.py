@@ -1,6 +1,7 @@
-"""What the page of benchmarks says of each, which charts it has, and what was aimed at.
+"""Defines the page of benchmarks: the text and the charts of each section, and the aims.
 
-A section's text says what is measured, whose work it is, and what the paper found; the tables come from the run."""
+A section's text says what is measured, where the workload comes from, and what the paper reports; the tables come from
+the run."""
 
 from __future__ import annotations
 
@@ -16,34 +17,34 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Run:
-    """What one benchmark left."""
+    """The document that one benchmark wrote."""
 
     document: dict[str, Any]
 
     @property
     def arguments(self) -> str:
-        """What was asked for; nothing is the defaults."""
+        """The arguments of the run; empty for the defaults."""
         return self.document["arguments"]
 
     @property
     def tables(self) -> list[dict[str, Any]]:
-        """Its tables, in the order in which they were printed."""
+        """The tables, in the order in which they were printed."""
         return self.document["tables"]
 
     @property
     def was_busy(self) -> bool:
-        """Whether other programs took part of the processors; the benchmark itself is one load."""
+        """Whether other programs used the processors; the benchmark itself is a load of one."""
         before = self.document["load"][0]
         return before is not None and before > self.document["machine"]["cores"] - 0.5
 
     def records(self, name: str) -> list[Record]:
-        """The records of all tables of that name."""
+        """Return the records of all tables of that name."""
         return [record for table in self.tables if table["name"] == name for record in table["records"]]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture out of a run; None where the run lacks what it needs."""
+    """A chart of a run; `draw` returns None if the run lacks its figures."""
 
     name: str
     title: str
@@ -52,7 +53,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading of the page."""
+    """A section of the page, about one benchmark."""
 
     benchmark: str
     title: str
@@ -71,17 +72,17 @@ def line_chart(
     series: Callable[[Run], list[Series]],
     guide: tuple[str, float] | None = None,
 ) -> Chart:
-    """Lines, where there is a series with two points at least."""
+    """Define a chart of lines, which is left out without a series of at least two points."""
 
     def draw(run: Run) -> str | None:
-        found = [one for one in series(run) if len(one.values) > 1]
-        return _charts.lines(title, x, y, found, guide) if found else None
+        drawable = [one for one in series(run) if len(one.values) > 1]
+        return _charts.lines(title, x, y, drawable, guide) if drawable else None
 
     return Chart(name, title, draw)
 
 
 def point_chart(name: str, title: str, axis: Axis, of: Callable[[Run], tuple[list[str], list[Series]]]) -> Chart:
-    """Points in rows, where there are any."""
+    """Define a chart of points in rows, which is left out without points."""
 
     def draw(run: Run) -> str | None:
         rows, series = of(run)
@@ -91,16 +92,16 @@ def point_chart(name: str, title: str, axis: Axis, of: Callable[[Run], tuple[lis
 
 
 def grouped(records: Iterable[Record], by: str, x: str, y: str) -> list[Series]:
-    """A series for each value of `by`, of (x, y) where both are known and, as axes may be logarithmic, positive."""
-    found: dict[str, dict[float, float]] = {}
+    """Return a series for each value of `by`, with the points (x, y) whose figures are both known and not 0."""
+    points: dict[str, dict[float, float]] = {}
     for record in records:
         if (at := number(record.get(x))) and (value := number(record.get(y))):
-            found.setdefault(str(record[by]), {})[at] = value
-    return [Series(name, sorted(values.items())) for name, values in found.items()]
+            points.setdefault(str(record[by]), {})[at] = value
+    return [Series(name, sorted(values.items())) for name, values in points.items()]
 
 
 def columns(records: Iterable[Record], x: str, named: dict[str, str]) -> list[Series]:
-    """A series for each key of `named`, called as there, over `x`."""
+    """Return a series over `x` for each key of `named`, which gives its title."""
     listed = list(records)
     return [
         Series(title, grouped([{**one, "": title} for one in listed], "", x, key)[0].values)
@@ -110,7 +111,7 @@ def columns(records: Iterable[Record], x: str, named: dict[str, str]) -> list[Se
 
 
 def in_rows(records: list[Record], row: str, named: dict[str, str]) -> tuple[list[str], list[Series]]:
-    """Rows called by the key `row`, and a series for each key of `named`; rows without any have no place."""
+    """Return the names of the rows, from the key `row`, and a series for each key of `named`; drop rows without any."""
     records = [record for record in records if any(number(record.get(key)) for key in named)]
     values = {
         title: [(index, value) for index, record in enumerate(records) if (value := number(record.get(key)))]
@@ -120,7 +121,7 @@ def in_rows(records: list[Record], row: str, named: dict[str, str]) -> tuple[lis
 
 
 def beside(records: list[Record], row: str, key: str) -> tuple[list[str], list[Series]]:
-    """Rows called by the key `row`, and a series for each broker."""
+    """Return the names of the rows, from the key `row`, and a series for each broker."""
     rows: dict[str, Record] = {}
     for record in records:
         rows.setdefault(record[row], {row: record[row]})[record["broker"]] = record[key]
@@ -128,7 +129,7 @@ def beside(records: list[Record], row: str, key: str) -> tuple[list[str], list[S
 
 
 def number(value: Any) -> float | None:
-    """A figure as one; texts begin with it (`"400, 10 %"`)."""
+    """Return the number of a figure; a text begins with its number (`"400, 10 %"`)."""
     if isinstance(value, str):
         digits = value.split(",")[0].split(" ")[0]
         return float(digits) if digits.replace(".", "", 1).isdigit() else None
@@ -136,13 +137,13 @@ def number(value: Any) -> float | None:
 
 
 def _largest(records: list[Record], key: str) -> list[Record]:
-    """The records with the greatest value of `key`."""
+    """Return the records with the greatest value of `key`."""
     most = max((record[key] for record in records), default=None)
     return [record for record in records if record[key] == most]
 
 
 def _both_topics(run: Run) -> tuple[list[str], list[Series]]:
-    """The largest number of patterns: names that come again, and names that are new."""
+    """Return the rows for the largest number of patterns, with series for known and for new names."""
     known, new = (_largest(run.records(name), "patterns") for name in ("many-known", "many-new"))
     first = {record["matcher"]: record["match_us"] for record in new}
     rows = [{**record, "new_us": first.get(record["matcher"])} for record in known]
@@ -490,10 +491,10 @@ Another process appends lines to a file at a steady rate. The pipeline matches t
 
 @dataclass(frozen=True)
 class Goal:
-    """A bar for one figure: the worst of all records of a table that fit.
+    """An aim for one figure, which the worst of the fitting records in a table must reach.
 
-    `size` is how many subscriptions the bar is for and `size_key` where records say how many theirs are: of several,
-    the records with the most count, up to `size`, or else with the least.
+    `size` is the number of subscriptions that the aim is for, and `size_key` is the field with the number of a record.
+    The records with the largest number up to `size` count; if there are none, those with the smallest.
     """
 
     what: str
@@ -506,10 +507,10 @@ class Goal:
     size: int | None = None
     size_key: str = "filters"
     is_least: bool = False
-    places: int = 2
+    decimals: int = 2
 
     def find(self, run: Run) -> tuple[float, int | None] | None:
-        """The figure and at which size it was found, or None where the run does not have it."""
+        """Return the figure and the size at which it was measured, or None if the run lacks it."""
         fitting = [
             record
             for record in run.records(self.table)
@@ -526,11 +527,11 @@ class Goal:
         return (min(values) if self.is_least else max(values)), size
 
     def is_met(self, value: float) -> bool:
-        """Whether the bar is reached."""
+        """Return whether `value` reaches the aim."""
         return value >= self.limit if self.is_least else value <= self.limit
 
     def bar(self) -> str:
-        """The bar in words."""
+        """Return the aim in words."""
         return f"{'at least' if self.is_least else 'at most'} {self.limit:g} {self.unit}".rstrip()
 
 
@@ -546,11 +547,11 @@ _HEADERS = {**_BROKER, "work": "10,000 bindings, headers"}
 GOALS = [
     Goal("500,000 Boolean filters, p50", "boolean", "costs", "p50_cpu_us", 10, "µs", _TAMIS, _MANY),
     Goal("the same, p99", "boolean", "costs", "p99_cpu_us", 30, "µs", _TAMIS, _MANY),
-    Goal("the same, bytes per filter", "boolean", "costs", "bytes_per_filter", 150, "", _TAMIS, _MANY, places=0),
+    Goal("the same, bytes per filter", "boolean", "costs", "bytes_per_filter", 150, "", _TAMIS, _MANY, decimals=0),
     Goal("the same, building from text", "boolean", "costs", "build_s", 3, "s", _TAMIS, _MANY),
     Goal("cost grows as a power of the filters", "scale", "exponent", "exponent", 0.6, ""),
     Goal("n threads, beside n times one thread", "scale", "threads", "efficiency", 0.85, "", is_least=True),
-    Goal("opening a snapshot of 500,000", "scale", "snapshot", "open_ms", 10, "ms", size=_MANY, places=3),
+    Goal("opening a snapshot of 500,000", "scale", "snapshot", "open_ms", 10, "ms", size=_MANY, decimals=3),
     Goal(
         "workload B, groupings changing, p99",
         "workload_b",
@@ -571,11 +572,18 @@ GOALS = [
         size_key="subscriptions",
     ),
     Goal("p50 after many changes, beside the fresh engine's", "changes", "worn", "times_fresh", 2, "times"),
-    Goal("the OpenAMQ paper's program, compiling", "topics", "openamq", "compile_s", 0.05, "s", _TAMIS, places=3),
+    Goal("the OpenAMQ paper's program, compiling", "topics", "openamq", "compile_s", 0.05, "s", _TAMIS, decimals=3),
     Goal(
-        "the OpenAMQ paper's program, a million messages", "topics", "openamq", "match_s", 0.3, "s", _MILLION, places=3
+        "the OpenAMQ paper's program, a million messages",
+        "topics",
+        "openamq",
+        "match_s",
+        0.3,
+        "s",
+        _MILLION,
+        decimals=3,
     ),
-    Goal("the RabbitMQ blog's million topics", "topics", "rabbitmq", "match_s", 0.3, "s", _MILLION, places=3),
+    Goal("the RabbitMQ blog's million topics", "topics", "rabbitmq", "match_s", 0.3, "s", _MILLION, decimals=3),
     Goal(
         "100,000 patterns, a known name",
         "topics",
@@ -586,7 +594,7 @@ GOALS = [
         _TAMIS,
         100_000,
         "patterns",
-        places=3,
+        decimals=3,
     ),
     Goal(
         "100,000 patterns, a new name",
@@ -598,9 +606,9 @@ GOALS = [
         _TAMIS,
         100_000,
         "patterns",
-        places=3,
+        decimals=3,
     ),
-    Goal("10 patterns", "topics", "few", "10", 0.1, "µs", _TAMIS, places=3),
+    Goal("10 patterns", "topics", "few", "10", 0.1, "µs", _TAMIS, decimals=3),
     Goal("`#.a.#.a.#.a.#.a.#.z` against 21 words", "topics", "worst", "first_us", 5, "µs", _TAMIS),
     Goal(
         "100,000 topic bindings, making one",
@@ -656,16 +664,18 @@ GOALS = [
         200_000,
         "messages/s",
         is_least=True,
-        places=0,
+        decimals=0,
     ),
     Goal("100,000 topic bindings over AMQP, per message", "broker", "routing", "us", 2, "µs", _TOPICS),
     Goal("the same, making them", "broker", "routing", "made_cpu_s", 1, "s", _TOPICS),
     Goal("10,000 headers bindings over AMQP, per message", "broker", "routing", "us", 20, "µs", _HEADERS),
-    Goal("one publish to 100 queues", "broker", "fan_out", "us", 40, "µs", {**_BROKER, "queues": "100"}, places=1),
-    Goal("one publish to 1,000 queues", "broker", "fan_out", "us", 400, "µs", {**_BROKER, "queues": "1,000"}, places=0),
-    Goal("start to accept", "broker", "start", "seconds", 0.25, "s", places=3),
-    Goal("connections held", "broker", "idle", "connections", 20_000, "", _BROKER, is_least=True, places=0),
-    Goal("the same, memory per connection", "broker", "idle", "kib", 20, "KiB", _BROKER, places=1),
+    Goal("one publish to 100 queues", "broker", "fan_out", "us", 40, "µs", {**_BROKER, "queues": "100"}, decimals=1),
+    Goal(
+        "one publish to 1,000 queues", "broker", "fan_out", "us", 400, "µs", {**_BROKER, "queues": "1,000"}, decimals=0
+    ),
+    Goal("start to accept", "broker", "start", "seconds", 0.25, "s", decimals=3),
+    Goal("connections held", "broker", "idle", "connections", 20_000, "", _BROKER, is_least=True, decimals=0),
+    Goal("the same, memory per connection", "broker", "idle", "kib", 20, "KiB", _BROKER, decimals=1),
     Goal("latency, p99 beside NATS's", "broker", "latency", "times_nats", 1, "times", _BROKER),
     Goal("PNNL over AMQP, level 4 beside level 1", "broker", "pnnl", "ratio", 1.05, "times"),
     Goal(
@@ -675,7 +685,7 @@ GOALS = [
         "difference_ns_per_byte",
         1,
         "ns",
-        places=3,
+        decimals=3,
     ),
     Goal("10,000 requests for fields, with hits", "selectors", "fields", "hits_us", 2, "µs"),
     Goal(

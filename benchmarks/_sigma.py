@@ -1,8 +1,8 @@
-"""Sigma detection rules for Windows as selectors.
+"""Translates Sigma detection rules for Windows to selectors.
 
-Sigma compares text without regard to case: `fold` puts the values of an event in lower case once, and rules are written
-in lower case here. Only regular expressions see the text as it came, as `raw.<field>`. A Sigma predicate on an absent
-field is false, ours is unknown: below a NOT each one asks for the field's presence too, so that both mean the same.
+Sigma ignores case: `fold` converts the values of an event to lower case once, and the selectors are in lower case.
+Only regular expressions see the original text, as `raw.<field>`. A Sigma predicate on an absent field is false, ours is
+unknown: below a NOT, each predicate also tests that the field is present, so that both mean the same.
 
 Source: the Sigma specification (rules, modifiers, correlation excluded) and the channels and Sysmon event ids that its
 Windows back ends use for a rule's `logsource`."""
@@ -77,12 +77,12 @@ CHANNELS = {
 
 
 class UnsupportedRuleError(Exception):
-    """A rule that cannot be said as a selector; its text is the reason."""
+    """A rule that no selector can express; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A test of one field as selector text; `field` is None where the text is never unknown."""
+    """A test of one field as selector text; `field` is None if the text is never unknown."""
 
     text: str
     field: str | None
@@ -90,14 +90,14 @@ class Item:
 
 @dataclass(frozen=True)
 class Not:
-    """What it holds is not true."""
+    """True if its part is not true."""
 
     part: Node
 
 
 @dataclass(frozen=True)
 class Joined:
-    """All or any of some."""
+    """True if all parts are true (AND), or any of them (OR)."""
 
     word: str
     parts: list[Node]
@@ -107,17 +107,17 @@ Node = Item | Not | Joined
 
 
 def fold(event: Mapping[str, Any], raw: Iterable[str] = ()) -> dict[str, str]:
-    """An event as rules see it: texts in lower case, and the fields named in `raw` as they came, too."""
+    """Return an event as the rules see it: values in lower case, and the original text of the fields in `raw`."""
     folded = {name: str(value).lower() for name, value in event.items() if isinstance(value, str | int | float)}
     folded.setdefault("Provider_Name", folded.get("SourceName", ""))
     return folded | {RAW + name: str(event[name]) for name in raw if name in event}
 
 
 def selector_of(rule: Mapping[str, Any]) -> str:
-    """The selector text of a rule.
+    """Return the selector text of a rule.
 
     Raises:
-        UnsupportedRuleError: it asks for what no selector can say, or for a log that has no known channel.
+        UnsupportedRuleError: no selector can express the rule, or it is for a log without a known channel.
     """
     detection = rule["detection"]
     if "timeframe" in detection:
@@ -128,13 +128,13 @@ def selector_of(rule: Mapping[str, Any]) -> str:
 
 
 def raw_fields(selectors: Iterable[str]) -> set[str]:
-    """The fields that regular expressions look at."""
-    found = (re.findall(rf'REGEX\("{re.escape(RAW)}([^"]+)"', text) for text in selectors)
-    return {name for names in found for name in names}
+    """Return the fields that regular expressions look at."""
+    matches = (re.findall(rf'REGEX\("{re.escape(RAW)}([^"]+)"', text) for text in selectors)
+    return {name for names in matches for name in names}
 
 
 def _source(logsource: Mapping[str, str]) -> list[Node]:
-    """Which log, and which of its events."""
+    """Return the tests for the log of a rule and for the kind of its events."""
     category, service = logsource.get("category"), logsource.get("service")
     if category in SYSMON_EVENTS:
         return [_one_of("Channel", [SYSMON]), _one_of("EventID", [str(number) for number in SYSMON_EVENTS[category]])]
@@ -147,7 +147,7 @@ def _source(logsource: Mapping[str, str]) -> list[Node]:
 
 
 def _part(value: Any) -> Node:
-    """A named part of a detection: fields that all hold, or a list of which one does; plain texts are keywords."""
+    """Read a named part of a detection: fields that must all match, or a list of which one must; texts are keywords."""
     if isinstance(value, list):
         return Joined("OR", [_part(one) for one in value])
     if isinstance(value, dict):
@@ -192,7 +192,7 @@ def _equal(field: str, value: str) -> Node:
 
 
 def _any_dash(field: str, value: str) -> Node:
-    """Windows programs take several characters for the dash before an option."""
+    """Match a value with any of the characters that Windows programs accept as the dash of an option."""
     texts = {re.sub(r"\B[-/]\b", dash, value) for dash in DASHES}
     return Joined("OR", [_like("%", "%")(field, text) for text in sorted(texts)])
 
@@ -206,7 +206,7 @@ def _regex(flags: str) -> Callable[[str, str], Node]:
 
 
 def _network(field: str, value: str) -> Node:
-    """Addresses of a network as beginnings of their text; IPv6 only where the first 16 bits decide, or all."""
+    """Match a network by prefixes of the text of its addresses; IPv6 only if the first 16 bits decide, or all bits."""
     network = ipaddress.ip_network(value)
     if network.prefixlen == network.max_prefixlen:
         return _one_of(field, [str(network.network_address)])
@@ -241,7 +241,7 @@ TESTS: dict[tuple[str, ...], Callable[[str, str], Node]] = {
 
 
 def _characters(value: str) -> Iterable[tuple[str, bool]]:
-    """The characters of a Sigma value, and which of them are wildcards; a backslash escapes wildcards and itself."""
+    """Yield each character of a Sigma value, and whether it is a wildcard; a backslash escapes wildcards and itself."""
     at = 0
     while at < len(value):
         if value[at] == "\\" and value[at + 1 : at + 2] in ("*", "?", "\\"):
@@ -296,7 +296,7 @@ def _text(node: Node, is_negated: bool) -> str:
 
 
 class _Condition:
-    """Reads `selection and not 1 of filter_*`. The rules nest a few levels deep; they are ours, not a stranger's."""
+    """Parses conditions such as `selection and not 1 of filter_*`, by recursion: the rules are trusted and shallow."""
 
     def __init__(self, text: str, parts: Mapping[str, Node]) -> None:
         self._words = re.findall(r"[()]|[^\s()]+", text)

@@ -1,4 +1,4 @@
-"""Messages about trades and standing queries for them, all seeded, for the benchmarks of the Python side."""
+"""Makes seeded messages about trades, and standing queries for them, for the benchmarks in Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SYMBOLS, REGIONS = 5_000, 40
 
 
 def engine_of(count: int, seed: int = 1) -> tamis.Engine:
-    """An engine with `count` queries on a symbol each: with a limit, with a region, or both fields equal."""
+    """Return an engine with `count` queries, each on a symbol: with a limit, with a region, or with equal fields."""
     chance = random.Random(seed)
     engine = tamis.Engine()
     engine.add_many((f"q{number}", _query(number, chance)) for number in range(count))
@@ -30,7 +30,7 @@ def _query(number: int, chance: random.Random) -> tamis.Query:
 
 
 def message(chance: random.Random, width: int) -> dict[str, Any]:
-    """A message of `width` properties: the five that queries ask for, and others that none does."""
+    """Return a message of `width` properties: the five that queries ask for, and others that no query asks for."""
     asked = {
         "symbol": f"S{chance.randrange(SYMBOLS)}",
         "region": f"R{chance.randrange(REGIONS)}",

@@ -2,10 +2,10 @@
 
     python benchmarks/arrow_batches.py [--queries N] [--rows N] [--runs N]
 
-The bodies grow, the properties stay, and no query asks for the body: what a row costs more is what its body's bytes
-cost, which are checked to be UTF-8 and read no further. Copies would take memory, as much again as the bodies have:
-memory is how far the process grew beyond what it held before the call. The baseline is the same engine given each row
-as a dict, made by pyarrow (`to_pylist`), which copies. Times are wall clock, medians of the runs."""
+The bodies grow, the properties stay the same, and no query asks for the body. So the additional cost of a row is that
+of its body's bytes, which are only checked to be UTF-8. Copies would take as much memory again as the bodies: the
+memory shown is the growth of the process during the call. The baseline is the same engine, given each row as a dict
+that pyarrow copies (`to_pylist`). Times are wall-clock times, medians of the runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import tamis
 
 BODY_BYTES = (0, 256, 4_096, 65_536)
 MEMORY_BODY_BYTES = 65_536
-TEXT_BYTES = 65_537  # a prime number: neighbours do not begin at the same place of it
+TEXT_BYTES = 65_537  # a prime number: neighbours do not begin at the same position
 WIDTH = 6
 THREADS = (1, 2)
 SEED = 4
@@ -49,8 +49,9 @@ MEMORY = [
 
 
 def make_table(rows: int, body_bytes: int) -> pa.Table:
-    """`rows` messages; no two neighbours have the same body. The bodies are cut from one buffer, so that making them
-    leaves no free memory behind that would hide what is taken later."""
+    """Return a table of `rows` messages, in which no two neighbours have the same body.
+
+    The bodies are slices of one buffer, because free memory that is left over would hide later allocations."""
     chance = random.Random(SEED)
     text = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz    ", k=TEXT_BYTES)).encode()
     data = pa.py_buffer(text * (rows * body_bytes // TEXT_BYTES + 1))
@@ -64,7 +65,7 @@ def make_table(rows: int, body_bytes: int) -> pa.Table:
 
 
 def median_us(work: Callable[[], object], rows: int, runs: int) -> float:
-    """Microseconds a row: the median of the runs, after one that does not count."""
+    """Return the microseconds per row: the median of the runs, after one that does not count."""
     times = []
     for run in range(runs + 1):
         started = time.perf_counter()
@@ -75,14 +76,14 @@ def median_us(work: Callable[[], object], rows: int, runs: int) -> float:
 
 
 def row_by_row(engine: tamis.Engine, table: pa.Table) -> list[list[Any]]:
-    """What copies: every row as a dict."""
+    """Match every row as a dict, which copies it."""
     return [engine.match(row["properties"], body=row["body"]) for row in table.to_pylist()]
 
 
 def peak_growth_mb(work: Callable[[], object]) -> float | None:
-    """How far the process grows meanwhile; None where the system does not tell."""
+    """Return the growth of the process during `work`; None if the system does not tell."""
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak is from now on
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
         before = _status_kb("VmRSS")
         work()
         return (_status_kb("VmHWM") - before) / 1_000
@@ -96,7 +97,7 @@ def _status_kb(name: str) -> int:
 
 
 def measure(engine: tamis.Engine, rows: int, body_bytes: int, runs: int) -> dict[str, Any]:
-    """One line of the first table, without what it says of a byte of the body."""
+    """Measure one row of the first table, without the cost per byte of the body."""
     rows = max(CHECKED, min(rows, 2**26 // max(1, body_bytes)))  # at most 64 MiB of bodies
     table = make_table(rows, body_bytes)
     few = table.slice(0, CHECKED)
@@ -118,11 +119,11 @@ def measure(engine: tamis.Engine, rows: int, body_bytes: int, runs: int) -> dict
 
 
 def measure_memory(engine: tamis.Engine) -> list[dict[str, Any]]:
-    """The second table: the batch, and what makes one copy of the bodies."""
+    """Measure the second table: memory for the batch, and for one copy of the bodies."""
     rows = 2**26 // MEMORY_BODY_BYTES
     table = make_table(rows, MEMORY_BODY_BYTES)
     body_mb = rows * MEMORY_BODY_BYTES / 1e6
-    engine.match_batch(table)  # what is allocated once is there now
+    engine.match_batch(table)  # makes all allocations that occur only once
     ways: dict[str, Callable[[], object]] = {
         "match_batch": lambda: engine.match_batch(table),
         "bodies as Python strings": lambda: table["body"].to_pylist(),
@@ -131,7 +132,7 @@ def measure_memory(engine: tamis.Engine) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure, print, and leave the figures for the page."""
+    """Measure, print, and write the figures for the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--rows", type=int, default=50_000)
@@ -144,7 +145,7 @@ def main() -> None:
     without = records[0]["one_thread_us"]
     for record, size in zip(records[1:], BODY_BYTES[1:], strict=True):
         record["body_ns_per_byte"] = (record["one_thread_us"] - without) * 1e3 / size
-    title = f"{arguments.queries:,} queries that do not ask for the body; microseconds a row"
+    title = f"{arguments.queries:,} queries that do not ask for the body; microseconds per row"
     results.table("batches", title, COLUMNS, records)
     title = f"memory while a table with bodies of {MEMORY_BODY_BYTES // 1024} KiB is matched"
     results.table("memory", title, MEMORY, memory)

@@ -1,10 +1,10 @@
-"""What the broker costs in processor time of its own, beside NATS and other brokers where they are installed.
+"""Measures the CPU time of the broker itself, beside that of NATS where it is installed.
 
     python benchmarks/broker.py [--messages N] [--quick]
 
-The load comes from `bench/broker_load` of the shared folder (needs Go), and from sockets of this script where that has
-no such work: 64 publishers of durable messages, and the PNNL paper's selectors. The broker is held to one core and the
-load to another. Everything listens on 127.0.0.1 and ends with this script."""
+The load comes from `bench/broker_load` of the shared folder (needs Go). Two workloads that it lacks come from this
+script's own sockets: 64 publishers of durable messages, and the PNNL paper's selectors. The broker is pinned to one
+core and the load to another. Everything listens on 127.0.0.1 and ends with this script."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that nobody listens on now."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
 
 
 def on_core(core: int) -> Callable[[], None]:
-    """For the start of a process: hold it to one core, where there is more than one."""
+    """Return a `preexec_fn` that pins a process to one core."""
     cores = sorted(os.sched_getaffinity(0))
     return lambda: os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
 def wait_for(port: int, limit_s: float = 60.0) -> None:
-    """Return when the port accepts."""
+    """Wait until the port accepts connections."""
     began = time.monotonic()
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -73,14 +73,14 @@ def wait_for(port: int, limit_s: float = 60.0) -> None:
 
 
 def tamis_command(folder: Path, port: int) -> list[str]:
-    """How tamis is started."""
-    places = ["--data", str(folder / "tamis"), "--amqp-port", str(port), "--http-port", str(free_port())]
-    return [sys.executable, "-m", "tamis", "serve", *places]
+    """Return the command that starts tamis."""
+    options = ["--data", str(folder / "tamis"), "--amqp-port", str(port), "--http-port", str(free_port())]
+    return [sys.executable, "-m", "tamis", "serve", *options]
 
 
 @contextlib.contextmanager
 def servers(folder: Path) -> Iterator[list[Server]]:
-    """Tamis, and NATS if it is installed; ended by pid at the end."""
+    """Start tamis, and NATS if it is installed; stop them by pid at the end."""
     commands_: list[tuple[str, str, int, list[str]]] = [
         ("tamis", "amqp", port := free_port(), tamis_command(folder, port))
     ]
@@ -112,7 +112,7 @@ def servers(folder: Path) -> Iterator[list[Server]]:
 
 
 class Load:
-    """The load tool of the shared folder, built here; its lines of figures as numbers."""
+    """The load tool of the shared folder: builds it, runs it, and parses the figures that it prints."""
 
     def __init__(self, folder: Path) -> None:
         source = shutil.copytree(SHARED / "bench" / "broker_load", folder / "broker_load")
@@ -120,7 +120,7 @@ class Load:
         subprocess.run(["go", "build", "-o", str(self._program), "."], cwd=source, check=True)
 
     def __call__(self, server: Server, phase: str, *options: object) -> dict[str, float]:
-        """Run one phase against a server: what it printed as name=number, and broker CPU of making bindings."""
+        """Run one phase against a server; return the figures it printed, and the broker's CPU time for new bindings."""
         words = [str(self._program), phase, "-proto", server.protocol, "-addr", f"127.0.0.1:{server.port}"]
         words += ["-pid", str(server.pid), *map(str, options)]
         ended = subprocess.run(words, capture_output=True, text=True, preexec_fn=on_core(1), timeout=600)
@@ -134,25 +134,25 @@ class Load:
         return figures
 
     def start(self, command: list[str], protocol: str, port: int) -> float:
-        """Seconds from the start of a command to its first accept."""
+        """Return the seconds from the start of a command to its first accept."""
         words = [str(self._program), "startup", "-proto", protocol, "-addr", f"127.0.0.1:{port}", "--", *command]
-        # Python keeps what it has compiled, unless it is told not to, and is not told so where tamis is used.
+        # As on users' machines, Python may keep its compiled files.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         ended = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment)
-        found = re.search(r"accept=([\d.]+)s", ended.stdout)
-        if not found:
+        accepted = re.search(r"accept=([\d.]+)s", ended.stdout)
+        if not accepted:
             raise SystemExit(f"error: {ended.stdout}{ended.stderr}")
-        return float(found[1])
+        return float(accepted[1])
 
 
 def median_of(runs: int, work: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """The median of each figure."""
+    """Return the median of each figure over the runs."""
     all_ = [work() for _ in range(runs)]
     return {name: statistics.median(one[name] for one in all_ if name in one) for name in all_[0]}
 
 
 def throughput(results: Results, load: Load, up: list[Server], count: int, runs: int) -> None:
-    """One publisher to one consumer."""
+    """Measure one publisher and one consumer."""
     records = []
     for confirm in (False, True):
         for size in (16, 256, 1024):
@@ -164,12 +164,12 @@ def throughput(results: Results, load: Load, up: list[Server], count: int, runs:
                 records.append(
                     {"work": f"{work}, {size} B", "broker": server.name, "cpu_s": figures["brokerCPU_s_per_M"]}
                 )
-    columns = [("work", "1 publisher, 1 consumer", 0), ("broker", "broker", 0), ("cpu_s", "CPU s a million", 2)]
+    columns = [("work", "1 publisher, 1 consumer", 0), ("broker", "broker", 0), ("cpu_s", "CPU s per million", 2)]
     results.table("throughput", f"{count:,} messages; medians of {runs} runs", columns, records)
 
 
 def routing(results: Results, load: Load, up: list[Server], runs: int, bindings: list[int]) -> None:
-    """Topic bindings for all; header bindings for tamis, as NATS has none."""
+    """Measure topic bindings for all brokers, and header bindings for tamis, since NATS has none."""
     records = []
     kinds = [("easy", "topic"), ("hash", "topic, `#` at the end"), ("headers", "headers")]
     for kind, title in kinds:
@@ -192,34 +192,34 @@ def routing(results: Results, load: Load, up: list[Server], runs: int, bindings:
     columns = [
         ("work", "bindings", 0),
         ("broker", "broker", 0),
-        ("us", "CPU us a message", 2),
+        ("us", "CPU us per message", 2),
         ("made_cpu_s", "CPU s to make", 2),
     ]
     results.table(
-        "routing", f"One match a message, receive and deliver included; medians of {runs} runs", columns, records
+        "routing", f"One match per message, receiving and delivering included; medians of {runs} runs", columns, records
     )
 
 
 def fan_out(results: Results, load: Load, up: list[Server], runs: int) -> None:
-    """One publish to many queues."""
+    """Measure one publish to many queues."""
     records = []
     for queues, count in ((100, 3_000), (1_000, 300)):
         for server in up:
             figures = median_of(runs, lambda s=server, o=("-subs", queues, "-n", count): load(s, "fan", *o))
             records.append({"queues": f"{queues:,}", "broker": server.name, "us": figures["brokerCPU_us_per_publish"]})
-    columns = [("queues", "queues", 0), ("broker", "broker", 0), ("us", "CPU us a publish", 1)]
+    columns = [("queues", "queues", 0), ("broker", "broker", 0), ("us", "CPU us per publish", 1)]
     results.table("fan_out", f"One publish of 256 B to many queues; medians of {runs} runs", columns, records)
 
 
 def latency(results: Results, load: Load, up: list[Server], runs: int, seconds: int, rates: list[int]) -> None:
-    """From publish to delivery, at a rate; the brokers in turn, as a busy machine would do one of them wrong."""
+    """Measure the time from publish to delivery at fixed rates; brokers alternate, so that other load affects all."""
     records = []
     for rate in rates:
-        found: dict[str, list[dict[str, float]]] = {server.name: [] for server in up}
+        figures_of: dict[str, list[dict[str, float]]] = {server.name: [] for server in up}
         for _ in range(runs):
             for server in up:
-                found[server.name].append(load(server, "lat", "-rate", rate, "-secs", seconds))
-        for name, all_ in found.items():
+                figures_of[server.name].append(load(server, "lat", "-rate", rate, "-secs", seconds))
+        for name, all_ in figures_of.items():
             figures = median_of(runs, iter(all_).__next__)
             records.append({"rate": f"{rate:,}/s", "broker": name, **figures})
         p99 = {record["broker"]: record["p99"] for record in records[-len(up) :]}
@@ -232,7 +232,7 @@ def latency(results: Results, load: Load, up: list[Server], runs: int, seconds: 
 
 
 def idle(results: Results, load: Load, up: list[Server], count: int) -> None:
-    """Connections that do nothing, as many as the system lets one process open."""
+    """Measure idle connections, at most as many as the system lets one process open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit != resource.RLIM_INFINITY:
         count = min(count, limit - FILES_OTHER)
@@ -253,7 +253,7 @@ def idle(results: Results, load: Load, up: list[Server], count: int) -> None:
 
 
 def start_up(results: Results, load: Load, folder: Path, runs: int) -> None:
-    """From the start of the process to the first accept; the very first start compiles, and does not count."""
+    """Measure the time from the start to the first accept; the first start compiles Python files and does not count."""
     load.start(tamis_command(folder / "start-first", port := free_port()), "amqp", port)
     records = []
     for name in ("an empty folder", "a folder it has used"):
@@ -267,7 +267,7 @@ def start_up(results: Results, load: Load, folder: Path, runs: int) -> None:
 
 
 def many_publishers(results: Results, server: Server, count: int, publishers: int = 64) -> None:
-    """Durable messages from many publishers, each with confirms."""
+    """Measure durable messages from many publishers with confirms."""
     name = "many-publishers"
     control = LoadConnection(server.port)
     control.call(commands.Queue.Declare(queue=name, durable=True), "Queue.DeclareOk")
@@ -284,7 +284,7 @@ def many_publishers(results: Results, server: Server, count: int, publishers: in
     spent = cpu_s(server.pid) - before
     control.call(commands.Queue.Delete(queue=name), "Queue.DeleteOk")
     record = {"work": f"{publishers} publishers, 256 B", "rate": count / seconds, "cpu_s": spent / count * 1e6}
-    columns = [("work", "durable, confirmed", 0), ("rate", "messages/s", 0), ("cpu_s", "CPU s a million", 2)]
+    columns = [("work", "durable, confirmed", 0), ("rate", "messages/s", 0), ("cpu_s", "CPU s per million", 2)]
     results.table("publishers", f"{count:,} messages into a durable queue", columns, [record])
 
 
@@ -297,7 +297,7 @@ PNNL_LEVELS = (
 
 
 def pnnl_message(level: int, which: int, turn: int) -> dict[str, Any]:
-    """A newsgroup post of 2.5 kB whose words stand at the front and at the end; a byte differs from one to the next."""
+    """Return a newsgroup post of 2.5 kB with the words at its start and end; consecutive posts differ by a byte."""
     body = f"daffodils {which} " + "lorem ipsum dolor sit amet " * 90 + f"{turn % 10} rhubarb {which} "
     headers = {"author": "James Hetfield", "subject": f"about garlic {which} in the garden"}
     return {"body": body.encode(), "headers": headers}
@@ -308,7 +308,7 @@ class PnnlWork:
 
     def __init__(self, server: Server, subscribers: int, level: int) -> None:
         self.subscribers, self.level = subscribers, level
-        # All selectors match up to 100 subscribers; a tenth of them beyond.
+        # Up to 100 subscribers have the same selector; more have ten, of which each message matches one.
         self.distinct = 1 if subscribers <= 100 else 10
         self._pid = server.pid
         exchange = f"pnnl-{subscribers}-{level}"
@@ -329,17 +329,17 @@ class PnnlWork:
         self._open = [reader, *(one for one, _ in publishers)]
 
     def selector(self, number: int) -> str:
-        """The selector of a subscriber."""
+        """Return the selector of a subscriber."""
         return PNNL_LEVELS[self.level - 1].format(number % self.distinct)
 
     def run(self, count: int) -> float:
-        """CPU microseconds of the broker for a message."""
+        """Publish `count` messages; return the broker's CPU microseconds per message."""
         before = cpu_s(self._pid)
         self._flow.run(count, chunk=8, limit_s=120)
         return (cpu_s(self._pid) - before) / count * 1e6
 
     def one_by_one(self) -> float:
-        """CPU microseconds to ask each subscriber's selector of a message, one after the other."""
+        """Return the CPU microseconds per message for evaluating every subscriber's selector, one after another."""
         selectors = [tamis.selector(self.selector(number)) for number in range(self.subscribers)]
         posts = [pnnl_post(turn % self.distinct, turn) for turn in range(20)]
         before = time.thread_time()
@@ -349,7 +349,7 @@ class PnnlWork:
         return (time.thread_time() - before) / len(posts) * 1e6
 
     def close(self) -> None:
-        """Hang up; queues and exchange go with that."""
+        """Close the sockets; the broker then deletes the queues and the exchange."""
         for connection in self._open:
             connection.close()
 
@@ -363,14 +363,14 @@ PNNL_LEVELS = (
 
 
 def pnnl_post(which: int, turn: int) -> dict[str, Any]:
-    """A newsgroup post of 2.5 kB whose words stand at the front and at the end; a byte differs from one to the next."""
+    """Return a newsgroup post of 2.5 kB with the words at its start and end; consecutive posts differ by a byte."""
     body = f"daffodils {which} " + "lorem ipsum dolor sit amet " * 90 + f"{turn % 10} rhubarb {which} "
     headers = {"author": f"James Hetfield {which}", "subject": f"about garlic {which} in the garden"}
     return {"body": body.encode(), "headers": headers}
 
 
 def pnnl(results: Results, server: Server, count: int, runs: int) -> None:
-    """The PNNL paper's test; the levels take turns, as a busy machine would do one of them wrong."""
+    """Measure the PNNL paper's test; the levels alternate, so that other load affects all of them."""
     records = []
     for subscribers in (10, 20, 50, 100, 200, 400):
         works = [PnnlWork(server, subscribers, level) for level in (1, 2, 3, 4)]
@@ -394,7 +394,7 @@ def pnnl(results: Results, server: Server, count: int, runs: int) -> None:
     ]
     results.table(
         "pnnl",
-        f"PNNL's selectors on bindings: broker's CPU us a message, not persistent; medians of {runs} turns",
+        f"PNNL's selectors on bindings: broker's CPU us per message, not persistent; medians of {runs} turns",
         columns,
         records,
         [
@@ -405,7 +405,7 @@ def pnnl(results: Results, server: Server, count: int, runs: int) -> None:
 
 
 def main() -> None:
-    """Measure, print, and leave the figures for the page."""
+    """Measure, print, and write the figures for the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=3)

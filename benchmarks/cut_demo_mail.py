@@ -1,10 +1,10 @@
 """Cuts the demo's mail from the SpamAssassin corpus beside the project.
 
-It is run once: what it writes is committed.
+It was run once, and its output is committed.
 
-600 real messages in three mailboxes: `lists` (mailing lists), `news` (feeds by mail) and `junk` (spam). The choice is
-random with the seed below, so that anyone with the corpus gets the same bytes. Left out: messages over 12,000 bytes
-(the wheel stays small) and, since people run the demo at work, messages with the words in `UNFIT`, decoded or not.
+It writes 600 real messages in three mailboxes: `lists` (mailing lists), `news` (feeds by mail) and `junk` (spam). The
+choice is random with the seed below, so that anyone with the corpus gets the same bytes. It leaves out messages over
+12,000 bytes, which keeps the wheel small, and messages with the words in `UNFIT`, because people run the demo at work.
 
     python benchmarks/cut_demo_mail.py [CORPUS_FOLDER]
 """
@@ -37,13 +37,13 @@ UNFIT = re.compile(
 
 
 def read(path: Path) -> bytes:
-    """The decompressed bytes of `path`."""
+    """Return the decompressed bytes of `path`."""
     with path.open("rb") as file:
         return zstandard.ZstdDecompressor().stream_reader(file).read()
 
 
 def mailbox_of(message: bytes, label: str) -> str:
-    """Which of the demo's mailboxes a message belongs to; empty for none."""
+    """Return the demo's mailbox for a message; empty if it belongs to none."""
     if label == "spam":
         return "junk"
     head = message.split(b"\n\n", 1)[0].lower()
@@ -53,7 +53,7 @@ def mailbox_of(message: bytes, label: str) -> str:
 
 
 def is_fit(message: bytes) -> bool:
-    """Whether neither the bytes nor any decoded part of the message has a word of `UNFIT`."""
+    """Return whether neither the bytes nor any decoded part of the message has a word of `UNFIT`."""
     parts = [
         part.get_payload(decode=True) or b"" for part in email.message_from_bytes(message.split(b"\n", 1)[1]).walk()
     ]
@@ -61,7 +61,7 @@ def is_fit(message: bytes) -> bool:
 
 
 def cut(corpus: Path) -> dict[str, list[bytes]]:
-    """The messages of each mailbox, in the corpus's order."""
+    """Return the messages of each mailbox, in the order of the corpus."""
     messages = re.split(rb"(?m)^(?=From )", read(corpus / "spamassassin-dev.mbox.zst"))[1:]
     lines = read(corpus / "spamassassin-dev.jsonl.zst").decode().rstrip("\n").split("\n")
     labels = [json.loads(line)["label"] for line in lines]
@@ -83,7 +83,7 @@ def main() -> None:
         packed = io.BytesIO()
         with gzip.GzipFile(
             filename="", fileobj=packed, mode="wb", compresslevel=9, mtime=0
-        ) as file:  # same bytes every time
+        ) as file:  # the same bytes every time
             file.write(b"".join(messages))
         path = TARGET / f"{name}.mbox.gz"
         path.write_bytes(packed.getvalue())

@@ -1,9 +1,9 @@
-"""What Python adds to a match: `Engine.match(dict)` beside the match inside the core, and beside reading the message.
+"""Measures what Python adds to a match: `Engine.match(dict)` beside the core's match, and beside reading the message.
 
     python benchmarks/match_from_python.py [--queries N] [--messages N] [--runs N]
 
-A message arrives as a line of JSON, becomes a dict and is matched; the core is timed on the same messages, converted
-before. Times are CPU times of the one thread, medians of the runs."""
+A message arrives as a line of JSON, becomes a dict and is matched. The core is timed on the same messages, which are
+converted before. Times are CPU times of the one thread, medians of the runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COLUMNS = [
 
 
 def mean_us(work: Callable[[Any], object], given: list[Any], runs: int) -> float:
-    """Microseconds of CPU for one of `given`: the median of the runs through all, after one that does not count."""
+    """Return the mean CPU microseconds of `work` per item: the median of the runs, after one that does not count."""
     times = []
     for run in range(runs + 1):
         started = time.thread_time_ns()
@@ -50,7 +50,7 @@ def mean_us(work: Callable[[Any], object], given: list[Any], runs: int) -> float
 
 
 def main() -> None:
-    """Measure, print, and leave the figures for the page."""
+    """Measure, print, and write the figures for the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--messages", type=int, default=2_000)
@@ -88,7 +88,7 @@ def main() -> None:
                 "brute_us": mean_us(brute_force.match, few, 1),
             }
         )
-    title = f"{arguments.queries:,} queries, {arguments.messages:,} messages; CPU microseconds a message"
+    title = f"{arguments.queries:,} queries, {arguments.messages:,} messages; CPU microseconds per message"
     results.table("single", title, COLUMNS, records)
     results.write()
 

@@ -1,12 +1,12 @@
-"""The match operator on Spark beside an Arrow UDF that returns a constant, and the engine beside brute force.
+"""Compares the match operator on Spark with an Arrow UDF that returns a constant, and the engine with brute force.
 
     python benchmarks/match_operator.py [--rows N] [--queries N] [--runs N] [--kinds A,B] [--json]
 
-Messages are made inside the JVM (256-byte body, six properties) and results go nowhere, so that the UDF is what is
-measured. The two operators take turns in one process; the median of the runs counts. The bar is 1.3.
+Messages are made inside the JVM (256-byte body, six properties) and results are discarded, so that only the UDF is
+measured. The two operators alternate in one process; the median of the runs counts. The bar is 1.3.
 
-``--kinds`` says which kinds of queries there are, in equal shares: ``limit``, ``regions`` and ``fields`` have an
-equality that the engine files them under; ``topic`` and ``near`` have none, and show what that costs."""
+``--kinds`` names the kinds of queries, in equal shares. ``limit``, ``regions`` and ``fields`` have an equality as their
+access key; ``topic`` and ``near`` have none, and show what that costs."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ KINDS: dict[str, Callable[[random.Random], tamis.Query]] = {
 
 
 def make_queries(count: int, kinds: list[str]) -> list[tuple[str, tamis.Query]]:
-    """Standing queries of `kinds` in turn."""
+    """Return `count` standing queries, whose kinds alternate."""
     chance = random.Random(SEED)
     return [(f"q{number}", KINDS[kinds[number % len(kinds)]](chance)) for number in range(count)]
 
 
 def make_messages(spark: SparkSession, count: int) -> DataFrame:
-    """Messages out of their number, by arithmetic that costs next to nothing."""
+    """Return messages that Spark computes from their numbers at almost no cost."""
     number = F.col("id")
     symbol, region = F.pmod(F.hash(number), F.lit(SYMBOLS)), F.pmod(F.hash(number + 1), F.lit(REGIONS))
-    words = [F.concat(F.lit("w"), F.pmod(F.hash(number + place), F.lit(WORDS)).cast("string")) for place in range(8)]
+    words = [F.concat(F.lit("w"), F.pmod(F.hash(number + index), F.lit(WORDS)).cast("string")) for index in range(8)]
     return spark.range(count, numPartitions=2).select(
         F.concat_ws(".", F.lit("market"), F.concat(F.lit("r"), region), F.concat(F.lit("s"), symbol)).alias("topic"),
         F.struct(
@@ -74,7 +74,7 @@ def make_messages(spark: SparkSession, count: int) -> DataFrame:
 
 
 def with_constant(frame: DataFrame) -> DataFrame:
-    """The same signature as the match operator's, and nothing done."""
+    """Add a constant column with a UDF of the match operator's signature."""
 
     def constant(topic: pa.Array, properties: pa.Array, body: pa.Array) -> pa.Array:
         offsets = pa.array(range(len(topic) + 1), pa.int32())
@@ -84,14 +84,14 @@ def with_constant(frame: DataFrame) -> DataFrame:
 
 
 def seconds(frame: DataFrame) -> float:
-    """How long it takes to compute the column `matched` of all rows."""
+    """Return the time to compute the column `matched` of all rows."""
     started = time.perf_counter()
     frame.select("matched").write.format("noop").mode("overwrite").save()
     return time.perf_counter() - started
 
 
 def measure_spark(spark: SparkSession, engine: tamis.Engine, rows: int, runs: int) -> dict[str, Any]:
-    """Medians of alternating runs, after one of each that is not counted."""
+    """Return the medians of alternating runs, after one of each that does not count."""
     messages = make_messages(spark, rows)
     contenders = {
         "constant": with_constant(messages),
@@ -114,7 +114,7 @@ def measure_spark(spark: SparkSession, engine: tamis.Engine, rows: int, runs: in
 
 
 def measure_engine(spark: SparkSession, queries: list[tuple[str, tamis.Query]], engine: tamis.Engine) -> dict[str, Any]:
-    """The engine and brute force on the same messages, in this process, answers compared."""
+    """Measure the engine and brute force on the same messages in this process, and compare their results."""
     table = make_messages(spark, 20_000).toArrow()
     started = time.perf_counter()
     ids = engine.match_batch(table)
@@ -133,7 +133,7 @@ def measure_engine(spark: SparkSession, queries: list[tuple[str, tamis.Query]], 
 
 
 def show(result: dict[str, Any], results: Results) -> None:
-    """The result for people, and for the page."""
+    """Print the result, and add it to the page's figures."""
     spark, engine = result["spark"], result["engine"]
     times = {"constant": 1.0, **spark["times_constant"]}
     labels = (("constant", "returns a constant"), ("ids", "match, ids"), ("keys", "match, keys"))
@@ -153,7 +153,7 @@ def show(result: dict[str, Any], results: Results) -> None:
     results.table(
         "library",
         "the same messages without Spark, one thread",
-        [("what", "library", 0), ("us", "µs a message", 2)],
+        [("what", "library", 0), ("us", "µs per message", 2)],
         [
             {"what": "engine, match_batch", "us": engine["engine_us"]},
             {"what": "brute force", "us": engine["brute_force_us"]},
@@ -162,7 +162,7 @@ def show(result: dict[str, Any], results: Results) -> None:
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure, print, and write the figures for the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--queries", type=int, default=10_000)

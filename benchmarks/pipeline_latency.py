@@ -1,10 +1,10 @@
-"""How long a message takes from its arrival to the outbox, at a steady rate.
+"""Measures the time that a message takes from its arrival to the outbox, at a steady rate.
 
     python benchmarks/pipeline_latency.py [--rate N] [--seconds N] [--queries N] [--interval-ms N] [--json]
 
-A process of its own appends JSON lines to a file, each with the time at which it was written; the pipeline reads the
+A separate process appends JSON lines to a file, each with the time at which it was written. The pipeline reads the
 file, matches the queries, and commits notifications. The latency of a message is from that time to the notification's
-``created_at``. Bars: p50 at most 1 s, p99 at most 3 s, and no growing lag. Ends by itself."""
+``created_at``. The bars are a p50 of at most 1 s, a p99 of at most 3 s, and no growing lag."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ type = "store"
 
 
 def line(chance: random.Random, number: int, symbols: int) -> str:
-    """One message, with the time now in µs."""
+    """Return one message, with the current time in µs."""
     return json.dumps(
         {
             "number": number,
@@ -67,7 +67,7 @@ def line(chance: random.Random, number: int, symbols: int) -> str:
 
 
 def write_steadily(path: Path, rate: int, duration_s: float, symbols: int) -> None:
-    """Append `rate` messages a second for so long; what is late is caught up with, and counts from its own time."""
+    """Append `rate` messages per second for `duration_s`; it catches up if late, with each message's actual time."""
     chance = random.Random(SEED)
     started, written = time.monotonic(), 0
     with path.open("a", encoding="utf-8", buffering=1 << 20) as file:
@@ -81,7 +81,7 @@ def write_steadily(path: Path, rate: int, duration_s: float, symbols: int) -> No
 
 
 class Run:
-    """Follows the pipeline: warms it up, starts the writer, waits for the last message, stops it."""
+    """Controls a run of the pipeline: warms it up, starts the writer, waits for the last message, and stops it."""
 
     def __init__(self, pipeline: Pipeline, path: Path, rate: int, duration_s: float, symbols: int) -> None:
         self.total = int(rate * duration_s)
@@ -94,7 +94,7 @@ class Run:
         self.complete = False
 
     def on_progress(self, progress: Progress) -> None:
-        """Called by the pipeline, five times a second."""
+        """Handle the progress, which the pipeline reports five times per second."""
         if progress.states.get("lines") == "failed":
             self._pipeline.stop("failed")
         elif self._deadline is None:
@@ -114,21 +114,21 @@ class Run:
 
 
 def latencies(store: Store) -> list[tuple[float, float]]:
-    """(when the message was written, s since the first; its latency, s), for each notification but the warm-up's."""
+    """Return (seconds from the first message to this one, latency in s) of each notification after the warm-up."""
     statement = """SELECT json_extract(m.properties, '$.created_us'), o.created_at FROM outbox o JOIN messages m
         ON m.source = o.source AND m.partition = o.partition AND m."offset" = o."offset"
         WHERE json_extract(m.properties, '$.number') >= 0 ORDER BY 1"""
     with store._read() as connection:
         rows = connection.exec_driver_sql(statement).all()
-    found = []
+    points = []
     for created_us, committed in rows:
         at = datetime.fromisoformat(committed).replace(tzinfo=UTC).timestamp()
-        found.append(((created_us - rows[0][0]) / 1e6, at - created_us / 1e6))
-    return found
+        points.append(((created_us - rows[0][0]) / 1e6, at - created_us / 1e6))
+    return points
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """One run in `folder`."""
+    """Measure one run in `folder`."""
     chance = random.Random(SEED)
     (folder / "pipeline.toml").write_text(PIPELINE.format(interval_ms=arguments.interval_ms))
     messages = folder / "messages.jsonl"
@@ -150,7 +150,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def result(
     arguments: argparse.Namespace, run: Run, summary: RunSummary, points: list[tuple[float, float]]
 ) -> dict[str, Any]:
-    """The figures, and whether they meet the bars."""
+    """Return the figures, and whether they meet the bars."""
     if len(points) < 100:
         sys.exit(f"error: too few notifications to tell: {len(points)}; {summary.failed or 'raise --seconds'}")
     values = [latency for _, latency in points]
@@ -182,7 +182,7 @@ def result(
 
 
 def by_second(points: list[tuple[float, float]]) -> list[tuple[int, float, float]]:
-    """(second, median, greatest) of the latencies of the messages written in each second."""
+    """Return (second, median, maximum) of the latencies of the messages written in each second."""
     seconds: dict[int, list[float]] = {}
     for at, latency in points:
         seconds.setdefault(int(at), []).append(latency)
@@ -190,7 +190,7 @@ def by_second(points: list[tuple[float, float]]) -> list[tuple[int, float, float
 
 
 def show(figures: dict[str, Any], results: Results) -> None:
-    """The figures for people, and for the page."""
+    """Print the figures, and add them to those for the page."""
     results.table(
         "latency",
         f"{figures['rate']:,} messages/s for {figures['seconds']:g} s, {figures['queries']:,} queries; seconds from"
@@ -206,7 +206,7 @@ def show(figures: dict[str, Any], results: Results) -> None:
         [
             f"{figures['read']:,} of {figures['expected']:,} messages read in {figures['batches']:,} batches, "
             f"{figures['notifications']:,} notifications. Bars (p50 {P50_S_MAX:g} s, p99 {P99_S_MAX:g} s, lag "
-            f"{LAG_S_A_MINUTE_MAX:g} s a minute): {'met' if figures['met'] else 'MISSED'}."
+            f"{LAG_S_A_MINUTE_MAX:g} s per minute): {'met' if figures['met'] else 'MISSED'}."
         ],
     )
     seconds = [{"second": at, "median_s": middle, "max_s": most} for at, middle, most in figures["points"]]
@@ -214,9 +214,9 @@ def show(figures: dict[str, Any], results: Results) -> None:
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure, print, and write the figures for the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=int, default=1_000, help="messages a second")
+    parser.add_argument("--rate", type=int, default=1_000, help="messages per second")
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--interval-ms", type=int, default=200)

@@ -1,11 +1,11 @@
-"""Sigma's rules for Windows as standing queries, over Windows events that were recorded during simulated attacks.
+"""Measures Sigma's rules for Windows as standing queries, over events that were recorded during simulated attacks.
 
     python benchmarks/sigma.py [--events N] [--shared FOLDER] [--reasons]
 
-Reads ``data/rules-sigma`` and ``data/events-security`` of the folder ``shared`` beside the project (or TAMIS_SHARED),
-and is skipped where there is none. Every answer to a sample of the events is compared with evaluating every rule, and
-rules are held to recordings that are labelled as theirs. CPU microseconds of the one thread; folding an event's texts
-to lower case, once, is timed by itself."""
+It reads ``data/rules-sigma`` and ``data/events-security`` of the folder ``shared`` beside the project (or
+TAMIS_SHARED), and is skipped if they are absent. For a sample of the events, the matches are compared with those of
+evaluating every rule, and rules are checked on recordings that are labelled with them. Times are CPU microseconds of
+the one thread; folding an event to lower case, which happens once, is timed separately."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ COLUMNS = [
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a compressed file, one a line."""
+    """Yield the JSON objects of a compressed file with one object per line."""
     with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as plain:
         yield from map(json.loads, io.TextIOWrapper(plain, encoding="utf-8"))
 
 
 def translate(rules: list[dict[str, Any]]) -> tuple[dict[str, tamis.Query], list[str], Counter[str]]:
-    """Queries by the ids of their rules, their texts, and how many rules are left out for which reason."""
+    """Return the queries by the ids of their rules, their texts, and the number of skipped rules for each reason."""
     queries, texts, reasons = {}, [], Counter[str]()
     for rule in rules:
         try:
@@ -69,7 +69,7 @@ def translate(rules: list[dict[str, Any]]) -> tuple[dict[str, tamis.Query], list
 
 
 def recordings(path: Path, raw: set[str]) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """(id of a rule, the events of a recording of which one at least is known to satisfy it)."""
+    """Yield (id of a rule, events of a recording), of which at least one event is known to satisfy the rule."""
     for record in read(path):
         events = [fold(_flat(nested["Event"]), raw) for nested in record["events"]]
         for rule_id in record["rule_ids"]:
@@ -77,14 +77,14 @@ def recordings(path: Path, raw: set[str]) -> Iterator[tuple[str, list[dict[str, 
 
 
 def _flat(event: dict[str, Any]) -> dict[str, Any]:
-    """What the system wrote of an event and what the program did, side by side."""
+    """Return the fields of an event in one mapping: those of the system and those of the program."""
     system, data, others = event["System"], event.get("EventData") or {}, event.get("UserData") or {}
     others = {name: value for part in others.values() if isinstance(part, dict) for name, value in part.items()}
     return {**system, **others, **data, "Provider_Name": system["Provider"]["#attributes"]["Name"]}
 
 
 def timed_us(times_ns: list[int]) -> dict[str, float]:
-    """Mean, middle and 99th percentile in microseconds."""
+    """Return the mean, the median and the 99th percentile in microseconds."""
     ordered = sorted(times_ns)
     return {
         "mean_us": statistics.fmean(ordered) / 1e3,
@@ -94,7 +94,7 @@ def timed_us(times_ns: list[int]) -> dict[str, float]:
 
 
 def each_ns(work: Any, given: list[Any]) -> list[int]:
-    """CPU time of the thread for each."""
+    """Return the thread's CPU time of `work` for each item."""
     times = []
     for one in given:
         started = time.thread_time_ns()
@@ -104,7 +104,7 @@ def each_ns(work: Any, given: list[Any]) -> list[int]:
 
 
 def measure(queries: dict[str, tamis.Query], events: list[dict[str, Any]], raw: set[str]) -> tuple[list, list[str]]:
-    """The lines of the second table, and what is said below it."""
+    """Return the records of the second table, and the notes below it."""
     started = time.process_time()
     engine = tamis.Engine()
     engine.add_many(queries.items())
@@ -137,7 +137,7 @@ def measure(queries: dict[str, tamis.Query], events: list[dict[str, Any]], raw: 
 
 
 def main() -> None:
-    """Measure, print, and leave the figures for the page."""
+    """Measure, print, and write the figures for the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=10_000)
     default = Path(os.environ.get("TAMIS_SHARED", PROJECT.parent / "shared"))
@@ -168,7 +168,7 @@ def main() -> None:
     events = list(itertools.islice(read(arguments.shared / EVENTS), arguments.events))
     lines, notes = measure(queries, events, raw)
     fields = statistics.fmean(map(len, events))
-    title = f"{len(queries):,} rules, {len(events):,} events of {fields:.0f} fields; CPU microseconds an event"
+    title = f"{len(queries):,} rules, {len(events):,} events of {fields:.0f} fields; CPU microseconds per event"
     results.table("events", title, COLUMNS, lines, notes)
     results.write()
 

@@ -1,9 +1,9 @@
-"""Writes ``docs/benchmarks.md`` and its charts out of what the last runs left in ``benchmarks/out``.
+"""Writes ``docs/benchmarks.md`` and its charts from the documents of the last runs in ``benchmarks/out``.
 
     python benchmarks/write_page.py [--out FOLDER] [--docs FOLDER]
 
-`make bench` calls it last. What has not been measured has no section; every section says which run it is from, and the
-page on which machine. What stands in each section is in `_sections.py`; how charts look, in `_charts.py`."""
+`make bench` calls it last. A benchmark that was not run has no section. Every section names its run, and the page names
+the machine. `_sections.py` has the texts of the sections, and `_charts.py` draws the charts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ of one table with each other rather than with figures from elsewhere.
 
 
 def read_runs(folder: Path) -> dict[str, Run]:
-    """What each benchmark left, by its name."""
+    """Read the document of each benchmark, by its name."""
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     return {document["benchmark"]: Run(document) for document in documents}
 
 
 def write(runs: dict[str, Run], docs: Path) -> list[Path]:
-    """Write the page and its charts, and remove charts that it has no more; returns what was written."""
+    """Write the page and its charts, and remove obsolete charts; return the files that were written."""
     folder = docs / CHARTS
     folder.mkdir(parents=True, exist_ok=True)
     parts, charts = [HEAD, provenance(runs)], {}
@@ -65,7 +65,7 @@ def write(runs: dict[str, Run], docs: Path) -> list[Path]:
 
 
 def provenance(runs: dict[str, Run]) -> str:
-    """On which machine, when, and how busy it was."""
+    """Render the table of the runs: the machine, the times, and the load."""
     machines = {machine_text(run.document["machine"]) for run in runs.values()}
     versions = sorted({run.document["version"] for run in runs.values()})
     pythons = sorted({run.document["python"] for run in runs.values() if "python" in run.document})
@@ -87,32 +87,32 @@ def provenance(runs: dict[str, Run]) -> str:
 
 
 def machine_text(machine: dict[str, Any]) -> str:
-    """The processor in words."""
+    """Describe the machine in words."""
     clock = f" at {machine['ghz']:.1f} GHz" if machine.get("ghz") else ""
     cores = f"{machine['cores']} core" + ("s" if machine["cores"] != 1 else "")
     return f"{machine['processor'] or 'unknown processor'}{clock}, {cores}, {machine['system']}"
 
 
 def moment(seconds: int) -> str:
-    """A time as the page shows it."""
+    """Format a time for the page."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
 
 
 def loads(run: Run) -> str:
-    """The load before and after."""
+    """Format the load before and after a run."""
     return " to ".join("?" if load is None else f"{load:.1f}" for load in run.document["load"])
 
 
 def goal_table(runs: dict[str, Run]) -> str:
-    """What was aimed at, and what these runs found."""
+    """Render the table of the aims, with the figures of these runs."""
     rows = []
     for goal in GOALS:
-        if goal.benchmark not in runs or (found := goal.find(runs[goal.benchmark])) is None:
+        if goal.benchmark not in runs or (figure := goal.find(runs[goal.benchmark])) is None:
             continue
-        value, size = found
+        value, size = figure
         verdict = "yes" if goal.is_met(value) else "**no**"
         at = "" if size is None or size == goal.size else f", at {size:,}"
-        rows.append((goal.what, goal.bar(), shown(value, goal.places) + f" {goal.unit}".rstrip(), verdict + at))
+        rows.append((goal.what, goal.bar(), shown(value, goal.decimals) + f" {goal.unit}".rstrip(), verdict + at))
     if not rows:
         return ""
     table = markdown(["what", "aim", "found", "reached"], rows)
@@ -120,7 +120,7 @@ def goal_table(runs: dict[str, Run]) -> str:
 
 
 def section_text(section: Section, run: Run) -> tuple[str, dict[str, str]]:
-    """One section and its charts by file name."""
+    """Render one section, and its charts by file name."""
     parts = [f"## {section.title}\n", section.text.strip() + "\n"]
     charts = {}
     for chart in section.charts:
@@ -134,31 +134,28 @@ def section_text(section: Section, run: Run) -> tuple[str, dict[str, str]]:
 
 
 def asked(run: Run) -> str:
-    """What the run was asked for, as far as it was."""
+    """Format the arguments of a run; empty for the defaults."""
     return f", `{run.arguments}`" if run.arguments else ""
 
 
 def table_text(table: dict[str, Any]) -> str:
-    """A table with its title and notes."""
+    """Render a table with its title and notes."""
     title = " ".join(table["title"].split())
-    rows = [tuple(shown(record.get(key), places) for key, _, places in table["columns"]) for record in table["records"]]
+    columns, records = table["columns"], table["records"]
+    rows = [tuple(shown(record.get(key), decimals) for key, _, decimals in columns) for record in records]
     notes = "".join(f"\n{' '.join(note.split())}\n" for note in table["notes"])
-    return (
-        f"**{title[:1].upper()}{title[1:]}**\n\n"
-        + markdown([heading for _, heading, _ in table["columns"]], rows)
-        + notes
-    )
+    return f"**{title[:1].upper()}{title[1:]}**\n\n" + markdown([heading for _, heading, _ in columns], rows) + notes
 
 
 def markdown(headings: list[str], rows: list[tuple[str, ...]]) -> str:
-    """A table whose first column is words and whose others are figures."""
+    """Render a table with words in the first column and figures in the others."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in [tuple(headings), *rows]]
     rule = ["---"] + ["---:"] * (len(headings) - 1)
     return "".join("| " + " | ".join(row) + " |\n" for row in [cells[0], rule, *cells[1:]])
 
 
 def main() -> None:
-    """Write, and say what."""
+    """Write the page, and print what was written."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT, help="the folder with the JSON files of the runs")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where benchmarks.md goes")

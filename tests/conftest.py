@@ -1,4 +1,4 @@
-"""What all tests share: where the real data lies."""
+"""Fixtures for all tests: the folder of real data, and the Spark session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Machines are shared: how long an example takes says nothing about the code.
+# Machines are shared, so the time of an example says nothing about the code.
 hypothesis.settings.register_profile("tamis", deadline=None)
 hypothesis.settings.load_profile("tamis")
 
@@ -24,7 +24,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of conformance cases and real data beside the project."""
+    """Return the folder of conformance cases and real data beside the project."""
     folder = Path(os.environ.get("TAMIS_SHARED", PROJECT.parent / "shared"))
     if not (folder / "data").is_dir():
         pytest.skip(f"no real data: {folder} is absent (set TAMIS_SHARED)")
@@ -33,7 +33,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark session for the whole run: it takes seconds to start. Tests that use it carry the mark `spark`."""
+    """Return the one Spark session of the run, which takes seconds to start; its tests have the mark `spark`."""
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'tamis[spark]'")
     from tamis.spark import JavaNotFoundError, close_session, session
 

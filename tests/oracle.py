@@ -1,6 +1,6 @@
-"""What a selector means, a second time: trees that render themselves and are evaluated in plain Python.
+"""A second definition of selectors, in plain Python: trees that can be rendered as text and evaluated.
 
-Written from docs/semantics.md and not from the core, so that a mistake would have to be made twice. A tree is a tuple
+It follows docs/semantics.md and not the core, so that a mistake would have to be made twice. A tree is a tuple
 whose first item names its kind; `render` gives its selector text, `truth` its value of a message."""
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def render(tree: Tree) -> str:
 
 
 def lookup(message: dict[str, Any], name: str) -> Any:
-    """The value a name reaches; None when it is absent or null; a list is never empty."""
+    """Return the value that a name reaches; None if it is absent or null; a list is never empty."""
     found = message.get(name)
     if found is None and name not in message and "." in name:
         head, _, tail = name.partition(".")
@@ -123,7 +123,7 @@ def is_number(value: Any) -> bool:
 
 
 def scalar(operand: Tree, message: dict[str, Any]) -> Any:
-    """An operand as one value; UNKNOWN for a list."""
+    """Return an operand as one value; UNKNOWN for a list."""
     match operand:
         case ("name", name):
             value = lookup(message, name)
@@ -189,7 +189,7 @@ def all_true(truths: list[bool | None]) -> bool | None:
 
 
 def elements(operand: Tree, message: dict[str, Any]) -> list[Any]:
-    """The elements of a list that a name reaches, else the one value."""
+    """Return the elements of a list that a name reaches, else the one value."""
     if operand[0] == "name":
         value = lookup(message, operand[1])
         return value if isinstance(value, list) else [value]

@@ -37,13 +37,13 @@ def _version_mark(magic: bytes) -> bytes:
 
 
 def message(routing_key: str, body: bytes, properties: pika.BasicProperties | None = None, exchange: str = "") -> bytes:
-    """A record's bytes; the properties as pika sends them."""
+    """Return the bytes of a record, with the properties as pika sends them."""
     names = b"".join(bytes([len(name.encode())]) + name.encode() for name in (exchange, routing_key))
     return names + b"".join((properties or pika.BasicProperties()).encode()) + body
 
 
 class StreamLog:
-    """A log in a folder. What is appended can be read once it is synced."""
+    """A log in a folder, whose records can be read once they are synced."""
 
     def __init__(self, folder: Path, log_id: int = 7, segment_bytes: int = 1 << 18) -> None:
         self.folder, self._log_id, self._segment_bytes = folder, log_id, segment_bytes
@@ -53,7 +53,7 @@ class StreamLog:
         self.sync()
 
     def roll(self) -> None:
-        """Begin a segment."""
+        """Begin a new segment."""
         self._ordinal += 1
         header = _version_mark(b"tamisjnl") + struct.pack("<QI4xQ20x", self._log_id, self._ordinal, self._next)
         self.segment = self.folder / f"{self._ordinal:08}-{self._next:020}.segment"
@@ -62,7 +62,7 @@ class StreamLog:
         self._offset = 64
 
     def append(self, body: bytes, kind: int = MESSAGE, time_us: int | None = None) -> int:
-        """The number of a record of these bytes; its time is microseconds after `TIME_US`, as many as its number."""
+        """Append a record and return its number; its time is `TIME_US` plus its number in microseconds."""
         number = self._next
         time_us = TIME_US + number if time_us is None else time_us
         length = struct.pack("<I", 28 + len(body))
@@ -77,12 +77,12 @@ class StreamLog:
         return number
 
     def sync(self) -> None:
-        """Let readers see all that was appended."""
+        """Let readers see all appended records."""
         mark = _version_mark(b"tamismrk") + struct.pack("<QQ", self._log_id, self._next - 1)
         (self.folder / "mark").write_bytes((mark + struct.pack("<I", crc32c(mark))).ljust(4096, b"\0"))
 
     def damage(self, content: bytes) -> None:
-        """Change some bytes of the record that has `content`, in whichever segment."""
+        """Overwrite `content` in the segment that has it."""
         for segment in self.folder.glob("*.segment"):
             data = segment.read_bytes()
             if (place := data.find(content)) >= 0:

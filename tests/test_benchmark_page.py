@@ -1,4 +1,4 @@
-"""The page of benchmarks: charts that can be read, tables that say what was measured, aims that are judged rightly."""
+"""The page of benchmarks has readable charts, tables of what was measured, and aims that are judged rightly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module of the folder benchmarks, whose scripts import each other as they do when they are run."""
+    """Import a module of the folder benchmarks, whose scripts import each other as top-level modules."""
     monkeypatch.syspath_prepend(str(PROJECT / "benchmarks"))
     return importlib.import_module(name)
 

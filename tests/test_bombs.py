@@ -1,4 +1,4 @@
-"""Query bombs: refused soon with a clear error, or matched in time; never a stack overflow."""
+"""Query bombs are refused soon with a clear error or matched in time, and never overflow the stack."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 import tamis
 
-SLACK = 10  # the promises are 10 ms to refuse and 1 ms to match; a busy machine and a slow build get so many times more
+SLACK = 10  # factor on the promises, 10 ms to refuse and 1 ms to match, for busy machines and slow builds
 REFUSED_S_MAX, MATCHED_S_MAX = 0.010 * SLACK, 0.001 * SLACK
 MILLION = ",".join(["1"] * 1_000_000)
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """CPU time of this thread, the best of three."""
+    """Return the CPU time of this thread, the best of three."""
     best = float("inf")
     for _ in range(3):
         begun = time.thread_time()
@@ -143,7 +143,7 @@ def test_a_hundred_thousand_operators_end_in_an_error(operator: str) -> None:
     with pytest.raises(tamis.QueryError, match="at most"):
         for i in range(100_000):
             query = OPERATORS[operator](query, i)
-    # What it was when it was refused is whole, and does all that a query does.
+    # What remains after the refusal is a complete query, which does everything that a query does.
     engine.add("largest", query)
     assert engine.match(message) == ["largest"] * (query.evaluate(message) is True)
     assert tamis.selector(str(query)) == query

@@ -1,4 +1,4 @@
-"""The documents agree with the tree: links lead somewhere, every folder has its place in ARCHITECTURE.md."""
+"""The documents agree with the tree: links have targets, and ARCHITECTURE.md names every folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_link_leads_to_a_file_and_its_heading(document: Path) -> None:
 
 
 def anchors(document: Path) -> list[str]:
-    """What links may name behind ``#``: the headings in small letters, with hyphens for spaces."""
+    """Return what links may name after ``#``: the headings in lower case, with hyphens for spaces."""
     titles = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), re.MULTILINE)
     return [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
 
@@ -83,7 +83,7 @@ QUERIES = (PROJECT / "docs/queries.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
-    """The text below one heading of docs/queries.md."""
+    """Return the text below one heading of docs/queries.md."""
     return QUERIES.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
@@ -141,7 +141,7 @@ ANSWERS = {"true": True, "false": False, "unknown": None}
 
 
 def rows(*first_columns: str) -> list[list[str]]:
-    """The rows of the tables of docs/semantics.md that begin with these columns; code without its quotes."""
+    """Return the rows of the tables in docs/semantics.md that begin with these columns, without the quotes of code."""
     return [row for header, row in table_rows(SEMANTICS) if header[: len(first_columns)] == list(first_columns)]
 
 
@@ -218,7 +218,7 @@ def test_the_pipeline_that_is_shown_can_be_read(tmp_path: Path) -> None:
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models that a type is made of."""
+    """Return the models that a type is made of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     else:

@@ -41,7 +41,7 @@ HEAVY = {
     "uvicorn": {"web"},
     "prometheus_client": {"web"},
 }
-"""A heavy package -> the parts that may import it."""
+"""Heavy package -> the parts that may import it."""
 
 
 def layer(part: str) -> int:
@@ -51,12 +51,12 @@ def layer(part: str) -> int:
 
 
 def is_part(name: str) -> bool:
-    """True of a folder or module right below `tamis`; other names there are functions and classes."""
+    """Return whether a name is a folder or module directly below `tamis`, not a function or class."""
     return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports when it runs; those for type checking only do not count."""
+    """Return every module that a file imports when it runs, except those for type checking only."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
         id(inner)
@@ -74,7 +74,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def part_of(path: Path) -> str:
-    """The folder or the module right below `tamis` that a file belongs to."""
+    """Return the folder or module directly below `tamis` that a file belongs to."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 

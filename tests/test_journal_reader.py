@@ -1,4 +1,4 @@
-"""`tamis._core.JournalReader` over the log that is kept for the core's tests: 120 records in three segments."""
+"""Tests `tamis._core.JournalReader` with the log of the core's tests: 120 records in three segments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MASK = 2**64 - 1
 
 
 def body_of(number: int) -> bytes:
-    """What the core's tests write into record `number`: SplitMix64 seeded with it."""
+    """Return the body of record `number` in the core's tests: SplitMix64 seeded with the number."""
     state, body = number, bytearray()
     for _ in range(100):
         state = (state + 0x9E3779B97F4A7C15) & MASK

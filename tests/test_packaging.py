@@ -1,4 +1,4 @@
-"""One version is everywhere, and what the package says of itself is true."""
+"""The version is the same everywhere, and the package's metadata is true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples that the five papers print, to the letter."""
+"""The examples that the five papers print have exactly their printed results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIELD_MESSAGES = {
 
 
 def rows(table: str) -> list[tuple[str, list[int]]]:
-    """The lines of a printed table: a name, and its bits from left to right."""
+    """Return the lines of a printed table: a name, and its bits from left to right."""
     return [(line.split()[0], [int(bit) for bit in line.split()[1:]]) for line in table.split("\n") if line]
 
 
@@ -165,7 +165,7 @@ def test_a_hundred_subscribers_with_the_same_selector_all_get_the_message() -> N
 
 
 def test_a_signature_answers_how_near_two_words_are() -> None:
-    """Section 3.2: stop words are left out of the signature, yet the positions count them."""
+    """Section 3.2: signatures omit stop words, but positions count them."""
     assert tamis.near("daffodils", "rhubarb", 3).evaluate(body=FIGURE_5_BODY) is True
     assert tamis.near("daffodils", "rhubarb", 2).evaluate(body=FIGURE_5_BODY) is False
     assert tamis.text("saving them from freezing").evaluate(body=FIGURE_5_BODY) is True
@@ -206,7 +206,7 @@ def test_the_filter_of_a_real_system_reads_as_printed(change: dict[str, Any], an
 
 
 def test_a_deleted_instrument_is_refused_whatever_the_smart_condition_says() -> None:
-    """ "deleted = false && smart condition": with deleted = true the rest cannot matter, unknown or not."""
+    """ "deleted = false && smart condition": with deleted = true, the condition cannot matter, unknown or not."""
     assert tamis.boolean("deleted = false && smart == yes").evaluate({"deleted": True}) is False
 
 

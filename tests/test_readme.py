@@ -1,4 +1,4 @@
-"""The README is true: its Python runs and gives what its comments say, its commands run in a folder with its files."""
+"""The README is true: its Python has the results in its comments, and its commands run with its files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PIPELINE_COMMANDS = ("tamis run", "tamis query", "tamis check pipeline.toml")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, the rest of the line after it, and its text."""
+    """A fenced block: its language, the other text of that line, and its content."""
 
     language: str
     info: str
@@ -36,7 +36,7 @@ class Block:
 
     @property
     def title(self) -> str | None:
-        """The name of the file that the block shows."""
+        """Return the name of the file that the block shows."""
         found = re.search(r'title="([^"]+)"', self.info)
         return found.group(1) if found else None
 
@@ -54,7 +54,7 @@ COMMANDS = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files that the README shows and some real mail, as the current one."""
+    """Make a current folder with the files that the README shows and some real mail."""
     for block in BLOCKS:
         if block.title:
             (tmp_path / block.title).write_text(block.text, encoding="utf-8")
@@ -67,7 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_python(source: str) -> list[tuple[str, Any, str]]:
-    """Run a block; of every line that ends in ``# -> value`` the source, what it gave, and what was promised."""
+    """Run a block; return source, result and promise of every line that ends in ``# -> value``."""
     names: dict[str, Any] = {}
     seen = []
     lines = source.splitlines()
@@ -82,7 +82,7 @@ def run_python(source: str) -> list[tuple[str, Any, str]]:
 
 
 def run_command(line: str) -> subprocess.CompletedProcess[str]:
-    """Run one command of the README as a shell would; the comment behind it is for people."""
+    """Run one command of the README as a shell would, without its comment."""
     command, _, _ = line.partition("    #")
     words = shlex.split(command)
     assert words[0] == "tamis", line
@@ -143,7 +143,7 @@ def test_the_pipeline_of_the_readme_runs_command_by_command(folder: Path) -> Non
 @pytest.mark.spark
 @pytest.mark.parametrize("block", [block for block in PYTHON if "spark" in block.info], ids=lambda b: b.text[:40])
 def test_spark_of_the_readme_shows_subjects_and_matches(block: Block, folder: Path) -> None:
-    """In a process of its own: a session of another test may live in this one."""
+    """Runs in a separate process, because this one may have another test's session."""
     done = subprocess.run([sys.executable, "-c", block.text], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "matched" in done.stdout

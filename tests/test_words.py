@@ -1,4 +1,4 @@
-"""Words, stop words and signatures."""
+"""Tests words, stop words and signatures."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tools.rust_source import RustFile, crate_folders, read_crate
 
 PROJECT = Path(__file__).resolve().parent.parent
 CIRCLE_MAX = 3
-"""So many files may know each other: a struct, its parts and the folder's own file."""
+"""Maximum number of files in a circle: a struct, its parts and the folder's own file."""
 
 Graph = dict[Path, set[Path]]
 
@@ -22,9 +22,9 @@ Graph = dict[Path, set[Path]]
 
 
 class Crate:
-    """The modules of a crate, and which file a path leads to.
+    """The modules of a crate, with the file that each path leads to.
 
-    Where a `mod.rs` passes a name on with `pub use`, the path leads to the file that declares the name.
+    If a `mod.rs` re-exports a name with `pub use`, the path leads to the file that declares the name.
     """
 
     def __init__(self, files: Iterable[RustFile]) -> None:
@@ -35,7 +35,7 @@ class Crate:
                 self.children[module[:-1]].add(module[-1])
 
     def graph(self) -> Graph:
-        """Which file uses which others."""
+        """Return the files that each file uses."""
         return {file.path: self._used(file) - {file.path} for file in self.files.values()}
 
     def _used(self, file: RustFile) -> set[Path]:
@@ -48,43 +48,43 @@ class Crate:
         return {self.files[module].path for module in reached if module is not None}
 
     def _passes_on(self, file: RustFile, name: str) -> bool:
-        """Whether a name is only here for others: a folder's file that lists what the folder offers."""
+        """Return whether a file only re-exports a name, as the file of a folder does."""
         if name not in file.exported:
             return False
         return not any(path[0] == name for path in file.paths)
 
     def _resolve(self, file: RustFile, path: tuple[str, ...], is_glob: bool = False) -> tuple[str, ...] | None:
-        """The module of the file that has what a path names, or None if that is in another crate."""
+        """Return the module of the file that declares what a path names, or None if it is in another crate."""
         absolute = self._absolute(file, path)
         if absolute is None:
             return None
         return self._owner(absolute, is_glob, set())
 
     def _absolute(self, file: RustFile, path: tuple[str, ...], depth: int = 0) -> tuple[str, ...] | None:
-        """A path from the root of the crate."""
-        module, rest = file.module, path
-        if rest[0] == "crate":
-            return rest[1:]
-        if rest[0] not in ("self", "super"):
-            if rest[0] in file.uses and file.uses[rest[0]][0] != rest[0] and depth < 8:
-                return self._absolute(file, file.uses[rest[0]] + rest[1:], depth + 1)
-            return (*module, *rest) if rest[0] in self.children[module] else None
-        while rest and rest[0] in ("self", "super"):
-            module, rest = (module if rest[0] == "self" else module[:-1]), rest[1:]
-        return (*module, *rest)
+        """Return a path from the root of the crate, or None if it leads to another crate."""
+        module, names = file.module, path
+        if names[0] == "crate":
+            return names[1:]
+        if names[0] not in ("self", "super"):
+            if names[0] in file.uses and file.uses[names[0]][0] != names[0] and depth < 8:
+                return self._absolute(file, file.uses[names[0]] + names[1:], depth + 1)
+            return (*module, *names) if names[0] in self.children[module] else None
+        while names and names[0] in ("self", "super"):
+            module, names = (module if names[0] == "self" else module[:-1]), names[1:]
+        return (*module, *names)
 
-    def _owner(self, absolute: tuple[str, ...], is_glob: bool, seen: set[tuple[str, ...]]) -> tuple[str, ...] | None:
+    def _owner(self, absolute: tuple[str, ...], is_glob: bool, visited: set[tuple[str, ...]]) -> tuple[str, ...] | None:
         length = next(n for n in range(len(absolute), -1, -1) if absolute[:n] in self.files)
-        module, rest = absolute[:length], absolute[length:]
-        if not rest and not is_glob:
-            return None  # a module alone: what is used of it stands in a path
-        if not rest or absolute in seen:
+        module, names = absolute[:length], absolute[length:]
+        if not names and not is_glob:
+            return None  # only a module: the paths in the code say what is used from it
+        if not names or absolute in visited:
             return module
-        seen.add(absolute)
-        file, name = self.files[module], rest[0]
+        visited.add(absolute)
+        file, name = self.files[module], names[0]
         if name in file.uses:
             target = self._absolute(file, file.uses[name])
-            return module if target is None else self._owner((*target, *rest[1:]), is_glob, seen)
+            return module if target is None else self._owner((*target, *names[1:]), is_glob, visited)
         if name not in file.items:
             for glob in (*file.exported_globs, *file.globs):
                 target = self._absolute(file, glob)
@@ -94,7 +94,7 @@ class Crate:
 
 
 def rust_graphs(project: Path) -> dict[str, Graph]:
-    """The graph of each crate, by the folder of its sources."""
+    """Return the graph of each crate, by the folder of its sources."""
     roots = [folder / "src" for folder in crate_folders(project) if (folder / "src").is_dir()]
     return {str(root.relative_to(project)): Crate(read_crate(root)).graph() for root in roots}
 
@@ -103,7 +103,7 @@ def rust_graphs(project: Path) -> dict[str, Graph]:
 
 
 class Package:
-    """The modules of a Python package, and which file an import leads to: a package's own file passes names on."""
+    """The modules of a Python package, with the file that each import leads to, also through an `__init__.py`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -121,7 +121,7 @@ class Package:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def _imports(self, name: str, tree: ast.Module) -> Iterable[tuple[str, str, str]]:
-        """Name here, module, and member of it; not what is imported for types only."""
+        """Yield the local name, the module and its member for each import, except those for type checking only."""
         for node in _imports_that_run(tree):
             if isinstance(node, ast.Import):
                 yield from ((alias.asname or alias.name, alias.name, "") for alias in node.names)
@@ -133,7 +133,7 @@ class Package:
             yield from ((alias.asname or alias.name, module, alias.name) for alias in node.names)
 
     def graph(self) -> Graph:
-        """Which file imports which others."""
+        """Return the files that each file imports."""
         graph: Graph = {}
         for name, path in self.files.items():
             mine = self.imports[name]
@@ -146,18 +146,18 @@ class Package:
             graph[path] = {self.files[module] for module in reached if module in self.files} - {path}
         return graph
 
-    def _owner(self, module: str, member: str, seen: set[tuple[str, str]]) -> str:
+    def _owner(self, module: str, member: str, visited: set[tuple[str, str]]) -> str:
         if f"{module}.{member}" in self.files:
             return f"{module}.{member}"
-        if member in self.passed_on.get(module, {}) and (module, member) not in seen:
-            seen.add((module, member))
+        if member in self.passed_on.get(module, {}) and (module, member) not in visited:
+            visited.add((module, member))
             target = self.passed_on[module][member]
-            return self._owner(*target, seen) if target[0] in self.files else module
+            return self._owner(*target, visited) if target[0] in self.files else module
         return module
 
 
 def _imports_that_run(tree: ast.AST) -> Iterable[ast.Import | ast.ImportFrom]:
-    """All imports but those under `if TYPE_CHECKING`."""
+    """Yield all imports except those under `if TYPE_CHECKING`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
@@ -167,7 +167,7 @@ def _imports_that_run(tree: ast.AST) -> Iterable[ast.Import | ast.ImportFrom]:
 
 
 def python_graphs(project: Path) -> dict[str, Graph]:
-    """The graph of each package below `python`."""
+    """Return the graph of each package below `python`."""
     roots = sorted(path.parent for path in (project / "python").glob("*/__init__.py"))
     return {str(root.relative_to(project)): Package(root).graph() for root in roots}
 
@@ -176,11 +176,11 @@ def python_graphs(project: Path) -> dict[str, Graph]:
 
 
 def groups(graph: Graph) -> list[list[Path]]:
-    """Files that can all reach each other, two or more together, the largest group first (Tarjan's algorithm)."""
+    """Return the groups of two or more files that all reach each other, the largest first (Tarjan's algorithm)."""
     order: dict[Path, int] = {}
     lowest: dict[Path, int] = {}
     stack: list[Path] = []
-    found: list[list[Path]] = []
+    components: list[list[Path]] = []
 
     def visit(node: Path) -> None:
         order[node] = lowest[node] = len(order)
@@ -193,22 +193,22 @@ def groups(graph: Graph) -> list[list[Path]]:
                 lowest[node] = min(lowest[node], order[other])
         if lowest[node] == order[node]:
             start = stack.index(node)
-            found.append(sorted(stack[start:]))
+            components.append(sorted(stack[start:]))
             del stack[start:]
 
     for node in sorted(graph):
         if node not in order:
             visit(node)
-    return sorted((group for group in found if len(group) > 1), key=lambda group: (-len(group), group))
+    return sorted((group for group in components if len(group) > 1), key=lambda group: (-len(group), group))
 
 
 def inside_folders(graph: Graph) -> Graph:
-    """The edges between files of one folder."""
+    """Return the edges between files of one folder."""
     return {path: {other for other in others if other.parent == path.parent} for path, others in graph.items()}
 
 
 def report(name: str, graph: Graph, project: Path) -> list[str]:
-    """A line for each circle that is too large, and the edges within it."""
+    """Return a line for each circle that is too large, with the edges within it."""
     lines: list[str] = []
     for group in groups(graph):
         if len(group) > CIRCLE_MAX:
@@ -220,12 +220,12 @@ def report(name: str, graph: Graph, project: Path) -> list[str]:
 
 
 def largest(graphs: Iterable[Graph]) -> int:
-    """The number of files in the largest group."""
-    return max((len(found[0]) for found in map(groups, graphs) if found), default=1)
+    """Return the number of files in the largest group."""
+    return max((len(some[0]) for some in map(groups, graphs) if some), default=1)
 
 
 def main(project: Path) -> int:
-    """Print every circle that is too large; 1 if there is one."""
+    """Print every circle that is too large; return 1 if there is one."""
     graphs = rust_graphs(project) | python_graphs(project)
     lines = [line for name, graph in graphs.items() for line in report(name, graph, project)]
     inside = largest(map(inside_folders, graphs.values()))

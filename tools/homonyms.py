@@ -10,11 +10,11 @@ from tools.rust_source import crate_folders, read_crate
 
 PROJECT = Path(__file__).resolve().parent.parent
 HOMONYMS_MAX = 10
-"""So many names may have two meanings; code that only tests see does not count."""
+"""Maximum number of names that two or more files declare; code for tests only does not count."""
 
 
 def homonyms(project: Path) -> dict[str, list[Path]]:
-    """The files that declare a struct, enum, trait, union or type of each name that several declare."""
+    """Return each name of a struct, enum, trait, union or type that several files declare, with these files."""
     files: dict[str, list[Path]] = defaultdict(list)
     for folder in crate_folders(project):
         for file in read_crate(folder):
@@ -24,12 +24,12 @@ def homonyms(project: Path) -> dict[str, list[Path]]:
 
 
 def main(project: Path) -> int:
-    """Print each name with its files; 1 if there are too many."""
-    found = homonyms(project)
-    for name, paths in found.items():
+    """Print each name with its files; return 1 if there are too many."""
+    shared = homonyms(project)
+    for name, paths in shared.items():
         print(f"{name:<20} {', '.join(str(path.relative_to(project)) for path in paths)}")
-    print(f"homonyms: {len(found)} type names stand in two or more files (at most {HOMONYMS_MAX})")
-    return 1 if len(found) > HOMONYMS_MAX else 0
+    print(f"homonyms: {len(shared)} type names stand in two or more files (at most {HOMONYMS_MAX})")
+    return 1 if len(shared) > HOMONYMS_MAX else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Builds the wheels and the sdist into dist/, and tries each in a clean environment.
 
-`make release` calls it. A wheel for another processor cannot run here: what is inside it is looked at instead."""
+`make release` calls it. A wheel for another processor cannot run here, so only its contents are checked."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PROJECT = Path(__file__).resolve().parent.parent
 DIST = PROJECT / "dist"
 VERSION = tomllib.loads((PROJECT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
 MACHINES = {"x86_64": 62, "aarch64": 183}
-"""The processors, with their numbers in the header of a program (ELF's e_machine)."""
+"""Processor -> its number in the header of a program (ELF's e_machine)."""
 
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT", "THIRD-PARTY-LICENSES"]
 
 
 def main() -> int:
-    """Build, look and try; 1 if anything is wrong, and a line for everything that was left out."""
+    """Build, inspect and try everything; print what was skipped, and return 1 if anything is wrong."""
     run(sys.executable, "-m", "tools.licenses")
     run("maturin", "sdist", "--out", str(DIST))
     built = [machine for machine in MACHINES if build_wheel(machine)]
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def run(*command: str, cwd: Path = PROJECT, **environment: str) -> None:
-    """Print a command and run it; its failure ends the program."""
+    """Print and run a command; end the program if it fails."""
     print("==", " ".join(command), flush=True)
     done = subprocess.run(command, cwd=cwd, env={**os.environ, **environment}, check=False)
     if done.returncode:
@@ -46,7 +46,7 @@ def run(*command: str, cwd: Path = PROJECT, **environment: str) -> None:
 
 
 def build_wheel(machine: str) -> bool:
-    """Build a wheel for the C library of manylinux2014; False where the toolchain cannot."""
+    """Build a wheel for manylinux2014; return False if the toolchain lacks the processor's library."""
     target = f"{machine}-unknown-linux-gnu"
     command = ["rustc", "--print", "target-libdir", "--target", target]
     if not Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()).is_dir():
@@ -58,12 +58,12 @@ def build_wheel(machine: str) -> bool:
 
 
 def wheel_of(machine: str) -> Path:
-    """The wheel that was built for a processor."""
+    """Return the wheel that was built for a processor."""
     return next(DIST.glob(f"*manylinux2014_{machine}*.whl"))
 
 
 def inspect(wheel: Path, machine: str) -> list[str]:
-    """What is wrong with the inside of a wheel."""
+    """Return the faults of a wheel's contents."""
     folder = f"tamis-{VERSION}.dist-info"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -79,7 +79,7 @@ def inspect(wheel: Path, machine: str) -> list[str]:
 
 
 def try_alone(path: Path) -> None:
-    """Install a wheel or an sdist where nothing else is, and match a message with it from another folder."""
+    """Install a wheel or an sdist into an empty environment, and match a message with it from another folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         venv.create(folder / "venv", with_pip=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Strings, characters and comments may hold anything: they are blanked out, and lines stay where they are.
+# Strings, characters and comments may hold anything: they are blanked out, and line numbers do not change.
 _OPAQUE = re.compile(
     r"""//[^\n]* | /\*.*?\*/ | b?r(?P<marks>\#*)".*?"(?P=marks) | [bc]?"(?:\\.|[^"\\])*" | b?'(?:\\[^']*|[^'\\\n])'""",
     re.DOTALL | re.VERBOSE,
@@ -26,16 +26,16 @@ _TYPE = re.compile(
 
 @dataclass
 class RustFile:
-    """A source file: its module, what it uses, what it passes on to others, and the types that it declares."""
+    """A source file: its module, what it uses, what it re-exports, and the types that it declares."""
 
     path: Path
     module: tuple[str, ...]
-    """From the root of the crate: `("index", "leaf")`; empty for lib.rs."""
+    """Path from the root of the crate, such as `("index", "leaf")`; empty for lib.rs."""
     uses: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Names that `use` brings in, with their paths as written."""
     globs: list[tuple[str, ...]] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
-    """The names of `uses` that come with a `pub use`: others may reach them through this module."""
+    """Names of `uses` that `pub use` re-exports: others may reach them through this module."""
     exported_globs: list[tuple[str, ...]] = field(default_factory=list)
     paths: list[tuple[str, ...]] = field(default_factory=list)
     """Paths in code, outside of `use`."""
@@ -45,13 +45,13 @@ class RustFile:
 
 
 def crate_folders(project: Path) -> list[Path]:
-    """The folders of all crates; the workspace itself is none."""
+    """Return the folders of all crates, without the workspace itself."""
     manifests = sorted(path for path in project.glob("**/Cargo.toml") if "target" not in path.parts)
     return [path.parent for path in manifests if "[package]" in path.read_text(encoding="utf-8")]
 
 
 def read_crate(root: Path) -> list[RustFile]:
-    """The files below a crate's folder, without its tests."""
+    """Return the files below a crate's folder, without its tests."""
     paths = sorted(path for path in root.rglob("*.rs") if "target" not in path.relative_to(root).parts)
     files = [read_file(path, root) for path in paths]
     tests = {(*file.module, name) for file in files for name in file.test_modules}
@@ -59,7 +59,7 @@ def read_crate(root: Path) -> list[RustFile]:
 
 
 def read_file(path: Path, root: Path) -> RustFile:
-    """One file, without what is compiled for tests only."""
+    """Read one file, without the code that is compiled for tests only."""
     parts = path.relative_to(root).with_suffix("").parts
     module = parts[:-1] if parts[-1] in ("mod", "lib", "main") else parts
     file = RustFile(path, module)
@@ -72,32 +72,32 @@ def read_file(path: Path, root: Path) -> RustFile:
                 file.uses[name] = target
                 if visibility:
                     file.exported.add(name)
-    rest = _USE.sub("", code)
-    file.paths = [tuple(re.split(r"\s*::\s*", path)) for path in _PATH.findall(rest)]
-    file.items = set(_ITEM.findall(rest))
-    file.types = set(_TYPE.findall(rest))
+    without_uses = _USE.sub("", code)
+    file.paths = [tuple(re.split(r"\s*::\s*", path)) for path in _PATH.findall(without_uses)]
+    file.items = set(_ITEM.findall(without_uses))
+    file.types = set(_TYPE.findall(without_uses))
     return file
 
 
 def without_tests(code: str) -> tuple[str, set[str]]:
-    """Code without the items that stand under `#[cfg(test)]`, and the modules in other files among those."""
+    """Return the code without items under `#[cfg(test)]`, and the names of such modules that are in other files."""
     if re.search(r"#!\[cfg\(test\)\]", code):
         return "", set()
     modules: set[str] = set()
-    while found := _TEST.search(code):
-        if module := _TEST_MODULE.match(code, found.end()):
+    while test := _TEST.search(code):
+        if module := _TEST_MODULE.match(code, test.end()):
             modules.add(module[1])
-        end = _end_of_item(code, found.end())
-        code = code[: found.start()] + "\n" * code.count("\n", found.start(), end) + code[end:]
+        end = _end_of_item(code, test.end())
+        code = code[: test.start()] + "\n" * code.count("\n", test.start(), end) + code[end:]
     return code, modules
 
 
-def _blank(found: re.Match[str]) -> str:
-    return " " + "\n" * found[0].count("\n")
+def _blank(match: re.Match[str]) -> str:
+    return " " + "\n" * match[0].count("\n")
 
 
 def _end_of_item(code: str, start: int) -> int:
-    """Just after the `;`, `,` or closing brace that ends the item, field or statement at `start`."""
+    """Return the position after the `;`, `,` or closing brace that ends the item, field or statement at `start`."""
     depth, braces_end_it = 0, re.match(r"(?:pub(?:\([^)]*\))?\s+)?(?:use|let|static|const)\b", code[start:]) is None
     for position in range(start, len(code)):
         letter = code[position]
@@ -115,7 +115,7 @@ def _end_of_item(code: str, start: int) -> int:
 
 
 def _expand(tree: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The names that a use tree brings in, each with its path; `*` for a glob."""
+    """Yield the names that a use tree brings in, each with its path; `*` for a glob."""
     head, brace, inner = tree.partition("{")
     if not brace:
         path, _, alias = tree.partition(" as ")
@@ -129,7 +129,7 @@ def _expand(tree: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _split(branches: str) -> list[str]:
-    """The parts between commas that are in no further braces."""
+    """Split at the commas that are outside all braces."""
     parts, depth = [""], 0
     for letter in branches:
         depth += {"{": 1, "}": -1}.get(letter, 0)

@@ -12,25 +12,25 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent
 FOLDERS = ("crates", "python", "benches", "benchmarks", "examples", "fuzz", "tools", "tests", ".ci")
 CHECKED = ("crates", "python", "benches", "benchmarks", "examples", "fuzz", "tools")
-"""In these, every Rust and Python file must say what it is for."""
+"""Folders in which every Rust and Python file must say what it is for."""
 
 SUFFIXES = (".rs", ".py", ".pyi")
 LENGTH_MAX = 120
 
 
 def purpose(path: Path) -> str:
-    """The first line of a file without its comment marks; empty where it has none."""
+    """Return the first line of a file without its comment marks; empty if it is no comment."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if lines and lines[0].startswith("#!") and not lines[0].startswith("#!["):
         lines = lines[1:]
     first = lines[0] if lines else ""
     comment = {".rs": r"//! ?(.*)", "": r"# ?(.*)"}.get(path.suffix, r'r?"""(.*?)(?:""")?$')
-    found = re.match(comment, first)
-    return found[1].strip() if found else ""
+    match = re.match(comment, first)
+    return match[1].strip() if match else ""
 
 
 def faults(path: Path) -> list[str]:
-    """What is wrong with the purpose of a file: nothing, if it is one sentence on one line."""
+    """Return the faults of a file's purpose; none if it is one sentence on one line."""
     text = purpose(path)
     if not text:
         return ["has no purpose in its first line"]
@@ -44,7 +44,7 @@ def faults(path: Path) -> list[str]:
 
 
 def sources(project: Path, folders: tuple[str, ...]) -> list[Path]:
-    """The source files of these folders that git knows or would add, in the order of their names."""
+    """Return the source files of these folders that git tracks or would add, sorted by name."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *folders]
     listed = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True).stdout.splitlines()
     paths = sorted(project / name for name in set(listed))
@@ -52,7 +52,7 @@ def sources(project: Path, folders: tuple[str, ...]) -> list[Path]:
 
 
 def offenders(project: Path) -> list[str]:
-    """A line for each file that does not say what it is for."""
+    """Return a line for each file that does not say what it is for."""
     return [
         f"{path.relative_to(project)}: {fault}: {purpose(path)}".removesuffix(": ")
         for path in sources(project, CHECKED)
@@ -62,7 +62,7 @@ def offenders(project: Path) -> list[str]:
 
 
 def draw(project: Path) -> list[str]:
-    """The lines of the tree: folders, and files with what they are for."""
+    """Return the lines of the tree: folders, and files with their purposes."""
     lines: list[str] = []
     shown: tuple[str, ...] = ()
     for path in sources(project, FOLDERS):

@@ -47,9 +47,9 @@ _Tree: TypeAlias = (
 
 @final
 class Query:
-    """A standing question, compiled: true, false or unknown of a message.
+    """A compiled query, which is true, false or unknown for a message.
 
-    Made by the functions of `tamis` (`selector`, `topic`, ...). Immutable; safe in any thread."""
+    The functions of `tamis` (`selector`, `topic`, ...) make it. It is immutable and thread-safe."""
 
     def evaluate(
         self,
@@ -60,40 +60,42 @@ class Query:
         hierarchies: Mapping[str, Mapping[str, str | None]] | None = None,
         signature: Signature | None = None,
     ) -> bool | None:
-        """True, False, or None for unknown. Time is linear in the message for each predicate.
+        """Return True, False, or None for unknown.
 
         Args:
             properties: name -> value.
             topic: dotted words.
             body: text, or bytes that are text when they are valid UTF-8; None is no body.
             hierarchies: attribute -> {value: parent or None}, for UNDER, which is unknown without it.
-            signature: of `body`, when one has been made; the answer is the same without it.
+            signature: the signature of `body`, if you have it; the result is the same without it.
 
         Raises:
-            TypeError: a property of a type that has no meaning here, with its name.
-            ValueError: an integer beyond 64 bits, nesting over 100, or a hierarchy with a cycle."""
+            TypeError: a property has a type that no property can have; the text names the property.
+            ValueError: an integer is beyond 64 bits, the nesting is over 100, or a hierarchy has a cycle.
+
+        Cost: per predicate, linear in the message."""
 
     def highlight(
         self, properties: Properties | None = None, topic: str = "", body: Body = None
     ) -> list[tuple[int, int]]:
-        """Ranges of characters of `body` that made text predicates true, ascending, for showing what matched."""
+        """Return the ranges of characters in `body` that made text predicates true, ascending."""
 
     def tree(self) -> _Tree:
-        """The query's structure, for algorithms that are written outside the core.
+        """Return the query's structure, for algorithms that are written outside the core.
 
         Returns:
             Nested tuples, each with its kind first: ``("and", [trees])``, ``("or", [trees])``, ``("not", tree)``; for
             ``name = value`` and ``name IN (...)`` ``("=", name, [values], query)``; for comparisons and BETWEEN with
             literals ``("range", name, low, high, query)``, true only within the bounds, where None is no bound; for
-            any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are properties;
-            operands stand in the order written."""
+            any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are those of
+            properties; operands are in the order written."""
 
     def opaques(self) -> list[tuple[str, float, int, int, float | None, str | None]]:
-        """Its expensive predicates, from left to right, and what became of their calls in all queries and engines.
+        """Return the query's expensive predicates, from left to right, with their calls from all queries and engines.
 
         Returns:
-            (name, declared cost in microseconds, calls, calls that failed, mean microseconds of the calls that were
-            timed, the last failure). One call in sixteen is timed; the last two are None before there is any."""
+            (name, declared cost in microseconds, number of calls, number of failed calls, mean microseconds of the
+            timed calls, the last failure). One call in sixteen is timed; the last two are None before the first."""
 
     def __and__(self, other: Query, /) -> Query: ...
     def __rand__(self, other: Query, /) -> Query: ...
@@ -115,10 +117,10 @@ class Engine:
     @staticmethod
     def open(path: str | PathLike[str], verify: bool, opaque: dict[str, Callable[..., Any]]) -> Engine: ...
     def next_id(self) -> int:
-        """The id that the next subscription gets, unless another thread adds one first."""
+        """Return the id that the next subscription gets, unless another thread adds one first."""
 
     def change(self, added: list[Query], replaced: list[tuple[int, Query]]) -> list[int]:
-        """Add `added` and replace the queries of ids, in one step; the ids given to `added`."""
+        """Add queries and replace those of existing ids, in one step; return the ids of `added`."""
 
     def remove(self, subscription_id: int) -> bool: ...
     def ids(self) -> list[int]: ...
@@ -136,16 +138,19 @@ class Engine:
         self, subscription_id: int, properties: Properties | None, topic: str, body: Body
     ) -> tuple[bool | None, list[tuple[str, Any, bool | None]], list[str]]: ...
     def report(self) -> dict[str, Any]:
-        """The fields of `tamis.Report`, with ids where it has keys."""
+        """Return the fields of `tamis.Report`, with ids where it has keys."""
 
     def names(self) -> list[str]:
-        """The properties that queries ask for by name, sorted."""
+        """Return the names of the properties that queries ask for, sorted."""
 
     def time_matches(
         self, messages: list[tuple[Properties, str, str | None]], warm_up: int, rounds: int
     ) -> list[tuple[int, int, int]]:
-        """Match each message in the core, `rounds` times after `warm_up` rounds: the medians of its wall and of its
-        thread's CPU time in nanoseconds, and how many subscriptions it satisfies."""
+        """Match each message `rounds` times in the core, after `warm_up` rounds.
+
+        Returns:
+            For each message, the median wall time and the median CPU time of the thread in nanoseconds, and the number
+            of subscriptions that it satisfies."""
 
     def hierarchy(self, attribute: str, parents: Mapping[str, str | None]) -> None: ...
     def save(self, path: str | PathLike[str], keys: list[tuple[int, bytes]], opaque_names: bool) -> None: ...
@@ -155,12 +160,12 @@ class Engine:
 
 @final
 class Bitmap:
-    """The bitmap engine of the OpenAMQ and Malamute papers: a row of bits, compressed, with every operation they list.
+    """The bitmap engine of the OpenAMQ and Malamute papers: compressed, with every operation that they list.
 
-    Safe in any thread. `index` counts from 0; outside the size it is an IndexError."""
+    Thread-safe. `index` counts from 0; an index outside the size is an IndexError."""
 
     def __new__(cls, size: int) -> Bitmap:
-        """A bitmap of `size` zeroes, at most 2^32; ValueError beyond."""
+        """Make a bitmap of `size` zeroes; ValueError above 2^32."""
 
     def set(self, index: int) -> None:
         """Set a bit."""
@@ -169,37 +174,47 @@ class Bitmap:
         """Clear a bit."""
 
     def test(self, index: int) -> bool:
-        """Whether a bit is set."""
+        """Return whether a bit is set."""
 
     def reset(self) -> None:
         """Clear every bit."""
 
     def count(self) -> int:
-        """How many bits are set."""
+        """Return the number of bits that are set."""
 
     def first_set(self) -> int | None:
-        """The lowest set bit, or None; so for `last_set`, and the two for zeroes."""
+        """Return the lowest set bit, or None."""
 
-    def last_set(self) -> int | None: ...
+    def last_set(self) -> int | None:
+        """Return the highest set bit, or None."""
+
     def next_set(self, index: int) -> int | None:
-        """The lowest set bit after `index`, or None; so for `next_clear`."""
+        """Return the lowest set bit after `index`, or None."""
 
     def previous_set(self, index: int) -> int | None:
-        """The highest set bit before `index`, or None; so for `previous_clear`."""
+        """Return the highest set bit before `index`, or None."""
 
-    def first_clear(self) -> int | None: ...
-    def last_clear(self) -> int | None: ...
-    def next_clear(self, index: int) -> int | None: ...
-    def previous_clear(self, index: int) -> int | None: ...
+    def first_clear(self) -> int | None:
+        """Return the lowest clear bit, or None."""
+
+    def last_clear(self) -> int | None:
+        """Return the highest clear bit, or None."""
+
+    def next_clear(self, index: int) -> int | None:
+        """Return the lowest clear bit after `index`, or None."""
+
+    def previous_clear(self, index: int) -> int | None:
+        """Return the highest clear bit before `index`, or None."""
+
     def write(self, file: BinaryIO) -> None:
-        """Write it to a binary file: its length, a mark, the size, and the portable format of Roaring bitmaps."""
+        """Write the bitmap to a binary file: its length, a mark, the size, and Roaring's portable format."""
 
     @staticmethod
     def read(file: BinaryIO) -> Bitmap:
-        """Read what `write` wrote, and not a byte more. ValueError: no bitmap, or a damaged one."""
+        """Read a bitmap that `write` wrote, and no byte after it; ValueError if it is damaged or no bitmap."""
 
     def __and__(self, other: Bitmap, /) -> Bitmap:
-        """Bits set in both. ValueError when the sizes differ; so for ``|`` and ``^``."""
+        """Return the bits that are set in both; ValueError if the sizes differ."""
 
     def __rand__(self, other: Bitmap, /) -> Bitmap: ...
     def __or__(self, other: Bitmap, /) -> Bitmap: ...
@@ -207,7 +222,7 @@ class Bitmap:
     def __xor__(self, other: Bitmap, /) -> Bitmap: ...
     def __rxor__(self, other: Bitmap, /) -> Bitmap: ...
     def __invert__(self) -> Bitmap:
-        """Every bit turned over, within the size."""
+        """Return the bitmap with every bit inverted."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
@@ -215,7 +230,7 @@ class Bitmap:
 
 @final
 class IdLists:
-    """A list of subscription ids for every row: an Arrow array."""
+    """An Arrow array with a list of subscription ids for every row."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
     def to_pylist(self) -> list[list[int]]: ...
@@ -224,67 +239,67 @@ class IdLists:
 
 @final
 class Signature:
-    """Term -> positions of one text, without the stop words of its source (the PNNL paper, section 3.2)."""
+    """The positions of each term in a text, without the stop words of its source (the PNNL paper, section 3.2)."""
 
     def __new__(cls, text: str, stop_words: Iterable[str] | None = None) -> Signature: ...
     def positions(self, term: str) -> list[int]:
-        """Where `term` stands, in words from 0, ascending; empty when it does not, or is a stop word."""
+        """Return the positions of `term`, in words from 0, ascending; empty if it is absent or a stop word."""
 
     def terms(self) -> dict[str, list[int]]:
-        """Every term with its positions."""
+        """Return every term with its positions."""
 
     @property
     def word_count(self) -> int:
-        """How many words the text has, stop words included."""
+        """The number of words in the text, including stop words."""
 
     def __len__(self) -> int: ...
     def __contains__(self, term: str, /) -> bool: ...
 
 @final
 class JournalReader:
-    """Reads the log that the broker keeps in a directory, also while it writes, and never past what is synced.
+    """Reads the log that the broker keeps in a directory, also while the broker writes, up to the last synced record.
 
-    Safe in any thread. Nothing is written. Numbers (sequences) count from 1 and name one record for ever."""
+    Thread-safe; it writes nothing. A number (sequence) counts from 1 and names one record for ever."""
 
     def __new__(
         cls, path: str | PathLike[str], start: int | None = None, *, time_us: int | None = None
     ) -> JournalReader:
-        """A reader that begins at the first record kept, at number `start`, or at the first one of `time_us` or later.
+        """Open a log at its first record, at number `start`, or at the first record of `time_us` or later.
 
         Raises:
-            JournalError: no log is there, or a newer version wrote it.
+            JournalError: there is no log, or a newer version wrote it.
             OSError: the directory cannot be read."""
 
     def read(
         self, count_max: int = 1000, bytes_max: int = 4_194_304
     ) -> tuple[list[tuple[int, int, int, bytes]], list[tuple[int, int, str]]]:
-        """The next records and gaps, both empty when all that is synced has been read; then again later.
+        """Return the next records and gaps; both are empty when all synced records have been read. Call it again later.
 
         Returns:
             Records as (sequence, microseconds since 1970, kind, body), ascending; at most `count_max`, and no more once
-            `bytes_max` is reached. Gaps as (first, last, reason): numbers that will not come, because retention has
+            `bytes_max` is reached. Gaps as (first, last, reason): numbers without a record, because retention has
             "removed" them or they are damaged ("records", "missing")."""
 
     def seek(self, sequence: int) -> None:
-        """Go to a number."""
+        """Continue at the record with this number."""
 
     @property
     def position(self) -> int:
-        """The number that comes next."""
+        """The number of the next record."""
 
     @property
     def log_id(self) -> int:
-        """Which log this is: another one that is made in the same place has another."""
+        """The id of the log: a new log in the same directory has another id."""
 
     def first_sequence(self) -> int:
-        """The first number that is kept; the next one when there is none."""
+        """Return the number of the first record that is kept; `next_sequence` if there is none."""
 
     def next_sequence(self) -> int:
-        """The number behind the last one that is synced."""
+        """Return the number after that of the last synced record."""
 
     @staticmethod
     def inspect(path: str | PathLike[str]) -> dict[str, Any]:
-        """Read and check every record of a log; time and reading are linear in its size.
+        """Read and check every record of a log. Cost: linear in its size.
 
         Returns:
             `path`, `synced`, `segments` (each `ordinal`, `file`, `first_sequence`, `record_count`, `kinds` {kind:
@@ -292,21 +307,21 @@ class JournalReader:
             `segment`, `offset`, `size_bytes`, `first_sequence`, `lost_count`), oldest first."""
 
 def journal_kind(kind: int, *, is_stream: bool) -> str | None:
-    """What records of a kind are called, in the broker's journal or in the log of a stream; None: nothing known."""
+    """Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none."""
 
 def stream_message(
     kind: int, record: bytes, query_body: Literal["none", "text", "json"] = "text"
 ) -> tuple[str, str, dict[str, Any], tuple[bytes, bytes], bytes]:
-    """The message in a record of a stream's log.
+    """Return the message in a record of a stream's log.
 
     Args:
-        kind: the record's.
-        record: its body.
+        kind: the kind of the record.
+        record: the body of the record.
         query_body: as `x-query-body` of a binding: with "json" the fields of a JSON body are in a property `body`.
 
     Returns:
-        Exchange, routing key, properties as queries in the broker see them, the same as a variant (value, metadata),
-        and body. In the properties, times that datetime cannot hold are PRESENT.
+        Exchange, routing key, properties as queries in the broker see them, these properties as a variant (value,
+        metadata), and body. In the properties, times that datetime cannot hold are PRESENT.
 
     Raises:
         ValueError: the record is of another kind, or no message, or its properties nest deeper than 100 or take more
@@ -325,26 +340,26 @@ def opaque(
 ) -> Query: ...
 def words(text: str) -> list[str]: ...
 def amqp_decode_frame(data: bytes, frame_size_max: int) -> tuple[int, str, dict[str, Any], int] | None:
-    """The first AMQP frame of `data`: channel, name, fields, bytes that it takes. None while it is not all there.
+    """Return channel, name, fields and size in bytes of the first AMQP frame in `data`; None if it is incomplete.
 
     The name is a method's ("queue.declare"), "header", "body" or "heartbeat". Long strings are bytes. A header has
-    `body_size` and `properties` (those that are set), a body has `body`. Values of tables: str where text is valid
-    UTF-8, else bytes; datetime, or the number of seconds where the year is over 9999.
+    `body_size` and `properties` (those that are set), a body has `body`. In tables, text is str if it is valid UTF-8,
+    else bytes; a time is a datetime, or the number of seconds if its year is over 9999.
 
     Raises:
-        AmqpError: the bytes are no frame, or the frame holds no method, header or table."""
+        AmqpError: the bytes are no frame, or the frame holds no valid method, header or table."""
 
 def amqp_encode_method(channel: int, name: str, fields: Mapping[str, Any]) -> bytes:
-    """The frame of an AMQP method. Fields that are not given are false, zero or empty; long strings are bytes or str.
+    """Return the frame of an AMQP method. Absent fields are false, zero or empty; long strings are bytes or str.
 
     In tables an int becomes `I` or `l`, a float `d`, a str `S`, bytes `x`, a datetime whole seconds.
 
     Raises:
-        ValueError: no such method or field, or a value that does not fit it.
-        TypeError: a table has a value of a type that AMQP has not."""
+        ValueError: there is no such method or field, or a value does not fit its field.
+        TypeError: a table has a value of a type that AMQP lacks."""
 
 class _BrokerControl(Protocol):
-    """The control plane, which the data plane asks synchronously: it answers quickly, and never calls the broker."""
+    """The control plane. The data plane calls it synchronously: it answers quickly and never calls the broker."""
 
     def allowed(
         self, user: str, verb: Literal["configure", "write", "read"], vhost: str, resource: str, routing_key: str | None
@@ -359,10 +374,10 @@ class _BrokerControl(Protocol):
         """Return language and text of a query of the store; the text of a LookupError says why there is none."""
 
 _BrokerOutput: TypeAlias = tuple[list[tuple[int, bytes, bool, bool]], bool, bool]
-"""What follows from a call: output for connections, whether there is more now, and whether `work` is to be called.
+"""The result of a call: output for connections, whether there is more now, and whether to call `work`.
 
 The output of a connection is its number, the bytes to write, whether it stays open, and whether to go on reading its
-socket. One call returns at most 256 KiB for a connection, and at most 1.25 MiB in all; a connection may occur twice."""
+socket. One call returns at most 256 KiB per connection and 1.25 MiB in total; a connection may occur twice."""
 
 @final
 class Broker:
@@ -393,22 +408,22 @@ class Broker:
             OSError: the directory cannot be used."""
 
     def recovered(self) -> dict[str, Any]:
-        """Return what the directory held: `definitions`, `messages`, `is_clean`, and descriptions of `damage`."""
+        """Return the contents of the directory at the start: `definitions`, `messages`, `is_clean` and `damage`."""
 
     def wake_fd(self) -> int | None:
         """Return a descriptor that is readable when `committed` has something to do; its bytes have no meaning."""
 
     def committed(self, now_us: int) -> None:
-        """Confirm what the journal has written to disk."""
+        """Confirm everything that the journal has written to disk."""
 
     def work(self, now_us: int) -> _BrokerOutput:
         """Continue deferred work (reading streams, freeing many messages) for about a millisecond."""
 
     def fatal(self) -> str | None:
-        """Return why nothing more can be made durable, once that is so: the process must end."""
+        """Return why the journal has failed; None if it has not. After a failure the process must end."""
 
     def commit(self) -> None:
-        """Write and sync all records, and return when that is done."""
+        """Write and sync all records; return when they are on disk."""
 
     def add_vhost(self, name: str) -> None:
         """Add a virtual host, unless it exists."""

@@ -1,4 +1,4 @@
-"""Real mail and news, unpacked once; and a source read as Spark would read it, without Spark."""
+"""Unpacks real mail and news once per run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def real(shared: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def spamassassin(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """3,000 messages in one mbox."""
+    """Return an mbox of 3,000 messages."""
     path = tmp_path_factory.mktemp("spamassassin") / "spamassassin.mbox"
     path.write_bytes(unpacked(real / "email-spamassassin" / "spamassassin-dev.mbox.zst"))
     return path
@@ -42,11 +42,11 @@ def spamassassin(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def odd_mail(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """212 files of a mail parser's tests, malformed on purpose; nine are no message at all."""
+    """Return 212 files from the tests of a mail parser, malformed on purpose; nine are no messages."""
     return untarred(real / "email-eml" / "mail-parser-crate-messages.tar.zst", tmp_path_factory.mktemp("odd"))
 
 
 @pytest.fixture(scope="session")
 def usenet(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1,300 posts, one a file, in a folder for each of 13 groups."""
+    """Return 1,300 posts, one per file, in a folder for each of 13 groups."""
     return untarred(real / "usenet-20news-mini" / "mini20news-dev-raw.tar.zst", tmp_path_factory.mktemp("usenet"))

@@ -1,4 +1,4 @@
-"""Sources read as Spark reads them: batch after batch, slice after slice."""
+"""Reads sources as Spark does, batch by batch and slice by slice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_all(source: Source, limit: int | None = None) -> list[Row]:
 
 
 def join_mbox(messages: Sequence[bytes]) -> bytes:
-    """An mbox, by the definition of mboxrd."""
+    """Return an mbox, by the definition of mboxrd."""
     return b"".join(
         b"From someone Thu Aug 22 12:36:23 2002\n" + re.sub(rb"(?m)^(>*From )", rb">\1", message) + b"\n\n"
         for message in messages

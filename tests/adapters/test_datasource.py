@@ -38,7 +38,7 @@ def collect_into(batches: Batches) -> Callable[[DataFrame, int], None]:
 
 
 def stream(spark: SparkSession, kind: str, path: Path, checkpoint: Path, **options: str) -> Batches:
-    """All there is, from the checkpoint, batch by batch."""
+    """Read everything from the checkpoint on, batch by batch."""
     batches: Batches = []
     frame = spark.readStream.format(f"tamis.{kind}").options(**options).load(str(path))
     writer = frame.writeStream.foreachBatch(collect_into(batches)).option("checkpointLocation", str(checkpoint))

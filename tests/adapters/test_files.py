@@ -25,13 +25,13 @@ CONTENT = st.lists(st.sampled_from([b"\n", b"From ", b"x", b">From ", b"\nFrom a
 
 @pytest.fixture(autouse=True)
 def small_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read in small pieces, so that messages lie across them."""
+    """Read files in small pieces, so that messages span several."""
     monkeypatch.setattr(records, "READ_BYTES", 7)
     monkeypatch.setattr(records, "RAW_KEPT_BYTES", 4)
 
 
 def boundaries(content: bytes, separator: bytes) -> list[int]:
-    """The definition: where a message begins, but at the beginning of the file."""
+    """Return, by the definition, where messages begin, except at the start of the file."""
     return [at + 1 for at in range(len(content)) if content.startswith(separator, at)]
 
 

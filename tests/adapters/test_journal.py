@@ -191,7 +191,7 @@ def test_a_reader_begins_where_it_is_told(log: StreamLog, starting: str, expecte
     again = reader.latest(first, None)
     found = between(reader, BEGINNING, first) + between(reader, first, again)
     assert numbers(found) == expected
-    # The first batch comes again with the same rows, though "next" is elsewhere by now.
+    # The first batch has the same rows again, although "next" has moved.
     assert between(reader, BEGINNING, first) == found[: len(found) - 2]
 
 
@@ -213,14 +213,14 @@ def test_what_retention_took_is_told_once(log: StreamLog) -> None:
     log.roll()
     write(log, 3)
     removed.unlink()
-    end = reader.latest(at, 2)  # what is gone counts for nothing
+    end = reader.latest(at, 2)  # removed messages do not count
     gap, *rows = between(reader, at, end)
     assert gap.error == "9 messages, 2 to 10, were removed by the stream's retention before they were read"
     assert (gap.offset, gap.raw, numbers(rows)) == (2, b"", [11, 12])
     assert numbers(between(reader, end, reader.latest(end, None))) == [13]
-    # Who begins at the first has missed nothing.
+    # A reader that begins at the first message has missed nothing.
     assert numbers(read_all(source(log))) == [11, 12, 13]
-    # Who asked for a number that is gone has.
+    # A reader that asked for a removed number has missed messages.
     assert numbers(read_all(source(log, starting_offset="10"))) == [10, 11, 12, 13]
 
 

@@ -151,7 +151,7 @@ def test_broken_transfer_encodings_give_what_can_be_had(encoding: bytes, content
 )
 def test_a_wrong_charset_gives_way_to_the_likely_one(charset: str, content: bytes, expected: str | None) -> None:
     body = body_of(f"Content-Type: text/plain; charset={charset}\n\n".encode() + content)
-    if expected is None:  # one damaged byte does not change the character set of the rest
+    if expected is None:  # one damaged byte does not change the character set of the others
         expected = content[:-1].decode() + "\N{REPLACEMENT CHARACTER}"
     assert body == expected
 

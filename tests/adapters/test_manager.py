@@ -16,7 +16,7 @@ from tamis.store import Store
 
 
 class FakeQuery:
-    """A streaming query that does as it is told."""
+    """A streaming query that the test controls."""
 
     def __init__(self) -> None:
         self.isActive = True
@@ -33,7 +33,7 @@ class FakeQuery:
 
 
 class Workshop:
-    """A manager of two adapters whose queries and clock are in the hands of the test."""
+    """A manager of two adapters, whose queries and clock the test controls."""
 
     def __init__(self, folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Adapter, "dataframe", lambda adapter, spark: adapter.source().check())

@@ -1,4 +1,4 @@
-"""All the real mail and news there is beside the project goes through, and the counts add up."""
+"""All real mail and news beside the project is read, and the counts add up."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_spamassassin_agrees_with_its_json_twin(spam_rows: list[Row], real: Path
 
 
 def moment(text: str | None) -> datetime | None:
-    """The twin leaves the zone out where the message says -0000, which is UTC."""
+    """Return the time in UTC: the twin omits the zone if the message says -0000."""
     found = datetime.fromisoformat(text) if text else None
     return found.replace(tzinfo=UTC) if found and found.tzinfo is None else found
 

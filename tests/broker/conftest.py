@@ -1,4 +1,4 @@
-"""A real broker for tests: `tamis serve` as a process of its own, on free ports."""
+"""Runs a real broker for tests: `tamis serve` in a separate process, on free ports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
 START_S, STOP_S = 60, 20
-"""Machines are shared: these are for broken brokers, not for slow ones."""
+"""These limits detect broken brokers, not slow ones, because machines are shared."""
 
 
 class RunningBroker:
@@ -41,7 +41,7 @@ class RunningBroker:
         self.start()
 
     def start(self) -> None:
-        """Start it and wait until it listens; once more, on the port that it had."""
+        """Start it and wait until it listens; a second start uses the same port."""
         before = len(self.log())
         arguments = ("serve", "--data", str(self.data), "--amqp-port", str(self.port), *self._options)
         with self.log_path.open("ab") as log:
@@ -56,13 +56,13 @@ class RunningBroker:
                     self.tls_port = int(found[2])
 
     def log(self) -> list[dict[str, Any]]:
-        """All events that were logged, oldest first."""
+        """Return all logged events, oldest first."""
         if not self.log_path.exists():
             return []
         return [json.loads(line) for line in self.log_path.read_text().splitlines() if line.startswith("{")]
 
     def wait_for_log(self, event: str, timeout_s: float = 20, skip: int = 0) -> dict[str, Any]:
-        """The first such event after `skip` others."""
+        """Wait for an event of this name, and return the first after `skip` others."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
             for found in self.log()[skip:]:
@@ -81,20 +81,20 @@ class RunningBroker:
         return code
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Kill it, as a crash would."""
         self.process.kill()
         self.process.wait(STOP_S)
         self._hang_up()
 
     def _hang_up(self) -> None:
-        """Let clients notice that nobody is there, which closes their sockets."""
+        """Let clients notice that the broker has ended, so that they close their sockets."""
         for connection in self._connections:
             with suppress(AMQPError):
                 connection.close()
         self._connections.clear()
 
     def ask(self, op: str, **fields: Any) -> Any:
-        """What the control socket answers."""
+        """Return the answer of the control socket."""
         with closing(socket.socket(socket.AF_UNIX)) as control:
             control.settimeout(20)
             control.connect(str(self.data / "control.sock"))
@@ -104,17 +104,17 @@ class RunningBroker:
         return answer["result"]
 
     def parameters(self, user: str = "guest", password: str = "guest", **options: Any) -> pika.ConnectionParameters:
-        """For pika."""
+        """Return the parameters of a connection for pika."""
         credentials = pika.PlainCredentials(user, password)
         return pika.ConnectionParameters("127.0.0.1", self.port, credentials=credentials, **options)
 
     def connect(self, **options: Any) -> pika.BlockingConnection:
-        """A connection of pika's."""
+        """Return a new pika connection."""
         self._connections.append(pika.BlockingConnection(self.parameters(**options)))
         return self._connections[-1]
 
     def socket(self) -> socket.socket:
-        """A bare socket, for bytes that no client would send."""
+        """Return a plain socket, for bytes that no client would send."""
         connected = socket.create_connection(("127.0.0.1", self.port))
         connected.settimeout(20)
         return connected
@@ -125,7 +125,7 @@ StartBroker = Callable[..., RunningBroker]
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """Start brokers with options of their own; they are killed at the end."""
+    """Start brokers with given options; they are killed at the end."""
     started: list[RunningBroker] = []
 
     def start(*options: str, **others: Any) -> RunningBroker:
@@ -141,7 +141,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """One broker for all tests that leave it as they found it."""
+    """Return one broker for all tests that leave it unchanged."""
     running = RunningBroker(tmp_path_factory.mktemp("broker"))
     yield running
     assert running.process.poll() is None, running.log_path.read_text()
@@ -150,7 +150,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def connection(broker: RunningBroker) -> Iterator[pika.BlockingConnection]:
-    """A connection of pika's to the shared broker."""
+    """Return a pika connection to the shared broker."""
     made = broker.connect()
     yield made
     if made.is_open:
@@ -159,5 +159,5 @@ def connection(broker: RunningBroker) -> Iterator[pika.BlockingConnection]:
 
 @pytest.fixture
 def channel(connection: pika.BlockingConnection) -> BlockingChannel:
-    """A channel of pika's to the shared broker."""
+    """Return a pika channel to the shared broker."""
     return connection.channel()

@@ -1,4 +1,4 @@
-"""aio-pika's programs, unmodified: its patterns, confirms, and robust connections."""
+"""Programs of aio-pika run unmodified: its patterns, confirms, and robust connections."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_x_query_exchange_looks_at_content_alone(broker: RunningBroker) -> No
 
 
 def test_ten_thousand_subscribers_with_selectors(broker: RunningBroker) -> None:
-    """README's story, with queues of a few connections for the subscribers."""
+    """Runs the README's story, with the subscribers' queues on a few connections."""
 
     async def work(connection: Any) -> None:
         channel = await connection.channel()

@@ -72,7 +72,7 @@ def our_name(method: type) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The same value without what only pamqp's types tell apart."""
+    """Return the same value without the types that only pamqp distinguishes."""
     match value:
         case dict():
             return {key: plain(item) for key, item in value.items()}
@@ -85,12 +85,12 @@ def plain(value: Any) -> Any:
 
 
 def fields_of(method: type) -> list[tuple[str, str]]:
-    """Name and type of each field."""
+    """Return the name and type of each field."""
     return [(name, method.amqp_type(name)) for name in method.__slots__]  # type: ignore[attr-defined]
 
 
 def filled(method: type, data: st.DataObject) -> tuple[Any, dict[str, Any]]:
-    """A method of pamqp with values of any kind, and its fields as ours."""
+    """Return a pamqp method with random values, and its fields in our form."""
     theirs = method()
     ours = {}
     for name, kind in fields_of(method):
@@ -134,7 +134,7 @@ def test_a_content_header_that_pamqp_wrote_reads_the_same(chosen: dict[str, Any]
     assert decoded is not None
     read_channel, name, fields, consumed = decoded
     assert (read_channel, name, consumed, fields["body_size"]) == (channel, "header", len(written), body_size)
-    # pamqp leaves out what is empty, where we would not.
+    # pamqp omits empty values, which we do not.
     expected = {"type" if name == "message_type" else name: plain(value) for name, value in chosen.items()}
     assert fields["properties"] == {name: expected[name] for name in fields["properties"]}
     assert all(value in ("", 0, {}) for name, value in expected.items() if name not in fields["properties"])

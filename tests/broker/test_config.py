@@ -1,4 +1,4 @@
-"""tamis.toml: what it may say, what counts before it, and what is said of a mistake in it."""
+"""tamis.toml has options, which the command line overrides, and mistakes in it are explained."""
 
 from __future__ import annotations
 

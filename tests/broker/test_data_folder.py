@@ -1,4 +1,4 @@
-"""The data directory is one broker's alone."""
+"""Only one broker at a time uses a data directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue drops goes where the queue sends such, and says why."""
+"""Messages that a queue drops go to its dead-letter exchange, with the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DURABLE = pika.BasicProperties(delivery_mode=2)
 
 
 def declare(channel: BlockingChannel, **arguments: object) -> None:
-    """`work`, whose dead letters go through the exchange `dead` into the queue `buried`."""
+    """Declare `work`, whose dead letters go through the exchange `dead` into the queue `buried`."""
     channel.exchange_declare("dead", "topic", durable=True)
     channel.queue_declare("buried", durable=True)
     channel.queue_bind("buried", "dead", "#")
@@ -22,7 +22,7 @@ def declare(channel: BlockingChannel, **arguments: object) -> None:
 
 
 def buried(channel: BlockingChannel) -> tuple[str, dict[str, object], bytes]:
-    """Routing key, headers and body of the next dead letter."""
+    """Return the routing key, headers and body of the next dead letter."""
     method, properties, body = next_message(channel, "buried", auto_ack=True)
     assert properties.expiration is None
     return method.routing_key, properties.headers, body
@@ -31,7 +31,7 @@ def buried(channel: BlockingChannel) -> tuple[str, dict[str, object], bytes]:
 def next_message(
     channel: BlockingChannel, queue: str, auto_ack: bool = False
 ) -> tuple[Any, pika.BasicProperties, bytes]:
-    """The next message of a queue; a dead letter may come after the answer to the call that follows its rejection."""
+    """Return the next message of a queue; a dead letter may arrive after the answer to the call after its rejection."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
         method, properties, body = channel.basic_get(queue, auto_ack=auto_ack)

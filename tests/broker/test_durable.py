@@ -1,4 +1,4 @@
-"""What was confirmed is there again after kill -9, and what was acknowledged is not."""
+"""Confirmed messages survive kill -9, and acknowledged ones do not return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handshake: what it agrees on, and that nothing else gets through, however the stream is cut."""
+"""The handshake negotiates its values and refuses everything else, however the stream is split."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def frames(data: bytes) -> list[tuple[str, dict[str, Any]]]:
 
 
 def talk(handshake: Handshake, pieces: list[bytes]) -> bytes:
-    """Feed `pieces`, answer every question with yes, and return all that was sent."""
+    """Feed `pieces`, answer every question with yes, and return all output."""
     sent = b""
     for piece in pieces:
         question = handshake.receive(piece)
@@ -84,7 +84,7 @@ def talk(handshake: Handshake, pieces: list[bytes]) -> bytes:
 
 
 def closed_with(handshake: Handshake, data: bytes) -> int:
-    """The code of the connection.close that `data`, fed in one piece, is answered with, and its text is of the form."""
+    """Feed `data` in one piece; return the code of the connection.close, whose text must have the usual form."""
     sent = frames(talk(handshake, [data]))
     assert sent, f"expected connection.close, nothing was sent; {handshake.state}"
     name, fields = sent[-1]
@@ -96,7 +96,7 @@ def closed_with(handshake: Handshake, data: bytes) -> int:
 
 
 def at(state: State, peer: Peer = LOCAL) -> Handshake:
-    """A handshake that has come as far as `state`, with nothing to send."""
+    """Return a handshake in `state`, without output."""
     handshake = Handshake(peer, Offer())
     steps: dict[State, Any] = {
         State.HEADER: lambda: None,
@@ -144,7 +144,7 @@ def test_the_result_is_the_same_however_the_stream_is_cut(cuts: list[int]) -> No
     edges = [0, *sorted(cuts), len(GOOD)]
     pieces = [GOOD[start:end] for start, end in itertools.pairwise(edges)]
     last = next(index for index in range(len(pieces)) if len(b"".join(pieces[: index + 1])) >= len(GOOD) - 16)
-    sent = talk(in_pieces, pieces[: last + 1])  # what comes after that is the data plane's
+    sent = talk(in_pieces, pieces[: last + 1])  # the data plane reads what follows
     assert sent == talk(whole, [GOOD[: edges[last + 1]]])
     assert in_pieces.agreed == whole.agreed
 

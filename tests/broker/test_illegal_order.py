@@ -1,5 +1,6 @@
-"""Methods in any order, on any channel, from one connection: it is answered or closed with a code that fits, and the
-connection beside it does not notice. In one process, without sockets, on a clock of the test's."""
+"""Methods in any order on any channel are answered or closed with a fitting code, and a bystander does not notice.
+
+Everything runs in one process, without sockets, on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tamis.broker.users.access import Access
 from tamis.broker.users.user import ALL, Limits, Permission, User
 
 EXAMPLES = int(os.environ.get("TAMIS_EXAMPLES", "300"))
-"""Of each property; the promise is held to 10,000."""
+"""Number of examples of each property; the promise is 10,000."""
 CHANNEL_CODES = {311, 313, 403, 404, 405, 406}
 CONNECTION_CODES = {320, 402, 501, 502, 503, 504, 505, 506, 530, 540, 541}
 
@@ -24,7 +25,7 @@ Frame = tuple[int, str, dict[str, Any]]
 
 
 class Plane:
-    """A data plane with a bystander, who has a channel, a queue and a message in it."""
+    """A data plane with a bystander, which has a channel, a queue and a message in the queue."""
 
     def __init__(self) -> None:
         guest = User("guest").permitted("/", Permission("[^x].*", "[^x].*", "[^x].*"))
@@ -61,7 +62,7 @@ class Plane:
         )
 
     def talk(self, connection: int, data: bytes) -> list[Frame]:
-        """What a connection answers; what others are to be told is dropped."""
+        """Return the output for a connection; output for others is dropped."""
         self.now_us += 1000
         outputs, has_more, _ = self.broker.receive(connection, data, self.now_us)
         while has_more:
@@ -81,7 +82,7 @@ class Plane:
         return [name for _, name, _ in frames]
 
     def check_the_bystander(self) -> None:
-        """It publishes and gets as if it were alone."""
+        """Check that the bystander publishes and gets as if it were alone."""
         publish = method("basic.publish", 1, routing_key="mine") + header(4) + body(b"test")
         got = self.talk(self.bystander, publish + method("basic.get", 1, queue="mine", no_ack=True))
         assert self.names(got) == ["basic.get-ok", "header", "body"]
@@ -147,14 +148,14 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "connection.blocked": {"reason": st.just("")},
 }
 
-channels = st.sampled_from([*[1] * 60, 0, 2, 11])  # mostly where it belongs: a connection that is closed tells no more
+channels = st.sampled_from([*[1] * 60, 0, 2, 11])  # mostly the open one: a closed connection tests nothing more
 SENSIBLE = [name for name in FIELDS if not name.startswith(("connection", "channel", "tx", "basic.deliver"))]
 KINDS = [*SENSIBLE * 4, *["message", "basic.get", "basic.consume"] * 6, *FIELDS, "header", "body", "heartbeat"]
 
 
 @st.composite
 def frames(draw: st.DrawFn, without: str = "") -> bytes:
-    """A frame that can be read, wherever it belongs; often content after a publish, as it should be."""
+    """Draw valid frames in any order; content often follows a publish, as it should."""
     kind = draw(st.sampled_from([kind for kind in KINDS if kind != without]))
     channel = draw(channels)
     if kind == "header":

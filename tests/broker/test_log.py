@@ -1,4 +1,4 @@
-"""The log: one line an event, whatever a client called itself, and nobody waits for it."""
+"""The log has one line per event, whatever a client calls itself, and nobody waits for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_for_people_it_is_a_line_too() -> None:
 
 
 class Stuck(io.StringIO):
-    """A pipe that nobody reads."""
+    """A stream whose other end nobody reads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The output of one call: for all connections, within a bound, and none for sockets that take no bytes."""
+"""One call returns output for all connections, within a bound, and none for sockets that take no bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tamis.broker.users.user import ALL, Limits, User
 BODY = b"x" * 100_000
 CONSUMERS = 20
 AT_ONCE = 1024 * 1024 + 256 * 1024
-"""Maximum bytes per call: those of the bound, and one connection's output more."""
+"""Maximum bytes per call: the bound, plus the output of one connection."""
 
 
 def method(name: str, **fields: object) -> bytes:
@@ -45,7 +45,7 @@ def connected(broker: Broker) -> int:
 
 
 def fanned_out() -> tuple[Broker, int, list[int]]:
-    """A broker, a publisher, and consumers that all get what it publishes."""
+    """Return a broker, a publisher, and consumers that all get its messages."""
     access = Access({"ann": User("ann").permitted("/", ALL)}, ("/",), Limits(), True)
     broker = Broker(
         Rules(access, None),

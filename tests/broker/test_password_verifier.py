@@ -1,4 +1,4 @@
-"""Passwords that were right are remembered, and only those."""
+"""Right passwords are remembered, and wrong ones are not."""
 
 from __future__ import annotations
 

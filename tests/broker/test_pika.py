@@ -1,4 +1,4 @@
-"""pika's programs, unmodified, against a real broker: what people do with RabbitMQ's tutorials."""
+"""Programs of pika run unmodified against a real broker, as in RabbitMQ's tutorials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def name() -> str:
 
 
 def get(channel: BlockingChannel, queue: str, timeout_s: float = 10) -> bytes | None:
-    """The next message of a queue, acknowledged; None when none comes."""
+    """Get and acknowledge the next message of a queue; None if none arrives."""
     until = time.monotonic() + timeout_s
     while time.monotonic() < until:
         method, _, body = channel.basic_get(queue, auto_ack=True)
@@ -34,7 +34,7 @@ def get(channel: BlockingChannel, queue: str, timeout_s: float = 10) -> bytes | 
 
 
 def get_all(channel: BlockingChannel, queue: str) -> list[bytes]:
-    """All messages of a queue, which have been routed already."""
+    """Get all messages of a queue, which must have been routed already."""
     found = []
     while (body := get(channel, queue, timeout_s=0.05)) is not None:
         found.append(body)
@@ -42,12 +42,12 @@ def get_all(channel: BlockingChannel, queue: str) -> list[bytes]:
 
 
 def temporary(channel: BlockingChannel) -> str:
-    """A queue with a name of the broker's, that goes with the connection."""
+    """Declare a queue that the broker names, and that is deleted with the connection."""
     return str(channel.queue_declare("", exclusive=True).method.queue)
 
 
 def closed_with(channel: BlockingChannel, code: int) -> Any:
-    """A block in which the channel is closed by the broker with `code`."""
+    """Check that the broker closes the channel with `code` within the block."""
 
     class Expected:
         def __enter__(self) -> None:
@@ -340,7 +340,7 @@ def test_prefetch_may_be_widened_as_celery_does(broker: RunningBroker, product: 
     while len(got) < count + 1 and time.monotonic() < until:
         connection.process_data_events(0.1)
         if len(got) == count:
-            until = min(until, time.monotonic() + 0.5)  # ... and not one more
+            until = min(until, time.monotonic() + 0.5)  # and no further one
     assert len(got) == count
 
 
@@ -384,7 +384,7 @@ def test_queues_are_purged_and_deleted_with_their_counts(channel: BlockingChanne
 
 @pytest.fixture
 def channels(connection: pika.BlockingConnection) -> Iterator[pika.BlockingConnection]:
-    """A connection whose channels are closed by errors, and which itself goes on."""
+    """Return a connection that stays open while errors close its channels."""
     yield connection
     connection.channel().queue_declare("", exclusive=True)
 
@@ -404,7 +404,7 @@ def test_channel_errors_have_their_codes_and_the_connection_goes_on(channels: pi
         channel.exchange_declare("amq.mine", "direct")
     with closed_with(channel := channels.channel(), 406):
         channel.basic_ack(999)
-        channel.basic_qos(prefetch_count=1)  # pika tells of an error when it waits for something
+        channel.basic_qos(prefetch_count=1)  # pika reports an error when it next waits
     with closed_with(channel := channels.channel(), 404):
         channel.basic_publish(name(), "x", b"x")
         channel.basic_qos(prefetch_count=1)

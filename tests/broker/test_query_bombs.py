@@ -1,4 +1,4 @@
-"""Queries and topics made to be expensive are refused with 406, or matched in time; a bystander notices neither."""
+"""Malicious queries and topics are refused with 406 or matched in time, and a bystander does not notice."""
 
 from __future__ import annotations
 

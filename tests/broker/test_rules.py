@@ -1,4 +1,4 @@
-"""What the data plane asks: permissions, and queries of the store."""
+"""The control plane answers the data plane about permissions and queries of the store."""
 
 from __future__ import annotations
 

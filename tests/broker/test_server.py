@@ -1,4 +1,4 @@
-"""The shell: listening, stopping, logging in, and that what one client does wrong is nobody else's trouble."""
+"""The shell listens, stops and logs clients in, and mistakes of one client do not affect others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def method(name: str, channel: int = 0, **fields: Any) -> bytes:
 
 
 def received(wire: socket.socket) -> list[tuple[int, str, dict[str, Any]]]:
-    """All frames until the broker closes the socket."""
+    """Return all frames until the broker closes the socket."""
     data = b""
     with contextlib.suppress(ConnectionResetError):
         while piece := wire.recv(65536):
@@ -93,7 +93,7 @@ def wait_for(wire: socket.socket, expected: str) -> dict[str, Any]:
 
 
 def can_work(broker: RunningBroker) -> bool:
-    """A client connects, declares, publishes and gets."""
+    """Check that a client can connect, declare, publish and get."""
     with broker.connect() as connection:
         channel = connection.channel()
         queue = channel.queue_declare("", exclusive=True).method.queue
@@ -299,7 +299,7 @@ def test_a_vhost_that_is_not_there_is_refused(broker: RunningBroker) -> None:
 
 @pytest.fixture
 def bystander(broker: RunningBroker) -> Iterator[None]:
-    """A client that is connected all the while, and works before and after."""
+    """Keep a client connected during the test, and check that it works before and after."""
     with broker.connect() as connection:
         channel = connection.channel()
         queue = channel.queue_declare("", exclusive=True).method.queue
@@ -319,7 +319,7 @@ def frame(kind: int, channel: int, payload: bytes, end: int = 0xCE) -> bytes:
 
 
 def nested(depth: int) -> bytes:
-    """A table in a table in a table ... as the bytes of queue.declare's arguments."""
+    """Return deeply nested tables, as the bytes of queue.declare's arguments."""
     table = b""
     for _ in range(depth):
         table = b"\x01aF" + len(table).to_bytes(4, "big") + table
@@ -423,7 +423,7 @@ def test_who_says_nothing_is_closed_in_time_and_others_come_in_meanwhile(start_b
 
 
 def received_then_closed(wire: socket.socket) -> list[tuple[int, str, dict[str, Any]]]:
-    """All frames; connection.close is answered."""
+    """Return all frames, and answer connection.close."""
     data = b""
     while piece := wire.recv(65536):
         data += piece

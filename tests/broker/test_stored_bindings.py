@@ -1,4 +1,4 @@
-"""Bindings that name a query of the store, through pika: they ask what it says now."""
+"""Bindings that name a query of the store use its current text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def channel(broker: RunningBroker) -> Iterator[BlockingChannel]:
 
 
 def arrives(channel: BlockingChannel, queue: str, price: int) -> bool:
-    """Whether a message with this price goes to the queue."""
+    """Return whether a message with this price is routed to the queue."""
     properties = pika.BasicProperties(headers={"price": price})
     channel.basic_publish("amq.topic", "orders.new", b"", properties)
     return channel.basic_get(queue, auto_ack=True)[0] is not None
@@ -66,7 +66,7 @@ def test_a_binding_asks_what_the_query_says_and_changes_with_it(
     assert not arrives(channel, "q", 101)
     assert arrives(channel, "other", 8)
 
-    # A query that is removed stays as it was for those who are bound by it, and there is none for others.
+    # Existing bindings keep a removed query; new ones cannot use it.
     store.remove_query("expensive")
     store.add_query(QuerySpec("other", "price = 9"))
     wait_until_arrives(channel, "other", 9)

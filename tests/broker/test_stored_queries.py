@@ -1,4 +1,4 @@
-"""What the broker reads from the store: queries by key, and those that have changed."""
+"""The broker reads queries of the store by key, and finds those that have changed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The three faces meet: what is published with pika is in the outbox of a pipeline, once, whatever is killed.
+"""Messages that pika publishes are in the outbox of a pipeline exactly once, whatever is killed.
 
-For tests/broker/ (needs streams in the data plane). Uses the messages and queries of tests/spark/test_journal.py."""
+It uses the messages and queries of tests/spark/test_journal.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 def publish(broker: RunningBroker, numbers: range) -> None:
-    """Each is confirmed, so on disk and in the stream."""
+    """Publish with confirms, so that each message is on disk and in the stream."""
     with broker.connect() as connection:
         channel = connection.channel()
         channel.queue_declare("orders", durable=True, arguments={"x-queue-type": "stream"})

@@ -1,4 +1,4 @@
-"""Queues of type stream: logs that are read from any place, by query, again and again."""
+"""Queues of type stream are logs that are read from any offset, by query, any number of times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def publish(channel: BlockingChannel, numbers: range) -> None:
 
 
 def read(channel: BlockingChannel, count: int, arguments: dict[str, Any]) -> list[tuple[int, bytes]]:
-    """(offset, body) of the next messages."""
+    """Return (offset, body) of the next messages."""
     channel.basic_qos(prefetch_count=2)
     found = []
     for method, properties, body in channel.consume("prices", arguments=arguments, inactivity_timeout=10):

@@ -1,4 +1,4 @@
-"""TLS: which files will do, and whom a certificate names."""
+"""TLS accepts valid files only, and finds the user that a certificate names."""
 
 from __future__ import annotations
 

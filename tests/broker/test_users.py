@@ -1,4 +1,4 @@
-"""The users' file: what survives it, what it refuses, and that it never stands half written."""
+"""The users' file round-trips, refuses what is not valid, and is never half written."""
 
 from __future__ import annotations
 

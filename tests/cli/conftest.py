@@ -1,4 +1,4 @@
-"""What the tests of the command line share: calling it as a shell would."""
+"""Calls the command line as a shell would, for its tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MESSAGES = """\
 
 @pytest.fixture
 def tamis(tmp_path: Path) -> Tamis:
-    """Run ``tamis ARGUMENTS`` in a folder of its own; a traceback is never an answer."""
+    """Run ``tamis ARGUMENTS`` in a separate folder; a traceback fails the test."""
 
     def call(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **variables}
@@ -52,7 +52,7 @@ def tamis(tmp_path: Path) -> Tamis:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A folder with queries.txt and messages.jsonl."""
+    """Return a folder with queries.txt and messages.jsonl."""
     (tmp_path / "queries.txt").write_text(QUERIES)
     (tmp_path / "messages.jsonl").write_text(MESSAGES)
     return tmp_path

@@ -12,7 +12,7 @@ from tests.cli.conftest import Tamis
 
 @pytest.fixture
 def trades(tmp_path: Path) -> None:
-    """Four days with a trade every hour, the expensive ones at noon."""
+    """Return four days with a trade every hour, the most expensive ones at noon."""
     with (tmp_path / "trades.jsonl").open("w") as file:
         for hour in range(96):
             date = f"2026-11-{1 + hour // 24:02d}T{hour % 24:02d}:00:00Z"

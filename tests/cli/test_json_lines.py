@@ -1,4 +1,4 @@
-"""Messages of AMQP as JSON lines, and back."""
+"""Converts AMQP messages to JSON lines and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def through_the_wire(properties: Any) -> Any:
 
 
 def line_of(text: str) -> dict[str, Any]:
-    """What a JSON line is, once it has been published and consumed."""
+    """Return a JSON line after it has been published and consumed."""
     message = outgoing(MessageForm().read(text))
     method = SimpleNamespace(routing_key=message.key, exchange="", redelivered=False)
     line = to_line(method, through_the_wire(message.properties), message.body)

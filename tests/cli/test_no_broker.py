@@ -1,4 +1,4 @@
-"""What `publish`, `consume` and `tail` say before there is a broker, or instead."""
+"""`publish`, `consume` and `tail` explain that there is no broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`publish`, `consume` and `tail` with a running broker."""
+"""`publish`, `consume` and `tail` work with a running broker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def url(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The broker's; the commands find it in the environment."""
+    """Set the broker's URL in the environment, where the commands find it."""
     found = f"amqp://guest:guest@127.0.0.1:{broker.port}/"
     monkeypatch.setenv("TAMIS_AMQP_URL", found)
     return found
@@ -51,7 +51,7 @@ def channel(broker: RunningBroker) -> Iterator[BlockingChannel]:
 
 @pytest.fixture
 def queue(channel: BlockingChannel, url: str) -> str:
-    """A new queue."""
+    """Declare a new queue."""
     name = f"q-{uuid4().hex}"
     channel.queue_declare(name)
     return name
@@ -59,7 +59,7 @@ def queue(channel: BlockingChannel, url: str) -> str:
 
 @pytest.fixture
 def exchange(channel: BlockingChannel, url: str) -> str:
-    """A new topic exchange."""
+    """Declare a new topic exchange."""
     name = f"e-{uuid4().hex}"
     channel.exchange_declare(name, "topic")
     return name
@@ -74,7 +74,7 @@ def count_in(channel: BlockingChannel, queue: str) -> int:
 
 
 class Running:
-    """A command that goes on; made when it has said that it waits."""
+    """A command that keeps running; it is waiting for messages when this is made."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -89,7 +89,7 @@ class Running:
         assert self.said.startswith("waiting for messages"), self.said + self.process.stderr.read()
 
     def end(self, number: int | None = None) -> tuple[int, list[dict[str, Any]], str]:
-        """Exit code, what was printed, what was said; `number` is a signal to end it."""
+        """Return exit code, stdout and stderr; `number` is a signal to end it."""
         if number is not None:
             self.process.send_signal(number)
         out, err = self.process.communicate(timeout=WAIT_S)

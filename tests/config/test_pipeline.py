@@ -1,4 +1,4 @@
-"""pipeline.toml: what it may say, and what is said of a mistake in it."""
+"""pipeline.toml is read, and mistakes in it are explained."""
 
 from __future__ import annotations
 

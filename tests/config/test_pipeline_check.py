@@ -1,4 +1,4 @@
-"""`check` of a pipeline: it passes on what runs, and on nothing else, and changes nothing."""
+"""`check` passes exactly the pipelines that run, and changes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ match = []
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a pipeline that runs."""
+    """Return a folder with a pipeline that runs."""
     (tmp_path / "mail").mkdir()
     (tmp_path / "queries.txt").write_text("james: author = 'James'\nfrost: CONTAINS(body, 'frost')\n")
     (tmp_path / "pipeline.toml").write_text(GOOD)

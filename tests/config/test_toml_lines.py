@@ -1,4 +1,4 @@
-"""Where the values of a TOML file stand."""
+"""Every value of a TOML file gets its line."""
 
 from __future__ import annotations
 

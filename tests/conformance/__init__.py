@@ -1,1 +1,1 @@
-"""Cases that nobody here wrote, against every matcher of the project. They are read from the folder of shared data."""
+"""Runs other projects' test cases, from the folder of shared data, against every matcher of this project."""

@@ -1,4 +1,4 @@
-"""The conformance cases as values: one class for a selector's case, one for a topic's."""
+"""Reads the conformance cases of selectors and of topics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SelectorCase:
 
 @dataclass(frozen=True)
 class TopicCase:
-    """A routing key, and the destinations that its bindings lead to (sorted, each once)."""
+    """A routing key, and the destinations that its bindings route to (sorted, each once)."""
 
     file: str
     line: int
@@ -54,7 +54,7 @@ class TopicCase:
 
 
 def value(kind: str, raw: Any) -> Any:
-    """A property of the given JMS or AMQP type as a message holds it."""
+    """Return a property of the given JMS or AMQP type as a message holds it."""
     if raw is None or kind == "null":
         return None
     if kind == "float":  # 32 bits, widened again
@@ -75,13 +75,13 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _properties(row: dict[str, Any]) -> dict[str, Any]:
-    """Properties and headers of a case in one mapping: a header is a property to us."""
+    """Return the properties and headers of a case in one mapping, since headers are properties here."""
     typed = {name: value(*pair) for name, pair in row.get("props", {}).items()}
     return row.get("headers", {}) | typed
 
 
 def selector_cases(path: Path) -> list[SelectorCase]:
-    """The cases of a file of selectors, in its order."""
+    """Return the cases of a file of selectors, in its order."""
     return [
         SelectorCase(
             path.name,
@@ -98,7 +98,7 @@ def selector_cases(path: Path) -> list[SelectorCase]:
 
 
 def topic_cases(path: Path) -> list[TopicCase]:
-    """The cases of a file of topics, in its order."""
+    """Return the cases of a file of topics, in its order."""
     return [
         TopicCase(
             path.name,

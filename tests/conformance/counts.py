@@ -1,4 +1,4 @@
-"""Counts of the conformance cases, printed after the run; pytest-xdist's workers pass theirs to its main process."""
+"""Counts the conformance cases and prints the counts after the run, with those of pytest-xdist's workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNTS = pytest.StashKey[dict[str, Counter[str]]]()
 
 
 class FromWorkers:
-    """Takes the counts of workers."""
+    """Receives the counts of workers."""
 
     def pytest_testnodedown(self, node: Any) -> None:
         for file, numbers in getattr(node, "workeroutput", {}).get("conformance", {}).items():
@@ -32,7 +32,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def count(pytestconfig: pytest.Config):  # type: ignore[no-untyped-def]
-    """A function that notes how many cases of a file ran, and how many were skipped for each reason."""
+    """Return a function that counts the cases of a file that ran, and those skipped for each reason."""
 
     def note(file: str, ran: int, skipped: Counter[str]) -> None:
         pytestconfig.stash[COUNTS][file] = Counter({"": ran}) + skipped

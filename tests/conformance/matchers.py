@@ -1,4 +1,4 @@
-"""Every way in which the project matches, behind one function: queries and a message in, the keys that are true out."""
+"""Offers every matcher of the project through one interface: given queries and a message, it returns true keys."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Queries = Mapping[Any, tamis.Query]
 
 
 class Matcher(Protocol):
-    """What all of them have in common."""
+    """The common interface of all matchers."""
 
     def match(self, properties: Any = None, topic: str = "", body: Any = None) -> list[Any]:
-        """The keys of all queries that are true."""
+        """Return the keys of all queries that are true."""
 
 
 class _QueryByQuery:
-    """The compiled query itself, without any engine."""
+    """Evaluates compiled queries, without any engine."""
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
@@ -61,7 +61,7 @@ def _opened(queries: Queries) -> tamis.Engine:
 
 
 def _from_text(queries: Queries) -> tamis.Engine:
-    """An engine of what the canonical text of each query reads as."""
+    """Return an engine of queries that are parsed again from their canonical text."""
     return _engine({key: tamis.selector(str(query)) for key, query in queries.items()})
 
 
@@ -77,4 +77,4 @@ MATCHERS: dict[str, Callable[[Queries], Matcher]] = {
     "BE-tree": _reference(BeTree),
     "BDD": _reference(Bdd),
 }
-"""Name -> what makes one of some queries."""
+"""Name -> a function that makes the matcher of given queries."""

@@ -1,4 +1,4 @@
-"""Every conformance case that we do not run, with the reason: the one place to look.
+"""Lists every conformance case that we do not run, with the reason.
 
 A rule is tried on each case in this order; the first that holds gives the reason. A rule that holds for no case any
 more is reported as an error, so that the list cannot grow stale."""
@@ -15,19 +15,19 @@ FILES = {
     "cloudevents_cesql_tck.jsonl": "CloudEvents SQL is a language of its own; it needs a front end of its own",
     "headers_exchange_javaclient.jsonl": "headers exchanges are the broker's, whose own tests run them",
 }
-"""File -> why none of it runs."""
+"""File -> why none of its cases run."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A reason to skip, and which cases it is about."""
+    """A reason to skip, and the cases that it applies to."""
 
     reason: str
     applies: Callable[[SelectorCase], bool]
 
 
 def _bare(case: SelectorCase) -> str:
-    """The selector with its single-quoted strings emptied, so that a rule looks at syntax only."""
+    """Return the selector with empty single-quoted strings, so that a rule sees only syntax."""
     return re.sub(r"'(?:[^']|'')*'", "''", case.selector)
 
 
@@ -70,7 +70,7 @@ RULES = [
 
 
 def reason(case: SelectorCase) -> str | None:
-    """Why a case is skipped, or None when it runs."""
+    """Return why a case is skipped, or None if it runs."""
     if case.file in FILES:
         return FILES[case.file]
     return next((rule.reason for rule in RULES if rule.applies(case)), None)

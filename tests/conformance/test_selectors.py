@@ -1,4 +1,4 @@
-"""The selectors of ActiveMQ, Artemis, Qpid, Joram and RabbitMQ mean here what their own suites say."""
+"""Selectors of ActiveMQ, Artemis, Qpid, Joram and RabbitMQ have the results that their own suites expect."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def runnable(cases: list[SelectorCase]) -> list[SelectorCase]:
 
 
 def compiled(case: SelectorCase) -> tamis.Query | str:
-    """The query of a case, or why it cannot be read, as text."""
+    """Return the query of a case, or the text of its error."""
     try:
         return tamis.selector(case.selector)
     except tamis.QueryError as error:

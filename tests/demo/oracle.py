@@ -1,4 +1,4 @@
-"""What the demo's outbox must hold, by brute force: its mail read without Spark, each query asked of each message."""
+"""Computes by brute force what the demo's outbox must hold: without Spark, each query on each message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def properties_of(properties: dict[str, Any] | str) -> dict[str, Any]:
 
 
 def expected_matches(folder: DemoFolder) -> tuple[dict[str, set[str]], int]:
-    """Key of a query -> ids of its notifications; and how many messages cannot be read."""
+    """Return the ids of the notifications by the key of their query, and the number of unreadable messages."""
     matcher = BruteForce()
     for spec in load_queries(folder.queries):
         matcher.add(spec.key, spec.compile())

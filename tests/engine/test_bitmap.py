@@ -1,4 +1,4 @@
-"""The bitmap engine against a set of integers."""
+"""Compares the bitmap engine with a set of integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine against brute force: fresh, changed, saved and opened, over batches and in threads."""
+"""Compares the engine with brute force: new, changed, saved and opened, over batches and in threads."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_keys_compare_as_in_a_dict_and_keep_their_place(tmp_path: Path) -> None:
     engine.add_many(
         [(1, tamis.selector("a = 1")), ("b", tamis.selector("a = 1")), ((1, b"x", ("y",)), tamis.selector("a = 1"))]
     )
-    engine.add(True, tamis.selector("a = 2"))  # True == 1: the query is replaced, the place kept
+    engine.add(True, tamis.selector("a = 2"))  # True == 1: the query is replaced and its position kept
     engine.add(True, tamis.selector("a = 1"))
     assert engine.match({"a": 1}) == [1, "b", (1, b"x", ("y",))]
     engine.save(tmp_path / "e")

@@ -1,4 +1,4 @@
-"""An engine that changes while it matches: every message sees exactly one state, and nobody waits for anybody."""
+"""Every message sees exactly one state of an engine that changes during the match, and nobody waits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def threads_take_turns_often() -> Iterator[None]:
 
 
 class History:
-    """An engine, and what its answers are in every state that it has had. One thread changes it, any may ask."""
+    """An engine with its results in every state that it has had. One thread changes it; any thread may match."""
 
     def __init__(self) -> None:
         self.engine = tamis.Engine()
@@ -75,7 +75,7 @@ class History:
         self._answers.append([[k for k, q in self._queries.items() if truths[q][m]] for m in range(len(MESSAGES))])
 
     def change(self, queries: dict[Hashable, int | None], tree: int | None = None, fillers: int = 0) -> None:
-        """One change: some queries by number, None to remove one; or a tree. Fillers are queries that match nothing."""
+        """Make one change: queries by number (None removes one), or a tree. Fillers are queries that match nothing."""
         for key, number in queries.items():
             if number is None:
                 del self._queries[key]
@@ -107,12 +107,12 @@ class History:
             self.change({key: number}, fillers=source.choice([0, 0, 0, 100, 2_000]))
 
     def is_right(self, message: int, found: list[Hashable], begun: int, ended: int) -> bool:
-        """True when `found` is the answer of a state from `begun` to `ended`, both included."""
+        """Return whether `found` is the result of a state from `begun` to `ended`, both included."""
         return any(answers[message] == found for answers in self._answers[begun : ended + 1])
 
 
 def in_threads(*works: Callable[[], None]) -> None:
-    """Do all of them at once; the first that fails fails the test."""
+    """Run all of them at once; any failure fails the test."""
     with ThreadPoolExecutor(len(works)) as threads:
         for done in [threads.submit(work) for work in works]:
             done.result()
@@ -216,7 +216,7 @@ def test_queries_that_are_swapped_together_are_seen_together() -> None:
 
 
 def test_new_keys_and_removed_keys_are_seen_whole() -> None:
-    """The queries of a generation come together; the last one is taken away key by key, newest first."""
+    """Adds the queries of a generation at once, and removes the last one key by key, newest first."""
     engine = tamis.Engine()
     query = tamis.selector("a = 1")
     engine.add("always", query)
@@ -311,7 +311,7 @@ def test_a_process_that_is_forked_during_a_merge_does_not_wait_for_it() -> None:
 
 
 def removing_while_it_matches(*, reopened: Path | None = None) -> tuple[tamis.Engine, list[Hashable]]:
-    """An engine whose function makes other changes, and removes what its message has matched already."""
+    """Return an engine whose function makes other changes, and removes what its message has matched already."""
     engine = tamis.Engine()
 
     def remove(properties: object, topic: str, body: object) -> bool:
@@ -363,7 +363,7 @@ def test_a_key_is_known_before_its_query_can_match() -> None:
     core, found = engine._core, []
 
     class Watched:
-        """Matches when the core has changed and the caller does not know it yet."""
+        """Matches after the core has changed and before the caller knows."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(core, name)

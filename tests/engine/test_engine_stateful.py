@@ -1,4 +1,4 @@
-"""Any sequence of changes, saves and openings, against a dict of queries and brute force."""
+"""Compares any sequence of changes, saves and opens with brute force over a dict of queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPENSIVE = {"expensive": lambda properties, topic, body: properties.get("flag")
 
 
 def many(count: int, query: tamis.Query) -> list[tuple[Hashable, tamis.Query]]:
-    """So many subscriptions that a thread merges them, a fifth of them with one query."""
+    """Add enough subscriptions for a merge in a thread, a fifth of them with one query."""
     number = tamis.selector("price >= 0")
     spread = [tamis.selector(f"a = {i % 7} AND b <> 'x{i}' OR price = {i}") for i in range(0, count, 5)]
     return [((i,), query if i % 5 == 0 else number if i % 5 == 1 else spread[i // 5]) for i in range(count)]

@@ -1,4 +1,4 @@
-"""The report on an engine: what it counts, and that what it says holds of every message."""
+"""The report on an engine counts correctly, and its claims hold for every message."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A small AMQP client for fault tests: it sends without waiting, and keeps what was attempted, confirmed, delivered.
+"""A small AMQP client for fault tests, which sends without waiting and records what was confirmed and delivered.
 
-Client libraries hide what happened last before a connection broke; here every frame that came is counted."""
+Client libraries hide what happened just before a connection broke; here every received frame counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DELIVER = b"\x00\x3c\x00\x3c"
 
 
 class BrokerGoneError(Exception):
-    """The connection ended without a close, as it does when a broker is killed."""
+    """The connection ended without a close, as when a broker is killed."""
 
 
 class BrokerClosedError(Exception):
@@ -39,7 +39,7 @@ _OPEN: set[Client] = set()
 
 
 def close_clients() -> None:
-    """Hang up every client that is still open: for the end of a test, whatever became of it."""
+    """Close the socket of every open client, for the end of any test."""
     for client in list(_OPEN):
         client.close()
 
@@ -66,11 +66,11 @@ class Client:
         self.call(commands.Channel.Open(), "Channel.OpenOk")
 
     def send(self, method: Any, channel: int = 1) -> None:
-        """Send a method; nothing is waited for."""
+        """Send a method without waiting."""
         self._send_bytes(frame.marshal(method, channel))
 
     def publish(self, exchange: str, key: str, body: bytes, **properties: Any) -> None:
-        """Send a message; nothing is waited for."""
+        """Send a message without waiting."""
         self._send_bytes(
             frame.marshal(commands.Basic.Publish(exchange=exchange, routing_key=key), 1)
             + frame.marshal(header.ContentHeader(0, len(body), commands.Basic.Properties(**properties)), 1)
@@ -84,10 +84,10 @@ class Client:
             raise BrokerGoneError(str(error)) from error
 
     def frames(self, timeout_s: float) -> Iterator[Any]:
-        """The frames that have come, after waiting for the first at most `timeout_s`.
+        """Return the frames that have arrived, after waiting at most `timeout_s` for the first.
 
         Raises:
-            BrokerGoneError: the connection ended; what had come before it was given.
+            BrokerGoneError: the connection ended; earlier frames were returned before.
             BrokerClosedError: the broker closed it, with its code and text.
         """
         if not self._left:
@@ -103,9 +103,9 @@ class Client:
             yield value
 
     def deliveries(self, timeout_s: float) -> Iterator[tuple[str, str]]:
-        """(consumer tag, body) of the messages that have come, after waiting for more at most `timeout_s`.
+        """Return (consumer tag, body) of the messages that have arrived, after waiting at most `timeout_s` for more.
 
-        What is not given is not decoded, so that millions can be read. A body is one frame at most.
+        Other fields are not decoded, so that millions can be read. A body is at most one frame.
 
         Raises:
             BrokerGoneError, BrokerClosedError: as `frames`.
@@ -127,7 +127,7 @@ class Client:
         del self._left[:whole]
 
     def _frame_size(self) -> int:
-        """Of the frame at the front, as far as it is known."""
+        """Return the size of the first frame; 8, the minimum, while it is unknown."""
         return 8 + int.from_bytes(self._left[3:7], "big") if len(self._left) >= 8 else 8
 
     def _receive(self, timeout_s: float) -> None:
@@ -142,7 +142,7 @@ class Client:
         self._left += data
 
     def wait(self, name: str, timeout_s: float = 30.0) -> Any:
-        """The next frame of that name; others are passed over."""
+        """Return the next frame of that name, and skip others."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             for value in self.frames(max(0.0, end - time.monotonic())):
@@ -151,21 +151,21 @@ class Client:
         raise TimeoutError(f"no {name} in {timeout_s} s")
 
     def call(self, method: Any, answer: str, timeout_s: float = 30.0) -> Any:
-        """Send a method and give its answer."""
+        """Send a method and return its answer."""
         self.send(method)
         return self.wait(answer, timeout_s)
 
     def close(self) -> None:
-        """Hang up, as a client that dies does."""
+        """Close the socket, as the system does for a client that dies."""
         _OPEN.discard(self)
         self._socket.close()
 
 
 @dataclass
 class Ledger:
-    """The total-queue rule: what was attempted, confirmed and delivered, by the text of the body.
+    """Checks the total-queue rule by the texts of the attempted, confirmed and delivered bodies.
 
-    Lost is confirmed without delivered; phantom is delivered without attempted. Duplicates are counted."""
+    A lost message was confirmed, not delivered; a phantom was delivered, not attempted. Duplicates are counted."""
 
     attempted: set[str] = field(default_factory=set)
     confirmed: set[str] = field(default_factory=set)
@@ -173,17 +173,17 @@ class Ledger:
 
     @property
     def lost(self) -> set[str]:
-        """Confirmed, and never delivered."""
+        """Return the confirmed messages that were never delivered."""
         return self.confirmed - set(self.delivered)
 
     @property
     def phantoms(self) -> set[str]:
-        """Delivered, and never sent."""
+        """Return the delivered messages that were never sent."""
         return set(self.delivered) - self.attempted
 
     @property
     def duplicates(self) -> int:
-        """Deliveries beyond the first of a message."""
+        """Return the number of deliveries after the first of a message."""
         return len(self.delivered) - len(set(self.delivered))
 
 
@@ -219,7 +219,7 @@ class Publisher(threading.Thread):
         self.confirm_times: list[float] = []
 
     def stop(self) -> None:
-        """Send nothing more, and wait for what is unconfirmed a while."""
+        """Stop publishing, and wait a while for outstanding confirms."""
         self._stopping.set()
         self.join(30)
 
@@ -286,7 +286,7 @@ class Consumer(threading.Thread):
         self.bodies: list[str] = []
 
     def stop(self) -> None:
-        """Hang up."""
+        """Close the socket."""
         self._stopping.set()
         self.join(30)
 
@@ -309,7 +309,7 @@ class Consumer(threading.Thread):
 
 
 def drain(port: int, queue: str, ledger: Ledger, limit_s: float = 300.0) -> int:
-    """Take messages until the queue is empty; how many.
+    """Take messages until the queue is empty; return their number.
 
     Raises:
         TimeoutError: it is not empty after `limit_s`: the run is void.
@@ -327,7 +327,7 @@ def drain(port: int, queue: str, ledger: Ledger, limit_s: float = 300.0) -> int:
                     count += 1
                 elif getattr(value, "name", "") == "Queue.DeclareOk":
                     left = value.message_count
-        if left == 0 and count == before:  # nothing there, and nothing on the way
+        if left == 0 and count == before:  # the queue is empty, and nothing is in flight
             client.close()
             return count
     raise TimeoutError(f"'{queue}' is not empty after {limit_s} s and {count} messages")

@@ -1,4 +1,4 @@
-"""`tamis serve` as a process of its own for fault tests: started on a free port, killed or stopped by pid."""
+"""Runs `tamis serve` in a separate process for fault tests: on a free port, killed or stopped by pid."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ START_S_MAX = 30.0
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that nobody listens on now."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
 
 
 class BrokerProcess:
-    """A broker over the folder `data`; what it says goes to a file.
+    """A broker over the folder `data`, whose output goes to a file.
 
     Args:
         data: its data directory; kept from one start to the next.
@@ -55,12 +55,12 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process started: the broker, or its wrapper."""
+        """The pid of the started process: the broker, or its wrapper."""
         assert self._child is not None
         return self._child.pid
 
     def start(self) -> Self:
-        """Start it, and return when it accepts."""
+        """Start it, and return when it accepts connections."""
         command = [sys.executable, "-m", "tamis", "serve", "--data", str(self.data), "--config", str(self._config)]
         command += ["--amqp-port", str(self.port), "--http-port", str(self._http_port)]
         with self.log.open("ab") as log:
@@ -84,11 +84,11 @@ class BrokerProcess:
         raise RuntimeError(f"the broker does not accept after {START_S_MAX} s: {self.said()}")
 
     def said(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return self.log.read_text(encoding="utf-8", errors="replace")[-3000:]
 
     def kill(self) -> None:
-        """SIGKILL to it and what it started, and wait."""
+        """Send SIGKILL to it and its children, and wait."""
         if self._child is None:
             return
         listed = subprocess.run(
@@ -103,16 +103,16 @@ class BrokerProcess:
         self._child = None
 
     def stop(self, limit_s: float = 20.0) -> int:
-        """SIGTERM, and its exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self._child is not None
         self._child.terminate()
         return self.wait(limit_s)
 
     def wait(self, limit_s: float) -> int:
-        """Its exit code, when it ends within `limit_s`."""
+        """Wait at most `limit_s` for its end; return the exit code."""
         assert self._child is not None
         return self._child.wait(limit_s)
 
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether it still runs."""
         return self._child is not None and self._child.poll() is None

@@ -1,4 +1,4 @@
-"""What fault tests share."""
+"""Fixtures for all fault tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.faults.amqp import close_clients
 
 @pytest.fixture(autouse=True)
 def _clients_are_closed() -> Iterator[None]:
-    """A test that fails leaves no sockets behind."""
+    """Close all clients, also after a test that fails."""
     yield
     close_clients()

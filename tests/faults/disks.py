@@ -1,4 +1,4 @@
-"""File systems in a file, for what a disk does to a broker: power cuts and no room. They need root and loop devices."""
+"""Makes file systems in a file, for power cuts and full disks under a broker; needs root and loop devices."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
-"""The same number on ext4 and xfs."""
+"""The ioctl that shuts a file system down; ext4 and xfs have the same number."""
 
 NO_LOG_FLUSH = 2
-"""What is not on disk yet is lost, as in a power cut."""
+"""Loses what is not on disk yet, as a power cut does."""
 
 
 def missing(kind: str) -> str | None:
-    """Why there can be no such file system here, or None."""
+    """Return why such a file system cannot be made here, or None."""
     if os.geteuid() != 0:
         return "mounting needs root"
     if not shutil.which(f"mkfs.{kind}"):
@@ -31,7 +31,7 @@ def missing(kind: str) -> str | None:
 
 
 class LoopDisk:
-    """A file system of its own in `folder`, mounted until `close`.
+    """A separate file system in `folder`, mounted until `close`.
 
     Args:
         folder: gets the image and the mount point.
@@ -49,11 +49,11 @@ class LoopDisk:
         self.mount()
 
     def mount(self) -> None:
-        """Mount it again, after a power cut too: its journal is replayed."""
+        """Mount it again, also after a power cut, which replays its journal."""
         _call("mount", "-o", "loop", str(self._image), str(self.path))
 
     def power_cut(self) -> None:
-        """From now on nothing reaches the disk, and what had not is lost."""
+        """Cut the power: nothing reaches the disk any more, and unwritten data is lost."""
         folder = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(folder, EXT4_IOC_SHUTDOWN, struct.pack("i", NO_LOG_FLUSH))
@@ -61,7 +61,7 @@ class LoopDisk:
             os.close(folder)
 
     def unmount(self) -> None:
-        """Unmount; whoever used it has ended, though the system may need a moment to let go."""
+        """Unmount it; its users have ended, but the system may need a moment to release it."""
         for _ in range(50):
             ended = subprocess.run(["umount", str(self.path)], capture_output=True, text=True, check=False)
             if ended.returncode == 0:
@@ -72,7 +72,7 @@ class LoopDisk:
 
 @contextlib.contextmanager
 def loop_disk(folder: Path, kind: str, size_mib: int) -> Iterator[LoopDisk]:
-    """A file system that is gone at the end."""
+    """Make a file system that is removed at the end."""
     disk = LoopDisk(folder, kind, size_mib)
     try:
         yield disk

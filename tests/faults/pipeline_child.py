@@ -1,4 +1,4 @@
-"""A pipeline in a process of its own, to be killed: runs over all there is, and says how far it is on stdout.
+"""Runs a pipeline over everything in a separate process, to be killed, and prints its progress on stdout.
 
 python pipeline_child.py pipeline.toml
 """

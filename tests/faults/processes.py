@@ -1,4 +1,4 @@
-"""Killing a process with all that it started, and nothing else: it leads a session of its own."""
+"""Kills a process with everything that it started, and nothing else: it leads a separate session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 
 
 def kill_group(child: subprocess.Popen[str]) -> None:
-    """SIGKILL to the child and what it started: Java, and Spark's workers, which lead a group of their own."""
+    """Send SIGKILL to the child and what it started: Java, and Spark's workers, which are in a separate group."""
     for pid in session_members(child.pid):
         try:
             os.kill(pid, signal.SIGKILL)
@@ -18,6 +18,6 @@ def kill_group(child: subprocess.Popen[str]) -> None:
 
 
 def session_members(session_id: int) -> list[int]:
-    """The processes of a session, the leader first: it is the one that writes."""
+    """Return the processes of a session, the leader first, since it is the one that writes."""
     listed = subprocess.run(["ps", "-o", "pid=", "--sid", str(session_id)], capture_output=True, text=True, check=False)
     return sorted(map(int, listed.stdout.split()), key=lambda pid: pid != session_id)

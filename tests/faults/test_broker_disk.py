@@ -1,4 +1,4 @@
-"""What a disk does to a broker: power cuts, errors of fdatasync, no room.
+"""The broker survives power cuts, errors of fdatasync and full disks.
 
 `TAMIS_CUTS=400 TAMIS_ERRORS=50 pytest tests/faults/test_broker_disk.py` is the long form; TAMIS_SEED repeats a run."""
 
@@ -27,7 +27,7 @@ QUEUE = "work"
 SMALL_SEGMENTS = "[journal]\nsegment_bytes = 1048576\n"
 EXITS_S_MAX = 1.0
 SIZE_MIB = {"ext4": 160, "xfs": 320}
-"""xfs takes no less than 300."""
+"""Size of the file system; xfs needs at least 300."""
 
 
 def declare(port: int) -> None:
@@ -37,7 +37,7 @@ def declare(port: int) -> None:
 
 
 def cut_once(folder: Path, kind: str, settings: str, chance: random.Random) -> Ledger:
-    """One power cut under load; the ledger after a restart on what the disk kept.
+    """Cut the power under load; return the ledger after a restart with what the disk kept.
 
     Only what was confirmed before the cut counts: an fdatasync in flight during it may return 0."""
     ledger = Ledger()
@@ -105,7 +105,7 @@ def test_after_an_error_of_fdatasync_nothing_is_confirmed(tmp_path: Path) -> Non
         trace = tmp_path / f"trace{turn}"
         inject = ["strace", "-f", "-ttt", "-e", "trace=fdatasync", "-o", str(trace)]
         broker = BrokerProcess(tmp_path / f"data{turn}")
-        with broker.start():  # what a start syncs comes before
+        with broker.start():  # the syncs of a first start happen before
             declare(broker.port)
             assert broker.stop() == 0
         broker = BrokerProcess(
@@ -116,7 +116,7 @@ def test_after_an_error_of_fdatasync_nothing_is_confirmed(tmp_path: Path) -> Non
             broker.start()
         except RuntimeError:
             assert "EIO" in trace.read_text(encoding="utf-8"), broker.said()
-            continue  # it failed while it started: nothing could be confirmed
+            continue  # it failed at the start, so nothing could be confirmed
         with broker:
             try:
                 publisher = Publisher(broker.port, QUEUE, "p", ledger, window=20)

@@ -1,4 +1,4 @@
-"""Bad bytes cannot kill the broker nor hold anybody up: mutated frames on live sockets, beside a bystander.
+"""Mutated frames on live sockets neither kill the broker nor delay a bystander.
 
 A connection ends with the first frame that breaks it, so that there are many connections with a few frames each. When
 a client has sent all, it sends no more: the broker's end of the stream is its answer, and may take no longer than a
@@ -31,10 +31,10 @@ FRAMES = 1_000_000 if os.environ.get("TAMIS_LONG") else 6_000
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 ATTACKERS = 3
 FRAMES_MAX = 8
-"""Of one connection."""
+"""Maximum number of frames per connection."""
 ANSWER_S_MAX = 1.0
 CLOSE_CODES = {320, 402, 403, 404, 405, 406, 501, 502, 503, 504, 505, 506, 530, 540}
-"""What a close may say; 541, an error of the broker's own, is not among them."""
+"""Codes that a close may have; 541, an error of the broker itself, is not among them."""
 
 TABLE: dict[str, Any] = {
     "x-query": "price > 3 AND region IN ('EU', 'US')",
@@ -77,7 +77,7 @@ METHODS = [
 
 
 def content(exchange: str, key: str, size: int, **properties: Any) -> list[bytes]:
-    """The frames of a message."""
+    """Return the frames of a message."""
     of = commands.Basic.Properties(headers={"price": 5, "region": "EU", **TABLE}, **properties)
     return [
         frame.marshal(commands.Basic.Publish(exchange=exchange, routing_key=key, mandatory=True), 1),
@@ -96,7 +96,7 @@ VALID = [
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
-    """The same with one mistake somewhere."""
+    """Return the frame with one mistake somewhere."""
     changed = bytearray(data)
     at = chance.randrange(len(changed) + 1)
     end = min(len(changed), at + chance.randrange(1, 9))
@@ -117,7 +117,7 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
-    """A frame with a mistake; mostly within, with a length that fits again: it gets further so."""
+    """Return a frame with a mistake, mostly with a corrected length, so that the broker reads further."""
     if data[:4] == b"AMQP" or chance.random() < 0.3:
         return damaged(data, chance)
     payload = damaged(data[7:-1], chance)
@@ -125,7 +125,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def stream(chance: random.Random) -> tuple[bytes, int, bool]:
-    """What a connection sends, how many of its frames are mutated, and whether that begins with the handshake."""
+    """Return the bytes of a connection, the number of mutated frames, and whether the handshake is mutated."""
     if chance.random() < 0.1:
         frames, is_early = [*HANDSHAKE, *OPENED], True
     else:
@@ -138,7 +138,7 @@ def stream(chance: random.Random) -> tuple[bytes, int, bool]:
 
 @dataclass
 class Seen:
-    """What became of it."""
+    """The observations during an attack."""
 
     frames: int = 0
     connections: int = 0
@@ -148,7 +148,7 @@ class Seen:
     errors: list[str] = field(default_factory=list)
 
     def answered(self, began: float) -> None:
-        """An answer came to what was asked at `began`."""
+        """Record an answer to what was asked at `began`."""
         self.slowest_s = max(self.slowest_s, time.monotonic() - began)
 
 
@@ -182,7 +182,7 @@ class Attacker(threading.Thread):
         self.seen.codes.update(close_codes(answer))
 
     def _answer(self, connection: socket.socket, data: bytes) -> bytes:
-        """All that comes until the broker hangs up, which it may do while it is still sent to."""
+        """Read until the broker closes the socket, which it may do while we still send."""
         answer = bytearray()
         with contextlib.suppress(ConnectionError):
             connection.sendall(data)
@@ -196,7 +196,7 @@ class Attacker(threading.Thread):
 
 
 def close_codes(answer: bytes) -> list[int]:
-    """The codes of the closes of connection and channels in what the broker has sent, which are frames throughout."""
+    """Return the codes of all closes that the broker has sent; all its bytes must be frames."""
     codes = []
     while len(answer) >= 8 and answer[:4] != b"AMQP":
         size = int.from_bytes(answer[3:7], "big")
@@ -210,7 +210,7 @@ def close_codes(answer: bytes) -> list[int]:
 
 
 class Bystander(threading.Thread):
-    """Publishes and gets its message, again and again, as if it were alone."""
+    """Publishes and gets a message repeatedly, as if it were alone."""
 
     def __init__(self, port: int, stop: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -241,7 +241,7 @@ class Bystander(threading.Thread):
 
 
 def attack(port: int, frames: int, seed: int) -> tuple[Seen, Seen]:
-    """Send so many mutated frames, and say what became of the attackers, together, and of the bystander."""
+    """Send `frames` mutated frames; return the observations of all attackers together, and of the bystander."""
     print(f"TAMIS_SEED={seed}")
     stop = threading.Event()
     bystander = Bystander(port, stop)
@@ -277,7 +277,7 @@ def test_mutated_frames_end_their_own_connection_at_most_and_nobody_waits(tmp_pa
     assert set(attackers.codes) <= CLOSE_CODES
     assert max(attackers.slowest_s, bystander.slowest_s) < ANSWER_S_MAX
     assert bystander.round_trips > 20
-    # Frames that are all refused at the door, or all harmless, would prove little.
+    # Frames that the handshake refuses, or that are all harmless, would prove little.
     assert {501, 502, 503} & set(attackers.codes)
     assert {404, 406} & set(attackers.codes)
     assert attackers.codes.total() < attackers.connections * 2

@@ -1,4 +1,4 @@
-"""A confirmed message survives kill -9; order and redelivery.
+"""Confirmed messages survive kill -9, in order, and are redelivered.
 
 `TAMIS_KILLS=100 pytest tests/faults/test_broker_kill.py` is the long form; TAMIS_SEED repeats a run."""
 
@@ -30,7 +30,7 @@ def declare(port: int) -> None:
 
 
 def killed_under_load(broker: BrokerProcess, ledger: Ledger, round_: int, after_s: float, size: int = 200) -> None:
-    """Two publishers and a consumer that acknowledges; the kill comes after `after_s`."""
+    """Run two publishers and a consumer that acknowledges, and kill the broker after `after_s`."""
     publishers = [Publisher(broker.port, QUEUE, f"r{round_}p{number}", ledger, size=size) for number in range(2)]
     consumer = Consumer(broker.port, QUEUE, ledger)
     for thread in (*publishers, consumer):
@@ -86,7 +86,7 @@ def test_one_publisher_and_one_consumer_keep_their_order(tmp_path: Path) -> None
         publisher = Publisher(broker.port, QUEUE, "p", ledger)
         publisher.start()
         seen: list[tuple[int, bool]] = []
-        for _ in range(4):  # the consumer comes again and again, with messages unacknowledged
+        for _ in range(4):  # the consumer returns repeatedly, with unacknowledged messages
             consumer = Consumer(broker.port, QUEUE, ledger, prefetch=50, ack_every=7)
             consumer.start()
             time.sleep(0.3)

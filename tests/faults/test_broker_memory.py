@@ -1,4 +1,4 @@
-"""Memory is bounded: what nobody consumes waits on disk, and publishers are blocked before it runs short.
+"""Memory is bounded: unconsumed messages wait on disk, and publishers are blocked before memory runs short.
 
 `TAMIS_UNCONSUMED_MB=5000 pytest tests/faults/test_broker_memory.py` is the long form."""
 
@@ -26,7 +26,7 @@ SIZE = 4_000
 
 @contextlib.contextmanager
 def memory_limit(name: str, mib: int) -> Iterator[Path]:
-    """A memory cgroup that ends with the block; a process joins it by writing its pid into `cgroup.procs`."""
+    """Make a memory cgroup for the block; a process joins it by writing its pid into `cgroup.procs`."""
     root = Path("/sys/fs/cgroup")
     if (root / "memory").is_dir():
         group, limit = root / "memory" / name, "memory.limit_in_bytes"

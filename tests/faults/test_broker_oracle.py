@@ -1,4 +1,4 @@
-"""The broker delivers what brute force says: many queries, and queries that change under load.
+"""The broker delivers what brute force computes, with many queries and with queries that change under load.
 
 `TAMIS_QUERIES=10000 TAMIS_MESSAGES=100000 TAMIS_SEEDS=20 pytest tests/faults/test_broker_oracle.py`: the long form."""
 
@@ -25,10 +25,10 @@ QUERIES = int(os.environ.get("TAMIS_QUERIES", "300"))
 MESSAGES = int(os.environ.get("TAMIS_MESSAGES", "1000"))
 SEEDS = int(os.environ.get("TAMIS_SEEDS", "1"))
 KINDS = 1_000
-"""Different messages: brute force costs QUERIES evaluations for each. More messages are these again."""
+"""Number of different messages, since brute force evaluates QUERIES for each; further messages repeat them."""
 PART = 500
 SLOW_S = 20.0
-"""A delivery that takes longer is lost."""
+"""Maximum time of a delivery; a later one counts as lost."""
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 WORDS = ["garlic", "rhubarb", "frost", "daffodils", "snow"]
 KEYS = ["a", "a.b", "a.b.c", "forex.eur", "forex.usd.spot", ""]
@@ -36,7 +36,7 @@ PATTERNS = ["#", "a.*", "a.#", "*.b.#", "forex.*", "#.spot", "a"]
 
 
 def random_query(chance: random.Random, depth: int = 3) -> str:
-    """A selector over what `random_message` has, and what it lacks."""
+    """Return a selector over properties that `random_message` has or lacks."""
     if depth and chance.random() < 0.5:
         left, right = random_query(chance, depth - 1), random_query(chance, depth - 1)
         return chance.choice([f"({left} AND {right})", f"({left} OR {right})", f"NOT ({left})"])
@@ -60,7 +60,7 @@ def random_query(chance: random.Random, depth: int = 3) -> str:
 
 
 def random_message(chance: random.Random) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """A routing key, headers, and AMQP's own properties. Fractions are quarters: the client writes them in 32 bits."""
+    """Return a routing key, headers and AMQP properties. Fractions are quarters, since the client writes 32 bits."""
     offered = {
         "price": lambda: chance.choice([chance.randrange(-3, 20), chance.randrange(40) / 4]),
         "volume": lambda: chance.randrange(20),
@@ -79,7 +79,7 @@ def random_message(chance: random.Random) -> tuple[str, dict[str, Any], dict[str
 
 
 def until_quiet(client: Client, quiet_s: float) -> Iterator[tuple[str, str]]:
-    """(consumer tag, body) of all that comes, until nothing has come for `quiet_s`."""
+    """Return (consumer tag, body) of all deliveries, until none has arrived for `quiet_s`."""
     until = time.monotonic() + quiet_s
     while time.monotonic() < until:
         for delivery in client.deliveries(0.01):
@@ -88,7 +88,7 @@ def until_quiet(client: Client, quiet_s: float) -> Iterator[tuple[str, str]]:
 
 
 class Work:
-    """Random queries, random messages, and which of the queries each message satisfies, by brute force.
+    """Random queries, random messages, and the queries that each message satisfies by brute force.
 
     Of many queries all but a few ask for one of `shards` values first: a message that satisfies thousands would make
     this a test of the client's patience."""
@@ -132,7 +132,7 @@ def test_control_one_binding_of_another_query_is_caught(tmp_path: Path) -> None:
 
 
 def deliver_all(folder: Path, work: Work, bound: list[str]) -> int:
-    """Publish all messages through bindings of these queries, and hold what comes to brute force; how many came."""
+    """Publish all messages through bindings, and compare the deliveries with brute force; return their number."""
     with BrokerProcess(folder / "data") as broker:
         client, publisher = Client(broker.port), Client(broker.port)
         client.call(commands.Exchange.Declare(exchange="e", exchange_type="x-query"), "Exchange.DeclareOk")
@@ -154,7 +154,7 @@ def deliver_all(folder: Path, work: Work, bound: list[str]) -> int:
 
 
 def check_part(client: Client, work: Work, numbers: range) -> int:
-    """Take the deliveries of some messages and hold them to brute force; how many there were."""
+    """Compare the deliveries of some messages with brute force; return their number."""
     expected = {str(number): work.expected[number % len(work.expected)] for number in numbers}
     total = sum(map(len, expected.values()))
     got: dict[str, list[str]] = defaultdict(list)
@@ -170,7 +170,7 @@ def check_part(client: Client, work: Work, numbers: range) -> int:
 
 
 def test_queries_that_change_under_load_give_each_message_one_state(tmp_path: Path) -> None:
-    """On one channel a publish comes after the binds and unbinds before it, and before those after it."""
+    """A publish takes effect after earlier binds and unbinds of its channel, and before later ones."""
     print(f"TAMIS_SEED={SEED}")
     chance = random.Random(SEED)
     with BrokerProcess(tmp_path / "data") as broker:

@@ -1,4 +1,4 @@
-"""Nothing blocks the loop: a bystander's deliveries go on while heavy work is done."""
+"""Heavy work does not block the event loop: a bystander's deliveries continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BINDINGS = 100_000
 QUEUED = 1_000_000 if LONG else 100_000
 LOGINS = 100 if LONG else 20
 STALL_MS_MAX = 20.0
-"""The promise; on a machine that others use, the stalls of a run without work are added."""
+"""The promised maximum; on a shared machine, the stalls of a run without work are added."""
 
 
 class Probe(threading.Thread):
@@ -48,7 +48,7 @@ class Probe(threading.Thread):
             time.sleep(0.002)
 
     def measure(self, work: Callable[[], None]) -> tuple[float, float]:
-        """The 99.9th percentile and the longest while `work` runs."""
+        """Return the 99.9th percentile and the maximum while `work` runs."""
         start = len(self.times_ms)
         work()
         time.sleep(0.1)
@@ -61,7 +61,7 @@ class Probe(threading.Thread):
 
 
 def elsewhere(work: Callable[[int], None], port: int) -> None:
-    """Do `work` in a process of its own, so that what it takes of Python here is not taken for a stall."""
+    """Run `work` in a separate process, so that its use of Python does not look like a stall."""
     process = multiprocessing.get_context("spawn").Process(target=work, args=(port,))
     process.start()
     process.join()

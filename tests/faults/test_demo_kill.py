@@ -1,4 +1,4 @@
-"""The demo, killed with -9 at points spread over its whole run, ends with the outbox that brute force gives.
+"""The demo, killed with -9 at points spread over its whole run, ends with the outbox that brute force computes.
 
 From laying out the folder over Spark's start to the last delivery: a kill comes at a share of the time that the demo
 takes. `TAMIS_KILLS=10 pytest tests/faults` is the long form; TAMIS_SEED repeats a run."""
@@ -33,7 +33,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 
 def run_to_the_end(folder: Path) -> float:
-    """Run it whole; how many seconds that took."""
+    """Run the whole demo; return the seconds that it took."""
     began = time.monotonic()
     with start(folder) as child:
         lines, errors = child.communicate(timeout=RUN_S_MAX)
@@ -59,7 +59,7 @@ def test_the_killed_demo_ends_with_the_outbox_of_brute_force(tmp_path: Path) -> 
         after_s = whole_s * (kill + chance.random()) / KILLS
         folder = tmp_path / f"killed-{kill}"
         with start(folder) as child:
-            time.sleep(after_s)  # the kill comes then, whatever the demo is at
+            time.sleep(after_s)  # the kill comes at that time, whatever the demo is doing
             ended = child.poll()
             kill_group(child)
         left = notification_count(folder)
@@ -71,7 +71,7 @@ def test_the_killed_demo_ends_with_the_outbox_of_brute_force(tmp_path: Path) -> 
 
 
 def notification_count(folder: Path) -> int:
-    """How many the store holds, if there is one yet."""
+    """Return the number of notifications in the store, if it exists."""
     path = folder / "tamis.sqlite"
     if not path.exists():
         return 0

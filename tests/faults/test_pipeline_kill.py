@@ -1,4 +1,4 @@
-"""The pipeline neither loses nor doubles, however it is killed.
+"""The pipeline neither loses nor doubles notifications, however it is killed.
 
 The short form runs in CI; `TAMIS_KILLS=30 pytest tests/faults` is the long one. Every run prints its seed; give it back
 with TAMIS_SEED. Two planted faults show that the check can fail."""
@@ -57,7 +57,7 @@ folder = "outbox"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the outbox has too little and too much of."""
+    """What the outbox lacks, and what it has too much of."""
 
     lost: set[Match]
     doubled: set[Match]
@@ -73,7 +73,7 @@ CLEAN = Verdict(set(), set(), set())
 
 
 class Case:
-    """A folder with mail, queries and a pipeline.toml, and the outbox that brute force gives."""
+    """A folder with mail, queries and a pipeline.toml, and the outbox that brute force computes."""
 
     def __init__(self, folder: Path, messages: list[bytes]) -> None:
         self.folder = folder
@@ -117,14 +117,14 @@ def test_killed_at_random_points_the_outbox_is_that_of_brute_force(tmp_path: Pat
 
 
 def start(case: Case) -> subprocess.Popen[str]:
-    """The pipeline in a session of its own, so that it can be killed with all that it started, and nothing else."""
+    """Start the pipeline in a separate session, so that it can be killed with everything that it started."""
     return subprocess.Popen(
         [sys.executable, CHILD, case.toml], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
 
 
 def run_and_kill(case: Case, read_count: int, after_s: float) -> None:
-    """Start it, and kill it `after_s` after the store holds so many messages; or at its end, if that comes first."""
+    """Start it, and kill it `after_s` after the store holds `read_count` messages more, or at an earlier end."""
     with case.store() as store:
         before = store.counts().read
     child = start(case)
@@ -145,7 +145,7 @@ def run_to_the_end(case: Case) -> str:
 
 
 def assert_all_delivered_once(case: Case) -> None:
-    """One e-mail a notification in the folder, whatever was killed between sending and remembering it."""
+    """Check that the folder has one e-mail per notification, even after a kill between sending and recording."""
     with case.store() as store:
         counts = store.counts()
     assert (counts.deliveries_delivered, counts.deliveries_pending) == (len(case.wanted), 0)
@@ -154,7 +154,7 @@ def assert_all_delivered_once(case: Case) -> None:
 
 # --- killed at the worst points, and the two controls ---------------------------------------------------------------
 #
-# A commit that raises leaves the store and the checkpoint as a kill at that place does, and costs no new Java.
+# A commit that raises leaves the store and the checkpoint as a kill at that point does, and needs no new Java.
 
 
 class CrashError(StoreError):
@@ -190,14 +190,14 @@ class RandomIds(CrashingStore):
 
     def commit(self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str]) -> BatchCounts:
         named = [notification._replace(id=uuid.uuid4().hex) for notification in result.notifications]
-        stream = f"{stream}-{uuid.uuid4().hex}"  # a batch that was never heard of
+        stream = f"{stream}-{uuid.uuid4().hex}"  # an unknown batch
         self.pin_batch(stream, batch_id)
         renamed = BatchResult(result.messages, named, (), result.read_count, result.matched_count)
         return super().commit(stream, batch_id, renamed, default_deliveries)
 
 
 class LedgerFirst(CrashingStore):
-    """The second control: the batch is noted as done before its notifications are written."""
+    """The second control: the batch is recorded as done before its notifications are written."""
 
     def commit_batch(
         self, stream: str, batch_id: int, result: BatchResult, default_deliveries: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""What the tests of deliveries share."""
+"""Fixtures for the tests of deliveries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tamis.store import NotificationRecord, Store
 
 
 class Clock:
-    """A time that stands still until it is moved."""
+    """A clock that stands still until the test moves it."""
 
     def __init__(self) -> None:
         self.time = datetime.now(UTC) + timedelta(seconds=1)
@@ -21,26 +21,26 @@ class Clock:
         return self.time
 
     def move(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let this time pass."""
         self.time += timedelta(seconds=seconds)
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock for an engine."""
+    """Return a clock for an engine."""
     return Clock()
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
+    """Open an empty store."""
     with Store.open(tmp_path / "tamis.sqlite") as store:
         yield store
 
 
 @pytest.fixture
 def record() -> NotificationRecord:
-    """A notification about garlic and frost."""
+    """Return a notification about garlic and frost."""
     return NotificationRecord(
         seq=1,
         id="0" * 31 + "1",

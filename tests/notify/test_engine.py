@@ -1,4 +1,4 @@
-"""The notification engine: what is tried when, what is given up, and what is remembered."""
+"""The notification engine tries deliveries on time, gives up at last, and records the outcomes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.store.rows import fill, message, result
 
 
 class FakeChannel:
-    """A channel that fails as it is told, and remembers what it delivered."""
+    """A channel that fails on demand, and records what it delivered."""
 
     batch_count = 2
 
@@ -47,7 +47,7 @@ class FakeChannel:
 
 @pytest.fixture
 def channel(monkeypatch: pytest.MonkeyPatch) -> FakeChannel:
-    """The channel of every delivery."""
+    """Make one channel for every delivery."""
     channel = FakeChannel()
     monkeypatch.setattr(engine_module, "make_channel", lambda config, store: channel)
     return channel

@@ -61,7 +61,7 @@ print("done", flush=True)
 
 
 def _run_with_kills(folder: Path, kind: str, seed: int) -> int:
-    """Deliver, with kills at random times; how many runs were killed in the middle of it."""
+    """Deliver, with kills at random times; return the number of runs that were killed during a delivery."""
     print(f"seed {seed}")
     chance, killed = random.Random(seed), 0
     for _ in range(KILLS):
@@ -78,7 +78,7 @@ def _run_with_kills(folder: Path, kind: str, seed: int) -> int:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a store in which much is pending."""
+    """Return a folder with a store that has many pending deliveries."""
     with Store.open(tmp_path / "s.sqlite") as store:
         fill(store, COUNT, deliveries=("out",))
     return tmp_path
@@ -108,14 +108,14 @@ def test_files_are_exact_after_kills_at_random_times(folder: Path, kind: str) ->
 
 
 def test_a_careless_writer_is_caught(folder: Path) -> None:
-    """The control: without cutting off what is not on record, lines are there twice."""
+    """The control: lines are doubled if unrecorded lines are not cut off."""
     assert _run(folder, "jsonl", "careless", "dying") == -signal.SIGKILL
     assert _run(folder, "jsonl", "careless") == 0
     assert len((folder / "out.jsonl").read_bytes().splitlines()) > COUNT
 
 
 def _deliver_afresh(store: Store, kind: str, folder: Path) -> None:
-    """Deliver everything again, elsewhere, without a kill."""
+    """Deliver everything again in another folder, without a kill."""
     with store._write() as connection:
         connection.exec_driver_sql("UPDATE deliveries SET state = 'pending', attempts = 0")
     config = (
@@ -127,5 +127,5 @@ def _deliver_afresh(store: Store, kind: str, folder: Path) -> None:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """Every file, the temporary ones of an interrupted write left out."""
+    """Return every file except temporary ones of an interrupted write."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix == ".eml"}

@@ -1,4 +1,4 @@
-"""A notification as an e-mail."""
+"""A notification is rendered as an e-mail."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ DROP = "drop"
 
 
 class Inbox:
-    """What a server received, and what it answers: a reply to the text, or `DROP` to take it and hang up."""
+    """What a server received, and its answers: a reply to the text, or `DROP` to accept it and hang up."""
 
     def __init__(self) -> None:
         self.received: list[bytes] = []
@@ -59,7 +59,7 @@ class Inbox:
 
     @property
     def ids(self) -> Counter[str]:
-        """Message-ID -> how often it came."""
+        """Return the number of messages by Message-ID."""
         return Counter(message_from_bytes(content)["Message-ID"] for content in self.received)
 
 
@@ -73,7 +73,7 @@ Serve = Callable[..., int]
 
 @pytest.fixture
 def serve(inbox: Inbox) -> Iterator[Serve]:
-    """Start a server; gives its port."""
+    """Start a server; yield its port."""
     started = []
 
     def start(port: int = 0, **options: Any) -> int:
@@ -112,7 +112,7 @@ def test_each_notification_is_one_mail(store: Store, clock: Clock, inbox: Inbox,
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
-    """A file with an authority's certificate, and a context of a server that it vouches for."""
+    """Return a file with an authority's certificate, and the TLS context of a server that it has signed."""
     authority = trustme.CA()
     path = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(path))

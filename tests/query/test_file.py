@@ -1,4 +1,4 @@
-"""Files of queries: lines and TOML, and what is said of a bad one."""
+"""Files of queries are read from lines and TOML, and mistakes in them are explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expensive predicates: functions of Python in queries, against three-valued logic in plain Python."""
+"""Compares expensive predicates, which are Python functions, with three-valued logic in plain Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tree = tuple[Any, ...]
 
 
 class Asked:
-    """Functions by name that answer with a property of that name, fail where it is text, and count their calls."""
+    """Functions that return the property of their name, fail if it is text, and count their calls."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
@@ -69,7 +69,7 @@ def query_of(tree: Tree, asked: Asked) -> tamis.Query:
 
 
 def bounds(tree: Tree, properties: dict[str, Any], expensive_is_known: bool) -> tuple[int, int]:
-    """False 0, unknown 1, true 2: the least and the most that it can be."""
+    """Return the minimum and the maximum that the result can be: 0 is false, 1 unknown, 2 true."""
     kind, rest = tree
     if kind == "expensive" and not expensive_is_known:
         return 0, 2

@@ -1,4 +1,4 @@
-"""What queries mean: the core against a second evaluator in plain Python, and docs/semantics.md line by line."""
+"""Compares queries with a second evaluator in plain Python, and with docs/semantics.md line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every reference of a kind, by the name of its class."""
+"""Lists the reference algorithms of each kind, by the names of their classes."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ QUERY_MATCHERS: dict[str, Callable[[], QueryMatcher]] = {
     "Grouped, a and price": lambda: reference.Grouped(identifiers=["a", "price"]),
     "GroupedInThreads": lambda: reference.GroupedInThreads(identifiers=["c.d"], threads=2),
 }
-"""Small bounds beside the usual ones, so that what happens at the bound is seen too."""
+"""Small bounds beside the usual ones, so that tests reach the bound too."""

@@ -1,4 +1,4 @@
-"""Every reference gives what brute force gives, whatever is asked, sent and changed."""
+"""Every reference algorithm has the results of brute force, for any queries, messages and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples that the papers print, by the algorithm that each of them describes."""
+"""The papers' examples have their printed results in the algorithms that the papers describe."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_any_hit_is_an_or_match() -> None:
 
 
 def topic_of_the_program(chance: random.Random) -> str:
-    """A word of each level; the extra choice means stop."""
+    """Return a topic with a random word per level; the extra choice ends it."""
     chosen: list[str] = []
     for level in LEVELS:
         number = chance.randrange(len(level) + 1)
@@ -94,7 +94,7 @@ def topic_of_the_program(chance: random.Random) -> str:
 
 
 def subscription_of_the_program(chance: random.Random) -> str:
-    """At each level 1 in 10 `*`, else 1 in 10 `#` and stop, else a word."""
+    """Return a pattern: at each level 1 in 10 is `*`, else 1 in 10 is `#`, which ends it, else a word."""
     chosen: list[str] = []
     for level in LEVELS:
         if chance.randrange(10) == 0:

@@ -1,4 +1,4 @@
-"""What the references are built from: the tree of a query, its normal form, and structures that leave no trace."""
+"""Tests the parts of the references: a query's tree, its normal form, and structures that leave no trace."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SELECTORS = [f"a = {n % 7} AND (b > {n} OR NOT c = 'x{n % 3}') AND d LIKE '%{n %
 @pytest.mark.parametrize("name", QUERY_MATCHERS)
 def test_removing_every_query_leaves_no_trace(name: str) -> None:
     matcher = QUERY_MATCHERS[name]()
-    for _ in range(2):  # the second time in place of those that are there
+    for _ in range(2):  # the second time it replaces the existing ones
         for number, text in enumerate(SELECTORS):
             matcher.add(number, tamis.selector(text))
     assert matcher.match({"a": 1, "b": 100, "d": "123"})
@@ -87,7 +87,7 @@ def test_removing_every_pattern_leaves_no_trace_but_known_topics(name: str) -> N
 
 
 def traces(matcher: object) -> list[str]:
-    """The attributes of a matcher that still hold something, other than counters, bounds and the last evaluation."""
+    """Return a matcher's non-empty attributes, except counters, bounds and the last evaluation."""
     kept = {"evaluated", "_identifiers", "_hierarchies"}
     return [
         name

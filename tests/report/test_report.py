@@ -16,7 +16,7 @@ EVIL = "<script>alert('x')</script> & \"more\" \x00\ud800"
 
 
 class Page(HTMLParser):
-    """Collects the tags and whatever could reach the network."""
+    """Collects the tags, and everything that could reach the network."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Page(HTMLParser):
 
 
 def fill(store: Store, dates: list[str | None], body: str, subject: str = "hello") -> None:
-    """One message a date, matched by one query."""
+    """Add one message per date, matched by one query."""
     store.add_query(QuerySpec("frost", "CONTAINS(body, 'frost')"))
     store.add_query(QuerySpec("silent", "price > 100"))
     messages, notifications = [], []

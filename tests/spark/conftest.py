@@ -1,4 +1,4 @@
-"""A folder to run a pipeline in."""
+"""Makes folders in which tests run pipelines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ poll_interval_ms = 200
 
 
 class Workshop:
-    """A folder with a store and a pipeline.toml that adapters are added to."""
+    """A folder with a store and a pipeline.toml, to which adapters are added."""
 
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         self.folder, self.spark = folder, spark
@@ -55,7 +55,7 @@ class Workshop:
         return PipelineConfig.load(path)
 
     def run(self, store: Store | None = None) -> RunSummary:
-        """One run over all there is."""
+        """Run once over everything that exists."""
         from tamis.spark import Pipeline
 
         return Pipeline(self.config, store or self.store, self.spark).run(once=True)

@@ -1,4 +1,4 @@
-"""Real mail for tests of the pipeline, queries for it, and the outbox that brute force gives."""
+"""Real mail and queries for tests of the pipeline, with the outbox that brute force computes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Match = tuple[str, int, str, str, int]
 
 
 def real_messages(shared: Path, count: int) -> list[bytes]:
-    """The first `count` messages of the SpamAssassin corpus, as they stand in their mbox."""
+    """Return the first `count` messages of the SpamAssassin corpus, as they are in its mbox."""
     file = shared / "data" / "email-spamassassin" / "spamassassin-dev.mbox.zst"
     with file.open("rb") as packed, zstandard.ZstdDecompressor().stream_reader(packed) as unpacked:
         messages: list[bytes] = []
@@ -51,12 +51,12 @@ def real_messages(shared: Path, count: int) -> list[bytes]:
 
 
 def without_from_line(message: bytes) -> bytes:
-    """A message of an mbox as it stands in a file of its own, but for the escapes of its lines."""
+    """Return a message of an mbox as it is in a separate file, except for the escapes of its lines."""
     return message.partition(b"\n")[2]
 
 
 def unpack_files(archive: Path, folder: Path) -> list[Path]:
-    """The files of a packed tar, each written into `folder` under a number and ``.eml``."""
+    """Write each file of a packed tar into `folder`, under a number and ``.eml``."""
     paths = []
     with (
         archive.open("rb") as packed,
@@ -71,7 +71,7 @@ def unpack_files(archive: Path, folder: Path) -> list[Path]:
 
 
 def write_mbox(path: Path, messages: Sequence[bytes]) -> list[int]:
-    """Append messages to an mbox; where each begins, in bytes."""
+    """Append messages to an mbox; return the offset of each in bytes."""
     offsets = []
     with path.open("ab") as file:
         for message in messages:
@@ -83,7 +83,7 @@ def write_mbox(path: Path, messages: Sequence[bytes]) -> list[int]:
 def brute_force(
     source: str, partition: str, placed: Sequence[tuple[int, bytes]], queries: Sequence[QuerySpec] = QUERIES
 ) -> set[Match]:
-    """What the outbox shall hold: every query evaluated on every (offset, message), each alone."""
+    """Return what the outbox must hold, by evaluating every query on every (offset, message)."""
     compiled = [(query.key, query.compile()) for query in queries]
     found = set()
     for offset, raw in placed:
@@ -95,7 +95,7 @@ def brute_force(
 
 
 def outbox(store: Store) -> list[Match]:
-    """The notifications in the store, in the order in which they were made."""
+    """Return the notifications in the store, in the order in which they were made."""
     with store._read() as connection:
         rows = connection.exec_driver_sql(
             'SELECT query_key, query_version, source, partition, "offset" FROM outbox ORDER BY seq'

@@ -1,4 +1,4 @@
-"""Finding Java, with programs that only say a version. Needs no Java."""
+"""Java is found, with programs that only print a version; no real Java is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream of the broker in Spark: as a table, as a stream, and as an adapter of a pipeline."""
+"""Spark reads a stream of the broker as a table, as a stream, and as an adapter of a pipeline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Place = tuple[str, int]
 
 
 def publication(number: int) -> tuple[str, dict[str, Any], bytes]:
-    """Routing key, properties for pika, and body of message `number`."""
+    """Return the routing key, properties for pika, and body of message `number`."""
     region = ("eu", "us")[number % 2]
     text = ("garlic", "frost tonight")[number % 3 == 0]
     body = json.dumps({"sku": "abc"[number % 3], "text": text}).encode()
@@ -54,7 +54,7 @@ def append(log: StreamLog, numbers: range) -> None:
 
 
 def brute_force(numbers: range) -> set[Place]:
-    """Which queries match which messages, by evaluating every query on every message."""
+    """Return which queries match which messages, by evaluating every query on every message."""
     wanted = set()
     for number in numbers:
         topic, properties, body = publication(number)
@@ -113,7 +113,7 @@ def test_a_stream_in_a_pipeline_gives_the_outbox_of_brute_force_and_never_twice(
     assert outbox(workshop.store) == sorted(brute_force(range(1, 31)))
     assert {key for key, _ in outbox(workshop.store)} == set(QUERIES)
 
-    # A segment goes before it is read, and that is told.
+    # A segment is removed before it is read, which is reported.
     append(log, range(31, 41))
     removed = log.segment
     log.roll()

@@ -1,4 +1,4 @@
-"""The match operator beside brute force, for every shape of columns."""
+"""Compares the match operator with brute force, for every shape of columns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def messages(spark: SparkSession) -> DataFrame:
 
 
 def expected(names: tuple[str, ...] = NAMES, topic: bool = True, body: bool = True) -> list[list[str]]:
-    """What brute force gives, for messages of these parts only."""
+    """Return the matches by brute force, for messages of these parts only."""
     return [
         [
             query.key

@@ -1,4 +1,4 @@
-"""The whole pipeline on real mail, beside brute force."""
+"""Compares the whole pipeline on real mail with brute force."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write_lines(path: Path, numbers: range) -> None:
 
 
 def matched_numbers(store: Store, key: str) -> list[int]:
-    """The messages (by their n) that `key` matched, in the order of the outbox."""
+    """Return the messages (by their n) that `key` matched, in the order of the outbox."""
     statement = """SELECT json_extract(m.properties, '$.n') FROM outbox o JOIN messages m
         ON m.source = o.source AND m.partition = o.partition AND m."offset" = o."offset"
         WHERE o.query_key = ? ORDER BY o.seq"""
@@ -88,7 +88,7 @@ def test_the_outbox_equals_brute_force_and_a_second_run_adds_nothing(workshop: W
 
 
 def test_all_real_mail_goes_through_and_the_counts_add_up(workshop: Workshop, shared: Path) -> None:
-    """SpamAssassin's 3,000, the news groups' 1,300 and the malformed ones: each is matched or not, or a dead letter."""
+    """Reads 3,000 mails, 1,300 news posts and malformed ones: each matches, does not, or is a dead letter."""
     workshop.store.add_queries(QUERIES)
     messages = real_messages(shared, 3_000)
     box = workshop.folder / "inbox"
@@ -156,7 +156,7 @@ def test_a_query_counts_from_the_next_batch_on(workshop: Workshop) -> None:
     workshop.store.add_query(tamis.QuerySpec("early", "n >= 0"))
 
     class AddsAQuery(Store):
-        """Adds one while the first batch is being committed."""
+        """Adds a query while the first batch is being committed."""
 
         def commit_batch(
             self, stream: str, batch_id: int, result: BatchResult, default_deliveries: object = ()
@@ -179,7 +179,7 @@ def test_a_service_goes_on_reading_and_stops_when_told(workshop: Workshop) -> No
     seen: list[Progress] = []
 
     def on_progress(progress: Progress) -> None:
-        """Three messages; a new query, three more; the adapter paused, then stopped in the end."""
+        """After three messages add a query and three more messages; then pause the adapter, and stop in the end."""
         seen.append(progress)
         if progress.read == 3 and len(workshop.store.list_queries()) == 1:
             workshop.store.add_query(tamis.QuerySpec("second", "n >= 0"))

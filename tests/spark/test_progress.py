@@ -1,4 +1,4 @@
-"""The arithmetic of progress and summary. Needs no Spark."""
+"""Tests the arithmetic of progress and summary, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session leaves its surroundings as they were."""
+"""A Spark session leaves the process's environment unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshot files of revisions. Needs no Spark."""
+"""Tests the snapshot files of revisions, without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tamis.store import QueryRecord
 
 
 class Revisions:
-    """Revision n holds one query, n < x; counts how often it was asked."""
+    """A source whose revision n holds one query, n < x; it counts the calls."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -69,7 +69,7 @@ def test_a_revision_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
 
 
 class History:
-    """Any revisions, as given: key -> limit."""
+    """A source of given revisions: key -> limit."""
 
     def __init__(self, revisions: list[dict[str, int]]) -> None:
         self.revisions = revisions

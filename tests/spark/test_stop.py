@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a service cleanly: no trace, no process left."""
+"""Ctrl-C and SIGTERM end a service cleanly, without a traceback or a remaining process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 
 def members(session_id: int) -> list[str]:
-    """The processes of a session that still run; one that ended and was not asked for yet is none."""
+    """Return the running processes of a session, without zombies."""
     listed = subprocess.run(
         ["ps", "-o", "stat=,args=", "--sid", str(session_id)], capture_output=True, text=True, check=False
     )
@@ -55,7 +55,7 @@ def members(session_id: int) -> list[str]:
 
 @pytest.mark.parametrize(("number", "after_messages"), [(signal.SIGINT, 10), (signal.SIGTERM, 0)])
 def test_a_signal_ends_a_service_cleanly(tmp_path: Path, number: signal.Signals, after_messages: int) -> None:
-    """After the first batch, and while Spark is still at it."""
+    """Signals after the first batch, and while Spark is still working."""
     service = start(tmp_path)
     assert service.stdout is not None
     try:

@@ -1,4 +1,4 @@
-"""What a user is told of Spark's errors. Needs no Spark."""
+"""Spark's errors are explained to users; no Spark is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the store share."""
+"""Fixtures for the tests of the store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tamis.store import Store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
+    """Open an empty store."""
     with Store.open(tmp_path / "tamis.sqlite") as store:
         yield store

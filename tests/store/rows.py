@@ -1,4 +1,4 @@
-"""Rows as the pipeline makes them."""
+"""Makes rows for the store as the pipeline does."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store
 
 
 def message(offset: int, partition: str = "mail/a.mbox", **properties: Any) -> MessageRow:
-    """A message of the adapter `inbox`."""
+    """Return a message of the adapter `inbox`."""
     told = {"subject": f"message {offset}", "date": "2002-08-22T18:26:25Z"} | properties
     return MessageRow("inbox", partition, offset, "mail.inbox", json.dumps(told), f"body {offset}", None)
 
 
 def notification(key: str, version: int, about: MessageRow) -> Notification:
-    """That the query matched the message."""
+    """Return a notification that the query matched the message."""
     place = (about.source, about.partition, about.offset)
     return Notification(notification_id(key, version, *place), key, version, *place)
 
 
 def dead_letter(offset: int) -> DeadLetter:
-    """A message that could not be read."""
+    """Return a message that could not be read."""
     return DeadLetter("inbox", "mail/a.mbox", offset, "no header", b"\xff raw")
 
 
 def result(messages: Iterable[MessageRow], keys: Iterable[str] = ("frost",), dead: int = 0) -> BatchResult:
-    """A batch in which version 1 of every query matched every message."""
+    """Return a batch in which version 1 of every query matched every message."""
     messages, keys = list(messages), list(keys)
     notifications = [notification(key, 1, about) for about in messages for key in keys]
     letters = [dead_letter(1_000_000 + number) for number in range(dead)]

@@ -1,4 +1,4 @@
-"""The ledger of batches: a batch sees one state of the queries, and its results come exactly once."""
+"""A batch sees one state of the queries, and its results are stored exactly once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.store.rows import dead_letter, message, notification, result
 
 @pytest.fixture
 def frost(store: Store) -> Store:
-    """A store with the query `frost`, for the delivery `outbox`."""
+    """Open a store with the query `frost`, for the delivery `outbox`."""
     store.add_query(QuerySpec("frost", "a = 1", deliveries=("outbox",)))
     return store
 

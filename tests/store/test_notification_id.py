@@ -1,4 +1,4 @@
-"""The name of a notification."""
+"""The id of a notification depends only on its fields."""
 
 from __future__ import annotations
 

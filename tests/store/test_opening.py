@@ -1,4 +1,4 @@
-"""Opening a store, and every way in which that, or writing to it, can go wrong."""
+"""A store opens, and every failure to open or write it is explained."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_peek_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB."""
+    """Mount a file system of 2 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True, check=False)
@@ -161,7 +161,7 @@ def test_a_store_that_may_grow_no_more_is_left_whole(store: Store) -> None:
 
 
 def _until_full(store: Store) -> None:
-    """Commit batches until the disk is full; the last one is not there at all."""
+    """Commit batches until the disk is full; nothing of the last one is stored."""
     store.add_query(QuerySpec("frost", "a = 1"))
     for batch_id in range(1000):
         messages = [message(1000 * batch_id + number)._replace(body="x" * 2000) for number in range(50)]

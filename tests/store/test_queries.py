@@ -1,4 +1,4 @@
-"""Queries in the store: versions, revisions, and what was valid when."""
+"""The store keeps versions and revisions of queries, and which of them were valid when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people ask of the store."""
+"""The store summarizes counts, matches, timelines and dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Circles of files are found, through folders that pass names on, and nothing that only tests see counts."""
+"""Circles of files are found, also through re-exports, and code that only tests use does not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a wheel is found before it is given away."""
+"""Faults of a wheel are found before it is published."""
 
 from __future__ import annotations
 

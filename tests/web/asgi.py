@@ -1,4 +1,4 @@
-"""Calling an ASGI application without a server."""
+"""Calls an ASGI application without a server."""
 
 from __future__ import annotations
 

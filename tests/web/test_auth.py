@@ -1,4 +1,4 @@
-"""Who may look: users, passwords, roles and places."""
+"""HTTP requests need a user with the right password, role and address."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def basic(user: str, password: str) -> str:
 
 
 def entered(authenticator: Authenticator, authorization: str | None, address: str = "127.0.0.1") -> str | int:
-    """The user's name, or the status of the refusal."""
+    """Return the user's name, or the status of the refusal."""
 
     async def enter() -> str | int:
         try:

@@ -1,4 +1,4 @@
-"""The link to the broker's control socket, against sockets that answer well, late, or nonsense."""
+"""Tests the link to the control socket with sockets that answer well, late, or with nonsense."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = Callable[[dict[str, Any]], Awaitable[bytes]]
 
 
 async def with_broker(path: Path, answer: Answer, work: Callable[[BrokerLink], Awaitable[None]]) -> None:
-    """Do `work` with a link to a socket at which `answer` answers."""
+    """Run `work` with a link to a socket on which `answer` answers."""
 
     serving = set()
 
@@ -40,7 +40,7 @@ async def with_broker(path: Path, answer: Answer, work: Callable[[BrokerLink], A
         link.close()
         server.close()
         await asyncio.gather(*serving)
-        await asyncio.sleep(0)  # the link's own end is told
+        await asyncio.sleep(0)  # let the link notice its own end
 
 
 def ok(result: object) -> bytes:

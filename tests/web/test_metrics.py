@@ -1,4 +1,4 @@
-"""The broker's numbers as Prometheus reads them."""
+"""The broker's counters are rendered for Prometheus."""
 
 from __future__ import annotations
 

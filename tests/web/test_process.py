@@ -1,4 +1,4 @@
-"""The HTTP process itself: started beside something that answers like a broker, killed, and left alone."""
+"""The HTTP process starts, is restarted when it is killed, and ends with the broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OVERVIEW = {"about": {"version": "1"}, "health": {"status": "ok"}, "metrics": {}
 
 @pytest.fixture
 def config(tmp_path: Path) -> Iterator[BrokerConfig]:
-    """A data directory in which somebody answers at the control socket."""
+    """Return the configuration of a data directory whose control socket answers."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(tmp_path / "control.sock"))
     listening.listen()

@@ -1,4 +1,4 @@
-"""What is answered under which path, to whom, and when the broker does not answer."""
+"""Every path has its answer for each user, also if the broker does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What HTTP shows of a running broker."""
+"""HTTP shows a running broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.broker.conftest import RunningBroker
 
 
 class Http:
-    """A browser that knows the administrator's password."""
+    """An HTTP client with the administrator's password."""
 
     def __init__(self, broker: RunningBroker) -> None:
         self.broker = broker
@@ -100,7 +100,7 @@ def test_the_journal_and_what_waits_have_numbers(http: Http) -> None:
     channel = connection.channel()
     channel.queue_declare("kept", durable=True)
     channel.confirm_delivery()
-    time.sleep(FRESH_S)  # an answer from before that is not given again
+    time.sleep(FRESH_S)  # older answers are not reused
     before = http.numbers()
     for _ in range(5):
         channel.basic_publish("", "kept", b"x" * 1000, pika.BasicProperties(delivery_mode=2))

@@ -1,4 +1,4 @@
-"""The data directory of a broker: made at the first start, and locked against other brokers."""
+"""The data directory of a broker, which is made at the first start and locked against other brokers."""
 
 from __future__ import annotations
 

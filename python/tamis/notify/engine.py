@@ -147,7 +147,7 @@ class NotificationEngine:
 
 
 def _wait(config: DeliveryConfig, tries: int) -> timedelta:
-    """The time to wait after this number of failures in a row."""
+    """The time to wait after this number of consecutive failures."""
     return timedelta(seconds=config.back_off_s[min(tries, len(config.back_off_s)) - 1])
 
 

@@ -100,8 +100,8 @@ class InvertedFields:
             if values is None:
                 continue
             met = rows.get(None, 0)  # it is there
-            for place in {point(value) for value in values} - {None}:
-                met |= rows.get(place, 0)
+            for key in {point(value) for value in values} - {None}:
+                met |= rows.get(key, 0)
             yield met
 
     def _clear(self, number: int) -> None:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
 
 FREE_FAILURES = 3
-"""Number of failures in a row that are answered at once: people mistype."""
+"""Number of consecutive failures that are answered at once: people mistype."""
 DELAY_S_MIN, DELAY_S_MAX = 0.25, 5.0
 """First and longest delay; each failure doubles it."""
 HALF_LIFE_S = 60.0

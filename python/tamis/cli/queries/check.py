@@ -106,5 +106,5 @@ def _check_pipeline(path: Path) -> tuple[list[dict[str, Any]], str]:
         config = PipelineConfig.load(path)
     except TamisError as error:
         return [{"message": line, "shown": line} for line in str(error).splitlines()], "no pipeline"
-    found = pipeline_check.check(config)
-    return [{**it.to_dict(), "shown": str(it)} for it in found], pipeline_check.describe(config)
+    problems = pipeline_check.check(config)
+    return [{**it.to_dict(), "shown": str(it)} for it in problems], pipeline_check.describe(config)

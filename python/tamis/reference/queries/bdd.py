@@ -151,7 +151,7 @@ class Bdd(QueryMatcher):
                 pending += [node.if_true, node.if_false, node.if_unknown]
         asked = {node.variable for node in live}
         self._nodes = {key: node for key, node in self._nodes.items() if node in live}
-        self._variables = {predicate: place for predicate, place in self._variables.items() if place in asked}
+        self._variables = {predicate: variable for predicate, variable in self._variables.items() if variable in asked}
         self._live_count, self._removed_count = len(live), 0
 
     def _find(self, message: Message) -> Iterator[int]:

@@ -123,14 +123,14 @@ class Interval:
 
     def candidates(self, points: Iterable[Point], message: Message) -> Iterator[Conjunction]:
         """Every conjunction of the intervals with one of `points`."""
-        points = [place for place in points if self._extent and self._extent[0] <= place <= self._extent[1]]
+        points = [point for point in points if self._extent and self._extent[0] <= point <= self._extent[1]]
         if not points:
             return
         yield from self._node.candidates(message)
         if self._cut is not None and self._halves is not None:
             lower, upper = self._halves
-            yield from lower.candidates([value for value in points if value < self._cut], message)
-            yield from upper.candidates([place for place in points if place >= self._cut], message)
+            yield from lower.candidates([point for point in points if point < self._cut], message)
+            yield from upper.candidates([point for point in points if point >= self._cut], message)
 
     def cluster(self) -> None:
         """Cut the interval in two, if that separates any conjunctions."""

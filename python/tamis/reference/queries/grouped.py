@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tamis._core import _Tree as Tree
 
 Group: TypeAlias = "dict[int, list[Tree]]"
-"""The number of each filter, and what is left of it: trees that must all be true."""
+"""The number of each filter, and its remaining conditions: trees that must all be true."""
 Check: TypeAlias = Callable[[Group], list[int]]
 
 
@@ -70,10 +70,10 @@ class Grouped(QueryMatcher):
         for condition in conditions:
             if condition[0] == "=" and condition[1] in self._identifiers:
                 conditions.remove(condition)
-                points = [place for value in condition[2] if (place := point(value)) is not None]
+                points = [key for value in condition[2] if (key := point(value)) is not None]
                 self._access[number] = condition[1], points
-                for place in points:
-                    self._tables[condition[1]][place][number] = conditions
+                for key in points:
+                    self._tables[condition[1]][key][number] = conditions
                 return
         start = None if conditions[0][0] in ("and", "or", "not") else predicate_of(conditions.pop(0))
         self._start[number] = start
@@ -82,10 +82,10 @@ class Grouped(QueryMatcher):
     def _delete(self, number: int) -> None:
         if number in self._access:
             name, points = self._access.pop(number)
-            for place in dict.fromkeys(points):
-                del self._tables[name][place][number]
-                if not self._tables[name][place]:
-                    del self._tables[name][place]
+            for key in dict.fromkeys(points):
+                del self._tables[name][key][number]
+                if not self._tables[name][key]:
+                    del self._tables[name][key]
             if not self._tables[name]:
                 del self._tables[name]
         else:
@@ -97,8 +97,8 @@ class Grouped(QueryMatcher):
     def _find(self, message: Message) -> Iterator[int]:
         hashed: Group = {}  # by the hashes; a list in the message may find a filter twice
         for name, table in self._tables.items():
-            for place in message.points(name):
-                hashed.update(table.get(place, {}))
+            for key in message.points(name):
+                hashed.update(table.get(key, {}))
         admitted = [group for start, group in self._groups.items() if start is None or message.truth(start)]
         expensive: dict[Query, bool | None] = {}
 

@@ -80,10 +80,10 @@ class WordCache(TopicMatcher):
                 table.clear()
         number = self._numbers[topic] = len(self._numbers)
         self._with_length[len(topic)] |= 1 << number
-        for place in enumerate(topic):
-            self._with_word[place] |= 1 << number
-        placed = {key: spelled for key, spelled in self._patterns.items() if key not in self._aside}
-        self._subscriptions.append(sum(1 << key for key, spelled in placed.items() if fits_any(spelled, topic)))
+        for position_and_word in enumerate(topic):
+            self._with_word[position_and_word] |= 1 << number
+        indexed = {key: spelled for key, spelled in self._patterns.items() if key not in self._aside}
+        self._subscriptions.append(sum(1 << key for key, spelled in indexed.items() if fits_any(spelled, topic)))
         return number
 
     def _tested_by_definition(self, topic: Words) -> Iterable[int]:

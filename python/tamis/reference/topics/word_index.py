@@ -43,16 +43,16 @@ class WordIndex(TopicMatcher):
             return
         for pattern in spelled:  # a second spelling is the beginning of the first, so that one bit serves both
             self._with_length[len(pattern)] |= 1 << number
-            for place in enumerate(pattern):
-                self._with_word[place] |= 1 << number
+            for position_and_word in enumerate(pattern):
+                self._with_word[position_and_word] |= 1 << number
 
     def _delete(self, number: int, spelled: list[Words]) -> None:
         if self._aside.pop(number, None) is not None:
             return
         for pattern in spelled:
             _clear(self._with_length, len(pattern), number)
-            for place in enumerate(pattern):
-                _clear(self._with_word, place, number)
+            for position_and_word in enumerate(pattern):
+                _clear(self._with_word, position_and_word, number)
 
     def _find(self, topic: Words) -> Iterator[int]:
         left = self._with_length.get(len(topic), 0)
@@ -65,8 +65,8 @@ class WordIndex(TopicMatcher):
         return (number for number, spelled in self._aside.items() if fits_any(spelled, topic))
 
 
-def _clear(rows: defaultdict[Any, int], place: object, number: int) -> None:
+def _clear(bitmaps: defaultdict[Any, int], key: object, number: int) -> None:
     """Clear a bit, and remove a bitmap without bits."""
-    rows[place] &= ~(1 << number)
-    if not rows[place]:
-        del rows[place]
+    bitmaps[key] &= ~(1 << number)
+    if not bitmaps[key]:
+        del bitmaps[key]
