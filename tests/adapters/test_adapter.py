@@ -59,3 +59,8 @@ def test_an_adapter_is_what_its_configuration_says(tmp_path: Path) -> None:
 def test_a_type_that_there_is_not_is_refused() -> None:
     with pytest.raises(AdapterError, match="there are: mbox, eml, jsonl"):
         Adapter("inbox", "imap", "x")
+
+
+def test_an_option_of_another_type_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="unknown option 'body_field'"):
+        Adapter("inbox", "mbox", str(tmp_path), body_field="text")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tamis._core import Broker, amqp_encode_method
 from tamis.broker.rules import Rules
+from tamis.broker.server.data_plane import DataPlane
 from tamis.broker.users.access import Access
 from tamis.broker.users.user import ALL, Limits, User
 
@@ -106,3 +109,38 @@ def test_an_end_is_told_once() -> None:
     assert (number, is_open, has_more) == (publisher, False, False)
     assert data  # connection.close
     assert broker.take_output() == ([], False, False)
+
+
+class FailingTransport:
+    def __init__(self) -> None:
+        self.is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class FakeClient:
+    def __init__(self, fails: bool) -> None:
+        self.transport, self.fails, self.written = FailingTransport(), fails, b""
+
+    def write(self, data: bytes, is_open: bool, wants_input: bool) -> None:
+        if self.fails:
+            raise MemoryError("no room")
+        self.written += data
+
+
+def test_a_client_whose_write_fails_costs_the_others_nothing() -> None:
+    plane = DataPlane.__new__(DataPlane)
+    failing, well = FakeClient(fails=True), FakeClient(fails=False)
+    plane.clients = {1: failing, 2: well}  # type: ignore[dict-item]
+    plane._is_flush_wanted = False
+    reported: list[dict[str, object]] = []
+
+    async def write() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        assert not plane._write_round(([(1, b"lost", True, True), (2, b"kept", True, True)], False, False))
+
+    asyncio.run(write())
+    assert failing.transport.is_aborted
+    assert well.written == b"kept"
+    assert [str(context["exception"]) for context in reported] == ["no room"]

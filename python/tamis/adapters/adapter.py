@@ -83,7 +83,7 @@ class Adapter:
         options: further fields of `SourceOptions`; an empty topic is the adapter's name.
 
     Raises:
-        AdapterError: there is no such type.
+        AdapterError: there is no such type, or it does not have one of the options.
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class Adapter:
     ) -> None:
         if source_type not in SOURCES:
             raise AdapterError(f"adapter '{name}': no type '{source_type}'; there are: {', '.join(SOURCES)}")
+        SourceOptions.check_names(options, source_type)
         self.name, self.source_type, self.poll_interval_ms = name, source_type, poll_interval_ms
         self._options = SourceOptions(path, **options | {"topic": options.get("topic") or name})
 

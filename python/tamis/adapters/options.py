@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Final, Self
 
@@ -103,6 +103,14 @@ class SourceOptions:
             raise AdapterError("no path: expected a file, a folder or a glob, as in .load('mail/')")
         values["path"] = os.path.abspath(os.path.expanduser(values["path"].removeprefix("file://")))  # noqa: PTH100, PTH111
         return cls(**values)
+
+    @staticmethod
+    def check_names(names: Iterable[str], source_type: str) -> None:
+        """Raise an AdapterError if this type of source does not have an option of one of these names."""
+        known = [option.name for option in options_of(source_type)]
+        for name in names:
+            if name not in known:
+                raise AdapterError(_unknown(name, known))
 
     def texts(self, source_type: str) -> dict[str, str]:
         """The options that a source of this type has and that are set, as Spark takes them."""

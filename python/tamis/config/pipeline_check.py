@@ -5,6 +5,7 @@ runs every ``[[test]]``. It delivers nothing and makes no connection."""
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -169,6 +170,7 @@ class _Check:
             if delivery.type == "jsonl" and (problem := _file_problem(delivery.path)):
                 yield self._at(("delivery", index, "path"), problem)
             if delivery.type == "smtp":
+                importlib.import_module("aiosmtplib")  # as a run would: without the extra, the command line names it
                 try:
                     delivery.password()
                     delivery.tls_context()

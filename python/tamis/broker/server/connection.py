@@ -130,6 +130,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes, is_open: bool, wants_input: bool) -> None:
         """Write `data`, then close the socket unless `is_open`, and read the socket only while `wants_input`."""
+        if not is_open:
+            self._connections.forget(self)  # first: the data plane has no connection left that could be paused
         if data:
             self.transport.write(data)
         if not is_open:

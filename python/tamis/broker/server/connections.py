@@ -112,7 +112,7 @@ class Connections:
 
     def end(self, connection: ClientConnection) -> None:
         """Close the socket of a connection that the data plane has ended."""
-        self._forget(connection)
+        self.forget(connection)
         connection.transport.close()
         self._linger(connection.transport)
 
@@ -120,12 +120,12 @@ class Connections:
         """Forget a connection whose socket is closed."""
         self.sockets_count -= 1
         connection.handshake = None
-        number = self._forget(connection)
+        number = self.forget(connection)
         if number >= 0:
             self.plane.broker.disconnect(number, now_us())
             self.plane.flush()
 
-    def _forget(self, connection: ClientConnection) -> int:
+    def forget(self, connection: ClientConnection) -> int:
         """Take a connection off the list of open ones; return the number that it had."""
         number, connection.number = connection.number, -1
         if self.plane.clients.pop(number, None) is not None:

@@ -104,7 +104,12 @@ class DataPlane:
         connections, has_more, _ = output
         for number, data, is_open, wants_input in connections:
             if client := self.clients.get(number):
-                client.write(data, is_open, wants_input)
+                try:
+                    client.write(data, is_open, wants_input)
+                except Exception as error:  # noqa: BLE001 - the others must get their bytes whatever happened here
+                    client.transport.abort()
+                    context = {"message": "writing to a client failed", "exception": error}
+                    asyncio.get_running_loop().call_exception_handler(context)
         return has_more or self._is_flush_wanted
 
     def _work(self) -> None:
