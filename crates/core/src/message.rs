@@ -91,7 +91,7 @@ pub enum Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The body of these bytes: text where they are UTF-8, else [`Body::Binary`].
+    /// Makes a body of `bytes`: text if they are UTF-8, else [`Body::Binary`].
     #[must_use]
     pub fn from_bytes(bytes: &'a [u8]) -> Self {
         std::str::from_utf8(bytes).map_or(Self::Binary(bytes), Self::Text)
@@ -130,7 +130,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The same message with a signature of its body that an adapter has already made.
+    /// Adds a signature of the body that an adapter has already made.
     #[must_use]
     pub fn with_signature(mut self, signature: &'a Signature) -> Self {
         self.given = Some(signature);
@@ -163,7 +163,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Longer names are rare, and have more prefixes to look up than most mappings have keys.
+/// The maximum length of a name whose prefixes are looked up; longer names have more prefixes than most mappings keys.
 const PREFIXES_TRIED_BYTES_MAX: usize = 256;
 
 /// The value that a dotted name reaches in `properties`, or None when it is absent.
@@ -188,15 +188,15 @@ pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>
     None
 }
 
-/// Like [`lookup`], but compares each key with the name: linear in the keys, where hashing each prefix is quadratic in
-/// the name.
+/// [`lookup`] for long names. It compares each key with the name, which is linear in the keys; hashing each prefix would
+/// be quadratic in the name.
 #[cold]
 fn lookup_long<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
     lookup_in_keys(properties, name, |key| name.starts_with(key).then_some(key.len()), lookup)
 }
 
-/// The value that `name` reaches through keys for which `fit` returns the length of the part of `name` that they match.
-/// The longest wins, then the first in code points.
+/// The value that `name` reaches through keys of `properties`; `fit` returns the length of the part of `name` that a key
+/// matches. The longest key wins, then the first in code points.
 fn lookup_in_keys<'a>(
     properties: &'a Properties,
     name: &str,
@@ -216,7 +216,7 @@ fn lookup_in_keys<'a>(
     }
 }
 
-/// Like [`lookup`], but ignores the case of letters, also in nested names; the exact name wins.
+/// [`lookup`] without regard to the case of letters, also in nested names; the exact name wins.
 ///
 /// Visits the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken.
 #[must_use]
@@ -267,7 +267,7 @@ fn flatten<'a>(elements: &'a [Value], flat: &mut Vec<&'a Value>) {
     }
 }
 
-/// How a name is found in a mapping.
+/// A function that looks up a name in a mapping.
 type Lookup = for<'a> fn(&'a Properties, &str) -> Option<Resolved<'a>>;
 
 fn descend<'a>(value: &'a Value, rest: &str, find: Lookup) -> Option<Resolved<'a>> {

@@ -77,7 +77,7 @@ impl Segment {
 /// are part of a query, each a symbol.
 pub struct SegmentPatterns<'a> {
     segment: &'a Segment,
-    /// All of them.
+    /// The trie of all patterns.
     pub trie: TopicTrie<'a>,
     index: IndexView<'a>,
     /// Positions in the table of symbols.
