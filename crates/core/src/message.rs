@@ -180,8 +180,8 @@ pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>
     }
     let mut end = name.len();
     while let Some(dot) = name[..end].rfind('.') {
-        if let Some(found) = properties.get(&name[..dot]).and_then(|value| descend(value, &name[dot + 1..], lookup)) {
-            return Some(found);
+        if let Some(value) = properties.get(&name[..dot]).and_then(|value| descend(value, &name[dot + 1..], lookup)) {
+            return Some(value);
         }
         end = dot;
     }
@@ -270,13 +270,13 @@ fn flatten<'a>(elements: &'a [Value], flat: &mut Vec<&'a Value>) {
 /// A function that looks up a name in a mapping.
 type Lookup = for<'a> fn(&'a Properties, &str) -> Option<Resolved<'a>>;
 
-fn descend<'a>(value: &'a Value, rest: &str, find: Lookup) -> Option<Resolved<'a>> {
+fn descend<'a>(value: &'a Value, name: &str, find: Lookup) -> Option<Resolved<'a>> {
     match value {
-        Value::Map(inner) => find(inner, rest),
+        Value::Map(inner) => find(inner, name),
         Value::List(elements) => {
             let mut flat = Vec::new();
             for element in elements {
-                match descend(element, rest, find) {
+                match descend(element, name, find) {
                     Some(Resolved::One(value)) => flat.push(value),
                     Some(Resolved::Many(values)) => flat.extend(values),
                     None => {}
@@ -323,9 +323,9 @@ mod tests {
     }
 
     /// The integers that are reached; None for a mapping.
-    fn integers(found: Option<Resolved<'_>>) -> Option<Vec<Option<i64>>> {
+    fn integers(values: Option<Resolved<'_>>) -> Option<Vec<Option<i64>>> {
         let integer = |value: &Value| if let Value::Int(integer) = value { Some(*integer) } else { None };
-        Some(match found? {
+        Some(match values? {
             Resolved::One(value) => vec![integer(value)],
             Resolved::Many(values) => values.into_iter().map(integer).collect(),
         })
@@ -343,9 +343,9 @@ mod tests {
                     .collect();
                 let each = (1..12).map(|parts| {
                     let name = dotted(letter, parts);
-                    let found = integers(lookup(&properties, &name));
-                    assert_eq!(integers(lookup_any_case(&properties, &name.to_uppercase())), found);
-                    found
+                    let values = integers(lookup(&properties, &name));
+                    assert_eq!(integers(lookup_any_case(&properties, &name.to_uppercase())), values);
+                    values
                 });
                 each.collect::<Vec<_>>()
             });
@@ -363,7 +363,7 @@ mod tests {
                 .into_iter()
                 .collect();
         assert!(
-            matches!(lookup_any_case(&message, "author.name"), Some(Resolved::Many(found)) if found == [&Value::Int(1)])
+            matches!(lookup_any_case(&message, "author.name"), Some(Resolved::Many(values)) if values == [&Value::Int(1)])
         );
         assert!(matches!(lookup_any_case(&message, "x"), Some(Resolved::One(Value::Int(2)))));
         assert!(lookup_any_case(&message, "author.other").is_none());

@@ -53,9 +53,9 @@ pub struct SegmentReport {
 /// # Errors
 /// [`OpenError`].
 pub fn inspect(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Inspection, OpenError> {
-    let (listing, found) = Directory::find(disk, dir)?;
+    let (listing, existing) = Directory::find(disk, dir)?;
     let no_log = || OpenError::NoLog(format!("{}: no log of tamis is here", dir.display()));
-    let ExistingLog { directory, mark } = found.ok_or_else(no_log)?;
+    let ExistingLog { directory, mark } = existing.ok_or_else(no_log)?;
     let mut inspection = Inspection { synced: mark.map_or(Sequence(0), |mark| mark.synced), ..Inspection::default() };
     let mut expected = listing.segments.first().map_or(Sequence(1), |name| name.first);
     for (index, &name) in listing.segments.iter().enumerate() {
@@ -147,7 +147,7 @@ impl Inspection {
         extent: WalkExtent,
         mut record: impl FnMut(i64, u8, Sequence),
     ) -> io::Result<u64> {
-        scan::walk(scanner, name.ordinal, name.first, extent, &mut |found| match found {
+        scan::walk(scanner, name.ordinal, name.first, extent, &mut |walked| match walked {
             scan::Walked::Record(_, decoded) => {
                 record(decoded.record.time_us, decoded.record.kind, decoded.record.sequence)
             }

@@ -166,8 +166,8 @@ impl Log {
     pub fn sealed_after(&self, ordinal: SegmentNumber) -> Option<(SegmentNumber, Sequence)> {
         let catalog = lock(&self.0.catalog);
         let sealed = catalog.segments.len().saturating_sub(1);
-        let place = catalog.segments.partition_point(|meta| meta.name.ordinal <= ordinal);
-        let meta = catalog.segments.get(place).filter(|_| place < sealed)?;
+        let index = catalog.segments.partition_point(|meta| meta.name.ordinal <= ordinal);
+        let meta = catalog.segments.get(index).filter(|_| index < sealed)?;
         Some((meta.name.ordinal, meta.last))
     }
 

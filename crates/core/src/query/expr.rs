@@ -88,16 +88,16 @@ impl Expr {
 
     /// Every predicate, from left to right.
     pub fn predicates(&self) -> Vec<&Predicate> {
-        fn collect<'a>(expr: &'a Expr, found: &mut Vec<&'a Predicate>) {
+        fn collect<'a>(expr: &'a Expr, predicates: &mut Vec<&'a Predicate>) {
             match expr {
-                Expr::Predicate(predicate) => found.push(predicate),
-                Expr::Not(inner) => collect(inner, found),
-                Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| collect(c, found)),
+                Expr::Predicate(predicate) => predicates.push(predicate),
+                Expr::Not(inner) => collect(inner, predicates),
+                Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| collect(c, predicates)),
             }
         }
-        let mut found = Vec::new();
-        collect(self, &mut found);
-        found
+        let mut predicates = Vec::new();
+        collect(self, &mut predicates);
+        predicates
     }
 }
 
@@ -361,7 +361,7 @@ impl Pattern {
     /// The byte ranges of its matches in `text`, at most `limit` of them.
     #[must_use]
     pub fn find_all(&self, text: &str, limit: usize) -> Vec<std::ops::Range<usize>> {
-        self.regex.find_iter(text).take(limit).map(|found| found.range()).collect()
+        self.regex.find_iter(text).take(limit).map(|matched| matched.range()).collect()
     }
 }
 

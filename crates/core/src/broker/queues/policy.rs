@@ -19,7 +19,7 @@ pub enum QueueKind {
 }
 
 impl QueueKind {
-    /// Its value on the wire.
+    /// The value on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ pub(crate) struct Policy {
     pub kind: QueueKind,
     pub length_max: Option<u64>,
     pub bytes_max: Option<u64>,
-    /// When it is full: refuse the new message instead of dropping the oldest.
+    /// Whether a full queue refuses the new message instead of dropping the oldest.
     pub rejects_publish: bool,
     pub message_ttl_ms: Option<u64>,
     /// The time after which an unused queue is deleted.

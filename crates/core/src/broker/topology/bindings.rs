@@ -174,15 +174,15 @@ impl Topology {
     /// Remove one binding.
     fn unlink(&mut self, number: BindingId) {
         self.unlink_destination(number);
-        let mut doomed = Vec::new();
-        self.discount(&[number], &mut doomed);
+        let mut unused = Vec::new();
+        self.discount(&[number], &mut unused);
         self.unlink_source(number);
-        self.remove_exchanges(doomed);
+        self.remove_exchanges(unused);
     }
 
     /// Subtract removed bindings from the counts of their sources; auto-delete exchanges that have lost their last binding
-    /// are added to `doomed`. Bindings of a removed exchange were subtracted with it.
-    pub(super) fn discount(&mut self, numbers: &[BindingId], doomed: &mut Vec<ExchangeId>) {
+    /// are added to `unused`. Bindings of a removed exchange were subtracted with it.
+    pub(super) fn discount(&mut self, numbers: &[BindingId], unused: &mut Vec<ExchangeId>) {
         self.version += 1;
         for number in numbers {
             let source = self.bindings[*number].source;
@@ -193,7 +193,7 @@ impl Topology {
             exchange.binding_count -= 1;
             self.binding_count -= 1;
             if exchange.binding_count == 0 && exchange.auto_delete && !self.is_recovering {
-                doomed.push(source);
+                unused.push(source);
             }
         }
     }

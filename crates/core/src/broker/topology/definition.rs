@@ -168,7 +168,7 @@ impl Definition {
     /// The bytes are of a later version, or not a definition. [`super::Topology::recover`] checks further.
     pub fn decode(bytes: &[u8]) -> Result<Self, DefinitionError> {
         let mut reader = match bytes {
-            [VERSION, rest @ ..] => DefinitionFields(rest),
+            [VERSION, remaining @ ..] => DefinitionFields(remaining),
             [] => return Err(DefinitionError("an empty definition")),
             _ => return Err(DefinitionError("a definition of a later version")),
         };
@@ -243,15 +243,15 @@ impl<'a> DefinitionFields<'a> {
     const SHORT: DefinitionError = DefinitionError("a definition that ends too soon");
 
     pub(super) fn kind(&mut self) -> Result<u8, DefinitionError> {
-        let (kind, rest) = self.0.split_first().ok_or(Self::SHORT)?;
-        self.0 = rest;
+        let (kind, remaining) = self.0.split_first().ok_or(Self::SHORT)?;
+        self.0 = remaining;
         Ok(*kind)
     }
 
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], DefinitionError> {
-        let (length, rest) = self.0.split_first_chunk().ok_or(Self::SHORT)?;
-        let (field, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Self::SHORT)?;
-        self.0 = rest;
+        let (length, remaining) = self.0.split_first_chunk().ok_or(Self::SHORT)?;
+        let (field, remaining) = remaining.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Self::SHORT)?;
+        self.0 = remaining;
         Ok(field)
     }
 

@@ -122,9 +122,9 @@ pub(super) fn resolve(expr: Expr, mode: BodyMode) -> (Expr, Needs) {
 }
 
 fn json_field(name: &PropertyName) -> Option<PropertyName> {
-    let (first, rest) = name.text.split_once('.')?;
+    let (first, inner) = name.text.split_once('.')?;
     let is_body = if name.any_case { first.eq_ignore_ascii_case("body") } else { first == "body" };
-    is_body.then(|| PropertyName { text: format!("{JSON}.{rest}").into(), any_case: name.any_case })
+    is_body.then(|| PropertyName { text: format!("{JSON}.{inner}").into(), any_case: name.any_case })
 }
 
 type ReferenceMap<'a> = &'a mut dyn FnMut(Reference) -> Reference;

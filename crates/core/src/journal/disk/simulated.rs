@@ -234,12 +234,12 @@ fn resize(bytes: &mut Vec<u8>, size: usize) {
     bytes.extend_from_slice(&vec![0; size - bytes.len()]);
 }
 
-fn put(place: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+fn put(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     let end = offset + bytes.len();
-    if place.len() < end {
-        resize(place, end);
+    if contents.len() < end {
+        resize(contents, end);
     }
-    place[offset..end].copy_from_slice(bytes);
+    contents[offset..end].copy_from_slice(bytes);
 }
 
 impl NameChange {

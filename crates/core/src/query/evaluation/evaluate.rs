@@ -104,8 +104,8 @@ impl Reference {
 }
 
 /// Applies a predicate to a list: true if true of one element, false if false of all, else unknown.
-fn each(seen: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
-    match seen {
+fn each(referent: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
+    match referent {
         Referent::Absent | Referent::Binary => None,
         Referent::One(value) => test(value),
         Referent::Many(values) => fold(values.into_iter().map(test), true),

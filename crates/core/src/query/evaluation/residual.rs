@@ -73,13 +73,13 @@ fn fold<'q, const DECIDING: bool>(
     hierarchies: Option<&Hierarchies>,
 ) -> Partial<'q> {
     let mut result = Some(!DECIDING);
-    for (place, child) in children.iter().enumerate() {
+    for (index, child) in children.iter().enumerate() {
         match child.partial(message, hierarchies) {
             Partial::Known(Some(truth)) if truth == DECIDING => return Partial::Known(Some(DECIDING)),
             Partial::Known(Some(_)) => {}
             Partial::Known(None) => result = None,
             Partial::Open(first) => {
-                return fold_open(first, &children[place + 1..], DECIDING, result.is_none(), message, hierarchies);
+                return fold_open(first, &children[index + 1..], DECIDING, result.is_none(), message, hierarchies);
             }
         }
     }
@@ -186,12 +186,12 @@ mod tests {
         [("no".into(), Value::Bool(false)), ("yes".into(), Value::Bool(true))].into_iter().collect()
     }
 
-    fn cheap(place: usize) -> Expr {
-        Predicate::Truth(Reference::property(NAMES[place])).into()
+    fn cheap(index: usize) -> Expr {
+        Predicate::Truth(Reference::property(NAMES[index])).into()
     }
 
-    fn expensive(place: usize, cost_ns: f64) -> (Expr, Opaque) {
-        let opaque = Opaque::new(InjectedCost::new("expensive", cost_ns, move |_| TRUTHS[place]));
+    fn expensive(index: usize, cost_ns: f64) -> (Expr, Opaque) {
+        let opaque = Opaque::new(InjectedCost::new("expensive", cost_ns, move |_| TRUTHS[index]));
         (Predicate::Opaque(opaque.clone()).into(), opaque)
     }
 
@@ -228,7 +228,7 @@ mod tests {
     fn the_answer_is_that_of_the_definition_and_each_is_asked_at_most_once() {
         let (mut random, properties) = (Random(4), properties());
         for _ in rounds(0..3_000) {
-            let shared: Vec<_> = (0..4).map(|place| expensive(place % 3, 1.0 + place as f64)).collect();
+            let shared: Vec<_> = (0..4).map(|index| expensive(index % 3, 1.0 + index as f64)).collect();
             let expr = tree(&mut random, &shared, 4);
             let message = || Message::new("", &properties, Body::Absent);
             // Expensive predicates as low and as high as their place under NOT lets them be: what cannot be changed by them.
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn nothing_expensive_is_asked_when_something_cheaper_decides_wherever_it_stands() {
-        let [no, yes, absent] = [0, 1, 2].map(|place| move || cheap(place));
+        let [no, yes, absent] = [0, 1, 2].map(|index| move || cheap(index));
         assert_eq!(calls(|expensive| Expr::and(vec![expensive, no()])), (0, 0));
         assert_eq!(calls(|expensive| Expr::or(vec![expensive, yes()])), (0, 0));
         assert_eq!(calls(|expensive| Expr::and(vec![Expr::or(vec![expensive, no()]), no()])), (0, 0));
