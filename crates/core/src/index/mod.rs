@@ -46,7 +46,7 @@ pub use matching::field_hits::Hit;
 pub use scratch::Scratch;
 
 /// Standing queries. Matching and changing take `&self` and may go on in many threads at once: a match sees the version
-/// that was current when it began, and a change is seen by the next match.
+/// that was current when it began, and the next match sees a change.
 #[derive(Clone, Debug, Default)]
 pub struct Engine {
     state: Arc<EngineState>,

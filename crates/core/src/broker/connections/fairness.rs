@@ -1,4 +1,4 @@
-//! Turns: a read of one connection may ask for more work than others should have to wait for.
+//! Turns: limits the work that one connection may do before others get their turn.
 //!
 //! Work is counted in steps of about a quarter of a microsecond: an entry of a queue is one, a binding is
 //! [`METHOD_STEPS`]. When the budget of a turn ([`BrokerOptions::turn_budget`](crate::broker::BrokerOptions)) is used
@@ -21,7 +21,7 @@ impl Broker {
         self.clients.touch(slot);
     }
 
-    /// Let the next connection go on whose turn was over.
+    /// Give the next waiting connection its turn.
     pub(crate) fn next_turn(&mut self) {
         while let Some(handle) = self.turn.resting.pop_front() {
             let Some(connection) = self.clients.connection_of(handle) else { continue };

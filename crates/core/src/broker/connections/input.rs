@@ -1,4 +1,4 @@
-//! Bytes in: reads are cut into frames without copying, and each frame is brought to its channel.
+//! Bytes in: cuts reads into frames without copying, and passes each frame to its channel.
 //!
 //! A frame that is cut by the end of a read waits in the connection's `input`, and only that frame is copied. When a
 //! connection has too much to write, publishes while memory is short, or has had its turn (`fairness.rs`), the remaining
@@ -112,7 +112,7 @@ impl Broker {
                 }
                 Err(error) => {
                     self.refuse(slot, 0, error.into());
-                    // It is not known where the next frame begins.
+                    // Nobody knows where the next frame begins.
                     self.clients[slot].state = ConnectionState::Ended;
                     return bytes.len();
                 }

@@ -1,4 +1,4 @@
-//! The way of a published message: may it be published, where does it go, and what is the publisher told.
+//! Publishes a message: checks whether it may be published, routes it, stores it, and tells the publisher.
 
 use crate::amqp::method::BasicPublish;
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};

@@ -1,4 +1,4 @@
-//! Publishers are told what is safe: confirms, and answers that wait for the disk.
+//! Tells publishers what is safe: sends confirms, and answers that wait for the disk.
 
 use crate::amqp::method::BasicAck;
 use crate::broker::Broker;

@@ -1,4 +1,4 @@
-//! What is short, and which connections are not read because of it.
+//! The current shortage, and the connections that are not read because of it.
 
 use crate::amqp::method::ConnectionBlocked;
 use crate::broker::connections::channel::Channel;

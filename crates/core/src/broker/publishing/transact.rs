@@ -1,4 +1,4 @@
-//! Transactions are begun, committed and rolled back.
+//! Begins, commits and rolls back transactions.
 
 use crate::amqp::method::{TxCommitOk, TxRollbackOk};
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};

@@ -1,4 +1,4 @@
-//! Bindings are made, found and removed in constant time, however many an exchange or a queue has.
+//! Makes, looks up and removes bindings in constant time, however many an exchange or a queue has.
 //!
 //! A binding knows its index among the destinations of its condition and among the bindings of its destination, so that
 //! neither list is ever searched.
@@ -23,7 +23,7 @@ fn hash(source: ExchangeId, condition: ConditionId, destination: Destination) ->
 impl Topology {
     /// Make a binding, unless it exists. Returns whether it is new.
     ///
-    /// `find` gives queries of the store, when `x-query-key` names one; a binding keeps the text that the query has now.
+    /// `find` looks up queries of the store, when `x-query-key` names one; a binding keeps the text that the query has now.
     ///
     /// # Errors
     /// 403 for the default exchange; 404 if its source or destination does not exist; 405 for a queue of another connection;

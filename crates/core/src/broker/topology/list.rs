@@ -42,7 +42,7 @@ pub struct QueueInfo<'a> {
 pub struct BindingInfo<'a> {
     /// The exchange from which it leads.
     pub source: &'a str,
-    /// Where it leads.
+    /// The destination.
     pub target: Target<'a>,
     /// Its routing key.
     pub key: &'a str,

@@ -50,7 +50,7 @@ pub(super) fn beside_property(header: &str) -> Option<&'static str> {
     PROPERTIES.iter().position(|name| *name == header).map(|index| AS_HEADERS[index])
 }
 
-/// How the query of a binding sees bodies.
+/// The form in which the query of a binding sees bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyMode {
     /// The body is absent.
@@ -75,7 +75,7 @@ impl BodyMode {
     }
 }
 
-/// The parts of a message that a query refers to, beside the routing key.
+/// The parts of a message that a query refers to, besides the routing key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Properties or headers.
@@ -94,7 +94,7 @@ impl Needs {
     }
 }
 
-/// Rewrite `expr` for messages whose body is seen as `mode` says. Returns it with what it needs.
+/// Rewrite `expr` for messages whose body has the form `mode`. Returns it with the parts that it needs.
 ///
 /// All bindings of an exchange share one view of the message, so that what a query must not see gets a name that is always
 /// absent.
