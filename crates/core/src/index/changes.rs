@@ -87,8 +87,8 @@ impl Engine {
 
     /// Add subscriptions, and replace the queries of others, in one version or not at all.
     ///
-    /// Subscriptions in `replaced` keep their ids and so their positions in the order; ids without a subscription are ignored.
-    /// Returns the ids of the new subscriptions, ascending.
+    /// Subscriptions in `replaced` keep their ids and so their positions in the order; ids without a subscription are
+    /// ignored. Returns the ids of the new subscriptions, ascending.
     ///
     /// Cost: a few microseconds per query; many queries become a new segment at once.
     ///

@@ -13,7 +13,7 @@ use crate::journal::recovery::directory::{Directory, ExistingLog};
 use crate::journal::recovery::scan;
 use crate::journal::recovery::scan::{Scanner, WalkExtent};
 
-/// What a log contains, after every record was checked.
+/// The contents of a log, after every record was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     /// The last synced sequence number according to the mark.
@@ -24,7 +24,7 @@ pub struct Inspection {
     pub damage: Vec<Damage>,
 }
 
-/// What one segment contains.
+/// The contents of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentReport {
     /// The number of the segment's file.

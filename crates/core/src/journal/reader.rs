@@ -15,7 +15,7 @@ use crate::journal::recovery::directory::{Directory, SegmentFile, read_mark};
 use crate::journal::recovery::scan::Scanner;
 use crate::journal::writing::shared::SharedLog;
 
-/// Where a reader starts.
+/// The position at which a reader starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At the first record that is kept.
@@ -28,7 +28,7 @@ pub enum Start {
     Time(i64),
 }
 
-/// What a reader delivers next.
+/// The next item that a reader delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogItem<'a> {
     /// A record.
@@ -65,7 +65,7 @@ struct OpenSegment {
     scanner: Scanner,
 }
 
-/// What is at the reader's position.
+/// The item at the reader's position.
 enum Here {
     /// A record of this length.
     Record(u32),
@@ -200,7 +200,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// What is at the position of `self.next`, which is synced.
+    /// The item at the position of `self.next`, which is synced.
     fn look(&mut self) -> Result<Here, ReadError> {
         let Some(open) = &mut self.segment else { return self.open_segment() };
         if let Some(here) = here(open, self.next, &mut self.from_time_us)? {

@@ -68,8 +68,8 @@ fn test(name: &str, value: RawValue<'_>) -> Result<Predicate, AmqpError> {
     })
 }
 
-/// Tests whether a header equals an array or a table. No other predicate can express that: in queries a list stands for its elements,
-/// and a mapping for its fields.
+/// Tests whether a header equals an array or a table. No other predicate can express that: in queries a list stands for
+/// its elements, and a mapping for its fields.
 #[derive(Debug)]
 struct SameHeader {
     name: Box<str>,

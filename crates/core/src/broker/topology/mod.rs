@@ -5,8 +5,8 @@
 //! one, which changes no result).
 //!
 //! All bindings of an exchange share one engine (`exchange.rs`): a message is matched once per exchange, however many
-//! bindings have queries. A condition that the routing key alone decides is a look-up. `bindings.rs` links and unlinks, `sweep.rs`
-//! takes away what had many bindings without stopping anybody, `route.rs` follows a message, `filter.rs`, `headers.rs`,
+//! bindings have queries. A condition that the routing key alone decides is a look-up. `bindings.rs` links and unlinks,
+//! `sweep.rs` removes many bindings without stopping anybody, `route.rs` follows a message, `filter.rs`, `headers.rs`,
 //! `names.rs` and `view.rs` say what queries are asked of, `definition.rs` writes and reads what survives a restart,
 //! `stored.rs` follows queries of the store.
 //!

@@ -21,7 +21,7 @@ pub(crate) const SPARSE_EVERY_BYTES: u64 = 64 * 1024;
 /// The bytes that a record adds to the heads, besides its own head.
 pub(crate) const HEAD_ENTRY_BYTES: usize = 27;
 
-/// What the index says of a record.
+/// The information about a record in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHead<'a> {
     /// The sequence number of the record.

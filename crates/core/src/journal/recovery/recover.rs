@@ -26,11 +26,11 @@ pub struct LogRecovery {
     pub first: Sequence,
     /// The sequence number that the next record gets.
     pub next: Sequence,
-    /// What is damaged or lost, in the order of the log. It stays damaged, and is reported each time.
+    /// The damage and the losses, in the order of the log. Damage stays, and is reported each time.
     pub damage: Vec<Damage>,
 }
 
-/// What is known of a segment without reading its records.
+/// The facts about a segment that are known without reading its records.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentMeta {
     pub name: SegmentName,

@@ -127,7 +127,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
 }
 
-/// What a walk through a segment meets, in order.
+/// An item that a walk through a segment meets.
 pub(crate) enum Walked<'a> {
     Record(u64, Decoded<'a>),
     Damage(Damage),

@@ -21,7 +21,7 @@ impl Query {
         merge(ranges)
     }
 
-    /// The same ranges counted in characters, for languages that count them.
+    /// The ranges to highlight, counted in characters, for languages that count these.
     #[must_use]
     pub fn highlight_characters(&self, message: &Message<'_>) -> Vec<(usize, usize)> {
         let Body::Text(body) = message.body else { return Vec::new() };

@@ -1,6 +1,6 @@
 //! Evaluates a tree without its expensive predicates first, then asks only those that can still change the result.
 //!
-//! So an expensive predicate is called only when no cheaper one has decided, wherever it stands in the tree.
+//! An expensive predicate is thus called only when no cheaper one has decided, wherever it stands in the tree.
 //! Three-valued logic does not depend on the order, so the result is that of evaluating from left to right.
 
 use crate::expensive::Opaque;
@@ -44,7 +44,7 @@ impl Expr {
         }
     }
 
-    /// Whether it is true of `message`, without distinguishing false from unknown: expensive predicates are not called
+    /// Whether the query is true of `message`, without distinguishing false from unknown: expensive predicates are not called
     /// once it cannot become true.
     #[must_use]
     pub fn is_true(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> bool {
@@ -178,7 +178,7 @@ mod tests {
     use crate::query::expr::Reference;
     use crate::testing::{Random, rounds};
 
-    /// Truths by place, false and true as properties, unknown as an absent one.
+    /// Truths by index: false and true as properties, unknown as an absent one.
     const NAMES: [&str; 3] = ["no", "yes", "absent"];
     const TRUTHS: [Truth; 3] = [Some(false), Some(true), None];
 
@@ -231,7 +231,7 @@ mod tests {
             let shared: Vec<_> = (0..4).map(|index| expensive(index % 3, 1.0 + index as f64)).collect();
             let expr = tree(&mut random, &shared, 4);
             let message = || Message::new("", &properties, Body::Absent);
-            // Expensive predicates as low and as high as their place under NOT lets them be: what cannot be changed by them.
+            // Expensive predicates as low and as high as their position under NOT allows: the result that they cannot change.
             let [low, high] = [0, 2].map(|expensive| by_definition(&expr, Some(expensive), &message()));
             let expected = by_definition(&expr, None, &message());
             let calls = || shared.iter().map(|(_, opaque)| opaque.counts().calls).collect::<Vec<_>>();

@@ -59,7 +59,7 @@ enum Anywhere {
 /// The memory of a search; one serves any number of [`Needles`], one after another.
 #[derive(Clone, Debug, Default)]
 pub struct NeedleScratch {
-    /// The number of the search in which each needle was last found.
+    /// The number of the search in which each needle last occurred.
     found_in: Vec<u32>,
     search: u32,
 }
@@ -176,7 +176,7 @@ impl NeedleScratch {
 #[derive(Clone, Debug)]
 struct NeedleIds {
     ids: Box<[u32]>,
-    /// Where the ids of each needle end.
+    /// The end of the ids of each needle.
     ends: Box<[u32]>,
 }
 

@@ -53,7 +53,7 @@ pub struct TrieScratch {
     entered: Vec<u32>,
     /// The number of this match, which is even.
     match_number: u32,
-    /// The ids that may be found again.
+    /// The ids that may match more than once.
     twice: Vec<u32>,
 }
 
@@ -76,7 +76,7 @@ struct Edges {
 #[derive(Clone, Copy, Debug)]
 struct OpenNode {
     edges: Edges,
-    /// Its index among the `#` nodes.
+    /// The index among the `#` nodes.
     hash: u32,
 }
 
@@ -211,7 +211,7 @@ struct Walk<'w, 'a> {
     trie: &'w TopicTrie<'a>,
     scratch: &'w mut TrieScratch,
     matched: &'w mut Vec<u32>,
-    /// The maximum number of matches; more are found only where lists overlap that should not.
+    /// The maximum number of matches; more occur only where lists overlap that should not.
     found_max: usize,
 }
 
