@@ -262,7 +262,7 @@ mod tests {
     fn a_million_names_that_never_come_again_leave_nothing() {
         let mut cache = TopicCache::new(1_000, 1_000);
         assert!(rounds(0..1_000_000).all(|number| !look_up(&mut cache, number, 1)));
-        // Two of them may share their tag and their place, or have the tag 0, which every place has at first.
+        // Two of them may share their tag and their index, or have the tag 0, which every index has at first.
         assert!(cache.entry_count() < 5);
         assert!(cache.young.entries.capacity() + cache.old.entries.capacity() < 20);
     }

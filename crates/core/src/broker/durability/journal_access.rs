@@ -276,7 +276,7 @@ impl Durability {
     /// Record what was settled in this call.
     pub fn flush(&mut self, wall_us: i64) {
         if let Some(journal) = &mut self.journal {
-            // What there is no room for is kept for the next time.
+            // Settlements that there is no room for are kept for the next time.
             _ = journal.durable.flush(wall_us);
         }
     }

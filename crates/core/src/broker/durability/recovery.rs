@@ -24,7 +24,7 @@ use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::streams::reading::is_dir_name;
 use crate::broker::topology::{Definition, QueueId};
 
-/// Where a broker keeps what must survive a restart.
+/// The storage of everything that must survive a restart.
 pub struct Storage {
     /// The file system.
     pub disk: Arc<dyn Disk>,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::broker::ids::LogId;
 
-/// How far a log must be synced.
+/// A point up to which a log must be synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DiskMark {
     pub log: LogId,

@@ -1,4 +1,4 @@
-//! What publishing keeps between messages: room for routes, and the confirms and answers that wait for a disk.
+//! The state of publishing between messages: room for routes, and the confirms and answers that wait for a disk.
 
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ChannelSlot, Handle};

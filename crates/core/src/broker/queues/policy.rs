@@ -30,7 +30,7 @@ impl QueueKind {
     }
 }
 
-/// How a queue treats messages.
+/// The rules by which a queue treats messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub kind: QueueKind,
@@ -41,14 +41,14 @@ pub(crate) struct Policy {
     pub message_ttl_ms: Option<u64>,
     /// The time after which an unused queue is deleted.
     pub expires_ms: Option<u64>,
-    /// Where dropped messages go.
+    /// The destination of dropped messages.
     pub dead_letters: Option<DeadLetters>,
     /// A stream's retention by age.
     pub age_max_s: Option<u64>,
     pub segment_bytes: Option<u64>,
 }
 
-/// Where a queue publishes the messages that it drops.
+/// The destination to which a queue publishes the messages that it drops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeadLetters {
     /// `x-dead-letter-exchange`.

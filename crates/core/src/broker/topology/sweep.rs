@@ -1,6 +1,6 @@
 //! Queues and exchanges are removed at once, and their bindings a few at a time.
 //!
-//! What is removed disappears at once from names, counts, lists and routes. Its bindings are taken away later, some with every
+//! Removed parts disappear at once from names, counts, lists and routes. Their bindings are taken away later, some with every
 //! change and as many as the caller asks for ([`Topology::sweep`]): a hundred thousand of them take a tenth of a second,
 //! which nobody should have to wait for. Until then they stay linked, so that ids are not used again too early.
 

@@ -34,7 +34,7 @@ pub struct NewSubscription<'a> {
     pub key: Option<&'a [u8]>,
 }
 
-/// What a builder makes.
+/// The result of a builder.
 pub struct BuiltSegment {
     /// The sections of the segment.
     pub sections: Sections,

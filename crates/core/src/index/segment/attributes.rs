@@ -114,7 +114,7 @@ impl Attributes {
         self.all.len()
     }
 
-    /// What the segment knows of an attribute.
+    /// The information about an attribute.
     #[inline]
     pub fn info(&self, attribute: AttributeId) -> &AttributeInfo {
         &self.all[attribute.index()]

@@ -1,4 +1,4 @@
-//! What a segment asks about topics: patterns in a trie, and texts that may stand in the topic.
+//! The questions of a segment about topics: patterns in a trie, and texts that may stand in the topic.
 
 use crate::error::EngineError;
 use crate::index::SubscriptionId;

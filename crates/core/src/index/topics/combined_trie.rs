@@ -40,7 +40,7 @@ pub struct CombinedTrie {
     /// The identity of the trie.
     pub id: TrieId,
     trie: Vec<u8>,
-    /// Where the ids and the symbols of each pattern end.
+    /// The ends of the ids and of the symbols of each pattern.
     ends: Vec<(usize, usize)>,
     ids: Vec<SubscriptionId>,
     /// With the indexes of their segments.

@@ -18,7 +18,7 @@ const WEIGHT_MAX: usize = 1 << 21;
 /// The topics that come again, and memory for looking up others.
 #[derive(Debug)]
 pub struct TopicScratch {
-    /// What is known of the topics that were used last.
+    /// The results for the topics that were used last.
     pub cache: TopicCache<TopicMatches>,
     /// The result of the last look-up.
     pub fresh: TopicMatches,

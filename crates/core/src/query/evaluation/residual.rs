@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::query::expr::{Expr, Predicate};
 use crate::query::truth::Truth;
 
-/// What is known of a tree without calling an expensive predicate whose answer the message does not remember.
+/// The result of a tree without calling an expensive predicate whose answer the message does not remember.
 enum Partial<'q> {
     Known(Truth),
     Open(Residual<'q>),

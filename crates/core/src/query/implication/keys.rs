@@ -19,7 +19,7 @@ use crate::query::expr::{Predicate, Reference};
 /// A hash. Two keys that collide cost a comparison of queries, but never change an answer.
 pub(crate) type FilingKey = u64;
 
-/// The maximum number of words of a topic in its keys; the others are compared when a longer topic is found.
+/// The maximum number of words of a topic in its keys; further words are compared directly.
 const WORDS_MAX: usize = 8;
 
 /// The keys under which a query is filed.

@@ -2,7 +2,7 @@
 //!
 //! A pattern is cut at its `%`s into segments. The first and the last stand at the ends of the text. Each of the others
 //! is searched for from left to right, where the leftmost position is as good as any, since a segment always has the
-//! same number of characters. A segment without `_` is found by a substring search, one with `_` bit-parallel
+//! same number of characters. A segment without `_` is located by a substring search, one with `_` bit-parallel
 //! (Shift-And: Baeza-Yates and Gonnet, "A new approach to text searching", 1992).
 
 use std::fmt::{self, Display, Formatter};
@@ -17,7 +17,7 @@ pub struct LikePattern {
     pattern: Box<str>,
     escape: Option<char>,
     first: LikeSegment,
-    /// What follows the first `%`; None when there is no `%`.
+    /// The segments after the first `%`; None when there is no `%`.
     rest: Option<LaterSegments>,
 }
 

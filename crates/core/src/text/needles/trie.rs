@@ -105,17 +105,17 @@ impl NeedleTrie {
     pub fn walk(&self, bytes: impl ExactSizeIterator<Item = u8>, mut visit: impl FnMut(u32, usize)) {
         let mut state = ROOT;
         let mut left = bytes.len();
-        let mut visit = |state, left| {
+        let mut report = |state, left| {
             if self.end(state) != NONE {
                 visit(self.end(state), left);
             }
         };
-        visit(state, left);
+        report(state, left);
         for byte in bytes {
             let Some(child) = self.child(state, byte) else { return };
             state = child;
             left -= 1;
-            visit(state, left);
+            report(state, left);
         }
     }
 

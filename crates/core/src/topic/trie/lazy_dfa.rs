@@ -17,7 +17,7 @@ use super::layout::{
 use super::{TopicTrie, TrieNode, TrieScratch, split_word};
 
 /// The maximum numbers of moves, of states, and of nodes of all states: 8 MB in total.
-const MOVES_MAX: usize = 7 << 15; // what fits in a hash map's 2^18 places
+const MOVES_MAX: usize = 7 << 15; // what fits in a hash map's 2^18 buckets
 const STATES_MAX: usize = 1 << 16;
 const NODES_MAX: usize = 1 << 18;
 /// The maximum number of nodes of a state: computing the moves of a larger one would take longer than walking through
@@ -245,7 +245,7 @@ impl LazyDfa {
                 ENDS_ONE => matched.push(ends),
                 _ => matched.extend(trie.list(ends)?),
             }
-            // No pattern ends at more than two nodes; more are found only where lists overlap that should not.
+            // No pattern ends at more than two nodes; more matches occur only where lists overlap that should not.
             if matched.len() - before > 2 * trie.pattern_count as usize {
                 return None;
             }
