@@ -9,9 +9,9 @@ pub struct QueryError {
     pub text: String,
     /// The position: a count of characters (not bytes) from 0; equal to the length at the end of the text.
     pub position: usize,
-    /// What was expected there, as the object of "expected ...": "a number", "`)`".
+    /// The expected text, as the object of "expected ...": "a number", "`)`".
     pub expected: String,
-    /// What to try instead, when there is a good guess: "did you mean `=`?".
+    /// A hint what to try instead, when there is a good guess: "did you mean `=`?".
     pub hint: Option<String>,
 }
 

@@ -58,7 +58,7 @@ impl Hierarchy {
 /// The hierarchies by attribute.
 pub type Hierarchies = HashMap<String, Hierarchy>;
 
-/// The hierarchy of the attribute that `name` names. Where case does not matter, it is found like a property: the exact
+/// The hierarchy of the attribute that `name` names. Where case does not matter, it is looked up like a property: the exact
 /// name wins, then the first in code points.
 #[must_use]
 pub fn of_attribute<'h>(hierarchies: &'h Hierarchies, name: &PropertyName) -> Option<&'h Hierarchy> {

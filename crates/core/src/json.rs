@@ -13,7 +13,7 @@ const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 /// Parses one JSON text. Linear in its length.
 ///
 /// # Errors
-/// What is not JSON, is not UTF-8, nests too deep, or has an integer beyond 64 bits, with its position.
+/// The input is not JSON, is not UTF-8, nests too deep, or has an integer beyond 64 bits; with the position.
 pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "expected JSON text in UTF-8".to_owned())?;
     let is_huge = Cell::new(false);

@@ -91,7 +91,7 @@ pub enum Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The body of these bytes: text where they are UTF-8, else [`Body::Binary`].
+    /// Makes a body of `bytes`: text if they are UTF-8, else [`Body::Binary`].
     #[must_use]
     pub fn from_bytes(bytes: &'a [u8]) -> Self {
         std::str::from_utf8(bytes).map_or(Self::Binary(bytes), Self::Text)
@@ -130,7 +130,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The same message with a signature of its body that an adapter has already made.
+    /// Adds a signature of the body that an adapter has already made.
     #[must_use]
     pub fn with_signature(mut self, signature: &'a Signature) -> Self {
         self.given = Some(signature);
@@ -163,7 +163,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Longer names are rare, and have more prefixes to look up than most mappings have keys.
+/// The maximum length of a name whose prefixes are looked up; longer names have more prefixes than most mappings keys.
 const PREFIXES_TRIED_BYTES_MAX: usize = 256;
 
 /// The value that a dotted name reaches in `properties`, or None when it is absent.
@@ -180,23 +180,23 @@ pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>
     }
     let mut end = name.len();
     while let Some(dot) = name[..end].rfind('.') {
-        if let Some(found) = properties.get(&name[..dot]).and_then(|value| descend(value, &name[dot + 1..], lookup)) {
-            return Some(found);
+        if let Some(value) = properties.get(&name[..dot]).and_then(|value| descend(value, &name[dot + 1..], lookup)) {
+            return Some(value);
         }
         end = dot;
     }
     None
 }
 
-/// Like [`lookup`], but compares each key with the name: linear in the keys, where hashing each prefix is quadratic in
-/// the name.
+/// [`lookup`] for long names. It compares each key with the name, which is linear in the keys; hashing each prefix would
+/// be quadratic in the name.
 #[cold]
 fn lookup_long<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
     lookup_in_keys(properties, name, |key| name.starts_with(key).then_some(key.len()), lookup)
 }
 
-/// The value that `name` reaches through keys for which `fit` returns the length of the part of `name` that they match.
-/// The longest wins, then the first in code points.
+/// The value that `name` reaches through keys of `properties`; `fit` returns the length of the part of `name` that a key
+/// matches. The longest key wins, then the first in code points.
 fn lookup_in_keys<'a>(
     properties: &'a Properties,
     name: &str,
@@ -216,7 +216,7 @@ fn lookup_in_keys<'a>(
     }
 }
 
-/// Like [`lookup`], but ignores the case of letters, also in nested names; the exact name wins.
+/// [`lookup`] without regard to the case of letters, also in nested names; the exact name wins.
 ///
 /// Visits the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken.
 #[must_use]
@@ -267,16 +267,16 @@ fn flatten<'a>(elements: &'a [Value], flat: &mut Vec<&'a Value>) {
     }
 }
 
-/// How a name is found in a mapping.
+/// A function that looks up a name in a mapping.
 type Lookup = for<'a> fn(&'a Properties, &str) -> Option<Resolved<'a>>;
 
-fn descend<'a>(value: &'a Value, rest: &str, find: Lookup) -> Option<Resolved<'a>> {
+fn descend<'a>(value: &'a Value, name: &str, find: Lookup) -> Option<Resolved<'a>> {
     match value {
-        Value::Map(inner) => find(inner, rest),
+        Value::Map(inner) => find(inner, name),
         Value::List(elements) => {
             let mut flat = Vec::new();
             for element in elements {
-                match descend(element, rest, find) {
+                match descend(element, name, find) {
                     Some(Resolved::One(value)) => flat.push(value),
                     Some(Resolved::Many(values)) => flat.extend(values),
                     None => {}
@@ -323,9 +323,9 @@ mod tests {
     }
 
     /// The integers that are reached; None for a mapping.
-    fn integers(found: Option<Resolved<'_>>) -> Option<Vec<Option<i64>>> {
+    fn integers(values: Option<Resolved<'_>>) -> Option<Vec<Option<i64>>> {
         let integer = |value: &Value| if let Value::Int(integer) = value { Some(*integer) } else { None };
-        Some(match found? {
+        Some(match values? {
             Resolved::One(value) => vec![integer(value)],
             Resolved::Many(values) => values.into_iter().map(integer).collect(),
         })
@@ -343,9 +343,9 @@ mod tests {
                     .collect();
                 let each = (1..12).map(|parts| {
                     let name = dotted(letter, parts);
-                    let found = integers(lookup(&properties, &name));
-                    assert_eq!(integers(lookup_any_case(&properties, &name.to_uppercase())), found);
-                    found
+                    let values = integers(lookup(&properties, &name));
+                    assert_eq!(integers(lookup_any_case(&properties, &name.to_uppercase())), values);
+                    values
                 });
                 each.collect::<Vec<_>>()
             });
@@ -363,7 +363,7 @@ mod tests {
                 .into_iter()
                 .collect();
         assert!(
-            matches!(lookup_any_case(&message, "author.name"), Some(Resolved::Many(found)) if found == [&Value::Int(1)])
+            matches!(lookup_any_case(&message, "author.name"), Some(Resolved::Many(values)) if values == [&Value::Int(1)])
         );
         assert!(matches!(lookup_any_case(&message, "x"), Some(Resolved::One(Value::Int(2)))));
         assert!(lookup_any_case(&message, "author.other").is_none());

@@ -110,7 +110,7 @@ pub fn table_to_py<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, P
     Ok(dict)
 }
 
-/// The depth of a decoded table is bounded, and so is this recursion.
+/// A field value as a Python value. The depth of a decoded table is bounded, and so is this recursion.
 fn value_to_py<'py>(py: Python<'py>, value: &FieldValue) -> PyResult<Bound<'py, PyAny>> {
     match value {
         FieldValue::Bool(value) => value.into_bound_py_any(py),
@@ -156,7 +156,7 @@ fn table_from_py(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Table> {
     Ok(table)
 }
 
-/// The same error, with the name under which it occurred.
+/// Adds the name under which an error occurred to it.
 fn at_name(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     let message = format!("'{name}': {}", error.value(py));
     if error.is_instance_of::<PyTypeError>(py) {

@@ -57,7 +57,7 @@ fn unreadable(error: ArrowError) -> PyErr {
     PyTypeError::new_err(format!("the Arrow table cannot be read: {error}"))
 }
 
-/// A list of subscription ids for every row: an Arrow array.
+/// An Arrow array with a list of subscription ids per row.
 #[pyclass(frozen, module = "tamis", name = "IdLists")]
 pub struct PyIdLists(pub ListArray);
 

@@ -413,7 +413,7 @@ impl<'py> Page<'py> {
 }
 
 fn arguments<'py>(py: Python<'py>, arguments: RawTable<'_>) -> PyResult<Bound<'py, PyDict>> {
-    // They were checked when they were declared. A table that cannot be read shows as an empty one.
+    // Arguments were checked when they were declared. A table that cannot be read shows as an empty one.
     arguments.parse().map_or_else(|_| Ok(PyDict::new(py)), |table| table_to_py(py, &table))
 }
 

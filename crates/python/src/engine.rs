@@ -130,7 +130,7 @@ impl PyEngine {
     ) -> PyResult<Vec<u64>> {
         self.with_message(py, properties, topic, body, signature, |engine, message| {
             let mut matched = Vec::new();
-            let mut scratch = SCRATCH.take(); // taken, not borrowed: a function of Python's may match in its turn
+            let mut scratch = SCRATCH.take(); // taken, not borrowed: a Python function may match, too
             engine.match_into(message, &mut scratch, &mut matched)?;
             SCRATCH.set(scratch);
             Ok(matched.into_iter().map(|id| id.0).collect())

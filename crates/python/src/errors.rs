@@ -1,4 +1,4 @@
-//! The one place where errors of the core become Python exceptions.
+//! Converts errors of the core into Python exceptions.
 
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

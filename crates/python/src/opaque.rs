@@ -62,7 +62,7 @@ impl ExpensivePredicate for PyPredicate {
 
     fn test(&self, message: &Message<'_>) -> Result<Truth, Failure> {
         if is_interrupted() {
-            return Ok(None); // the answer is not going to be seen
+            return Ok(None); // nobody will see the answer
         }
         Python::attach(|py| {
             self.ask(py, message).map_err(|error| {

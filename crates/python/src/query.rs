@@ -142,7 +142,7 @@ fn counts(opaque: &Opaque) -> OpaqueRow<'_> {
     (opaque.name(), opaque.cost_ns() / 1e3, counts.calls, counts.errors, measured_us, counts.last_error)
 }
 
-/// The tree as nested tuples, each with its kind first; a predicate ends with the query of this predicate alone.
+/// The tree as nested tuples that begin with their kind; a predicate ends with the query of this predicate alone.
 fn tree<'py>(py: Python<'py>, expr: &Expr) -> PyResult<Bound<'py, PyTuple>> {
     let operands =
         |children: &[Expr]| children.iter().map(|child| tree(py, child)).collect::<PyResult<Vec<Bound<'_, PyTuple>>>>();
@@ -219,7 +219,7 @@ pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<PyQuery> {
 #[pyfunction]
 pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -> PyResult<PyQuery> {
     let mut tests = Vec::new();
-    // One criterion too many is refused like a hundred thousand, and sooner.
+    // Stop after one criterion too many: it is refused like a hundred thousand.
     for (name, wanted) in criteria.iter().take(query::TERMS_MAX + 1) {
         let Ok(name) = name.cast::<PyString>() else {
             return Err(PyTypeError::new_err("fields: expected a text name"));

@@ -46,7 +46,7 @@ pub struct AmqpError {
     pub text: String,
     /// The method that failed; zero where no method did.
     pub method: MethodId,
-    /// What it ends: the connection or one channel, as the code says.
+    /// The scope that the error ends, the connection or one channel, as the code says.
     pub scope: Scope,
 }
 

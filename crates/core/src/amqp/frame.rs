@@ -89,7 +89,7 @@ impl std::error::Error for FrameError {}
 /// The bytes cannot be a frame, and the stream cannot be read any further.
 #[inline]
 pub fn next_frame(bytes: &[u8], frame_size_max: usize) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
-    let Some((&[kind, channel_high, channel_low, s3, s2, s1, s0], rest)) =
+    let Some((&[kind, channel_high, channel_low, s3, s2, s1, s0], remaining)) =
         bytes.split_first_chunk::<FRAME_HEADER_BYTES>()
     else {
         return Ok(None);
@@ -111,7 +111,7 @@ pub fn next_frame(bytes: &[u8], frame_size_max: usize) -> Result<Option<(Frame<'
         return Err(FrameError::BadHeartbeat);
     }
     // At most `frame_size_max`, so it fits a usize.
-    let Some((payload, [end, ..])) = rest.split_at_checked(payload_bytes as usize) else { return Ok(None) };
+    let Some((payload, [end, ..])) = remaining.split_at_checked(payload_bytes as usize) else { return Ok(None) };
     if *end != FRAME_END {
         return Err(FrameError::NoEnd(*end));
     }

@@ -357,7 +357,7 @@ methods! {
     BasicPublish<'a> = "basic.publish" 60 40 {
         ticket: u16, exchange: &'a str, routing_key: &'a str, mandatory: bool, immediate: bool,
     }
-    /// The server returns a mandatory message that found no queue; its content follows.
+    /// The server returns a mandatory message that is routed to no queue; its content follows.
     BasicReturn<'a> = "basic.return" 60 50 {
         reply_code: u16, reply_text: &'a str, exchange: &'a str, routing_key: &'a str,
     }

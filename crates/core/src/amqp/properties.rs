@@ -180,8 +180,8 @@ impl<'a> BasicProperties<'a> {
     /// # Errors
     /// The errors of [`BasicProperties::parse`], except surplus bytes.
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
-        let rest = check(bytes)?.rest();
-        Ok((Self(&bytes[..bytes.len() - rest.len()]), rest))
+        let remaining = check(bytes)?.rest();
+        Ok((Self(&bytes[..bytes.len() - remaining.len()]), remaining))
     }
 
     /// Properties that were checked before and then stored. Where they are damaged, getters return None.

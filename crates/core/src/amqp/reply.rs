@@ -4,7 +4,7 @@
 
 use super::short_string::clamp_short;
 
-/// What an error ends.
+/// The scope that an error ends: the connection or one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The channel, by `channel.close`; other channels of the connection continue.
@@ -32,7 +32,7 @@ macro_rules! reply_codes {
                 match self { $(Self::$code => $name),* }
             }
 
-            /// What an error of this code ends; None for a code that ends nothing.
+            /// The scope that an error of this code ends; None for a code that ends nothing.
             #[must_use]
             pub fn closes(self) -> Option<Scope> {
                 match self { $(Self::$code => $scope),* }
@@ -56,9 +56,9 @@ reply_codes! {
     Success = 200 "OK" None;
     /// A message is larger than the receiver accepts.
     ContentTooLarge = 311 "CONTENT_TOO_LARGE" CHANNEL;
-    /// A mandatory message found no queue: it is returned.
+    /// A mandatory message is routed to no queue: it is returned.
     NoRoute = 312 "NO_ROUTE" None;
-    /// An immediate message found no consumer.
+    /// An immediate message has no consumer.
     NoConsumers = 313 "NO_CONSUMERS" CHANNEL;
     /// An operator, or a shutdown of the broker, ended the connection.
     ConnectionForced = 320 "CONNECTION_FORCED" CONNECTION;

@@ -6,7 +6,7 @@ pub type Micros = u64;
 /// A moment that never comes.
 pub(crate) const NEVER: Micros = Micros::MAX;
 
-/// What time it is. Only the caller moves it.
+/// The current time. Only the caller moves it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     now: Micros,

@@ -20,7 +20,7 @@ impl<Id, T> Default for DenseMap<Id, T> {
 }
 
 impl<Id: SlotId, T> DenseMap<Id, T> {
-    /// Keep a value at `id`, in place of what was there.
+    /// Keep a value at `id`, replacing any earlier one.
     pub fn insert(&mut self, id: Id, value: T) {
         let index = id.index();
         if index >= self.values.len() {

@@ -1,7 +1,7 @@
 //! The data plane of the AMQP broker: bytes in, bytes out, without a socket, clock or thread of its own.
 //!
 //! A caller (the shell) owns sockets and time. It hands whole socket reads to [`Broker::receive`], asks
-//! [`Broker::take_dirty`] which connections have something to write, and writes what [`Broker::output`] gives. Every
+//! [`Broker::take_dirty`] which connections have something to write, and writes what [`Broker::output`] returns. Every
 //! mistake of a client becomes a `channel.close` or `connection.close` in its output and affects nobody else: no public
 //! method fails because of what came over the wire. The same calls in the same order always have the same effect.
 //!
@@ -91,13 +91,13 @@ pub struct Broker {
     events: Events,
     metrics: Metrics,
     is_stopping: bool,
-    /// What the broker does wrong, so that simulations can show that they see it.
+    /// Faults planted in the broker, so that simulations can show that they detect them.
     #[cfg(test)]
     faults: simulation::Faults,
 }
 
 impl Broker {
-    /// A broker with nothing in it but the vhost `/`. `now` is the caller's monotonic clock, `wall_us` microseconds
+    /// A broker with only the vhost `/`. `now` is the caller's monotonic clock, `wall_us` microseconds
     /// since 1970.
     #[must_use]
     pub fn new(options: BrokerOptions, control: Box<dyn Control + Send>, now: Micros, wall_us: i64) -> Self {
@@ -125,14 +125,14 @@ impl Broker {
         }
     }
 
-    /// Time passes: heartbeats, expiry, and what was put off. Call it about ten times a second.
+    /// Tell the broker the time, for heartbeats, expiry and work that was put off. Call it about ten times a second.
     pub fn tick(&mut self, now: Micros, wall_us: i64) {
         self.clock.advance(now);
         self.clock.set_wall(now, wall_us);
         self.check_connections();
         self.expire();
         self.streams.expire(&self.queues, self.clock.wall_us());
-        self.durability.remove_doomed();
+        self.durability.remove_unwanted();
         self.refuse_held();
         self.shed_unfinished();
         self.finish();
@@ -141,28 +141,28 @@ impl Broker {
     /// Whether something was put off, frames or reading: call [`Broker::work`] when nothing else is waiting.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.turn.has_next() || self.streams.has_readers() || self.queues.has_rubbish()
+        self.turn.has_next() || self.streams.has_readers() || self.queues.has_unreachable()
     }
 
-    /// Go on with what was put off, for a millisecond or two.
+    /// Go on with work that was put off, for a millisecond or two.
     pub fn work(&mut self, now: Micros) {
         self.clock.advance(now);
         self.next_turn();
         self.finish();
     }
 
-    /// Forget what this user may do, or what anybody may: it has changed.
+    /// Forget the cached permissions of this user, or of all users, because they have changed.
     pub fn forget_permissions(&mut self, user: Option<&str>) {
         self.permissions.forget(user);
     }
 
-    /// What happened since the last call, for the log.
+    /// Take the events since the last call, for the log.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.events.take()
     }
 
-    /// Ends every public call: delivers what can be delivered, releases some of what is gone, records what was settled,
-    /// confirms what is done, and checks whether anything is short.
+    /// Ends every public call: delivers, releases some unreachable entries, records what was settled, confirms, and checks
+    /// whether anything is short.
     fn finish(&mut self) {
         self.run();
         self.read_streams();

@@ -19,7 +19,7 @@ use super::{Engine, SubscriptionId};
 /// Maximum number of segments while a merge goes on; a thread that adds more waits for the merge.
 const SEGMENTS_MAX: usize = 64;
 
-/// What all clones of an engine share.
+/// The state that all clones of an engine share.
 #[derive(Debug, Default)]
 pub struct EngineState {
     /// The version that matches read.
@@ -29,16 +29,16 @@ pub struct EngineState {
     merged: Condvar,
 }
 
-/// What only changes need.
+/// The state that only changes need.
 #[derive(Debug, Default)]
 pub struct EngineWriter {
     /// The id of the next new subscription.
     pub next_id: u64,
     /// The segments that a thread is merging; empty when there is none.
     merging: Vec<Arc<Segment>>,
-    /// The process that has the thread: a fork of it does not.
+    /// The process that has the merging thread: a fork of it does not.
     merging_process: u32,
-    /// What was removed from these segments meanwhile, and by which version.
+    /// The subscriptions removed from these segments meanwhile, each with the version that removed it.
     removed_meanwhile: Vec<(SubscriptionId, u64)>,
 }
 
@@ -87,8 +87,8 @@ impl Engine {
 
     /// Add subscriptions, and replace the queries of others, in one version or not at all.
     ///
-    /// Those of `replaced` keep their ids and so their positions in the order; ids without a subscription are ignored.
-    /// Returns the ids of the new subscriptions, ascending.
+    /// Subscriptions in `replaced` keep their ids and so their positions in the order; ids without a subscription are
+    /// ignored. Returns the ids of the new subscriptions, ascending.
     ///
     /// Cost: a few microseconds per query; many queries become a new segment at once.
     ///

@@ -8,7 +8,7 @@ use super::value_class::{ClassSet, ValueClass};
 /// The symbols of a test. Most tests name one or two values.
 pub type Symbols = SmallVec<[SymbolId; 4]>;
 
-/// True when the value of one attribute is in a set.
+/// A test that is true when the value of one attribute is in a set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueTest {
     /// The attribute whose value is tested.
@@ -40,7 +40,7 @@ impl ValueTest {
         self.classes.has(ValueClass::Other)
     }
 
-    /// Admit only what `other` admits too.
+    /// Intersect the set with that of `other`.
     pub fn intersect(&mut self, other: &Self) {
         let symbols = match (self.is_open(), other.is_open()) {
             (false, _) => self.symbols.iter().copied().filter(|symbol| other.admits(*symbol)).collect(),
@@ -51,7 +51,7 @@ impl ValueTest {
         *self = Self { attribute: self.attribute, classes, symbols, holds_for_elements: false };
     }
 
-    /// Admit what `other` admits too.
+    /// Unite the set with that of `other`.
     pub fn unite(&mut self, other: &Self) {
         let symbols = match (self.is_open(), other.is_open()) {
             (false, false) => merged(&self.symbols, &other.symbols),
@@ -71,7 +71,7 @@ fn merged(a: &[SymbolId], b: &[SymbolId]) -> Symbols {
     all
 }
 
-/// True for a number, or a timestamp, from `low` to `high`, both included; or, negated, for any other value.
+/// A range: true for a number or timestamp from `low` to `high`, both included; negated, for any other value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberRange {
     /// The attribute whose value is compared.
@@ -86,7 +86,7 @@ pub struct NumberRange {
     pub is_negated: bool,
 }
 
-/// What a query can be filed under: a message has it whenever the query can be true.
+/// A key that a query can be filed under: a message has it whenever the query can be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessKey {
     /// An attribute has this value, or one of its values is this.
@@ -100,6 +100,6 @@ pub enum AccessKey {
 pub struct AccessKeys {
     /// Ascending, each once.
     pub keys: SmallVec<[AccessKey; 2]>,
-    /// An estimate of the share of messages that have one.
+    /// An estimate of the share of messages that have at least one of the keys.
     pub share: f64,
 }

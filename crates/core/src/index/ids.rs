@@ -70,7 +70,7 @@ ids! {
 
 /// The summary of a value: one bit per leaf, 0 where the value rules out the whole leaf.
 ///
-/// 31 bits say which one. The highest bit marks the summary of a rare value, which is stored as its difference from the
+/// 31 bits are its number. The highest bit marks the summary of a rare value, which is stored as its difference from the
 /// summary of values that no query names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SummaryId(pub u32);

@@ -46,7 +46,7 @@ pub use matching::field_hits::Hit;
 pub use scratch::Scratch;
 
 /// Standing queries. Matching and changing take `&self` and may go on in many threads at once: a match sees the version
-/// that was current when it began, and a change is seen by the next match.
+/// that was current when it began, and the next match sees a change.
 #[derive(Clone, Debug, Default)]
 pub struct Engine {
     state: Arc<EngineState>,
@@ -63,7 +63,7 @@ impl Engine {
         self.state.current.load_full()
     }
 
-    /// The number of segments that its subscriptions are in now: few, however it has been changed. For measuring.
+    /// The number of segments now: small, whatever changes were made. For measuring.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.state.current.load().segments.len()
@@ -88,8 +88,8 @@ impl Engine {
         segments + self.tail_bytes()
     }
 
-    /// The number of these bytes that the queries themselves take in coded form, each query once. The coded form is kept in
-    /// place of their texts. The few queries that were added last are not counted.
+    /// The part of [`Self::bytes`] that the queries take in coded form, which is kept instead of their texts. Identical
+    /// queries count once; the few queries that were added last do not count.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         self.current().segments.iter().map(|segment| segment.store.record_bytes()).sum()

@@ -1,4 +1,4 @@
-//! Where the values of an attribute come from: properties, the topic, the body, or what stands in their texts.
+//! The origin of an attribute's values: properties, the topic, the body, or the needles and words in their texts.
 
 /// The source of an attribute's values. The numbers are part of the snapshot's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -8,7 +8,7 @@ pub enum AttributeOrigin {
     Topic,
     /// The property of that name.
     Property,
-    /// The property of that name, whatever the case of its letters.
+    /// The property of that name, without regard to case.
     AnyCase,
     /// The value of that property and its ancestors, by the hierarchy as it is at the time.
     Ancestors,
@@ -26,9 +26,9 @@ pub enum AttributeOrigin {
     BodyWords,
     /// The words of the property of that name.
     Words,
-    /// The needles that stand in the property of that name, whatever the case of its letters.
+    /// The needles that stand in the property of that name, without regard to case.
     AnyCaseNeedles,
-    /// The words of the property of that name, whatever the case of its letters.
+    /// The words of the property of that name, without regard to case.
     AnyCaseWords,
 }
 
@@ -50,7 +50,7 @@ impl AttributeOrigin {
         Self::AnyCaseWords,
     ];
 
-    /// True when a message may have several symbols of such an attribute at once. It has nothing else then.
+    /// True when a message may have several symbols of such an attribute at once, and nothing else of it.
     #[must_use]
     pub fn is_several(self) -> bool {
         !matches!(self, Self::Topic | Self::Property | Self::AnyCase)

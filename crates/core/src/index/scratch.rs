@@ -3,7 +3,7 @@
 use super::matching::scratch::SegmentScratch;
 use super::topics::scratch::TopicScratch;
 
-/// Reused from message to message, by one thread at a time; any engine may use it.
+/// Memory that is reused from message to message, by one thread at a time; any engine may use it.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// For matching against segments.

@@ -1,4 +1,4 @@
-//! What a symbol stands for: a value, a word, a needle or a topic pattern, in one canonical form.
+//! The term of a symbol: a value, a word, a needle or a topic pattern, in one canonical form.
 
 use crate::message::Value;
 use crate::text::needles::Anchor;
@@ -15,7 +15,7 @@ pub enum Scalar<'a> {
     Bits(u8, u64),
 }
 
-/// What a symbol stands for.
+/// The term that a symbol stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SymbolTerm<'a> {
     /// A value, or a word.

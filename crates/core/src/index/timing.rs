@@ -9,12 +9,12 @@ use crate::error::EngineError;
 use crate::index::{Engine, Scratch};
 use crate::message::{Body, Message, Properties};
 
-/// A message that waits to be matched.
+/// A message that is ready to be matched.
 #[derive(Clone, Debug, Default)]
 pub struct Prepared {
-    /// Dotted words.
+    /// The topic, in dotted words.
     pub topic: String,
-    /// Values by name.
+    /// The properties.
     pub properties: Properties,
     /// Text, where there is one.
     pub body: Option<String>,

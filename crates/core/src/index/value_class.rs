@@ -1,6 +1,6 @@
 //! The classes of values that need no symbol: absent, null, without a value, and any value that no query names.
 
-/// What an attribute of a message is when no symbol says it. The numbers are part of the snapshot's format.
+/// The class of an attribute's value that has no symbol. The numbers are part of the snapshot's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ValueClass {

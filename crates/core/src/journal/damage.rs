@@ -1,4 +1,4 @@
-//! What is wrong in a log, where, and which records are lost.
+//! Damage in a log: its kind, its location, and the records that it loses.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Damage {
     pub segment: SegmentNumber,
     /// The byte of the file at which it begins.
     pub offset: u64,
-    /// Its size; 0 where that is not known.
+    /// The size of the damaged bytes; 0 if it is not known.
     pub size_bytes: u64,
     /// The sequence number of the first lost record.
     pub first: Sequence,

@@ -13,7 +13,7 @@ use crate::journal::recovery::directory::{Directory, ExistingLog};
 use crate::journal::recovery::scan;
 use crate::journal::recovery::scan::{Scanner, WalkExtent};
 
-/// What a log contains, after every record was checked.
+/// The contents of a log, after every record was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     /// The last synced sequence number according to the mark.
@@ -24,7 +24,7 @@ pub struct Inspection {
     pub damage: Vec<Damage>,
 }
 
-/// What one segment contains.
+/// The contents of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentReport {
     /// The number of the segment's file.
@@ -53,9 +53,9 @@ pub struct SegmentReport {
 /// # Errors
 /// [`OpenError`].
 pub fn inspect(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Inspection, OpenError> {
-    let (listing, found) = Directory::find(disk, dir)?;
+    let (listing, existing) = Directory::find(disk, dir)?;
     let no_log = || OpenError::NoLog(format!("{}: no log of tamis is here", dir.display()));
-    let ExistingLog { directory, mark } = found.ok_or_else(no_log)?;
+    let ExistingLog { directory, mark } = existing.ok_or_else(no_log)?;
     let mut inspection = Inspection { synced: mark.map_or(Sequence(0), |mark| mark.synced), ..Inspection::default() };
     let mut expected = listing.segments.first().map_or(Sequence(1), |name| name.first);
     for (index, &name) in listing.segments.iter().enumerate() {
@@ -147,7 +147,7 @@ impl Inspection {
         extent: WalkExtent,
         mut record: impl FnMut(i64, u8, Sequence),
     ) -> io::Result<u64> {
-        scan::walk(scanner, name.ordinal, name.first, extent, &mut |found| match found {
+        scan::walk(scanner, name.ordinal, name.first, extent, &mut |walked| match walked {
             scan::Walked::Record(_, decoded) => {
                 record(decoded.record.time_us, decoded.record.kind, decoded.record.sequence)
             }

@@ -36,7 +36,7 @@ pub struct Log(Arc<SharedLog>);
 
 impl Log {
     /// Opens the log in `dir`, or begins one there. Only one process may do so at a time (`DirectoryLock`); others may
-    /// read. Everything that is found is synced before this returns, and readers see it.
+    /// read. All recovered records are synced before this returns, and readers see them.
     ///
     /// # Errors
     /// [`OpenError`]. Damaged records are no error: [`LogRecovery::damage`] lists them.
@@ -116,7 +116,7 @@ impl Log {
 
     /// Visits the heads of all records, from the first that is kept to the last one written; the broker recovers from
     /// them. Records themselves are read only in the last segment, and where an index is damaged or was not kept.
-    /// Returns the damage that was met; damaged bodies are found when they are read.
+    /// Returns the damage that was met; a damaged body is noticed only when it is read.
     ///
     /// # Errors
     /// The file system reports an error.
@@ -166,12 +166,12 @@ impl Log {
     pub fn sealed_after(&self, ordinal: SegmentNumber) -> Option<(SegmentNumber, Sequence)> {
         let catalog = lock(&self.0.catalog);
         let sealed = catalog.segments.len().saturating_sub(1);
-        let place = catalog.segments.partition_point(|meta| meta.name.ordinal <= ordinal);
-        let meta = catalog.segments.get(place).filter(|_| place < sealed)?;
+        let index = catalog.segments.partition_point(|meta| meta.name.ordinal <= ordinal);
+        let meta = catalog.segments.get(index).filter(|_| index < sealed)?;
         Some((meta.name.ordinal, meta.last))
     }
 
-    /// What the log has written since it was opened.
+    /// Counts of what the log has written since it was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.0.counters.read()

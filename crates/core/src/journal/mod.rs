@@ -3,7 +3,7 @@
 //! A [`Log`] is one directory. [`Log::append`] puts a record into memory and gives it its number. The thread of a
 //! [`Committer`] writes all records that have gathered, syncs them once, and publishes how far the log is synced
 //! ([`Log::synced`]). There is no timer: records that are appended during one sync go into the next. A [`LogReader`]
-//! sees records only once they are synced, so no number is ever seen with two bodies. All files are accessed through
+//! sees records only once they are synced, so no reader ever sees two bodies with one number. All files are accessed through
 //! [`Disk`]; with a simulated disk and [`Committer::manual`] the tests run the same code without files and threads,
 //! through power cuts and errors.
 //!

@@ -1,6 +1,6 @@
 //! The options of a log: the size of its segments, what waits in memory, and what is kept.
 
-/// How a log is kept. Segments written with other options stay as they are.
+/// The options of a log. Segments written with other options stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
     /// The size of a segment, from [`SEGMENT_BYTES_MIN`](super::SEGMENT_BYTES_MIN) to
@@ -13,7 +13,7 @@ pub struct LogOptions {
     /// The maximum size of records that wait in memory to be written. Beyond it, [`Log::append`](super::Log::append)
     /// refuses.
     pub pending_bytes_max: usize,
-    /// What is removed, and when.
+    /// The rules by which old segments are removed.
     pub retention: Retention,
     /// The maximum number of files of removed segments that are kept for reuse.
     pub spares_max: usize,
@@ -35,7 +35,7 @@ impl Default for LogOptions {
     }
 }
 
-/// What a log keeps. Whole segments are removed, oldest first, but never the last one.
+/// The bounds of what a log keeps. Whole segments are removed, oldest first, but never the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// The maximum size of the log; older segments beyond it are removed. None keeps all.

@@ -15,7 +15,7 @@ use crate::journal::recovery::directory::{Directory, SegmentFile, read_mark};
 use crate::journal::recovery::scan::Scanner;
 use crate::journal::writing::shared::SharedLog;
 
-/// Where a reader starts.
+/// The position at which a reader starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At the first record that is kept.
@@ -28,7 +28,7 @@ pub enum Start {
     Time(i64),
 }
 
-/// What a reader delivers next.
+/// The next item that a reader delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogItem<'a> {
     /// A record.
@@ -65,7 +65,7 @@ struct OpenSegment {
     scanner: Scanner,
 }
 
-/// What is at the reader's position.
+/// The item at the reader's position.
 enum Here {
     /// A record of this length.
     Record(u32),
@@ -83,9 +83,9 @@ impl LogReader {
     /// # Errors
     /// [`OpenError`].
     pub fn open(disk: &Arc<dyn Disk>, dir: &Path, start: Start) -> Result<Self, OpenError> {
-        let (_, found) = Directory::find(disk, dir)?;
+        let (_, existing) = Directory::find(disk, dir)?;
         let no_log = || OpenError::NoLog(format!("{}: no log of tamis is here", dir.display()));
-        let directory = found.ok_or_else(no_log)?.directory;
+        let directory = existing.ok_or_else(no_log)?.directory;
         let (_, mark_file) = read_mark(disk.as_ref(), dir)?;
         Self::of(LogSource::Files(directory, mark_file), start).map_err(|error| match error {
             ReadError::Io(error) => OpenError::Io(error),
@@ -200,7 +200,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// What is at the position of `self.next`, which is synced.
+    /// The item at the position of `self.next`, which is synced.
     fn look(&mut self) -> Result<Here, ReadError> {
         let Some(open) = &mut self.segment else { return self.open_segment() };
         if let Some(here) = here(open, self.next, &mut self.from_time_us)? {
@@ -212,11 +212,11 @@ impl LogReader {
             return Ok(here);
         }
         let names = self.source.names()?;
-        let Ok(place) = names.binary_search(&open.name) else {
+        let Ok(index) = names.binary_search(&open.name) else {
             self.segment = None;
             return Ok(Here::Elsewhere);
         };
-        open.following = names.get(place + 1).map(|name| name.first);
+        open.following = names.get(index + 1).map(|name| name.first);
         if open.following.is_some_and(|following| following <= self.next) {
             self.segment = None;
             return Ok(Here::Elsewhere);
@@ -229,14 +229,14 @@ impl LogReader {
         let Some(open) = &mut self.segment else { return Ok(Here::Elsewhere) };
         let last = open.following.map_or(self.synced, |following| following.previous().min(self.synced));
         let offset = open.scanner.offset;
-        let found = open.scanner.resync(self.next, last)?;
-        let end = if found { open.scanner.offset } else { offset };
+        let is_resynced = open.scanner.resync(self.next, last)?;
+        let end = if is_resynced { open.scanner.offset } else { offset };
         let last = match open.scanner.peek()? {
-            Ok(decoded) if found => decoded.record.sequence.previous(),
+            Ok(decoded) if is_resynced => decoded.record.sequence.previous(),
             _ => last,
         };
-        if found && last < self.next {
-            return Ok(Here::Elsewhere); // the damage is before the reader's place, on the way to it
+        if is_resynced && last < self.next {
+            return Ok(Here::Elsewhere); // the damage is before the reader's position, on the way to it
         }
         let damage = Damage {
             kind: DamageKind::Records,
@@ -246,7 +246,7 @@ impl LogReader {
             first: self.next,
             last,
         };
-        if !found {
+        if !is_resynced {
             self.segment = None;
         }
         Ok(Here::Damaged(damage))
@@ -261,8 +261,8 @@ impl LogReader {
         if self.next < first.first {
             return Ok(Here::Missed(self.next, first.first.previous()));
         }
-        let place = names.partition_point(|name| name.first <= self.next);
-        let name = names[place - 1];
+        let index = names.partition_point(|name| name.first <= self.next);
+        let name = names[index - 1];
         let segment = match self.source.directory().open(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Here::Elsewhere), // removed meanwhile
             segment => segment?,
@@ -273,7 +273,7 @@ impl LogReader {
         if let Some(entry) = begin {
             scanner.offset = u64::from(entry.offset);
         }
-        self.segment = Some(OpenSegment { name, following: names.get(place).map(|name| name.first), scanner });
+        self.segment = Some(OpenSegment { name, following: names.get(index).map(|name| name.first), scanner });
         Ok(Here::Elsewhere)
     }
 }

@@ -1,6 +1,6 @@
 //! The expression tree that every language compiles to.
 //!
-//! It is a Boolean tree of predicates, never expanded to disjunctive normal form (the ITMO paper). It is kept small:
+//! A query is a Boolean tree of predicates, never expanded to disjunctive normal form (the ITMO paper). It is kept small:
 //! `NOT LIKE`, `NOT IN`, `NOT BETWEEN` and `IS NOT NULL` are [`Expr::Not`] of the plain predicate, since NOT applies to
 //! the result for a whole list.
 
@@ -88,16 +88,16 @@ impl Expr {
 
     /// Every predicate, from left to right.
     pub fn predicates(&self) -> Vec<&Predicate> {
-        fn collect<'a>(expr: &'a Expr, found: &mut Vec<&'a Predicate>) {
+        fn collect<'a>(expr: &'a Expr, predicates: &mut Vec<&'a Predicate>) {
             match expr {
-                Expr::Predicate(predicate) => found.push(predicate),
-                Expr::Not(inner) => collect(inner, found),
-                Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| collect(c, found)),
+                Expr::Predicate(predicate) => predicates.push(predicate),
+                Expr::Not(inner) => collect(inner, predicates),
+                Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| collect(c, predicates)),
             }
         }
-        let mut found = Vec::new();
-        collect(self, &mut found);
-        found
+        let mut predicates = Vec::new();
+        collect(self, &mut predicates);
+        predicates
     }
 }
 
@@ -112,7 +112,7 @@ impl From<Predicate> for Expr {
 pub struct PropertyName {
     /// The name, with dots where it reaches into mappings.
     pub text: Arc<str>,
-    /// Whether it is matched without regard to case; canonical text `ANYCASE(name)`.
+    /// Whether the name is matched without regard to case; canonical text `ANYCASE(name)`.
     pub any_case: bool,
 }
 
@@ -195,7 +195,7 @@ pub enum Predicate {
     Like(Operand, LikePattern),
     /// `operand IS NULL`.
     IsNull(Operand),
-    /// `EXISTS(reference)`: present, be it null or without a value. Never unknown.
+    /// `EXISTS(reference)`: present, even if null or without a value. Never unknown.
     Exists(Reference),
     /// `CONTAINS(reference, 'word or phrase')`.
     Contains(Reference, Phrase),
@@ -242,7 +242,7 @@ impl Operand {
         }
     }
 
-    /// True when it contains no part of the message, so that its value is the same for every message.
+    /// True when the operand contains no part of the message, so that its value is the same for every message.
     #[must_use]
     pub fn is_constant(&self) -> bool {
         match self {
@@ -345,7 +345,7 @@ impl Pattern {
         self.regex.as_str()
     }
 
-    /// True when it is found anywhere in `text`.
+    /// True when the pattern matches anywhere in `text`.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
@@ -361,7 +361,7 @@ impl Pattern {
     /// The byte ranges of its matches in `text`, at most `limit` of them.
     #[must_use]
     pub fn find_all(&self, text: &str, limit: usize) -> Vec<std::ops::Range<usize>> {
-        self.regex.find_iter(text).take(limit).map(|found| found.range()).collect()
+        self.regex.find_iter(text).take(limit).map(|matched| matched.range()).collect()
     }
 }
 

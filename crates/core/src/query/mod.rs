@@ -58,7 +58,7 @@ impl Query {
         Ok(query)
     }
 
-    /// A query from the tree of an earlier query: its text is not measured again, which would take most of the time.
+    /// A query from the tree of an earlier query. Its text is not measured again, which would take most of the time.
     ///
     /// # Errors
     /// The tree has more terms or is deeper than a query may be.
@@ -107,27 +107,27 @@ impl Query {
         }
     }
 
-    /// The same query, marked as made of field criteria, for snapshots, which keep the mark.
+    /// Sets whether the query was made of field criteria; snapshots keep this mark.
     #[must_use]
     pub fn with_fields_mark(mut self, is_fields: bool) -> Self {
         self.is_fields = is_fields;
         self
     }
 
-    /// True, false or unknown (None) of `message`. Time is linear in the message for each predicate.
+    /// Evaluates the query: true, false, or None for unknown. The time per predicate is linear in the message.
     #[must_use]
     pub fn evaluate(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Option<bool> {
         self.expr.evaluate(message, hierarchies)
     }
 
-    /// Whether it is true of `message`. Like [`Self::evaluate`], but expensive predicates are not called once it cannot
-    /// be true.
+    /// Whether the query is true of `message`. Expensive predicates are not called once it cannot be true, unlike in
+    /// [`Self::evaluate`].
     #[must_use]
     pub fn is_true(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> bool {
         self.expr.is_true(message, hierarchies)
     }
 
-    /// Its expensive predicates, from left to right. A query with any cannot be restored from text or bytes.
+    /// The expensive predicates, from left to right. A query that has one cannot be restored from text or bytes.
     pub fn opaques(&self) -> impl Iterator<Item = &Opaque> {
         self.expr.predicates().into_iter().filter_map(|predicate| match predicate {
             Predicate::Opaque(opaque) => Some(opaque),

@@ -1,6 +1,6 @@
 //! The structure of a query's tree, for algorithms outside the core.
 //!
-//! It tells what stands above each predicate, and what an index can know of a predicate without evaluating it.
+//! It shows the operators above each predicate, and the facts about a predicate that an index can use without evaluation.
 
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, PropertyName, Reference};

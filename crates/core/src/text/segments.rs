@@ -27,14 +27,15 @@ impl<'a> Words<'a> {
 
     /// Finds the stretch of ASCII that begins at `from`, which may be empty, and the other stretch after it.
     fn begin_stretches(&mut self, from: usize) {
-        let rest = &self.text.as_bytes()[from..];
+        let remaining = &self.text.as_bytes()[from..];
         self.at = from;
-        let Some(ascii_length) = first_non_ascii(rest) else {
+        let Some(ascii_length) = first_non_ascii(remaining) else {
             self.ascii_end = self.text.len();
             return;
         };
-        self.ascii_end = from + memchr::memrchr2(b' ', b'\n', &rest[..ascii_length]).unwrap_or(0);
-        let end = memchr::memchr2(b' ', b'\n', &rest[ascii_length..]).map_or(rest.len(), |end| ascii_length + end);
+        self.ascii_end = from + memchr::memrchr2(b' ', b'\n', &remaining[..ascii_length]).unwrap_or(0);
+        let end =
+            memchr::memchr2(b' ', b'\n', &remaining[ascii_length..]).map_or(remaining.len(), |end| ascii_length + end);
         let range = self.ascii_end..from + end;
         self.others = Some((range.clone(), self.text[range].unicode_word_indices()));
     }

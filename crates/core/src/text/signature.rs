@@ -45,7 +45,7 @@ pub struct Signature {
 struct SignatureTerm {
     hash: u64,
     text: Range<usize>,
-    /// Its positions; while the signature is made, only their number.
+    /// The positions; while the signature is made, only their number.
     positions: Range<u32>,
 }
 

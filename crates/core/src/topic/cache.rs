@@ -82,14 +82,14 @@ impl<T> TopicCache<T> {
     #[inline]
     pub fn get_hashed(&mut self, hash: u64, name: &str) -> Option<&T> {
         let is_it = |entry: &CachedTopic<T>| *entry.name == *name;
-        let place = match self.young.entries.find_bucket_index(hash, is_it) {
-            Some(place) => place,
+        let index = match self.young.entries.find_bucket_index(hash, is_it) {
+            Some(index) => index,
             None => {
                 let entry = self.old.remove(hash, name)?;
                 self.insert(entry)
             }
         };
-        self.young.entries.get_bucket(place).map(|entry| &entry.value)
+        self.young.entries.get_bucket(index).map(|entry| &entry.value)
     }
 
     /// Tells the cache of a name whose value is not stored, or is no longer true. The cache may `make` and store the
@@ -136,8 +136,8 @@ impl<T> TopicCache<T> {
     fn was_offered(&mut self, hash: u64) -> bool {
         self.make_places();
         let tag = (hash >> 32) as u32;
-        let place = hash as usize & (self.offered.len() - 1);
-        let tags = &mut self.offered[place];
+        let index = hash as usize & (self.offered.len() - 1);
+        let tags = &mut self.offered[index];
         if tags.contains(&tag) {
             return true;
         }
@@ -262,7 +262,7 @@ mod tests {
     fn a_million_names_that_never_come_again_leave_nothing() {
         let mut cache = TopicCache::new(1_000, 1_000);
         assert!(rounds(0..1_000_000).all(|number| !look_up(&mut cache, number, 1)));
-        // Two of them may share their tag and their place, or have the tag 0, which every place has at first.
+        // Two of them may share their tag and their index, or have the tag 0, which every index has at first.
         assert!(cache.entry_count() < 5);
         assert!(cache.young.entries.capacity() + cache.old.entries.capacity() < 20);
     }

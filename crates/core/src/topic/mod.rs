@@ -54,7 +54,7 @@ impl TopicPattern {
         &self.text
     }
 
-    /// Its dialect.
+    /// The dialect.
     #[must_use]
     pub fn dialect(&self) -> TopicDialect {
         self.dialect

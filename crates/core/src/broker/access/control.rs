@@ -2,7 +2,7 @@
 
 use crate::broker::topology::StoredQuery;
 
-/// What a user wants to do with a resource.
+/// An action of a user on a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Make, change or remove it.
@@ -13,7 +13,7 @@ pub enum Verb {
     Read,
 }
 
-/// What kind of thing a name names.
+/// The kind of a named resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// An exchange; the default one is called `amq.default`.
@@ -48,7 +48,7 @@ pub struct UserLimits {
     pub queues: Option<u32>,
 }
 
-/// What the data plane asks of the control plane, synchronously: answer quickly and never call back.
+/// The questions of the data plane to the control plane. They are synchronous: answer quickly and never call back.
 pub trait Control {
     /// Whether this may be done.
     fn allowed(&mut self, access: &Access<'_>) -> bool;

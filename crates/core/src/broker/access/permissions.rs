@@ -1,4 +1,4 @@
-//! What users may do, as the control plane has answered.
+//! The permissions of users, as the control plane has answered.
 
 use crate::broker::access::control::Control;
 use crate::broker::access::principals::{Principal, Principals};

@@ -18,13 +18,13 @@ pub(crate) enum ChannelState {
     Open,
     /// The content header of a basic.publish.
     Header,
-    /// More of its body.
+    /// More of the body of a basic.publish.
     Body,
     /// We closed it with an error, and wait for the client's close-ok. What the client sent before that is dropped.
     Closing,
 }
 
-/// What a client sends on a channel, as far as the channel's state matters.
+/// The kinds of input that the state of a channel distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     Method,
@@ -35,16 +35,16 @@ pub(crate) enum Input {
     Body,
 }
 
-/// What is done with an [`Input`].
+/// The step that follows an [`Input`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is processed.
+    /// The input is processed.
     Take,
-    /// It is dropped: it was on its way when we closed the channel.
+    /// The input is dropped: it was on its way when we closed the channel.
     Drop,
     /// The channel is closed, by whichever side.
     Close,
-    /// 505: it may not come now.
+    /// 505: the input may not come now.
     Unexpected,
     /// 503: a close-ok to no close.
     Invalid,
@@ -85,9 +85,9 @@ pub(crate) struct Channel {
     pub state: ChannelState,
     /// Whether the client takes deliveries, as channel.flow says.
     pub is_flowing: bool,
-    /// It is in the broker's list of channels that wait for a disk.
+    /// Whether the channel is in the broker's list of channels that wait for a disk.
     pub is_awaiting: bool,
-    /// It published since its last confirm.
+    /// Whether the channel has published since its last confirm.
     pub has_published: bool,
     /// The last delivery tag given.
     pub delivery_tag: u64,
@@ -96,9 +96,9 @@ pub(crate) struct Channel {
     /// basic.qos with `global`: shared by all consumers of the channel.
     pub credit: Credit,
     pub unacknowledged: Unacknowledged,
-    /// Numbers of its consumers, oldest first.
+    /// The slots of the consumers, oldest first.
     pub consumers: Vec<ConsumerSlot>,
-    /// The name of the queue declared last: what an empty name means.
+    /// The name of the queue declared last, which an empty name refers to.
     pub last_queue: Box<str>,
     /// The message whose frames are arriving.
     pub incoming: Option<Box<Incoming>>,

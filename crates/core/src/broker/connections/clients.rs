@@ -25,11 +25,11 @@ pub(crate) struct Clients {
     consumers: Slab<ConsumerSlot, Consumer>,
     /// Connections with something to write, or whose end is to be told.
     dirty: Vec<ConnectionSlot>,
-    /// Where the walk over connections goes on.
+    /// The slot at which the walk over connections goes on.
     cursor: u32,
 }
 
-/// What a delivery is written to.
+/// The connection, channel and consumer that a delivery is written to.
 pub(crate) struct Outlet<'a> {
     pub connection: &'a mut Connection,
     pub channel: &'a mut Channel,
@@ -206,7 +206,7 @@ impl Clients {
             && self.connections[consumer.connection].takes_deliveries()
     }
 
-    /// A connection has something to write, or to say.
+    /// Note that a connection has something to write, or to say.
     #[inline]
     pub fn touch(&mut self, slot: ConnectionSlot) {
         let connection = &mut self.connections[slot];
@@ -244,7 +244,7 @@ impl Clients {
         self.answer(connection, channel, BasicNack { delivery_tag: number, multiple: false, requeue: false }.into());
     }
 
-    /// Return a mandatory message that found no queue.
+    /// Return a mandatory message that is routed to no queue.
     pub fn return_message(&mut self, slot: ChannelSlot, parts: &Parts<'_>) {
         let channel = &self.channels[slot];
         let (number, connection) = (channel.number, channel.connection);

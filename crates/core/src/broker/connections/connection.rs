@@ -53,21 +53,21 @@ pub(crate) struct Connection {
     pub channel_max: u16,
     /// Half of the agreed heartbeat interval; 0 is none.
     pub heartbeat_us: Micros,
-    /// The caller can write to its socket.
+    /// Whether the caller can write to the socket.
     pub is_writable: bool,
-    /// Its consumers wait until `out` has been taken.
+    /// Whether consumers wait until `out` has been taken.
     pub is_congested: bool,
-    /// It has published during a shortage of memory or disk, and is read no further.
+    /// Whether it has published during a shortage of memory or disk, and is read no further.
     pub is_blocked: bool,
-    /// It was told that it is blocked.
+    /// Whether the client was told that it is blocked.
     pub was_told_blocked: bool,
-    /// It has published.
+    /// Whether it has ever published.
     pub publishes: bool,
-    /// It is in the broker's list of connections that have something to write or to say.
+    /// Whether it is in the broker's list of connections that have something to write or to say.
     pub is_dirty: bool,
-    /// Frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
+    /// Whether frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
     pub is_suspended: bool,
-    /// Those frames wait for its next turn, and only that lets them go on.
+    /// Whether frames in `input` wait for the connection's next turn, and for nothing else.
     pub is_resting: bool,
     pub knows_blocked: bool,
     pub knows_cancel: bool,
@@ -80,14 +80,14 @@ pub(crate) struct Connection {
     /// Bytes that are not a complete frame yet, or wait to be processed.
     pub input: Vec<u8>,
     pub out: Vec<u8>,
-    /// Exclusive queues, which are deleted with it.
+    /// The exclusive queues, which are deleted with the connection.
     pub exclusive_queues: Vec<QueueId>,
     pub about: Arc<PeerInfo>,
     pub bytes_in: u64,
     pub bytes_out: u64,
 }
 
-/// What operators see of a connection.
+/// The information about a connection that operators see.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PeerInfo {
     pub peer: Box<str>,
@@ -160,7 +160,7 @@ impl Connection {
         !self.is_blocked && !self.is_suspended && self.state != ConnectionState::Ended
     }
 
-    /// Give back the memory of a burst.
+    /// Free the memory that a burst needed.
     pub fn trim(&mut self) {
         if self.out.is_empty() {
             self.out = Vec::new();

@@ -126,8 +126,8 @@ impl Incoming {
     }
 
     pub fn parts(&self) -> Parts<'_> {
-        let (route, rest) = self.bytes.split_at(self.route);
-        let (properties, body) = rest.split_at(self.properties);
+        let (route, remaining) = self.bytes.split_at(self.route);
+        let (properties, body) = remaining.split_at(self.properties);
         Parts { route, properties, body }
     }
 }
@@ -180,15 +180,15 @@ mod tests {
             assert!(is_complete);
             let parts = incoming.parts();
             assert_eq!((parts.exchange(), parts.routing_key(), parts.body), (&b"logs"[..], &b"a.b"[..], body));
-            let rest = &bytes[8 + frames[0].payload.len()..];
-            match whole_content(rest, 3, 1 << 20) {
+            let remaining = &bytes[8 + frames[0].payload.len()..];
+            match whole_content(remaining, 3, 1 << 20) {
                 Some(whole) => {
-                    assert_eq!((whole.properties, whole.body, whole.used), (parts.properties, body, rest.len()));
+                    assert_eq!((whole.properties, whole.body, whole.used), (parts.properties, body, remaining.len()));
                 }
                 None => assert!(frames.len() > 3),
             }
-            assert!(whole_content(rest, 4, 1 << 20).is_none(), "another channel's");
-            assert!(whole_content(&rest[..rest.len() - 1], 3, 1 << 20).is_none(), "not all there");
+            assert!(whole_content(remaining, 4, 1 << 20).is_none(), "another channel's");
+            assert!(whole_content(&remaining[..remaining.len() - 1], 3, 1 << 20).is_none(), "not all there");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Methods of clients are decoded, and each is brought to the code that carries it out.
+//! Decodes the methods of clients, and calls the code that carries each out.
 
 use crate::amqp::method::{
     BasicQosOk, ChannelFlowOk, ConfirmSelectOk, ConnectionCloseOk, ConnectionUpdateSecretOk, TxSelectOk,

@@ -1,4 +1,4 @@
-//! Bytes in: reads are cut into frames without copying, and each frame is brought to its channel.
+//! Bytes in: cuts reads into frames without copying, and passes each frame to its channel.
 //!
 //! A frame that is cut by the end of a read waits in the connection's `input`, and only that frame is copied. When a
 //! connection has too much to write, publishes while memory is short, or has had its turn (`fairness.rs`), the remaining
@@ -33,12 +33,12 @@ impl Broker {
             }
             return;
         }
-        let rest = self.complete_frame(slot, bytes);
-        let used = self.process(slot, rest);
+        let remaining = self.complete_frame(slot, bytes);
+        let used = self.process(slot, remaining);
         if let Some(connection) = self.clients.connection_in(slot)
             && connection.state != ConnectionState::Ended
         {
-            connection.input.extend_from_slice(&rest[used..]);
+            connection.input.extend_from_slice(&remaining[used..]);
         }
         self.finish();
     }
@@ -66,9 +66,9 @@ impl Broker {
         for wanted in [|_: &[u8]| FRAME_HEADER_BYTES, frame_bytes] {
             let missing = wanted(&input).saturating_sub(input.len()).min(bytes.len());
             // The size that a frame announces is checked against the limit before the frame is waited for.
-            let (piece, rest) = bytes.split_at(missing.min(connection.frame_max as usize + FRAME_OVERHEAD_BYTES));
+            let (piece, remaining) = bytes.split_at(missing.min(connection.frame_max as usize + FRAME_OVERHEAD_BYTES));
             input.extend_from_slice(piece);
-            bytes = rest;
+            bytes = remaining;
         }
         let used = self.process(slot, &input);
         input.drain(..used);
@@ -95,7 +95,7 @@ impl Broker {
             }
             if self.turn.is_over() && at < bytes.len() {
                 // The remaining bytes may not be a complete frame; the next turn finds that out.
-                self.rest(slot);
+                self.suspend(slot);
                 return at;
             }
             let frame_max = connection.frame_max as usize;
@@ -112,7 +112,7 @@ impl Broker {
                 }
                 Err(error) => {
                     self.refuse(slot, 0, error.into());
-                    // It is not known where the next frame begins.
+                    // Nobody knows where the next frame begins.
                     self.clients[slot].state = ConnectionState::Ended;
                     return bytes.len();
                 }
@@ -120,15 +120,15 @@ impl Broker {
         }
     }
 
-    /// Process a basic.publish, with its content if that follows it completely. Returns the bytes of `rest` that it took.
+    /// Process a basic.publish, with its content if all of it follows. Returns the number of bytes used of `remaining`.
     #[inline]
-    fn take_publish(&mut self, slot: ConnectionSlot, frame: &Frame<'_>, rest: &[u8]) -> usize {
+    fn take_publish(&mut self, slot: ConnectionSlot, frame: &Frame<'_>, remaining: &[u8]) -> usize {
         let connection = &self.clients[slot];
         let frame_max = connection.frame_max as usize;
         if connection.state == ConnectionState::Open
             && let Some(channel) = connection.channel(frame.channel)
             && self.clients[channel].state == ChannelState::Open
-            && let Some(content) = whole_content(rest, frame.channel, frame_max)
+            && let Some(content) = whole_content(remaining, frame.channel, frame_max)
         {
             let result = self.publish_whole(channel, frame.payload, content.properties, content.body);
             if let Err(error) = result {

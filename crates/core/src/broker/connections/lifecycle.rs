@@ -12,7 +12,7 @@ use crate::broker::management::event::Event;
 
 /// The time that a client has to answer our connection.close.
 const CLOSE_US_MAX: Micros = 10_000_000;
-/// The silence after which buffers are given back.
+/// The silence after which the memory of buffers is freed.
 const TRIM_AFTER_US: Micros = 2_000_000;
 
 impl Broker {
@@ -39,7 +39,7 @@ impl Broker {
         ConnectionId::new(slot, serial)
     }
 
-    /// The socket is gone: what was delivered and not acknowledged goes back, exclusive queues go, and so on.
+    /// Note that the socket is gone: unacknowledged deliveries go back, exclusive queues are deleted, and so on.
     pub fn disconnect(&mut self, id: ConnectionId, now: Micros) {
         self.clock.advance(now);
         if let Some(slot) = self.clients.find(id) {
@@ -48,7 +48,7 @@ impl Broker {
         }
     }
 
-    /// Close one connection with 320: an operator wants it gone.
+    /// Close one connection with 320, as an operator asked.
     pub fn close(&mut self, id: ConnectionId, reason: &str, now: Micros) {
         self.clock.advance(now);
         if let Some(slot) = self.clients.find(id) {
@@ -57,8 +57,8 @@ impl Broker {
         }
     }
 
-    /// Close every connection with 320, take no new ones, and read nothing more. What is on its way to the disk is there
-    /// when the broker has been dropped.
+    /// Close every connection with 320, take no new ones, and read nothing more. Everything recorded is on disk when the
+    /// broker has been dropped.
     pub fn stop(&mut self, reason: &str, now: Micros) {
         self.clock.advance(now);
         self.is_stopping = true;
@@ -69,7 +69,7 @@ impl Broker {
         self.stop_journal();
     }
 
-    /// A client did something wrong: close its channel, or its connection.
+    /// Close the channel or the connection of a client that did something wrong.
     pub(crate) fn refuse(&mut self, slot: ConnectionSlot, channel_number: u16, error: AmqpError) {
         self.metrics.errors += 1;
         let connection = self.clients.id(slot);
@@ -119,7 +119,7 @@ impl Broker {
         self.clients.touch(slot);
     }
 
-    /// Undo what a connection holds: its channels and its exclusive queues go.
+    /// Remove the channels and the exclusive queues of a connection.
     pub(crate) fn empty_connection(&mut self, slot: ConnectionSlot) {
         for (_, channel) in std::mem::take(&mut self.clients[slot].channels) {
             self.remove_channel(channel);
@@ -149,7 +149,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Undo what a channel holds: its consumers go, its deliveries go back, what it was publishing is dropped.
+    /// Remove the consumers of a channel, requeue its deliveries, and drop the message that it was publishing.
     fn empty_channel(&mut self, slot: ChannelSlot) {
         let channel = &mut self.clients[slot];
         channel.incoming = None;

@@ -1,4 +1,4 @@
-//! Bytes out: what connections have to write is handed to the caller, and what waited for room goes on.
+//! Bytes out: hands the output of connections to the caller, and resumes what waited for room.
 
 use crate::amqp::{AmqpError, Method};
 
@@ -6,11 +6,11 @@ use crate::broker::Broker;
 use crate::broker::connections::connection::ConnectionState;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
 
-/// From this size on, output is handed over in the buffer that it was written to. Less is copied, so that small
-/// connections do not end up with the buffers of large ones.
+/// The minimum size of output that is handed over in its own buffer. Less is copied, so that small connections do not
+/// end up with the buffers of large ones.
 const SWAP_BYTES_MIN: usize = 32 * 1024;
 
-/// What [`Broker::output`] left of a connection.
+/// Whether a connection goes on after [`Broker::output`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// The connection goes on.
@@ -57,7 +57,7 @@ impl Broker {
         Flow::Open
     }
 
-    /// There is room to write again: consumers go on, and so do frames that waited.
+    /// Resume consumers and frames that waited, since there is room to write again.
     fn relieve(&mut self, slot: ConnectionSlot) {
         let connection = &mut self.clients[slot];
         if connection.out.len() * 2 > self.options.output_bytes_max {
@@ -86,7 +86,7 @@ impl Broker {
         self.clients.find(id).is_some_and(|slot| self.clients[slot].wants_input())
     }
 
-    /// Answer on a channel, behind the answers that it still waits to give.
+    /// Answer on a channel, after the answers that are still held back there.
     pub(crate) fn reply(&mut self, slot: ChannelSlot, method: Method<'_>) -> Result<(), AmqpError> {
         let marks = self.take_promised();
         let channel = &mut self.clients[slot];

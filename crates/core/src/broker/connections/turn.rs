@@ -1,4 +1,4 @@
-//! What is left of the budget of this turn, and which connections wait for the next.
+//! The remaining budget of this turn, and the connections that wait for the next.
 
 use crate::amqp::MethodId;
 use crate::amqp::method::{BasicAck, BasicGet, BasicNack, BasicReject};
@@ -17,7 +17,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The first of many turns of this budget.
+    /// The first turn, with this budget for each turn.
     pub fn new(budget: u32) -> Self {
         Self { left: budget, budget, resting: VecDeque::new() }
     }

@@ -94,8 +94,8 @@ impl Broker {
         self.reply(channel, BasicCancelOk { consumer_tag: cancel.consumer_tag }.into())
     }
 
-    /// Take a consumer, which its channel does not list any more, from its queue. What it has not acknowledged stays with
-    /// the channel. An auto-delete queue goes with its last consumer.
+    /// Remove a consumer, which its channel does not list any more, from its queue. Its unacknowledged deliveries stay
+    /// with the channel. An auto-delete queue goes with its last consumer.
     pub(crate) fn remove_consumer(&mut self, slot: ConsumerSlot) {
         let consumer = self.clients.remove_consumer(slot);
         let queue = consumer.queue;
@@ -157,7 +157,7 @@ impl Broker {
     }
 }
 
-/// `x-priority` of a consumer. Whatever else begins with `x-` and is not offered is refused by its name.
+/// The `x-priority` of a consumer. Other arguments that begin with `x-` and are not offered are refused by name.
 fn priority(arguments: RawTable<'_>, is_reader: bool) -> Result<i32, AmqpError> {
     let mut priority = 0;
     for (name, value) in arguments.iter().map_while(Result::ok) {

@@ -13,17 +13,17 @@ pub(crate) struct Consumer {
     pub channel: ChannelSlot,
     pub queue: QueueId,
     pub serial: u32,
-    /// A short string as it stands in basic.deliver: its length, then its bytes.
+    /// The consumer tag as a short string of basic.deliver: its length, then its bytes.
     pub tag: Box<[u8]>,
     pub no_ack: bool,
     pub is_exclusive: bool,
     pub credit: Credit,
-    /// Greater is served first (`x-priority`).
+    /// The priority (`x-priority`): consumers with a greater one are served first.
     pub priority: i32,
-    /// What it reads next, when its queue is a stream. Taken out while it reads.
+    /// The position of a consumer of a stream. Taken out while it reads.
     pub reader: Option<Box<StreamReader>>,
-    /// It is in its queue's ring, or of a stream, among the readers that can go on. One that cannot take anything leaves
-    /// the ring when its turn comes, and comes back when what stopped it has passed.
+    /// Whether the consumer is in its queue's ring or, for a stream, among the readers that can go on. One that cannot
+    /// take anything leaves the ring when its turn comes, and comes back when what stopped it has passed.
     pub is_waiting: bool,
 }
 
@@ -55,7 +55,7 @@ impl Ring {
         self.waiting.front().map(|(_, consumer)| *consumer)
     }
 
-    /// Add a consumer behind all of the same or a greater priority.
+    /// Add a consumer behind all consumers of the same or a greater priority.
     pub fn wait(&mut self, consumer: ConsumerSlot, priority: i32) {
         let index = match self.waiting.back() {
             Some((last, _)) if *last < priority => self.waiting.partition_point(|(other, _)| *other >= priority),
@@ -64,7 +64,7 @@ impl Ring {
         self.waiting.insert(index, (priority, consumer));
     }
 
-    /// The first consumer was served: move it behind its equals.
+    /// Move the first consumer, which was served, behind those of the same priority.
     #[inline]
     pub fn rotate(&mut self) {
         if self.waiting.len() > 1

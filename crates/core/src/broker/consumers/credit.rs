@@ -4,7 +4,7 @@
 //! its channel's (`global`). A delivery takes one of each, and gives both back when it is acknowledged, requeued or dropped.
 //! A consumer without acknowledgements (`no_ack`) takes no credit.
 
-/// What is left of a prefetch limit. A limit of 0 is no limit, as on the wire.
+/// The remainder of a prefetch limit. A limit of 0 is no limit, as on the wire.
 ///
 /// Outstanding messages are counted even without a limit, because a limit may be set later: then nothing more is delivered
 /// until fewer messages than the limit are outstanding, and nothing that was delivered is taken back.

@@ -47,7 +47,7 @@ impl Broker {
         }
     }
 
-    /// The consumer whose turn it is. Those that cannot take anything now leave the ring on the way.
+    /// The consumer whose turn it is. Consumers before it that cannot take anything now leave the ring.
     #[inline]
     pub(crate) fn taker(&mut self, queue: QueueId) -> Option<ConsumerSlot> {
         while let Some(slot) = self.queues[queue].ring.next() {
@@ -137,7 +137,7 @@ impl Broker {
         true
     }
 
-    /// A consumer may be able to take something again: put it into its ring, unless something else still stops it.
+    /// Put a consumer that may be able to take something again into its ring, unless something else still stops it.
     pub(crate) fn wake(&mut self, slot: ConsumerSlot) {
         if self.clients[slot].reader.is_some() {
             return self.wake_reader(slot);

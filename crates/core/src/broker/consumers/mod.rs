@@ -1,4 +1,4 @@
-//! Consumers: who takes messages, what is delivered to them, and what comes back.
+//! Consumers: what is delivered to them, and how they acknowledge, requeue or reject it.
 
 pub(crate) mod consume;
 pub(crate) mod consumer;

@@ -97,7 +97,7 @@ impl Broker {
         }
     }
 
-    /// Requeue an entry at the end, which is the planted fault.
+    /// Requeue an entry at the end: a planted fault.
     #[cfg(test)]
     fn requeue_last(&mut self, queue: QueueId, entry: QueueEntry, size: usize) {
         let it = &mut self.queues[queue];
@@ -111,7 +111,7 @@ impl Broker {
         self.release_entry(entry, self.queues[queue].durable_id);
     }
 
-    /// A delivery is settled whose queue was deleted.
+    /// Settle a delivery whose queue was deleted.
     fn settle_gone(&mut self, queue: Handle<QueueId>, entry: QueueEntry) {
         let durable_id = self.durability.settle_deleted(queue);
         self.release_entry(entry, durable_id);
@@ -135,7 +135,7 @@ impl Broker {
         }
     }
 
-    /// Put deliveries back into their queues, all of a queue in one pass.
+    /// Put deliveries back into their queues, in one pass per queue.
     fn requeue(&mut self, channel: ChannelSlot, mut deliveries: Vec<Delivery>) {
         deliveries.iter().for_each(|delivery| self.give_credit(channel, delivery));
         deliveries.sort_by_key(|delivery| delivery.queue.id);
@@ -159,7 +159,7 @@ impl Broker {
         }
     }
 
-    /// Entries came back to a queue: consumers may take them, and the queue may be too full, or entries out of time.
+    /// Look after a queue to which entries came back: consumers may take them, and it may be too full, or entries expired.
     fn requeued(&mut self, queue: QueueId) {
         let it = &self.queues[queue];
         let expires = it.front().is_some_and(|front| front.expires != NEVER);
@@ -172,7 +172,7 @@ impl Broker {
         self.queues.schedule(queue);
     }
 
-    /// Put everything back that a channel has not acknowledged.
+    /// Put all unacknowledged deliveries of a channel back.
     pub(crate) fn requeue_all(&mut self, channel: ChannelSlot) {
         let it = &mut self.clients[channel];
         let deliveries: Vec<Delivery> = std::mem::take(&mut it.unacknowledged).iter().copied().collect();
@@ -183,7 +183,7 @@ impl Broker {
         self.requeue(channel, deliveries);
     }
 
-    /// Carry out basic.recover: deliver again what is not acknowledged.
+    /// Carry out basic.recover: deliver unacknowledged messages again.
     pub(crate) fn recover(&mut self, channel: ChannelSlot, requeue: bool, wants_reply: bool) -> Result<(), AmqpError> {
         if !requeue {
             return Err(error(ReplyCode::NotImplemented, "requeue=false"));

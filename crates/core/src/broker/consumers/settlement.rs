@@ -1,6 +1,6 @@
-//! What a client says of deliveries: acknowledged, rejected, or put back.
+//! How a client settles deliveries: by acknowledging, rejecting or requeueing them.
 
-/// How a delivery is settled.
+/// A way to settle a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settlement {
     /// The message is done with.

@@ -12,14 +12,14 @@ pub(crate) struct Delivery {
     pub tag: u64,
     pub entry: QueueEntry,
     pub queue: Handle<QueueId>,
-    /// `None` when it was fetched by basic.get.
+    /// The consumer; `None` when the message was fetched by basic.get.
     pub consumer: Option<Handle<ConsumerSlot>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum DeliveryState {
     Waiting(Delivery),
-    /// Settled out of order; it is removed when all before it are, or when there are too many such holes.
+    /// Settled out of order: a hole, removed when all deliveries before it are, or when there are too many holes.
     Settled,
 }
 
@@ -72,8 +72,8 @@ impl Unacknowledged {
 
     /// Whether a delivery with exactly this tag waits.
     pub fn contains(&self, tag: u64) -> bool {
-        let found = self.deliveries.binary_search_by_key(&tag, |(tag, _)| *tag);
-        found.is_ok_and(|index| matches!(self.deliveries[index].1, DeliveryState::Waiting(_)))
+        let position = self.deliveries.binary_search_by_key(&tag, |(tag, _)| *tag);
+        position.is_ok_and(|index| matches!(self.deliveries[index].1, DeliveryState::Waiting(_)))
     }
 
     pub fn len(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Bindings are made and removed.
+//! Makes and removes bindings.
 
 use crate::amqp::AmqpError;
 use crate::amqp::method::{

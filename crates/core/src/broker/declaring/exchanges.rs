@@ -1,4 +1,4 @@
-//! Exchanges are declared and deleted, and the topology's changes recorded.
+//! Declares and deletes exchanges, and records the changes of the topology.
 
 use crate::amqp::AmqpError;
 use crate::amqp::method::{ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk};

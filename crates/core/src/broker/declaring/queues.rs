@@ -1,4 +1,4 @@
-//! Queues are declared, purged and deleted.
+//! Declares, purges and deletes queues.
 
 use std::sync::Arc;
 
@@ -157,7 +157,7 @@ impl Broker {
         if it.no_wait { Ok(()) } else { self.reply(channel, QueueDeleteOk { message_count }.into()) }
     }
 
-    /// Remove a queue with all bindings to it: its owner is gone, or its last consumer, or its time is up.
+    /// Remove a queue with all bindings to it, because its owner or its last consumer is gone, or its time is up.
     pub(crate) fn remove_queue(&mut self, id: QueueId) {
         if self.queues.get(id).is_some() {
             let owner = self.topology.queue_info(id).and_then(|info| info.owner);

@@ -1,7 +1,7 @@
-//! What the broker does when the disk has moved, when it is stuck, and when the broker stops.
+//! What the broker does when more is on disk, when the disk is stuck, and when the broker stops.
 //!
-//! What was promised only once something is on disk (confirms, answers to declarations and commits) waits for a
-//! [`DiskMark`] and goes out in [`Broker::committed`].
+//! Whatever depends on something being on disk (confirms, answers to declarations and commits) waits for a [`DiskMark`]
+//! and goes out in [`Broker::committed`].
 
 use crate::amqp::ReplyCode;
 
@@ -17,7 +17,7 @@ use crate::broker::queues::queue::Queue;
 use crate::broker::topology::{Definition, Owner, Topology};
 
 impl Broker {
-    /// The journal's thread has woken the caller: confirm what is on disk now, and see whether the disk works.
+    /// Confirm what is on disk now, and check whether the disk works. Call it when the journal's thread wakes the caller.
     pub fn committed(&mut self, now: Micros) {
         self.clock.advance(now);
         if let Some(reason) = self.durability.take_failure() {
@@ -37,13 +37,13 @@ impl Broker {
         self.durability.commit_once();
     }
 
-    /// Why nothing more can be made durable, once that is so: nothing is confirmed any more, and the process must end.
+    /// The reason why nothing more can be made durable, if so: nothing is confirmed any more, and the process must end.
     #[must_use]
     pub fn fatal(&self) -> Option<&str> {
         self.durability.failed()
     }
 
-    /// End a clean stop: record what was delivered, so that only that is flagged as redelivered next time.
+    /// End a clean stop: record the unacknowledged deliveries, so that only these are flagged as redelivered next time.
     pub(crate) fn stop_journal(&mut self) {
         let mut delivered = Vec::new();
         for (_, queue) in self.queues.iter() {
@@ -57,7 +57,7 @@ impl Broker {
         self.durability.stop(&delivered, self.clock.wall_us());
     }
 
-    /// Refuse what has waited too long for room on the disk. Publishers were told to wait, and do.
+    /// Refuse answers that have waited too long for room on the disk. Publishers were told to wait, and do.
     pub(crate) fn refuse_held(&mut self) {
         if !self.durability.is_stuck_too_long(self.clock.now()) {
             return;
@@ -74,7 +74,7 @@ impl Broker {
         }
     }
 
-    /// Record changes of the topology, as far as there is room; the answer to what is done now waits for them.
+    /// Record changes of the topology, as far as there is room; the answer to the current method waits for them.
     pub(crate) fn record_changes(&mut self) {
         let wall_us = self.clock.wall_us();
         let (topology, queues) = (&self.topology, &mut self.queues);
@@ -88,14 +88,14 @@ impl Broker {
         }
     }
 
-    /// What the answer to what is done now must wait for, if anything.
+    /// Take the marks that the answer to the current method must wait for.
     pub(crate) fn take_promised(&mut self) -> DiskMarks {
         let mut marks = self.publishing.take_promised();
         marks.retain(|mark| !self.is_reached(*mark));
         marks
     }
 
-    /// Whether a log is synced that far.
+    /// Whether a log is synced up to `mark`.
     pub(crate) fn is_reached(&self, mark: DiskMark) -> bool {
         #[cfg(test)]
         if self.faults.confirms_early {

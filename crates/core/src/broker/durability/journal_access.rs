@@ -1,4 +1,4 @@
-//! The broker's journal, if it has one: what goes into it, and what is deleted beside it.
+//! The broker's journal, if it has one: recording into it, and the files of streams beside it.
 //!
 //! Recording is appending to memory; a thread writes and syncs ([`crate::journal`]). A broker without a journal keeps
 //! nothing and promises at once.
@@ -22,9 +22,9 @@ use crate::broker::topology::{Definition, QueueId, Topology, TopologyChange};
 
 /// Changes that may wait for room in the journal before further ones are refused.
 const CHANGES_MAX: usize = 10_000;
-/// How long an answer waits for room on a full disk before it is refused.
+/// The maximum time that an answer waits for room on a full disk before it is refused.
 const STUCK_US_MAX: Micros = 10_000_000;
-/// The minimum of what compaction may copy in one call.
+/// The minimum number of bytes that compaction may copy in one call.
 const COMPACT_BYTES_MIN: u64 = 64 * 1024;
 
 /// The journal, unless everything is kept in memory only.
@@ -36,7 +36,7 @@ pub(crate) struct Durability {
 }
 
 struct Journal {
-    /// Before the committer, so that it is dropped first: a committer writes what is left when it is dropped.
+    /// Declared before the committer, so that it is dropped first: a committer writes all that waits when it is dropped.
     durable: Durable,
     committer: Committer,
     /// Changes of the topology that there was no room for yet, oldest first.
@@ -45,23 +45,23 @@ struct Journal {
     appended: u64,
     /// Messages that may leave memory once they are synced, with the sequence of their record.
     evictable: VecDeque<(MessageId, u64)>,
-    /// Deleted queues with unacknowledged deliveries, and how many: those settle entries of this definition.
+    /// Deleted queues with unacknowledged deliveries: the definition whose entries these settle, and their number.
     deleted: HashMap<Handle<QueueId>, (DefinitionId, u32)>,
     has_failed: bool,
-    /// Since when nothing becomes durable for lack of room.
+    /// The time since which nothing becomes durable for lack of room.
     stuck_since: Option<Micros>,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     /// The size of segments, also of streams that do not ask for another one.
     segment_bytes: u32,
     /// Files of deleted streams, each behind the directory that is removed when they are.
-    doomed: Vec<Doomed>,
-    /// What was found damaged in streams.
+    unwanted: Vec<Unwanted>,
+    /// Damage in the logs of streams.
     damage: Vec<Damage>,
 }
 
-/// What is left of a deleted stream.
-enum Doomed {
+/// A file or directory of a deleted stream.
+enum Unwanted {
     File(PathBuf),
     Directory(PathBuf),
 }
@@ -72,10 +72,10 @@ impl Journal {
     }
 
     /// Remove the files of a log later, one by one, and then its directory.
-    fn doom(&mut self, dir: &Path) {
-        self.doomed.push(Doomed::Directory(dir.to_owned()));
+    fn remove_later(&mut self, dir: &Path) {
+        self.unwanted.push(Unwanted::Directory(dir.to_owned()));
         let names = self.disk.list(dir).unwrap_or_default();
-        self.doomed.extend(names.into_iter().map(|name| Doomed::File(dir.join(name))));
+        self.unwanted.extend(names.into_iter().map(|name| Unwanted::File(dir.join(name))));
     }
 }
 
@@ -101,7 +101,7 @@ impl Durability {
             disk,
             dir,
             segment_bytes,
-            doomed: Vec::new(),
+            unwanted: Vec::new(),
             damage: Vec::new(),
         }));
     }
@@ -134,12 +134,12 @@ impl Durability {
         self.durable().is_some_and(Durable::is_stuck)
     }
 
-    /// Why nothing is written any more, once that is so.
+    /// The reason why nothing is written any more, if so.
     pub fn failed(&self) -> Option<&str> {
         self.durable()?.failed()
     }
 
-    /// Why nothing is written any more, the first time.
+    /// The reason why nothing is written any more, returned only once.
     pub(super) fn take_failure(&mut self) -> Option<String> {
         let journal = self.journal.as_mut().filter(|journal| !journal.has_failed)?;
         let reason = journal.durable.failed()?.to_owned();
@@ -147,13 +147,13 @@ impl Durability {
         Some(reason)
     }
 
-    /// Whether the journal is synced that far. Without a journal nothing waits.
+    /// Whether the journal is synced up to `sequence`. Without a journal nothing waits.
     #[inline]
     pub fn is_synced(&self, sequence: u64) -> bool {
         self.durable().is_none_or(|durable| durable.synced().0 >= sequence)
     }
 
-    /// Refuse a new durable definition that could not be kept: its answer would not come.
+    /// Refuse a new durable definition that could not be recorded, since its answer would not come.
     pub fn check_room(&self) -> Result<(), AmqpError> {
         match &self.journal {
             Some(journal) if journal.durable.is_stuck() || journal.changes.len() >= CHANGES_MAX => {
@@ -174,7 +174,7 @@ impl Durability {
         now - *journal.stuck_since.get_or_insert(now) >= STUCK_US_MAX
     }
 
-    /// Take what has changed in the topology, to record it.
+    /// Take the changes of the topology, to record them.
     pub fn take_changes(&mut self, topology: &mut Topology) {
         topology.take_changes(&mut self.changes);
         match &mut self.journal {
@@ -221,7 +221,7 @@ impl Durability {
         journal.durable.message(parts.content(), queues, wall_us)
     }
 
-    /// Write a message to the journal so that it can leave memory. Nothing without room.
+    /// Write a message to the journal so that it can leave memory. None without room.
     pub fn spill(&mut self, parts: &Parts<'_>, references: u32, wall_us: i64) -> Option<Saved> {
         self.journal.as_mut()?.durable.spill(parts.content(), references, wall_us).ok()
     }
@@ -233,7 +233,7 @@ impl Durability {
         }
     }
 
-    /// One reference to a spilled message is gone.
+    /// Drop one reference to a spilled message.
     pub fn release(&mut self, record: RecordId) {
         if let Some(journal) = &mut self.journal {
             journal.durable.release(record);
@@ -254,14 +254,14 @@ impl Durability {
         if journal.durable.synced().0 < sequence { None } else { journal.evictable.pop_front() }
     }
 
-    /// A durable queue is deleted while deliveries from it are unacknowledged.
+    /// Note that a durable queue is deleted while deliveries from it are unacknowledged.
     pub fn queue_deleted(&mut self, queue: Handle<QueueId>, definition: DefinitionId, unacknowledged: u32) {
         if let Some(journal) = &mut self.journal {
             journal.deleted.insert(queue, (definition, unacknowledged));
         }
     }
 
-    /// A delivery of a deleted queue is settled. Returns the queue's definition, when it was durable.
+    /// Settle a delivery of a deleted queue. Returns the queue's definition, when it was durable.
     pub fn settle_deleted(&mut self, queue: Handle<QueueId>) -> Option<DefinitionId> {
         let journal = self.journal.as_mut()?;
         let (definition, count) = journal.deleted.get_mut(&queue)?;
@@ -276,7 +276,7 @@ impl Durability {
     /// Record what was settled in this call.
     pub fn flush(&mut self, wall_us: i64) {
         if let Some(journal) = &mut self.journal {
-            // What there is no room for is kept for the next time.
+            // Settlements that there is no room for are kept for the next time.
             _ = journal.durable.flush(wall_us);
         }
     }
@@ -339,37 +339,37 @@ impl Durability {
     }
 
     /// Remove the files of a deleted stream later.
-    pub fn doom(&mut self, dir: &Path) {
+    pub fn remove_later(&mut self, dir: &Path) {
         if let Some(journal) = &mut self.journal {
-            journal.doom(dir);
+            journal.remove_later(dir);
         }
     }
 
     /// Remove one file of a deleted stream, which takes some milliseconds. One that cannot be removed stays until the
     /// next start.
-    pub fn remove_doomed(&mut self) {
+    pub fn remove_unwanted(&mut self) {
         let Some(journal) = &mut self.journal else { return };
-        _ = match journal.doomed.pop() {
-            Some(Doomed::File(path)) => journal.disk.remove(&path),
-            Some(Doomed::Directory(path)) => journal.disk.remove_dir(&path),
+        _ = match journal.unwanted.pop() {
+            Some(Unwanted::File(path)) => journal.disk.remove(&path),
+            Some(Unwanted::Directory(path)) => journal.disk.remove_dir(&path),
             None => Ok(()),
         };
     }
 
     /// Remove the logs that are not `used` by any stream: their queues were deleted, or never kept, before a crash.
-    pub(super) fn doom_orphans(&mut self, used: &HashSet<&Path>, is_dir_name: impl Fn(&str) -> bool) {
+    pub(super) fn remove_orphans_later(&mut self, used: &HashSet<&Path>, is_dir_name: impl Fn(&str) -> bool) {
         let Some(journal) = &mut self.journal else { return };
         let streams = journal.streams_dir();
         // Where there has never been a stream there is no such directory.
         for name in journal.disk.list(&streams).unwrap_or_default() {
             let dir = streams.join(&name);
             if is_dir_name(&name) && !used.contains(&*dir) {
-                journal.doom(&dir);
+                journal.remove_later(&dir);
             }
         }
     }
 
-    /// What was found damaged in streams since the last call.
+    /// Take the damage in the logs of streams since the last call.
     pub(super) fn take_damage(&mut self) -> Vec<Damage> {
         self.journal.as_mut().map(|journal| std::mem::take(&mut journal.damage)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Recovery: a broker is opened with what its journal holds: definitions, then queues with their entries.
+//! Opens a broker with everything that its journal holds: definitions, then queues with their entries.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::streams::reading::is_dir_name;
 use crate::broker::topology::{Definition, QueueId};
 
-/// Where a broker keeps what must survive a restart.
+/// The storage of everything that must survive a restart.
 pub struct Storage {
     /// The file system.
     pub disk: Arc<dyn Disk>,
@@ -36,18 +36,18 @@ pub struct Storage {
     pub journal: DurableOptions,
 }
 
-/// What was recovered from the storage.
+/// A report of what was recovered from the storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// The number of exchanges, queues and bindings.
     pub definitions: usize,
     /// The number of messages.
     pub messages: usize,
-    /// What is damaged, and lost.
+    /// The damage, and what is lost with it.
     pub damage: Vec<Damage>,
     /// Definitions that cannot be made again, and why: what they belong to is lost.
     pub skipped: Vec<String>,
-    /// The broker had been stopped and had not crashed: only what was delivered is flagged as redelivered.
+    /// Whether the broker had been stopped and had not crashed: only delivered messages are flagged as redelivered.
     pub is_clean: bool,
 }
 
@@ -116,7 +116,7 @@ impl Broker {
         if had_records && is_whole && self.durability.durable().is_some_and(|durable| durable.lost_count() == 0) {
             // A log whose queue is lost is all that is left of it, so orphans are removed only where nothing is.
             let streams = self.queues.iter().filter_map(|(_, queue)| Some(&*queue.stream.as_ref()?.dir));
-            self.durability.doom_orphans(&streams.collect(), is_dir_name);
+            self.durability.remove_orphans_later(&streams.collect(), is_dir_name);
         }
         Ok(report)
     }

@@ -2,7 +2,7 @@
 
 use crate::journal::Statistics;
 
-/// What the broker has done since it was opened, and what it has now.
+/// Counts of what the broker has done since it was opened, and of what it has now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Messages that clients published.
@@ -61,7 +61,7 @@ pub struct Metrics {
     pub events_dropped: u64,
 }
 
-/// What the journal and the logs of streams have done since they were opened, and their sizes.
+/// Counts of what the journal and the logs of streams have done since they were opened, and their sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JournalMetrics {
     /// Bytes of the journal's segments on disk.
@@ -72,7 +72,7 @@ pub struct JournalMetrics {
     pub segments: u64,
     /// Bytes that wait to be written to the journal.
     pub waiting_bytes: u64,
-    /// What was written to the journal.
+    /// Counts of what was written to the journal.
     pub statistics: Statistics,
     /// Bytes of streams on disk.
     pub stream_bytes: u64,

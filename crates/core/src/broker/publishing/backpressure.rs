@@ -34,7 +34,7 @@ impl Broker {
         }
     }
 
-    /// What is short now. A shortage of memory ends at nine tenths of the watermark, so that it does not flutter.
+    /// The current shortage, if any. A shortage of memory ends at nine tenths of the watermark, so that it does not flutter.
     fn shortage(&self) -> Option<Shortage> {
         let bytes = self.memory_bytes();
         let bytes_max = self.options.memory_bytes_max;
@@ -50,7 +50,7 @@ impl Broker {
         }
     }
 
-    /// See what is short. Returns whether publishers were let go on, so that there may be work again.
+    /// Check for shortages. Returns whether publishers may go on again, so that there may be work.
     pub(crate) fn check_shortage(&mut self) -> bool {
         let shortage = self.shortage();
         let was = std::mem::replace(&mut self.backpressure.shortage, shortage);

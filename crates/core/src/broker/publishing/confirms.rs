@@ -7,17 +7,17 @@ use std::collections::VecDeque;
 
 use crate::broker::ids::LogId;
 
-/// How far a log must be synced.
+/// A point up to which a log must be synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DiskMark {
     pub log: LogId,
     pub sequence: u64,
 }
 
-/// All marks that must be reached. Nearly always there is one, or none.
+/// All marks that must be reached: nearly always one or none.
 pub(crate) type DiskMarks = smallvec::SmallVec<[DiskMark; 1]>;
 
-/// What to tell the publisher.
+/// An ack for the publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
     pub tag: u64,
@@ -27,14 +27,14 @@ pub(crate) struct Acknowledged {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Confirms {
     pub(super) published: u64,
-    /// All messages up to here have been acked or nacked.
+    /// The number up to which all messages have been acked or nacked.
     pub(super) told: u64,
     /// Messages that wait for a disk, by number.
     pub(super) waiting: VecDeque<(u64, DiskMarks)>,
 }
 
 impl Confirms {
-    /// Count a message. It is confirmed as soon as all before it are. Returns its number.
+    /// Count a message, and return its number. It is confirmed as soon as all messages before it are.
     #[inline]
     pub fn publish(&mut self) -> u64 {
         self.published += 1;
@@ -66,8 +66,8 @@ impl Confirms {
         Some(Acknowledged { tag: done, multiple })
     }
 
-    /// The last message was nacked. Messages before it are acked first, or by a later ack, whose range then covers this
-    /// number without confirming it.
+    /// Note that the last message was nacked. Messages before it are acked first, or by a later ack, whose range then
+    /// covers this number without confirming it.
     pub fn refuse(&mut self, number: u64) {
         if self.told + 1 == number {
             self.told = number;

@@ -1,4 +1,4 @@
-//! What publishing keeps between messages: room for routes, and the confirms and answers that wait for a disk.
+//! The state of publishing between messages: room for routes, and the confirms and answers that wait for a disk.
 
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ChannelSlot, Handle};
@@ -10,25 +10,25 @@ use crate::broker::topology::{QueueId, RouteScratch};
 pub(crate) struct Publishing {
     /// Room for routing.
     pub(super) route_scratch: RouteScratch,
-    /// The queues that the message goes to which is published now.
+    /// The queues that the current message goes to.
     pub(super) routed: Vec<QueueId>,
-    /// Those of them that are durable.
+    /// The definitions of those queues in `routed` that are durable.
     pub(super) durable_ids: Vec<DefinitionId>,
     /// Channels that have published since their last confirm.
     pub(super) confirming: Vec<ChannelSlot>,
     /// Channels whose confirms or answers wait for a disk.
     pub(super) awaiting: Vec<Handle<ChannelSlot>>,
-    /// What the answer to the method that is carried out now must wait for.
+    /// The marks that the answer to the current method must wait for.
     promised: DiskMarks,
 }
 
 impl Publishing {
-    /// Begin a method: what earlier work has promised to others does not delay this method's answer.
+    /// Begin a method. Marks that earlier work waits for do not delay its answer.
     pub fn begin_method(&mut self) {
         self.promised.clear();
     }
 
-    /// Let the answer to the method that is carried out now wait for this mark.
+    /// Let the answer to the current method wait for this mark.
     pub fn promise(&mut self, mark: DiskMark) {
         match self.promised.iter_mut().find(|promised| promised.log == mark.log) {
             Some(promised) => promised.sequence = promised.sequence.max(mark.sequence),
@@ -36,7 +36,7 @@ impl Publishing {
         }
     }
 
-    /// What the answer to the method that is carried out now must wait for.
+    /// Take the marks that the answer to the current method must wait for.
     pub fn take_promised(&mut self) -> DiskMarks {
         std::mem::take(&mut self.promised)
     }

@@ -1,4 +1,4 @@
-//! The way of a published message: may it be published, where does it go, and what is the publisher told.
+//! Publishes a message: checks whether it may be published, routes it, stores it, and tells the publisher.
 
 use crate::amqp::method::BasicPublish;
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
@@ -17,7 +17,7 @@ use crate::broker::publishing::route_memo::Memo;
 use crate::broker::queues::message_store::Kept;
 use crate::broker::topology::{Published, QueueId};
 
-/// A route to more queues is not remembered: looking it up costs little beside what it leads to.
+/// The maximum number of queues of a remembered route. A larger one costs little to look up, compared with its queues.
 const MEMO_QUEUES_MAX: usize = 64;
 
 impl Broker {
@@ -120,7 +120,7 @@ impl Broker {
         Ok((exchange, routing_key))
     }
 
-    /// A client may sign its messages only with its own name.
+    /// Check that the client signs its message only with its own name.
     fn check_user(&self, slot: ChannelSlot, properties: &BasicProperties<'_>) -> Result<(), AmqpError> {
         let Some(claimed) = properties.user_id() else { return Ok(()) };
         let user = &*self.principal(slot).user;
@@ -131,7 +131,7 @@ impl Broker {
         Err(error(ReplyCode::PreconditionFailed, &reason))
     }
 
-    /// When a message's own time runs out.
+    /// The time at which a message expires by its own `expiration`.
     fn expiration(&self, properties: &BasicProperties<'_>) -> Result<Micros, AmqpError> {
         let Some(text) = properties.expiration() else { return Ok(NEVER) };
         match text.parse::<u32>() {
@@ -224,8 +224,8 @@ impl Broker {
         self.spill(message);
     }
 
-    /// There is no room for a message: tell a publisher that wants to know whether it is safe that it is not. A message
-    /// that never will have room closes the channel, like any message that is too large: it would be tried for ever.
+    /// Refuse a message for lack of room: a publisher that asked for confirms gets a nack. A message that can never have
+    /// room closes the channel, like any message that is too large: it would be tried for ever.
     fn refuse_publish(
         &mut self,
         slot: ChannelSlot,

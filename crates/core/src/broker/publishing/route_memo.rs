@@ -2,8 +2,8 @@
 
 use crate::broker::topology::QueueId;
 
-/// The route that the last message of a channel took, for the next one with the same exchange and key. It holds while the
-/// topology and the permissions stay as they were, and is kept only when the key alone decided.
+/// A route that is remembered for the next message with the same exchange and key. It holds while the topology and the
+/// permissions stay as they were, and is kept only when the key alone decided.
 #[derive(Debug)]
 pub(crate) struct Memo {
     /// Exchange and key, as on the wire.

@@ -1,4 +1,4 @@
-//! Publishers are told what is safe: confirms, and answers that wait for the disk.
+//! Tells publishers what is safe: sends confirms, and answers that wait for the disk.
 
 use crate::amqp::method::BasicAck;
 use crate::broker::Broker;
@@ -45,7 +45,7 @@ impl Broker {
         self.publishing.confirming = confirming;
     }
 
-    /// Confirm what is done on a channel. After the journal has failed nothing is confirmed any more.
+    /// Confirm the messages of a channel that are safe. After the journal has failed nothing is confirmed any more.
     fn acknowledge(&mut self, channel: ChannelSlot) {
         if self.fatal().is_some() {
             return;
@@ -65,7 +65,7 @@ impl Broker {
         }
     }
 
-    /// Look at this channel again when the disk has moved.
+    /// Look at this channel again when more is on disk.
     pub(crate) fn await_disk(&mut self, channel: ChannelSlot) {
         let it = &mut self.clients[channel];
         if !it.is_awaiting {
@@ -75,7 +75,7 @@ impl Broker {
         }
     }
 
-    /// Confirm and answer what waited for the disk, which has moved.
+    /// Confirm and answer everything that the disk has now taken.
     pub(crate) fn settle_waiting(&mut self) {
         for handle in std::mem::take(&mut self.publishing.awaiting) {
             if let Some(channel) = self.clients.channel_of(handle) {

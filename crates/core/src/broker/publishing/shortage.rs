@@ -1,4 +1,4 @@
-//! What is short, and which connections are not read because of it.
+//! The current shortage, and the connections that are not read because of it.
 
 use crate::amqp::method::ConnectionBlocked;
 use crate::broker::connections::channel::Channel;
@@ -6,17 +6,17 @@ use crate::broker::connections::clients::Clients;
 use crate::broker::connections::connection::ConnectionState;
 use crate::broker::ids::{ConnectionSlot, Handle};
 
-/// What is short.
+/// The resource that is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shortage {
     Memory,
     Disk,
-    /// More is recorded than the disk has taken.
+    /// The journal has more to write than the disk has taken.
     Journal,
 }
 
 impl Shortage {
-    /// What clients and operators are told; nothing when it passes by itself.
+    /// The reason as clients and operators are told it; None when the shortage passes by itself.
     pub(super) fn reason(self) -> Option<&'static str> {
         match self {
             Self::Memory => Some("low on memory"),
@@ -26,13 +26,13 @@ impl Shortage {
     }
 }
 
-/// Why publishers wait, and which connections do.
+/// The reason why publishers wait, and the connections that do.
 #[derive(Debug, Default)]
 pub(crate) struct Backpressure {
     pub(super) shortage: Option<Shortage>,
-    /// Connections that are not read because of that.
+    /// Connections that are not read because of the shortage.
     pub(super) blocked: Vec<Handle<ConnectionSlot>>,
-    /// What channels keep of incomplete messages and open transactions.
+    /// The memory that incomplete messages and open transactions of channels take.
     pub(super) unfinished_bytes: u64,
 }
 
@@ -43,26 +43,26 @@ impl Backpressure {
         self.shortage.is_some()
     }
 
-    /// What channels keep of incomplete messages and open transactions.
+    /// The memory that incomplete messages and open transactions of channels take.
     #[cfg(test)]
     pub fn unfinished_bytes(&self) -> u64 {
         self.unfinished_bytes
     }
 
-    /// Publishers wait from now on, each after at most one more message, until the disk has taken what is recorded.
+    /// Let publishers wait, each after at most one more message, until the disk has taken what is recorded.
     #[inline]
     pub fn await_journal(&mut self) {
         self.shortage.get_or_insert(Shortage::Journal);
     }
 
-    /// Count again what a channel keeps that is in no queue yet.
+    /// Update the memory that a channel takes for messages that are in no queue yet.
     pub fn count_unfinished(&mut self, channel: &mut Channel) {
         let bytes = channel.unfinished();
         self.unfinished_bytes = self.unfinished_bytes - channel.unfinished_bytes + bytes;
         channel.unfinished_bytes = bytes;
     }
 
-    /// A connection published: during a shortage, it is read no further.
+    /// Note that a connection published: during a shortage, it is read no further.
     #[inline]
     pub fn note_publisher(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
         clients[slot].publishes = true;

@@ -1,4 +1,4 @@
-//! Transactions are begun, committed and rolled back.
+//! Begins, commits and rolls back transactions.
 
 use crate::amqp::method::{TxCommitOk, TxRollbackOk};
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
@@ -8,7 +8,7 @@ use crate::broker::ids::ChannelSlot;
 use crate::broker::publishing::transaction::PendingMessage;
 
 impl Broker {
-    /// Carry out all of a transaction. What could fail is checked first: if a message has no exchange, nothing happens.
+    /// Carry out a whole transaction. Errors are checked first: if the exchange of a message is missing, nothing happens.
     pub(crate) fn commit(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
         let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         let (messages, settles) = transaction.take();
@@ -38,7 +38,7 @@ impl Broker {
         self.topology.check_exchange(vhost, exchange).map_err(FailedAt::at_publish)
     }
 
-    /// Drop a transaction. What was settled in it waits again for its acknowledgement.
+    /// Drop a transaction. Deliveries that it settled wait for their acknowledgement again.
     pub(crate) fn rollback(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
         let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         drop(transaction.take());

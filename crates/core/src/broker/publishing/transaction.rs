@@ -19,13 +19,13 @@ impl PendingMessage {
     }
 
     pub fn parts(&self) -> Parts<'_> {
-        let (route, rest) = self.bytes.split_at(self.route);
-        let (properties, body) = rest.split_at(self.properties);
+        let (route, remaining) = self.bytes.split_at(self.route);
+        let (properties, body) = remaining.split_at(self.properties);
         Parts { route, properties, body }
     }
 }
 
-/// What is carried out at the next commit: first messages, then settlements.
+/// The work of the next commit: first messages, then settlements.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     pub(super) messages: Vec<PendingMessage>,
@@ -33,7 +33,7 @@ pub(crate) struct Transaction {
     pub(super) bytes: usize,
 }
 
-/// Maximum size of a transaction; a larger one is refused with 506. The journal takes that much beyond the point from
+/// Maximum size of a transaction; a larger one is refused with 506. The journal takes that much beyond the point at
 /// which publishers have to wait, so that a commit never stops in the middle for lack of room.
 const TRANSACTION_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of settlements of a transaction.
@@ -56,7 +56,7 @@ impl Transaction {
         self.settles.len() <= TRANSACTION_SETTLES_MAX
     }
 
-    /// The memory that it takes.
+    /// The memory that the transaction takes.
     pub fn size_bytes(&self) -> usize {
         self.bytes + self.settles.len() * size_of::<Settle>()
     }

@@ -20,17 +20,17 @@ pub(crate) struct Queues {
     /// Queues in which something may expire, and where the walk over them goes on.
     timed: Vec<Handle<QueueId>>,
     timed_cursor: usize,
-    /// Entries of purged and deleted queues, released a few at a time: a million of them must not stop everybody.
-    rubbish: VecDeque<Rubbish>,
+    /// Entries of purged and deleted queues, released a few at a time, because releasing a million would stop everybody.
+    unreachable: VecDeque<UnreachableEntries>,
     /// Dead letters that are published at the end of the same call.
     letters: VecDeque<Letter>,
 }
 
 /// Entries that nobody can reach any more.
 #[derive(Debug)]
-struct Rubbish {
+struct UnreachableEntries {
     entries: VecDeque<QueueEntry>,
-    /// The queue's definition, when it is durable: its entries are settled there.
+    /// The definition of a durable queue: its entries are settled there.
     durable_id: Option<DefinitionId>,
 }
 
@@ -138,7 +138,7 @@ impl Queues {
         self.timed[self.timed_cursor]
     }
 
-    /// The queue was visited, and is to be visited again when it `stays`.
+    /// Note that the queue was visited; it is visited again if it `stays`.
     pub fn visited(&mut self, stays: bool) {
         if stays {
             self.timed_cursor += 1;
@@ -153,23 +153,22 @@ impl Queues {
         let entries = queue.drain();
         let count = entries.len() as u32;
         if count > 0 {
-            self.rubbish.push_back(Rubbish { entries, durable_id: queue.durable_id });
+            self.unreachable.push_back(UnreachableEntries { entries, durable_id: queue.durable_id });
         }
         count
     }
 
     /// Whether entries wait to be released.
-    pub fn has_rubbish(&self) -> bool {
-        !self.rubbish.is_empty()
+    pub fn has_unreachable(&self) -> bool {
+        !self.unreachable.is_empty()
     }
 
-    /// The next entry to release, with the definition of the durable queue that it was in. `None` in place of an entry
-    /// ends a group.
-    pub fn next_rubbish(&mut self) -> Option<Option<(QueueEntry, Option<DefinitionId>)>> {
-        let Rubbish { entries, durable_id } = self.rubbish.front_mut()?;
+    /// The next entry to release, with the definition of the durable queue that it was in. `Some(None)` ends a group.
+    pub fn next_unreachable(&mut self) -> Option<Option<(QueueEntry, Option<DefinitionId>)>> {
+        let UnreachableEntries { entries, durable_id } = self.unreachable.front_mut()?;
         let next = entries.pop_front().map(|entry| (entry, *durable_id));
         if next.is_none() {
-            self.rubbish.pop_front();
+            self.unreachable.pop_front();
         }
         Some(next)
     }
@@ -186,8 +185,8 @@ impl Queues {
 
     /// Every entry that waits to be released.
     #[cfg(test)]
-    pub fn rubbish(&self) -> impl Iterator<Item = &QueueEntry> {
-        self.rubbish.iter().flat_map(|rubbish| &rubbish.entries)
+    pub fn unreachable(&self) -> impl Iterator<Item = &QueueEntry> {
+        self.unreachable.iter().flat_map(|unreachable| &unreachable.entries)
     }
 
     /// Whether no queue is scheduled.

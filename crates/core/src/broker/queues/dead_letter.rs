@@ -55,7 +55,7 @@ impl Broker {
         })
     }
 
-    /// Publish all dead letters, and those that this makes.
+    /// Publish all dead letters, including those that result from publishing.
     pub(crate) fn send_letters(&mut self) {
         while let Some(letter) = self.queues.next_letter() {
             self.send_letter(&letter);

@@ -28,7 +28,7 @@ impl Broker {
         }
     }
 
-    /// Visit timed queues. One in which nothing can expire any more is taken off the list.
+    /// Visit timed queues, and take those off the list in which nothing can expire any more.
     pub(crate) fn expire(&mut self) {
         for _ in 0..self.queues.timed_count().min(QUEUES_AT_ONCE) {
             let handle = self.queues.next_timed();

@@ -1,8 +1,8 @@
 //! Messages at rest: each is kept once, however many queues hold it, and goes when the last of them lets go.
 //!
-//! One allocation a message: the exchange's name and the routing key as they stood in basic.publish (they are copied
-//! into basic.deliver as they are), then the properties, then the body. Counting references by hand, in a slab, costs
-//! less than an `Arc` and tells exactly what is resident.
+//! There is one allocation per message: the exchange's name and the routing key as they stood in basic.publish (they are
+//! copied into basic.deliver as they are), then the properties, then the body. Counting references by hand, in a slab,
+//! costs less than an `Arc` and tells exactly what is resident.
 
 use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::{DefinitionId, RecordId};
@@ -10,11 +10,11 @@ use crate::broker::ids::MessageId;
 use crate::broker::parts::Parts;
 use crate::broker::slab::{Slab, SlotId};
 
-/// The memory that a message takes beside its bytes: its slot here, its entries in queues, and what the journal keeps
-/// of it.
+/// The memory that a message takes besides its bytes: its slot here, its entries in queues, and its state in the
+/// journal.
 const OVERHEAD: u64 = 160;
 
-/// Where a message is kept beside memory.
+/// Where a message is kept besides memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Nowhere.
@@ -22,9 +22,9 @@ pub(crate) enum Kept {
     Nowhere,
     /// In the journal, for durable queues: it survives a restart.
     Saved {
-        /// Its record.
+        /// The record of the message.
         record: RecordId,
-        /// The number of queues that have it, at least one.
+        /// The number of queues that have the message, at least one.
         queues: u32,
     },
     /// In the journal, for lack of memory.
@@ -38,14 +38,14 @@ pub(crate) struct StoredMessage {
     references: u32,
     size: u32,
     body: u32,
-    /// At most 512: two short strings.
+    /// The offset of the properties, at most 512: two short strings precede them.
     properties: u16,
-    /// It was there before the broker was opened.
+    /// Whether the message was there before the broker was opened.
     pub is_recovered: bool,
-    /// When it was published, on the wall clock.
+    /// When the message was published, on the wall clock.
     pub time_us: i64,
     pub kept: Kept,
-    /// The number of its record in the journal, when it has one.
+    /// The sequence number of its record in the journal, if there is one.
     pub sequence: u64,
 }
 
@@ -57,8 +57,8 @@ impl StoredMessage {
 
     /// The parts of bytes that were read back from the journal.
     pub fn parts_of<'a>(&self, bytes: &'a [u8]) -> Parts<'a> {
-        let (route, rest) = bytes.split_at(usize::from(self.properties));
-        let (properties, body) = rest.split_at(self.body as usize - usize::from(self.properties));
+        let (route, remaining) = bytes.split_at(usize::from(self.properties));
+        let (properties, body) = remaining.split_at(self.body as usize - usize::from(self.properties));
         Parts { route, properties, body }
     }
 
@@ -79,7 +79,7 @@ pub(crate) struct MessageStore {
     /// The bytes of the message that was read back last, and room for its record.
     loaded: Vec<u8>,
     record: Vec<u8>,
-    /// Where the walk goes on that looks for older messages to spill.
+    /// The slot at which the search for older messages to spill goes on.
     spill_cursor: u32,
 }
 
@@ -164,7 +164,7 @@ impl MessageStore {
         &self.messages[id]
     }
 
-    /// The message of that number, if there is one.
+    /// The message with this id, if there is one.
     pub fn find(&self, id: MessageId) -> Option<&StoredMessage> {
         self.messages.get(id)
     }
@@ -243,7 +243,7 @@ impl MessageStore {
         self.messages.len()
     }
 
-    /// What all messages take in memory, their entries included.
+    /// The memory that all messages take, including their entries.
     pub fn resident_bytes(&self) -> u64 {
         self.resident_bytes
     }

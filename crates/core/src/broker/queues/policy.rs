@@ -19,7 +19,7 @@ pub enum QueueKind {
 }
 
 impl QueueKind {
-    /// Its value on the wire.
+    /// The value on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,25 +30,25 @@ impl QueueKind {
     }
 }
 
-/// How a queue treats messages.
+/// The rules by which a queue treats messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub kind: QueueKind,
     pub length_max: Option<u64>,
     pub bytes_max: Option<u64>,
-    /// When it is full: refuse the new message instead of dropping the oldest.
+    /// Whether a full queue refuses the new message instead of dropping the oldest.
     pub rejects_publish: bool,
     pub message_ttl_ms: Option<u64>,
     /// The time after which an unused queue is deleted.
     pub expires_ms: Option<u64>,
-    /// Where dropped messages go.
+    /// The destination of dropped messages.
     pub dead_letters: Option<DeadLetters>,
     /// A stream's retention by age.
     pub age_max_s: Option<u64>,
     pub segment_bytes: Option<u64>,
 }
 
-/// Where a queue publishes the messages that it drops.
+/// The destination to which a queue publishes the messages that it drops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeadLetters {
     /// `x-dead-letter-exchange`.

@@ -16,11 +16,11 @@ use crate::broker::streams::stream::Stream;
 /// A message in a queue: 24 bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueEntry {
-    /// Ascending, and never given to another entry of this queue; the offset of the message when the queue is a stream.
+    /// The position in the queue: ascending, and never given to another entry. In a stream, the offset of the message.
     pub position: u64,
     pub expires: Micros,
     pub message: MessageId,
-    /// It was delivered before, or may have been before the broker stopped.
+    /// Whether the entry was delivered before, or may have been before the broker stopped.
     pub redelivered: bool,
 }
 
@@ -33,22 +33,22 @@ impl QueueEntry {
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub serial: u32,
-    /// The user who declared it, whose queues are counted.
+    /// The user who declared the queue, and whose queues are counted.
     pub creator: Option<Arc<str>>,
     pub policy: Policy,
-    /// Its definition in the journal, when it survives a restart, with the persistent messages in it.
+    /// The definition in the journal, if the queue survives a restart, with its persistent messages.
     pub durable_id: Option<DefinitionId>,
     pub ring: Ring,
     /// All consumers, waiting or not.
     pub consumers: Vec<ConsumerSlot>,
     pub has_exclusive_consumer: bool,
-    /// The last time that it was declared, fetched from or lost a consumer: `x-expires` counts from there.
+    /// When the queue was last declared, fetched from or lost a consumer: `x-expires` counts from then.
     pub used: Micros,
-    /// It is in the broker's list of queues that have something to deliver.
+    /// Whether the queue is in the broker's list of queues that have something to deliver.
     pub is_runnable: bool,
-    /// It is in the broker's list of queues in which something may expire.
+    /// Whether the queue is in the broker's list of queues in which something may expire.
     pub is_timed: bool,
-    /// Its log, when it is a stream: then no entry is ever ready.
+    /// The log, if the queue is a stream: then no entry is ever ready.
     pub stream: Option<Box<Stream>>,
     pub unacknowledged: u32,
     /// The number of entries that were ever put here, for metrics only.
@@ -184,21 +184,21 @@ impl Queue {
         self.policy.rejects_publish && self.policy.is_over(self.ready.len() as u64 + 1, self.ready_bytes + size as u64)
     }
 
-    /// When the time of a message runs out that is put here `now`.
+    /// The time at which a message that is put here `now` expires.
     #[inline]
     pub fn expiry(&self, now: Micros) -> Micros {
         self.policy.message_ttl_ms.map_or(NEVER, |ttl| now + ttl * 1000)
     }
 
-    /// When the time of a message runs out here that was published at `time_us` on the wall clock: it goes on while the
-    /// broker is stopped.
+    /// The time at which a message that was published at `time_us` on the wall clock expires here. Its time goes on while
+    /// the broker is stopped.
     pub fn recovered_expiry(&self, clock: Clock, time_us: i64) -> Micros {
         let Some(ttl) = self.policy.message_ttl_ms else { return NEVER };
         let age = clock.wall_us().saturating_sub(time_us).max(0) as u64;
         clock.now() + (ttl * 1000).saturating_sub(age)
     }
 
-    /// Give back the memory of a burst.
+    /// Free the memory that a burst of messages needed.
     pub fn trim(&mut self) {
         if self.ready.is_empty() && self.ready.capacity() > 1024 {
             self.ready = VecDeque::new();

@@ -16,14 +16,14 @@ use crate::broker::queues::message_store::{Kept, MessageStore};
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
-/// The number of older messages that leave memory with each new one: more than one, so that they are soon gone.
+/// The number of older messages that leave memory per new one: more than one, so that they are soon gone.
 const OLDER_EACH: usize = 2;
 
-/// The number of slots that are looked at for each of them, so that the work per message has a bound.
+/// The number of slots that are searched per older message, so that the work per message has a bound.
 const OLDER_LOOKED_AT: u32 = 16;
 
 /// The number of unreachable entries that are released in one call, which takes about 100 µs.
-const RUBBISH_AT_ONCE: usize = 1000;
+const UNREACHABLE_AT_ONCE: usize = 1000;
 
 impl MessageStore {
     /// Let a message leave memory as soon as the journal has it.
@@ -46,20 +46,20 @@ impl MessageStore {
 /// Why a message cannot be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Undeliverable {
-    /// Its record cannot be read.
+    /// The record cannot be read.
     Lost,
-    /// It came back from the journal after a restart, and its own time has run out.
+    /// The message came back from the journal after a restart, and its own time has run out.
     Expired,
 }
 
 impl Broker {
-    /// More is in memory than should stay there.
+    /// Whether more is in memory than should stay there.
     #[inline]
     fn is_crowded(&self) -> bool {
         self.memory_bytes() > self.options.memory_bytes_max / 2
     }
 
-    /// A message was put into queues: when memory is crowded, let it leave, and older ones with it.
+    /// When memory is crowded, let a message that was put into queues leave it, together with older ones.
     #[inline]
     pub(crate) fn spill(&mut self, message: MessageId) {
         if !self.durability.is_on() || !self.is_crowded() {
@@ -121,8 +121,8 @@ impl Broker {
 
     /// Release some of the entries that nobody can reach.
     pub(crate) fn sweep(&mut self) {
-        for _ in 0..RUBBISH_AT_ONCE {
-            let Some(next) = self.queues.next_rubbish() else { return };
+        for _ in 0..UNREACHABLE_AT_ONCE {
+            let Some(next) = self.queues.next_unreachable() else { return };
             if let Some((entry, durable_id)) = next {
                 self.release_entry(entry, durable_id);
             }

@@ -139,7 +139,7 @@ impl Actor {
         self.settling.push((self.written, sent));
     }
 
-    /// So many bytes of the pipe have reached the broker: from here on what it had settled is settled.
+    /// Takes `count` bytes out of the pipe, which have reached the broker: what they settle is settled from now on.
     pub fn arrived(&mut self, count: usize, ledger: &mut Ledger) {
         self.pipe.drain(..count);
         self.arrived += count as u64;
@@ -175,16 +175,16 @@ impl Actor {
     /// Bytes came from the broker.
     pub fn came(&mut self, bytes: &[u8], ledger: &mut Ledger) -> Result<(), String> {
         self.inbox.extend_from_slice(bytes);
-        let (seen, used) = read(&self.inbox);
-        for seen in &seen {
-            match seen.method() {
+        let (received, used) = read(&self.inbox);
+        for received in &received {
+            match received.method() {
                 Method::BasicDeliver(deliver) => {
-                    let name = MessageName::read(&seen.body).ok_or("a body that nobody sent")?;
+                    let name = MessageName::read(&received.body).ok_or("a body that nobody sent")?;
                     self.delivered(deliver.delivery_tag, deliver.redelivered, name, ledger)?;
                 }
                 Method::BasicAck(ack) => {
-                    let rest = self.unconfirmed.split_off(&(ack.delivery_tag + 1));
-                    let confirmed = std::mem::replace(&mut self.unconfirmed, rest);
+                    let remaining = self.unconfirmed.split_off(&(ack.delivery_tag + 1));
+                    let confirmed = std::mem::replace(&mut self.unconfirmed, remaining);
                     for (number, name) in confirmed {
                         if ack.multiple || number == ack.delivery_tag {
                             ledger.confirmed(name);
@@ -201,7 +201,7 @@ impl Actor {
                 other => return Err(format!("the broker said {other:?}")),
             }
         }
-        // An incomplete delivery at the end is read again when the rest has come.
+        // An incomplete delivery at the end is read again when all of it has come.
         self.inbox.drain(..used);
         Ok(())
     }

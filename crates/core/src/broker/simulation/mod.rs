@@ -16,7 +16,7 @@ mod run;
 
 use crate::testing::fewer;
 
-/// What a broker can be made to do wrong.
+/// The faults that can be planted in a broker.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Faults {
     /// Confirm before the disk has it.

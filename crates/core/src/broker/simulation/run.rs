@@ -17,7 +17,7 @@ use super::ledger::{Ledger, MessageName};
 const STEPS: usize = or_few(2500, 100);
 const ACTORS_MAX: usize = 6;
 
-/// What a run came to, to see that another one with the same seed comes to the same.
+/// The result of a run, to check that another one with the same seed has the same result.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     delivered: u64,

@@ -9,7 +9,7 @@ use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::all_queues::Queues;
 use crate::broker::topology::{QueueId, ViewScratch};
 
-/// What may wait to be written of a stream before its publishers wait, as in the journal.
+/// The maximum of bytes of a stream that wait to be written before its publishers wait, as in the journal.
 const CONGESTED_BYTES: usize = 16 << 20;
 
 /// The logs of streams and their readers.
@@ -39,12 +39,12 @@ impl Streams {
         &self.queues
     }
 
-    /// A queue is a stream, and has its log.
+    /// Add a queue that is a stream.
     pub fn add_queue(&mut self, queue: QueueId) {
         self.queues.push(queue);
     }
 
-    /// A stream is gone, with its log.
+    /// Remove a stream and its log.
     pub fn remove_queue(&mut self, queue: QueueId, log: LogId) {
         self.logs.remove(&log);
         self.queues.retain(|other| *other != queue);
@@ -84,12 +84,12 @@ impl Streams {
         self.logs.values().map(Log::file_bytes).sum()
     }
 
-    /// Whether a log is synced that far. One that is gone has nothing left to lose.
+    /// Whether a log is synced up to `mark`; true for a log that is gone.
     pub fn is_reached(&self, mark: DiskMark) -> bool {
         self.log(mark.log).is_none_or(|log| log.synced().0 >= mark.sequence)
     }
 
-    /// A message was appended to a log. Returns whether its publishers have to wait from now on.
+    /// Note that a message was appended to a log. Returns whether its publishers have to wait from now on.
     pub(super) fn note_pressure(&mut self, id: LogId) -> bool {
         let is_pressed = self.log(id).is_some_and(|log| log.pending_bytes() > CONGESTED_BYTES);
         let is_new = is_pressed && !self.pressed.contains(&id);
@@ -99,7 +99,7 @@ impl Streams {
         is_new
     }
 
-    /// Logs may have been synced further: forget those that have caught up with their publishers.
+    /// Forget the logs that have caught up with their publishers, since logs may have been synced further.
     pub(super) fn relieve(&mut self) {
         let logs = &self.logs;
         self.pressed.retain(|id| logs.get(id).is_some_and(|log| log.pending_bytes() > CONGESTED_BYTES / 2));

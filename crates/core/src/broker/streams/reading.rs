@@ -45,7 +45,7 @@ impl Broker {
     /// Drop the log of a stream that is deleted. Its files go one by one, later.
     pub(crate) fn drop_stream(&mut self, id: QueueId, stream: &Stream) {
         self.streams.remove_queue(id, stream.log);
-        self.durability.doom(&stream.dir);
+        self.durability.remove_later(&stream.dir);
     }
 
     /// Append a message to the streams among the queues that it goes to.
@@ -110,7 +110,7 @@ impl Broker {
         }
     }
 
-    /// Logs may have been synced further: wake the readers that wait for that, and let publishers go on.
+    /// Wake the readers that wait for a sync of their log, and let publishers go on.
     pub(crate) fn wake_streams(&mut self) {
         let mut woken = Vec::new();
         for queue in self.streams.queues() {
@@ -140,7 +140,7 @@ impl Broker {
         }
     }
 
-    /// Deliver to one reader until it has read its slice, or everything, or has no credit left.
+    /// Deliver to one reader until it has read its slice or everything, or has no credit left.
     fn read_slice(&mut self, slot: ConsumerSlot) {
         let Some(mut reader) = self.clients[slot].reader.take() else { return };
         let mut left = SLICE_BYTES;
@@ -223,15 +223,15 @@ fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -
     with_missed
 }
 
-/// The name of a log's directory: the characters of the queue's name that every file system takes, and the number of its
-/// definition, which no other queue ever has, not even one of the same name.
+/// The name of a log's directory: the characters of the queue's name that every file system accepts, and the number of
+/// its definition, which no other queue ever has, not even one of the same name.
 fn dir_name(name: &str, id: DefinitionId) -> String {
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
     let plain: String = name.chars().filter(is_plain).take(64).collect();
     format!("{plain}.{}", id.0)
 }
 
-/// Whether this is the name of a log's directory, and not of something else in the same place.
+/// Whether this is the name of a log's directory.
 pub(crate) fn is_dir_name(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, id)| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -241,7 +241,7 @@ fn retention(policy: &Policy) -> Retention {
     Retention { bytes_max: policy.bytes_max, age_us_max }
 }
 
-/// Where `x-stream-offset` says that a reader begins; without it, behind the last message.
+/// The start of a reader according to `x-stream-offset`; without it, behind the last message.
 fn start(arguments: RawTable<'_>, log: &Log, wall_us: i64) -> Result<Start, String> {
     const EXPECTED: &str = "expected first, last, next, a number, a timestamp, or an age as in '1h'";
     let number = |number: i64| u64::try_from(number).map(|number| Start::Sequence(Sequence(number)));

@@ -15,11 +15,11 @@ pub(crate) struct Stream {
     pub dir: PathBuf,
     /// Readers that have read everything, and wait for more.
     pub(super) waiting: Vec<ConsumerSlot>,
-    /// How far it was synced when those were last woken.
+    /// How far the log was synced when these readers were last woken.
     pub(super) woken: Sequence,
 }
 
-/// What a consumer reads next from a stream.
+/// The position and the query of a consumer of a stream.
 pub(crate) struct StreamReader {
     pub(super) reader: LogReader,
     pub(super) filter: Option<ConsumerFilter>,

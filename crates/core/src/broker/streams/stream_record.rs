@@ -18,11 +18,11 @@ pub const MESSAGE: u8 = 1;
 pub struct StreamRecord<'a> {
     /// The exchange that it was published to; the default exchange is empty.
     pub exchange: &'a str,
-    /// Its routing key.
+    /// The routing key.
     pub routing_key: &'a str,
-    /// Its properties and headers.
+    /// The properties and headers.
     pub properties: BasicProperties<'a>,
-    /// Its body.
+    /// The body.
     pub body: &'a [u8],
 }
 
@@ -30,11 +30,11 @@ impl<'a> StreamRecord<'a> {
     /// The message in a record's bytes. Nothing is copied.
     ///
     /// # Errors
-    /// What is missing or is not valid AMQP: then it is a record of something else, because its checksum was right.
+    /// The part that is missing or is not valid AMQP. The record is then of another kind, because its checksum was right.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let (exchange, rest) = short(bytes)?;
-        let (routing_key, rest) = short(rest)?;
-        let (properties, body) = BasicProperties::split(rest)?;
+        let (exchange, remaining) = short(bytes)?;
+        let (routing_key, remaining) = short(remaining)?;
+        let (properties, body) = BasicProperties::split(remaining)?;
         Ok(Self { exchange, routing_key, properties, body })
     }
 
@@ -55,10 +55,10 @@ impl<'a> StreamRecord<'a> {
 /// The short string that `bytes` begins with, and what follows it.
 fn short(bytes: &[u8]) -> Result<(&str, &[u8]), DecodeError> {
     let cut = || DecodeError::syntax("a name ends too early");
-    let (&length, rest) = bytes.split_first().ok_or_else(cut)?;
-    let (name, rest) = rest.split_at_checked(length.into()).ok_or_else(cut)?;
+    let (&length, remaining) = bytes.split_first().ok_or_else(cut)?;
+    let (name, remaining) = remaining.split_at_checked(length.into()).ok_or_else(cut)?;
     let name = std::str::from_utf8(name).map_err(|_| DecodeError::syntax("a name is not valid UTF-8"))?;
-    Ok((name, rest))
+    Ok((name, remaining))
 }
 
 #[cfg(test)]
@@ -109,10 +109,10 @@ mod tests {
         let bytes = properties(&table(vec![("a", FieldValue::Text(Box::from(&b"b"[..])))]));
         let properties = BasicProperties::parse(&bytes).expect("properties");
         StreamRecord { exchange: "e", routing_key: "k", properties, body: b"body" }.encode(&mut written);
-        for place in 0..written.len() {
+        for index in 0..written.len() {
             for value in rounds(0..=255) {
                 let mut damaged = written.clone();
-                damaged[place] = value;
+                damaged[index] = value;
                 if let Ok(record) = StreamRecord::decode(&damaged) {
                     _ = properties_seen(&record.properties, record.body, BodyMode::Json);
                 }

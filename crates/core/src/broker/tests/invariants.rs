@@ -40,9 +40,9 @@ fn positions(broker: &Broker) -> Result<(), String> {
 fn references(broker: &Broker) -> Result<(), String> {
     let mut counted: HashMap<MessageId, u32> = HashMap::new();
     let ready = broker.queues.iter().flat_map(|(_, queue)| queue.ready());
-    let rubbish = broker.queues.rubbish();
+    let unreachable = broker.queues.unreachable();
     let out = broker.clients.channels().flat_map(|(_, channel)| channel.unacknowledged.iter().map(|it| &it.entry));
-    for entry in ready.chain(rubbish).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
+    for entry in ready.chain(unreachable).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
         *counted.entry(entry.message).or_default() += 1;
     }
     let mut bytes = 0;

@@ -1,10 +1,10 @@
-//! A binding: where it leads from and to, by name for clients and by id inside.
+//! A binding: its source and its destination, by name for clients and by id inside.
 
 use crate::amqp::RawTable;
 
 use super::ids::{ConditionId, Destination, ExchangeId};
 
-/// Where a binding leads, by name.
+/// The destination of a binding, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// To a queue.
@@ -18,7 +18,7 @@ pub enum Target<'a> {
 pub struct Bind<'a> {
     /// The exchange from which it leads.
     pub source: &'a str,
-    /// Where it leads.
+    /// The destination.
     pub target: Target<'a>,
     /// The binding's routing key.
     pub key: &'a str,
@@ -31,8 +31,8 @@ pub(super) struct Binding {
     pub source: ExchangeId,
     pub condition: ConditionId,
     pub destination: Destination,
-    /// Its index among the destinations of the condition.
+    /// The index among the destinations of the condition.
     pub index: u32,
-    /// Its index among the bindings that lead to the destination.
+    /// The index among the bindings that lead to the destination.
     pub incoming_index: u32,
 }

@@ -1,4 +1,4 @@
-//! Bindings are made, found and removed in constant time, however many an exchange or a queue has.
+//! Makes, looks up and removes bindings in constant time, however many an exchange or a queue has.
 //!
 //! A binding knows its index among the destinations of its condition and among the bindings of its destination, so that
 //! neither list is ever searched.
@@ -23,7 +23,7 @@ fn hash(source: ExchangeId, condition: ConditionId, destination: Destination) ->
 impl Topology {
     /// Make a binding, unless it exists. Returns whether it is new.
     ///
-    /// `find` gives queries of the store, when `x-query-key` names one; a binding keeps the text that the query has now.
+    /// `find` looks up queries of the store, when `x-query-key` names one; a binding keeps the text that the query has now.
     ///
     /// # Errors
     /// 403 for the default exchange; 404 if its source or destination does not exist; 405 for a queue of another connection;
@@ -174,15 +174,15 @@ impl Topology {
     /// Remove one binding.
     fn unlink(&mut self, number: BindingId) {
         self.unlink_destination(number);
-        let mut doomed = Vec::new();
-        self.discount(&[number], &mut doomed);
+        let mut unused = Vec::new();
+        self.discount(&[number], &mut unused);
         self.unlink_source(number);
-        self.remove_exchanges(doomed);
+        self.remove_exchanges(unused);
     }
 
     /// Subtract removed bindings from the counts of their sources; auto-delete exchanges that have lost their last binding
-    /// are added to `doomed`. Bindings of a removed exchange were subtracted with it.
-    pub(super) fn discount(&mut self, numbers: &[BindingId], doomed: &mut Vec<ExchangeId>) {
+    /// are added to `unused`. Bindings of a removed exchange were subtracted with it.
+    pub(super) fn discount(&mut self, numbers: &[BindingId], unused: &mut Vec<ExchangeId>) {
         self.version += 1;
         for number in numbers {
             let source = self.bindings[*number].source;
@@ -193,7 +193,7 @@ impl Topology {
             exchange.binding_count -= 1;
             self.binding_count -= 1;
             if exchange.binding_count == 0 && exchange.auto_delete && !self.is_recovering {
-                doomed.push(source);
+                unused.push(source);
             }
         }
     }

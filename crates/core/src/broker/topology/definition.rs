@@ -36,9 +36,9 @@ pub enum Definition {
         name: String,
         /// Its type.
         kind: ExchangeKind,
-        /// It is deleted with its last binding.
+        /// Whether it is deleted with its last binding.
         auto_delete: bool,
-        /// Clients may not publish to it.
+        /// Whether clients are not allowed to publish to it.
         internal: bool,
         /// The fields of its arguments.
         arguments: Vec<u8>,
@@ -49,14 +49,14 @@ pub enum Definition {
         vhost: String,
         /// Its name.
         name: String,
-        /// It is deleted with its last consumer.
+        /// Whether it is deleted with its last consumer.
         auto_delete: bool,
         /// The fields of its arguments.
         arguments: Vec<u8>,
     },
     /// A binding between durable parts.
     Binding {
-        /// Their vhost.
+        /// The vhost of both.
         vhost: String,
         /// The exchange that it leads from.
         source: String,
@@ -80,9 +80,9 @@ pub struct DefinitionKey(pub(super) Vec<u8>);
 /// A change of what survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyChange {
-    /// It was made or has changed.
+    /// A definition was made or has changed.
     Added(Definition),
-    /// It was removed, with all bindings from and to it.
+    /// A definition was removed, with all bindings from and to it.
     Removed(DefinitionKey),
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for DefinitionError {
 impl std::error::Error for DefinitionError {}
 
 impl Definition {
-    /// Its identity.
+    /// The identity of the definition.
     #[must_use]
     pub fn key(&self) -> DefinitionKey {
         match self {
@@ -130,7 +130,7 @@ impl Definition {
         }
     }
 
-    /// Append its bytes to `out`.
+    /// Append the encoded definition to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         let mut fields = |kind: u8, fields: &[&[u8]]| {
@@ -168,7 +168,7 @@ impl Definition {
     /// The bytes are of a later version, or not a definition. [`super::Topology::recover`] checks further.
     pub fn decode(bytes: &[u8]) -> Result<Self, DefinitionError> {
         let mut reader = match bytes {
-            [VERSION, rest @ ..] => DefinitionFields(rest),
+            [VERSION, remaining @ ..] => DefinitionFields(remaining),
             [] => return Err(DefinitionError("an empty definition")),
             _ => return Err(DefinitionError("a definition of a later version")),
         };
@@ -217,7 +217,7 @@ impl DefinitionKey {
         Self::of(QUEUE, &[vhost.as_bytes(), name.as_bytes()])
     }
 
-    /// Its bytes.
+    /// The bytes of the key.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -243,15 +243,15 @@ impl<'a> DefinitionFields<'a> {
     const SHORT: DefinitionError = DefinitionError("a definition that ends too soon");
 
     pub(super) fn kind(&mut self) -> Result<u8, DefinitionError> {
-        let (kind, rest) = self.0.split_first().ok_or(Self::SHORT)?;
-        self.0 = rest;
+        let (kind, remaining) = self.0.split_first().ok_or(Self::SHORT)?;
+        self.0 = remaining;
         Ok(*kind)
     }
 
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], DefinitionError> {
-        let (length, rest) = self.0.split_first_chunk().ok_or(Self::SHORT)?;
-        let (field, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Self::SHORT)?;
-        self.0 = rest;
+        let (length, remaining) = self.0.split_first_chunk().ok_or(Self::SHORT)?;
+        let (field, remaining) = remaining.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Self::SHORT)?;
+        self.0 = remaining;
         Ok(field)
     }
 

@@ -1,4 +1,4 @@
-//! What of a topology survives a restart: its definitions, the changes to them, and their recovery.
+//! The part of a topology that survives a restart: its definitions, their changes, and their recovery.
 
 use crate::amqp::{AmqpError, RawTable};
 
@@ -90,7 +90,7 @@ impl Topology {
         }
     }
 
-    /// Make again what was recorded. Returns the queue, if it is one.
+    /// Make what a definition describes again. Returns the queue, if it is one.
     ///
     /// # Errors
     /// The error that a client would get: 404 when what it depends on is missing.
@@ -132,7 +132,7 @@ impl Topology {
         Ok(None)
     }
 
-    /// Remove again what was removed. Returns the queue, if it is one. Nothing when it does not exist.
+    /// Remove what `key` identifies again. Returns the queue, if it is one. Does nothing when it does not exist.
     ///
     /// # Errors
     /// The bytes are not a key.

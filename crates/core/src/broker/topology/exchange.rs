@@ -39,7 +39,7 @@ pub(super) struct Exchange {
     pub incoming: Vec<BindingId>,
     /// The number of its bindings, without those to removed queues.
     pub binding_count: usize,
-    /// It was removed, and its bindings are being taken away.
+    /// Whether the exchange was removed, and its bindings are being taken away.
     pub is_gone: bool,
     pub conditions: Slab<ConditionId, Condition>,
     /// Conditions by routing key and arguments.
@@ -53,7 +53,7 @@ pub(super) struct Exchange {
     pub queries: Option<Box<ConditionQueries>>,
 }
 
-/// What bindings with the same key and arguments ask for, and where they lead.
+/// The condition of all bindings with the same key and arguments, and their destinations.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub key: Box<str>,
@@ -64,20 +64,20 @@ pub(super) struct Condition {
     matched_by: MatchedBy,
 }
 
-/// How a condition is found for a message.
+/// The index by which messages meet a condition.
 #[derive(Clone, Copy, Debug)]
 enum MatchedBy {
-    /// By every message: its index in `always`.
+    /// Every message meets it: its index in `always`.
     Always(u32),
-    /// By no message.
+    /// No message meets it.
     Never,
-    /// By its key.
+    /// Messages with its key meet it.
     Key,
-    /// By the engine.
+    /// Messages that the engine matches meet it.
     Query(SubscriptionId, Needs),
 }
 
-/// How a condition will be found for a message.
+/// A compiled condition, not yet in an index.
 enum CompiledCondition {
     Always,
     Never,
@@ -102,7 +102,7 @@ impl ConditionQueries {
         Self { engine: Engine::new(), conditions: HashMap::default(), counts: [0; 3], room }
     }
 
-    /// What some of the queries need of a message.
+    /// The parts of a message that at least one of the queries needs.
     pub fn needs(&self) -> Needs {
         let [properties, text, json] = self.counts.map(|count| count > 0);
         Needs { properties, text, json }
@@ -256,7 +256,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Take a condition out of the index by which it was found.
+    /// Take a condition out of its index.
     fn unfile(&mut self, matched_by: MatchedBy) {
         match matched_by {
             MatchedBy::Never => {}
@@ -283,7 +283,7 @@ impl Exchange {
     }
 }
 
-/// Compile what a binding asks for.
+/// Compile the condition of a binding.
 fn compile(
     kind: ExchangeKind,
     key: &str,

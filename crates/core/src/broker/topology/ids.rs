@@ -24,7 +24,7 @@ macro_rules! topology_id {
 }
 
 topology_id! {
-    /// A vhost. Never given to another one.
+    /// A vhost. The id is never given to another one.
     pub VhostId
 }
 topology_id! {
@@ -36,15 +36,15 @@ topology_id! {
     pub QueueId
 }
 topology_id! {
-    /// An exchange of any vhost. Dense, and used again.
+    /// An exchange of any vhost. The ids are dense and reused.
     pub(in crate::broker) ExchangeId
 }
 topology_id! {
-    /// A binding. Used again.
+    /// A binding. The ids are reused.
     pub(in crate::broker) BindingId
 }
 topology_id! {
-    /// A condition of an exchange: what its bindings ask for. Used again.
+    /// A condition of an exchange, which bindings share. The ids are reused.
     pub(in crate::broker) ConditionId
 }
 
@@ -56,7 +56,7 @@ impl QueueId {
     }
 }
 
-/// Where a binding leads.
+/// The destination of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::broker) enum Destination {
     Queue(QueueId),

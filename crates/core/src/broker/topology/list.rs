@@ -12,7 +12,7 @@ use super::{BindingId, Destination, ExchangeId, Owner, QueueId, Topology, VhostI
 pub struct ExchangeInfo<'a> {
     /// Its name.
     pub name: &'a str,
-    /// How it was declared.
+    /// The settings with which it was declared.
     pub settings: ExchangeSettings<'a>,
     /// The number of bindings that lead from it.
     pub bindings_from: usize,
@@ -29,7 +29,7 @@ pub struct QueueInfo<'a> {
     pub vhost: VhostId,
     /// Its name.
     pub name: &'a str,
-    /// How it was declared.
+    /// The settings with which it was declared.
     pub settings: QueueSettings<'a>,
     /// The connection that has it exclusively.
     pub owner: Option<Owner>,
@@ -42,7 +42,7 @@ pub struct QueueInfo<'a> {
 pub struct BindingInfo<'a> {
     /// The exchange from which it leads.
     pub source: &'a str,
-    /// Where it leads.
+    /// The destination.
     pub target: Target<'a>,
     /// Its routing key.
     pub key: &'a str,

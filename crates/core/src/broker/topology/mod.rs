@@ -5,8 +5,8 @@
 //! one, which changes no result).
 //!
 //! All bindings of an exchange share one engine (`exchange.rs`): a message is matched once per exchange, however many
-//! bindings have queries. What a routing key alone decides is a look-up. `bindings.rs` links and unlinks, `sweep.rs`
-//! takes away what had many bindings without stopping anybody, `route.rs` follows a message, `filter.rs`, `headers.rs`,
+//! bindings have queries. A condition that the routing key alone decides is a look-up. `bindings.rs` links and unlinks,
+//! `sweep.rs` removes many bindings without stopping anybody, `route.rs` follows a message, `filter.rs`, `headers.rs`,
 //! `names.rs` and `view.rs` say what queries are asked of, `definition.rs` writes and reads what survives a restart,
 //! `stored.rs` follows queries of the store.
 //!
@@ -56,12 +56,12 @@ pub const QUEUES_MAX: usize = 1 << 22;
 /// Maximum number of bindings.
 pub const BINDINGS_MAX: usize = 1 << 24;
 
-/// Whether a declaration made something.
+/// The result of a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declared {
-    /// It was made.
+    /// The exchange or queue was made.
     Created,
-    /// It existed already, declared in the same way.
+    /// The exchange or queue existed already, declared in the same way.
     Existed,
 }
 
@@ -83,7 +83,7 @@ struct DeclaredQueue {
     arguments: Box<[u8]>,
     /// The bindings that lead here.
     incoming: Vec<BindingId>,
-    /// It was removed, and its bindings are being taken away.
+    /// Whether the queue was removed, and its bindings are being taken away.
     is_gone: bool,
 }
 
@@ -343,7 +343,7 @@ impl Topology {
 
     /// Delete a queue and its bindings. None when it does not exist.
     ///
-    /// `contents` gives the numbers of the queue's consumers and messages; it is called when `if_unused` or `if_empty`.
+    /// `contents` returns the numbers of the queue's consumers and messages; it is called when `if_unused` or `if_empty`.
     ///
     /// # Errors
     /// 405 if it is exclusive to another connection; 406 when it has consumers and is to be deleted only `if_unused`, or

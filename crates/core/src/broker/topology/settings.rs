@@ -6,7 +6,7 @@ use crate::amqp::{AmqpError, RawTable, RawValue};
 
 use super::errors;
 
-/// How an exchange chooses among its bindings.
+/// The type of an exchange: the way in which it chooses among its bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExchangeKind {
     /// The binding's key is the routing key.
@@ -46,10 +46,10 @@ impl FromStr for ExchangeKind {
     }
 }
 
-/// How an exchange is declared.
+/// The settings of an exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeSettings<'a> {
-    /// How it chooses among its bindings.
+    /// The type.
     pub kind: ExchangeKind,
     /// It survives a restart.
     pub durable: bool,
@@ -61,7 +61,7 @@ pub struct ExchangeSettings<'a> {
     pub arguments: RawTable<'a>,
 }
 
-/// How a queue is declared.
+/// The settings of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSettings<'a> {
     /// It survives a restart, unless it is exclusive.

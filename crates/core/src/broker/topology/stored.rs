@@ -52,17 +52,17 @@ impl Topology {
 
     /// The conditions whose text differs from that in `queries`, with the key that each names.
     fn conditions_of(&self, queries: &HashMap<String, StoredQuery>) -> Vec<(ExchangeId, ConditionId, String)> {
-        let mut found = Vec::new();
+        let mut conditions = Vec::new();
         for (exchange, entry) in self.exchanges.iter().filter(|(_, exchange)| !exchange.is_gone) {
             for (number, condition) in entry.conditions.iter() {
                 let Some(stored) = condition.stored.as_deref() else { continue };
                 let Ok(Some(key)) = filter::stored_key(RawTable::new(&condition.arguments)) else { continue };
                 if queries.get(key).is_some_and(|now| now != stored) {
-                    found.push((exchange, number, key.to_owned()));
+                    conditions.push((exchange, number, key.to_owned()));
                 }
             }
         }
-        found
+        conditions
     }
 
     /// Record the bindings of a condition again, if they survive a restart. Returns the number of its bindings.

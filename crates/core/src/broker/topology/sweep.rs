@@ -1,6 +1,6 @@
 //! Queues and exchanges are removed at once, and their bindings a few at a time.
 //!
-//! What is removed disappears at once from names, counts, lists and routes. Its bindings are taken away later, some with every
+//! Removed parts disappear at once from names, counts, lists and routes. Their bindings are taken away later, some with every
 //! change and as many as the caller asks for ([`Topology::sweep`]): a hundred thousand of them take a tenth of a second,
 //! which nobody should have to wait for. Until then they stay linked, so that ids are not used again too early.
 
@@ -29,17 +29,17 @@ impl Topology {
         let queue = &mut self.queues[id];
         queue.is_gone = true;
         let incoming = std::mem::take(&mut queue.incoming);
-        let mut doomed = Vec::new();
-        self.discount(&incoming, &mut doomed);
+        let mut unused = Vec::new();
+        self.discount(&incoming, &mut unused);
         self.queues[id].incoming = incoming;
         self.gone.queues.push(id);
-        self.remove_exchanges(doomed);
+        self.remove_exchanges(unused);
         self.sweep(STEP);
     }
 
     /// Remove exchanges with all their bindings, and auto-delete exchanges that lose their last binding.
-    pub(super) fn remove_exchanges(&mut self, mut doomed: Vec<ExchangeId>) {
-        while let Some(id) = doomed.pop() {
+    pub(super) fn remove_exchanges(&mut self, mut unused: Vec<ExchangeId>) {
+        while let Some(id) = unused.pop() {
             let exchange = &mut self.exchanges[id];
             if exchange.is_gone {
                 continue;
@@ -49,7 +49,7 @@ impl Topology {
             let end = exchange.conditions.end();
             let incoming = std::mem::take(&mut exchange.incoming);
             let (vhost, name, durable) = (exchange.vhost, exchange.name.clone(), exchange.durable);
-            self.discount(&incoming, &mut doomed);
+            self.discount(&incoming, &mut unused);
             incoming.into_iter().for_each(|number| self.unlink_source(number));
             self.get_vhost_mut(vhost).exchanges.remove(&name);
             if durable {

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 1_500;
 /// The query of one whole record, with the expensive predicates of the table that it was written with.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the damage.
 pub fn decode(record: &[u8], opaques: &[Opaque]) -> Result<Query, String> {
     let mut decoder = RecordDecoder::new(record, opaques);
     let is_fields = decoder.flag()?;

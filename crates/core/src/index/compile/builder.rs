@@ -20,7 +20,7 @@ use crate::topic::TopicPattern;
 use super::clauses::Clauses;
 use super::interner::Interner;
 
-/// Maximum number of queries in which demands are counted, spread over all of them.
+/// The maximum size of the sample in which demands are counted. The sample is spread over all queries.
 const SAMPLE_MAX: usize = 8_192;
 /// The index of a subscription's key when it has none.
 pub const NO_KEY: u32 = u32::MAX;
@@ -34,7 +34,7 @@ pub struct NewSubscription<'a> {
     pub key: Option<&'a [u8]>,
 }
 
-/// What a builder makes.
+/// The result of a builder.
 pub struct BuiltSegment {
     /// The sections of the segment.
     pub sections: Sections,
@@ -47,9 +47,9 @@ pub struct BuiltSegment {
 /// Byte strings, one after the other.
 #[derive(Default)]
 pub struct ByteList {
-    /// The bytes of all of them.
+    /// The bytes of all strings.
     pub bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each string.
     pub ends: Vec<usize>,
 }
 
@@ -136,7 +136,7 @@ impl Builder {
     }
 }
 
-/// Of this many queries, each how many-th is enough to know what they are like.
+/// The step at which to sample this number of queries: the sample is large enough to represent them.
 #[must_use]
 pub fn sample_step(queries: usize) -> usize {
     queries.div_ceil(SAMPLE_MAX).max(1)

@@ -8,8 +8,8 @@
 //! - a *choice*: one of several tests, of different attributes, holds;
 //! - a *range*: a number lies between two bounds.
 //!
-//! Any other predicate is a *shared predicate* when the query demands it: evaluated last, at most once per message. What
-//! remains makes the whole query be evaluated. The tree is never expanded to disjunctive normal form (the ITMO paper).
+//! Any other predicate is a *shared predicate* when the query demands it: evaluated last, at most once per message. If
+//! anything else remains, the whole query is evaluated. The tree is never expanded to disjunctive normal form (the ITMO paper).
 //!
 //! Clauses do not decide lists, since each predicate may be true of another element (`docs/semantics.md`, "Lists"): where a
 //! message has a list, queries that ask about it are evaluated.
@@ -27,13 +27,13 @@ use super::interner::Interner;
 
 /// Maximum number of keys that a query is filed under.
 const KEYS_MAX: usize = 1_024;
-/// An OR with more tests than this is evaluated.
+/// The maximum number of tests of a choice. An OR with more tests is evaluated.
 const CHOICE_TESTS_MAX: usize = 32;
 
 /// A query as clauses: true when all of them hold and, if it needs evaluation, the query evaluates to true.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Clauses {
-    /// True of no message.
+    /// Whether the query is true of no message.
     pub is_never: bool,
     /// Tests of single attributes.
     pub tests: SmallVec<[ValueTest; 1]>,
@@ -101,7 +101,7 @@ impl Clauses {
         Self { tests: smallvec![test], access, ..Self::default() }
     }
 
-    /// True when evaluation follows the clauses, of the whole query or of shared predicates.
+    /// True when something is evaluated after the clauses: the whole query or shared predicates.
     pub fn is_verified(&self) -> bool {
         self.needs_evaluation || !self.shared_predicates.is_empty()
     }
@@ -119,7 +119,7 @@ impl Clauses {
             && self.ranges.is_empty()
     }
 
-    /// Demand what `other` demands, too.
+    /// Add the demands of `other`.
     pub fn and(&mut self, other: Self, interner: &Interner) {
         self.is_never |= other.is_never;
         self.needs_evaluation |= other.needs_evaluation;

@@ -13,14 +13,14 @@ use crate::index::leaf::query::LEAF_QUERIES;
 use super::clauses::{Clauses, prefetch_clauses};
 use super::interner::Interner;
 
-/// A group is split at most this many times; deeper parts stay as they are.
+/// The maximum depth of splits of a group; deeper parts stay as they are.
 const DEPTH_MAX: usize = 12;
 
 /// What splits queries: an attribute, and whether by the rarest of the values that they admit (0) or by the second (1).
 /// Queries that admit the same rare value and different frequent ones are ruled out by different messages, too.
 type SplitCriterion = (AttributeId, usize);
 
-/// What a query demands of one attribute.
+/// The demand of a query on one attribute.
 #[derive(Clone, Copy)]
 struct Demand {
     criterion: SplitCriterion,
@@ -30,7 +30,7 @@ struct Demand {
     rules_out: f64,
 }
 
-/// What a query asks for, as far as its order matters.
+/// The demands of a query that determine its position in the order.
 struct QueryDemands {
     id: QueryId,
     demands: Vec<Demand>,

@@ -9,8 +9,8 @@ use super::clauses::Clauses;
 use super::cluster::cluster;
 use super::interner::Interner;
 
-/// Access keys that a larger share of messages has are no better than the common group, whose summaries use all values at
-/// once.
+/// The maximum share of messages that have an access key. A more frequent key is no better than the common group, whose
+/// summaries use all values at once.
 const SHARE_MAX: f64 = 1.0 / 40.0;
 /// [`SHARE_MAX`] for queries that have to be evaluated when they are candidates.
 const SHARE_MAX_VERIFIED: f64 = 1.0 / 4.0;
@@ -22,7 +22,7 @@ pub struct QueryGroup {
     /// The key; None for the common group.
     pub key: Option<AccessKey>,
     queries: Vec<QueryId>,
-    /// Where its leaves end, among its queries.
+    /// The end of each leaf, as an index into the queries.
     ends: Vec<usize>,
 }
 

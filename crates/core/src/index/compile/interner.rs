@@ -130,7 +130,7 @@ impl Interner {
         self.attributes[attribute.index()].has_ranges = true;
     }
 
-    /// Where the values of `attribute` come from.
+    /// The origin of the values of `attribute`.
     #[must_use]
     pub fn origin(&self, attribute: AttributeId) -> AttributeOrigin {
         self.attributes[attribute.index()].origin

@@ -24,7 +24,7 @@ use super::summary::SummaryBuilder;
 pub struct QuerySubscriptions {
     /// The ids, by position.
     pub ids: Vec<SubscriptionId>,
-    /// Where the positions of each query end.
+    /// The end of the positions of each query.
     pub ends: Vec<u32>,
 }
 

@@ -61,7 +61,7 @@ impl Builder {
         }
     }
 
-    /// What texts are searched for: all needles, and the words of bodies while these are few.
+    /// The needles and words that texts are searched for: all needles, and the words of bodies while these are few.
     fn lay_out_text_terms(&self, grouping: &Grouping, positions: &[SymbolPosition], sections: &mut Sections) {
         let is_word = |origin| origin == AttributeOrigin::BodyWords;
         let word_count = self.interner.text_terms().filter(|(_, origin, _)| is_word(*origin)).count();

@@ -1,14 +1,14 @@
-//! What a segment knows of each attribute, and the section that stores it.
+//! The information about each attribute in a segment, and the section that stores it.
 
 use crate::index::codec::{RecordDecoder, encode_text};
 use crate::index::ids::{GroupId, SummaryId};
 use crate::index::origin::AttributeOrigin;
 use crate::index::value_class::ByClass;
 
-/// What a segment knows of an attribute.
+/// The information about an attribute in a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeInfo {
-    /// Where its values come from.
+    /// The origin of its values.
     pub origin: AttributeOrigin,
     /// The property's name; empty for the topic.
     pub name: Box<str>,
@@ -38,7 +38,7 @@ impl AttributeInfo {
     /// Read one of the attributes that [`encode_attributes`] wrote.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the damage.
     pub fn decode(decoder: &mut RecordDecoder<'_>) -> Result<Self, String> {
         let origin = decoder.one_of(&AttributeOrigin::ALL, "origin of an attribute")?;
         let (has_ranges, has_keys) = (decoder.flag()?, decoder.flag()?);

@@ -22,7 +22,7 @@ pub const VERSION: u32 = 7;
 pub const HEADER_BYTES: usize = PAGE_BYTES;
 const CHECKSUM_OFFSET: usize = HEADER_BYTES - 4;
 
-/// Where a section lies in a file.
+/// The range of a section in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectionExtent {
     /// Its first byte in the file.
@@ -40,12 +40,12 @@ pub struct SnapshotHeader {
     pub query_count: usize,
     /// The id that the next new subscription gets.
     pub next_id: u64,
-    /// Where the sections are.
+    /// The ranges of the sections.
     pub sections: [SectionExtent; SECTION_COUNT],
 }
 
 impl SnapshotHeader {
-    /// Where `section` lies.
+    /// The range of `section`.
     #[must_use]
     pub fn extent(&self, section: SectionName) -> SectionExtent {
         self.sections[section as usize]
@@ -85,7 +85,7 @@ impl SnapshotHeader {
     /// Read the header of `file`, all its bytes, and check that it is whole.
     ///
     /// # Errors
-    /// What the file says, and what was expected.
+    /// The damage: what the file contains, and what was expected.
     pub fn decode(file: &[u8]) -> Result<Self, String> {
         if file.get(..8) != Some(&MAGIC) {
             return Err(format!("is no snapshot of tamis: it does not begin with {}", MAGIC.escape_ascii()));

@@ -1,4 +1,4 @@
-//! Where the bytes of a segment are: in memory, or in a mapped file whose pages are checked when they are first read.
+//! The bytes of a segment: in memory, or in a mapped file whose pages are checked when they are first read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

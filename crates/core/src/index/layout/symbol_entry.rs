@@ -15,7 +15,7 @@ const INLINE_MAX: usize = 24;
 /// The length takes the bits below this, the kind those above.
 const KIND_SHIFT: u32 = 28;
 
-/// What a segment knows of a symbol.
+/// The information about a symbol in a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct SymbolInfo {
     /// Its number among the symbols of its attribute.

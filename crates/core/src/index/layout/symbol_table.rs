@@ -49,7 +49,7 @@ impl SymbolTableBuilder {
     }
 }
 
-/// What a segment knows of a value of `attribute`, if some query names it.
+/// The information about a value of `attribute` in a segment, if some query names it.
 pub fn find(
     store: &SectionStore,
     attribute: AttributeId,

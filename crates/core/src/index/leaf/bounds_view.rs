@@ -14,9 +14,9 @@ pub struct BoundsView<'a> {
     who: u64,
     /// The number of words of the low bounds, and of the high ones.
     size: usize,
-    /// Where the low bounds start.
+    /// The offset at which the low bounds start.
     start: usize,
-    /// Where the bounds end, and the next ones start.
+    /// The offset at which the bounds end, and the next ones start.
     pub end: usize,
 }
 

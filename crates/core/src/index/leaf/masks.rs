@@ -11,7 +11,7 @@ pub const OPEN: u64 = 1;
 pub const CLASSES: u64 = 2;
 /// With this flag, the codes of the values are listed.
 pub const LISTED: u64 = 4;
-/// Masks lie at the positions of their codes, unless these are more than so many times as many.
+/// Masks lie at the positions of their codes, unless there are more than this many times as many codes as masks.
 const DENSE_MAX: usize = 4;
 
 /// A test with the bit of its query.

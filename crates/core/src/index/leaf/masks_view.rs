@@ -14,7 +14,7 @@ pub struct MasksView<'a> {
     attribute: AttributeId,
     flags: u64,
     count: usize,
-    /// Where the mask of `other` is.
+    /// The offset of the mask of `other`.
     start: usize,
 }
 

@@ -22,7 +22,7 @@ pub const VERIFY: u64 = 1;
 /// One query as a leaf stores it, apart from its tests of single attributes.
 #[derive(Clone, Debug, Default)]
 pub struct LeafQuery<'a> {
-    /// Its number.
+    /// The number of the query.
     pub id: QueryId,
     /// Tests of several attributes, of which one has to hold.
     pub choices: SmallVec<[&'a [ValueTest]; 1]>,

@@ -15,8 +15,7 @@ use crate::message::{Body, Message, Resolved, Value, lookup_any_case};
 use super::hashed_message::{HashedMessage, HashedProperty, HashedScalar, HashedValue};
 use super::scratch::SegmentScratch;
 
-/// Looking up a name in a message costs so many times as much as seeing that the segment does not know the name of a
-/// property.
+/// The cost of looking up a name in a message, relative to checking that the segment does not know the name of a property.
 const LOOK_UP_COST: usize = 4;
 
 impl Segment {
@@ -78,8 +77,8 @@ impl Segment {
         Ok(())
     }
 
-    /// The `properties` that the segment knows, by index, and their attributes. Their symbols lie all over the table: all
-    /// are prefetched before the first of them is looked up.
+    /// The `properties` that the segment knows, by index, and their attributes. Their symbols lie all over the table, so
+    /// all are prefetched before the first is looked up.
     #[inline]
     fn find_asked(
         &self,

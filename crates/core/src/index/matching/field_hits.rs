@@ -12,7 +12,7 @@ use crate::index::segment::index_view::IndexView;
 use crate::message::Message;
 use crate::query::Query;
 
-/// How many criteria of a fields query a message meets.
+/// A count of the criteria of a fields query that a message meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// The subscription with the query.
@@ -70,7 +70,7 @@ impl Segment {
     }
 }
 
-/// How many criteria of `query` are true of `message`, and how many it has; None when none is true.
+/// The number of criteria of `query` that are true of `message`, and of all its criteria; None when none is true.
 pub fn count_hits(query: &Query, message: &Message<'_>, hierarchies: &Hierarchies) -> Option<(usize, usize)> {
     let criteria = query.criteria();
     let hits = criteria.iter().filter(|expr| expr.evaluate(message, Some(hierarchies)) == Some(true)).count();

@@ -23,7 +23,7 @@ impl<'m> HashedScalar<'m> {
         Self { scalar, hash: Cell::new(None) }
     }
 
-    /// Its hash, whatever attribute it belongs to. Cost: linear in a text, the first time.
+    /// The hash of the scalar, for any attribute. Cost: linear in a text, the first time.
     #[inline]
     pub fn hash(&self) -> u64 {
         self.hash.get().unwrap_or_else(|| {
@@ -34,7 +34,7 @@ impl<'m> HashedScalar<'m> {
     }
 }
 
-/// What a name leads to in a message.
+/// The value that a name leads to in a message.
 #[derive(Debug)]
 pub struct HashedValue<'m> {
     /// One value or several.
@@ -57,15 +57,15 @@ impl<'m> From<Resolved<'m>> for HashedValue<'m> {
 /// A property of a message.
 #[derive(Debug)]
 pub struct HashedProperty<'m> {
-    /// Its name.
+    /// The name.
     pub name: &'m str,
-    /// The hash of its name, see [`hash_name`].
+    /// The hash of the name, see [`hash_name`].
     pub name_hash: u64,
-    /// Its value.
+    /// The value of the property.
     pub value: HashedValue<'m>,
 }
 
-/// More properties than this take memory of their own.
+/// The number of properties that need no allocation.
 const PROPERTIES: usize = 24;
 
 /// A message on its way through the segments.
@@ -73,7 +73,7 @@ const PROPERTIES: usize = 24;
 pub struct HashedMessage<'m, 'p> {
     /// The message itself.
     pub message: &'m Message<'p>,
-    /// Its topic.
+    /// The topic of the message.
     pub topic: HashedScalar<'m>,
     properties: SmallVec<[HashedProperty<'m>; PROPERTIES]>,
     are_properties_hashed: bool,
@@ -86,7 +86,7 @@ impl<'m, 'p> HashedMessage<'m, 'p> {
         Self { message, topic, properties: SmallVec::new(), are_properties_hashed: false }
     }
 
-    /// Its properties, apart from empty lists, which count as absent. Cost: linear in them, the first time.
+    /// The properties, apart from empty lists, which count as absent. Cost: linear in them, the first time.
     pub fn properties(&mut self) -> &[HashedProperty<'m>] {
         if !self.are_properties_hashed {
             self.are_properties_hashed = true;
@@ -98,7 +98,7 @@ impl<'m, 'p> HashedMessage<'m, 'p> {
         &self.properties
     }
 
-    /// What `name` leads to, also through mappings.
+    /// The value that `name` leads to, also through mappings.
     pub fn look_up(&self, name: &str) -> Option<HashedValue<'m>> {
         lookup(self.message.properties, name).map(HashedValue::from)
     }

@@ -2,7 +2,7 @@
 
 use crate::index::SubscriptionId;
 
-/// Fewer ids than this are sorted by comparing.
+/// The minimum number of ids for a radix sort; fewer are sorted by comparing.
 const RADIX_MIN: usize = 256;
 /// Maximum number of bits of a digit: the counters of a pass stay in the first cache, and four million ids have two digits.
 const DIGIT_MAX: u32 = 11;
@@ -27,13 +27,13 @@ impl IdSet {
         }
     }
 
-    /// Add an id that is known to fit.
+    /// Add an id that is known to fit in 32 bits.
     #[inline(always)]
     pub fn push_narrow(&mut self, id: u32) {
         self.narrow.push(id);
     }
 
-    /// Add ids that are known to fit, as they lie in memory.
+    /// Add ids that are known to fit in 32 bits, as they lie in memory.
     #[inline(always)]
     pub fn extend_narrow(&mut self, ids: &[[u8; 4]]) {
         self.narrow.extend(ids.iter().map(|id| u32::from_le_bytes(*id)));
@@ -44,13 +44,13 @@ impl IdSet {
         self.narrow.is_empty() && self.wide.is_empty()
     }
 
-    /// Forget all of them.
+    /// Forget all ids.
     pub fn clear(&mut self) {
         self.narrow.clear();
         self.wide.clear();
     }
 
-    /// Move all of them to `ids`, ascending, each once. Cost: linear per digit in which they differ; a sort for ids beyond
+    /// Move all ids to `ids`, ascending, each once. Cost: linear per digit in which they differ; a sort for ids beyond
     /// 32 bits.
     pub fn drain_into(&mut self, ids: &mut Vec<SubscriptionId>) {
         let Self { narrow, wide, spare, counts } = self;

@@ -25,7 +25,7 @@ use scratch::SegmentScratch;
 /// The state of the engine that a message sees.
 #[derive(Clone, Copy)]
 pub struct MatchState<'a> {
-    /// The hierarchies as they are.
+    /// The hierarchies now.
     pub hierarchies: &'a Hierarchies,
     /// The version's number: subscriptions that a later version removed still match.
     pub version: u64,

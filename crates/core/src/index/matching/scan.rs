@@ -11,7 +11,7 @@ use crate::index::segment::index_view::IndexView;
 use super::id_set::IdSet;
 use super::scratch::SegmentScratch;
 
-/// A leaf is prefetched while this many leaves before it are scanned.
+/// The number of leaves by which prefetching is ahead of scanning.
 const AHEAD: usize = 4;
 /// The number of cache lines of a leaf that are prefetched; its end, which the head leads to, is prefetched one leaf before.
 const LINES_AHEAD: usize = 4;

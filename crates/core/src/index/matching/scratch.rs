@@ -9,7 +9,7 @@ use crate::index::segment::text_search::NeedleWork;
 use super::id_set::IdSet;
 use super::verify::PredicateMemo;
 
-/// Reused from segment to segment and from message to message.
+/// Memory that is reused from segment to segment and from message to message.
 #[derive(Debug, Default)]
 pub struct SegmentScratch {
     /// The message in the codes of the segment.
@@ -22,7 +22,7 @@ pub struct SegmentScratch {
     pub summaries: Vec<SummaryId>,
     /// The summaries that are computed for the message, one after the other.
     pub joined: Vec<u64>,
-    /// The leaves of a group that remain, a bit each.
+    /// The leaves of a group that remain, one bit each.
     pub remaining: Vec<u64>,
     /// The leaves that are scanned.
     pub leaves: Vec<LeafId>,
@@ -37,7 +37,7 @@ pub struct SegmentScratch {
 }
 
 impl SegmentScratch {
-    /// Add one of several symbols of an attribute. Those of one attribute have to be added one after the other.
+    /// Add one of several symbols of an attribute. The symbols of an attribute must be added one after the other.
     pub fn add(&mut self, attribute: AttributeId, symbol: SymbolInfo) {
         self.codes.add(attribute, symbol);
         if symbol.group.is_some() {

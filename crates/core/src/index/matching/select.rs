@@ -95,7 +95,7 @@ impl Segment {
             }
             let joined = &mut scratch.joined[start..];
             if summary.is_rare() {
-                // What it rules out and other values do not is admitted by those, which are joined too.
+                // A leaf that only this value rules out is admitted by the other values, which are joined too.
                 for leaf in index.rare_summary(summary)? {
                     let leaf = LeafId::from_le_bytes(*leaf).index();
                     *joined.get_mut(leaf / 64)? |= 1 << (leaf % 64);

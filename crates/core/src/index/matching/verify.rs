@@ -59,7 +59,7 @@ impl Segment {
 /// The results of the shared predicates of a segment for one message.
 #[derive(Debug, Default)]
 pub struct PredicateMemo {
-    /// When each was last evaluated, and whether it was true.
+    /// When each predicate was last evaluated, and whether it was true.
     stamps: Vec<(u32, bool)>,
     now: u32,
 }

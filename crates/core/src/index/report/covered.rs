@@ -14,12 +14,12 @@ use crate::query::implication::{FilingKey, Meaning};
 
 /// Maximum number of queries that cover one.
 const COVERS_MAX: usize = 8;
-/// Comparisons of masks, a nanosecond each.
+/// The budget for comparisons of masks, a nanosecond each.
 const MASKS: ComparisonBudget = ComparisonBudget { start: 10_000_000, each: 1_000 };
-/// Comparisons of claims, a few hundred nanoseconds each.
+/// The budget for comparisons of claims, a few hundred nanoseconds each.
 const CLAIMS: ComparisonBudget = ComparisonBudget { start: 1_000_000, each: 4 };
 
-/// A list under one key that is longer than this is looked up by a second key too.
+/// The maximum length of a list under one key; a longer list is looked up by a second key too.
 const SCANNED_MAX: usize = 32;
 
 /// Maximum number of meanings that are kept, about a kilobyte each.
@@ -34,11 +34,11 @@ pub(super) struct Covered {
     pub(super) left_out: usize,
 }
 
-/// The number of comparisons allowed: what one query does not use is left to the next.
+/// The number of comparisons allowed. Comparisons that one query does not use are left to the next.
 struct ComparisonBudget {
-    /// For all queries.
+    /// The number for all queries together.
     start: usize,
-    /// For each query.
+    /// The number added per query.
     each: usize,
 }
 
@@ -161,7 +161,7 @@ impl Meanings<'_, '_> {
 /// The keys that each query looks up.
 struct KeyLookups {
     keys: Vec<FilingKey>,
-    /// Where the keys of each query end.
+    /// The end of the keys of each query.
     ends: Vec<usize>,
 }
 

@@ -18,7 +18,7 @@ const ROUGH_ROUNDS: usize = 2;
 const CAREFUL_ROUNDS: usize = 15;
 
 const TOPIC: &str = "probe.of.topic";
-/// About as long as a line.
+/// A text about as long as a line.
 const TEXT: &str =
     "The quick brown fox jumps over the lazy dog, and then it goes on to do so again and again until night.";
 /// The number of times that [`TEXT`] stands in the body: a thousand characters.

@@ -12,16 +12,16 @@ use crate::index::SubscriptionId;
 use crate::query::Query;
 use crate::query::expr::{Expr, Predicate};
 
-/// What subscriptions share.
+/// The queries and predicates that subscriptions share.
 #[derive(Debug)]
 pub(super) struct Sharing<'q> {
     /// Every query once, ordered by its first subscription.
     pub(super) queries: Vec<DistinctQuery<'q>>,
     /// Every predicate once.
     pub(super) predicates: Vec<&'q Predicate>,
-    /// How many subscriptions have each predicate.
+    /// The number of subscriptions that have each predicate.
     pub(super) users: Vec<usize>,
-    /// How many predicates all subscriptions have together.
+    /// The number of predicates that all subscriptions have together.
     pub(super) occurrences: usize,
 }
 

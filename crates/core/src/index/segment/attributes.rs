@@ -13,13 +13,13 @@ use crate::index::origin::AttributeOrigin;
 pub struct NamedAttributes {
     /// The property.
     pub property: Option<AttributeId>,
-    /// Its value and the ancestors of that.
+    /// The value and its ancestors.
     pub ancestors: Option<AttributeId>,
-    /// What stands in its texts.
+    /// The needles and words in its texts.
     pub texts: TextAttributes,
 }
 
-/// The attributes of what may stand in a text.
+/// The attributes of the needles and words in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextAttributes {
     /// Needles.
@@ -47,11 +47,11 @@ pub struct Attributes {
     pub any_case: HashMap<Box<str>, NamedAttributes>,
     /// The topic.
     pub topic: Option<AttributeId>,
-    /// What stands in the topic.
+    /// The needles and words in the topic.
     pub topic_texts: TextAttributes,
     /// The patterns that the topic matches.
     pub patterns: Option<AttributeId>,
-    /// What stands in the body.
+    /// The needles and words in the body.
     pub body_texts: TextAttributes,
     /// The attributes with summaries.
     pub with_summaries: Vec<AttributeId>,
@@ -61,7 +61,7 @@ impl Attributes {
     /// Read the section of attributes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the damage.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut decoder = RecordDecoder::new(bytes, &[]);
         let mut attributes = Self::default();
@@ -114,7 +114,7 @@ impl Attributes {
         self.all.len()
     }
 
-    /// What the segment knows of an attribute.
+    /// The information about an attribute.
     #[inline]
     pub fn info(&self, attribute: AttributeId) -> &AttributeInfo {
         &self.all[attribute.index()]

@@ -35,7 +35,7 @@ pub struct Segment {
     pub store: SectionStore,
     /// The attributes that its queries ask about.
     pub attributes: Attributes,
-    /// What its queries look for in texts.
+    /// The needles and words that the queries look for in texts.
     pub text_search: TextSearch,
     opaques: Vec<Opaque>,
     /// The identity of its trie of topic patterns.
@@ -46,9 +46,9 @@ pub struct Segment {
     query_count: usize,
     /// The number of leaves that summaries cover.
     pub wide_leaf_count: usize,
-    /// Which of its subscriptions were removed.
+    /// The marks of removed subscriptions.
     pub tombstones: Tombstones,
-    /// The criteria of its fields queries; built when hits are first counted.
+    /// The criteria of the fields queries; built when hits are first counted.
     pub field_index: OnceLock<FieldIndex>,
 }
 

@@ -1,4 +1,4 @@
-//! What a segment asks about topics: patterns in a trie, and texts that may stand in the topic.
+//! The questions of a segment about topics: patterns in a trie, and texts that may stand in the topic.
 
 use crate::error::EngineError;
 use crate::index::SubscriptionId;
@@ -77,7 +77,7 @@ impl Segment {
 /// are part of a query, each a symbol.
 pub struct SegmentPatterns<'a> {
     segment: &'a Segment,
-    /// All of them.
+    /// The trie of all patterns.
     pub trie: TopicTrie<'a>,
     index: IndexView<'a>,
     /// Positions in the table of symbols.

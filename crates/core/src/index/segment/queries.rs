@@ -11,7 +11,7 @@ use crate::query::Query;
 
 use super::Segment;
 
-/// Decoded queries are kept in chunks of this many, allocated when one is needed: opening allocates next to nothing.
+/// The number of decoded queries in a chunk. Chunks are allocated when needed, so that opening allocates next to nothing.
 const CHUNK: usize = 64;
 
 type QueryChunk = Box<[OnceLock<Arc<Query>>]>;
@@ -21,7 +21,7 @@ type QueryChunk = Box<[OnceLock<Arc<Query>>]>;
 pub struct KeptQueries(Vec<OnceLock<QueryChunk>>);
 
 impl KeptQueries {
-    /// None of `count` queries.
+    /// Storage for `count` queries, none of them decoded.
     pub fn new(count: usize) -> Self {
         Self((0..count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect())
     }

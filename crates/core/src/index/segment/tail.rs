@@ -7,7 +7,7 @@ use crate::query::Query;
 
 use super::tombstones::Tombstones;
 
-/// Maximum size of the tail, whose queries are evaluated one by one. A version has a bit for each.
+/// The maximum size of the tail, whose queries are evaluated one by one. A version has one bit for each of them.
 pub const TAIL_MAX: usize = 32;
 
 /// The subscriptions that were added last. Filled from the front; a version says how many of them it sees.
@@ -25,7 +25,7 @@ pub struct TailSubscription {
     pub id: SubscriptionId,
     /// Its query.
     pub query: Arc<Query>,
-    /// The first position with an equal query: subscribers often ask for the same, and it is evaluated once.
+    /// The first position with an equal query. Subscribers often ask for the same, and it is evaluated once.
     pub first: usize,
 }
 
@@ -56,7 +56,7 @@ impl Tail {
         filled.filter_map(|(position, subscription)| Some((position, subscription.get()?)))
     }
 
-    /// The subscriptions at `positions`, a bit each.
+    /// The subscriptions at `positions`, which has one bit per position.
     pub fn at(&self, mut positions: u32) -> impl Iterator<Item = &TailSubscription> {
         std::iter::from_fn(move || {
             let position = (positions != 0).then(|| positions.trailing_zeros() as usize)?;

@@ -18,7 +18,7 @@ use crate::message::Message;
 use crate::text::needles::{NeedleScratch, Needles};
 use crate::text::{StopWords, words};
 
-/// Needles of a file that have more bytes than this in all are refused. An interner takes fewer.
+/// The maximum total size of the needles of a file. An interner takes fewer.
 const NEEDLE_BYTES_MAX: usize = 64 << 20;
 
 /// What the queries of a segment look for in texts; built from its sections when it is first needed.
@@ -29,7 +29,7 @@ pub struct TextSearch {
     stop_words: OnceLock<(Arc<StopWords>, bool)>,
 }
 
-/// What is looked for in the texts of one attribute.
+/// The needles or words that queries look for in the texts of one attribute.
 #[derive(Debug, Default)]
 struct WantedTexts {
     needles: Option<Needles>,

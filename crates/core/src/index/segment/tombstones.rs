@@ -6,14 +6,14 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Stamps come in chunks of this many, allocated when one is needed.
+/// The number of stamps in a chunk. Chunks are allocated when needed.
 const CHUNK: usize = 512;
 
 /// Tombstones by position. Version numbers start at 1: a stamp of 0 is none.
 #[derive(Debug)]
 pub struct Tombstones {
-    /// A bit for each position that has a stamp. A match asks about every id that it collects, all over the segment: the
-    /// bits of half a million subscriptions stay in the cache, and their stamps do not.
+    /// One bit per position, set if it has a stamp. A match asks about every id that it collects, all over the segment;
+    /// the bits of half a million subscriptions stay in the cache, and their stamps do not.
     marks: Box<[AtomicU64]>,
     chunks: Vec<OnceLock<Box<[AtomicU64; CHUNK]>>>,
     /// The last stamp.

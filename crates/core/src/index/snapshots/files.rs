@@ -16,7 +16,7 @@ pub fn in_snapshot(verb: &str, path: &Path, error: &io::Error) -> EngineError {
 /// Write a file under a temporary name beside `path`, make it durable, and replace `path` with it atomically.
 ///
 /// # Errors
-/// Those of the file system; no part of the file is left behind.
+/// The error of the file system; no part of the file is left behind.
 pub fn replace_file(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let temporary = temporary_name(path)?;
     let file = File::options().write(true).create_new(true).open(&temporary)?;

@@ -40,7 +40,7 @@ pub struct CombinedTrie {
     /// The identity of the trie.
     pub id: TrieId,
     trie: Vec<u8>,
-    /// Where the ids and the symbols of each pattern end.
+    /// The ends of the ids and of the symbols of each pattern.
     ends: Vec<(usize, usize)>,
     ids: Vec<SubscriptionId>,
     /// With the indexes of their segments.
@@ -48,7 +48,7 @@ pub struct CombinedTrie {
 }
 
 impl CombinedTrieCell {
-    /// A cell for a version whose segments have tries of so many bytes, with `tail_count` patterns in its tail.
+    /// A cell for a version whose segments have tries of this total size, with `tail_count` patterns in its tail.
     #[must_use]
     pub fn new(trie_bytes: impl Iterator<Item = usize>, tail_count: usize) -> Self {
         let mut tries: Vec<_> = trie_bytes.enumerate().filter(|(_, bytes)| *bytes > 0).collect();

@@ -1,4 +1,4 @@
-//! What one version of an engine knows of one topic.
+//! The ids and symbols that one version of an engine has for one topic.
 
 use crate::index::SubscriptionId;
 use crate::index::ids::AttributeId;

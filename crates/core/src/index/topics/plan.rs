@@ -9,7 +9,7 @@ use crate::topic::TopicPattern;
 
 use super::combined_trie::CombinedTrieCell;
 
-/// What the segments and the tail of a version ask about topics.
+/// The topic patterns and texts that the segments and the tail of a version ask about.
 #[derive(Clone, Debug, Default)]
 pub struct TopicPlan {
     /// True when the topic alone may decide something.
@@ -56,7 +56,7 @@ pub struct TopicSources<'v> {
     pub segments: &'v [Arc<Segment>],
     /// Its tail.
     pub tail: &'v Tail,
-    /// How it looks up topics.
+    /// The way in which it looks up topics.
     pub plan: &'v TopicPlan,
 }
 

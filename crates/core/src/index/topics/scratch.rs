@@ -18,13 +18,13 @@ const WEIGHT_MAX: usize = 1 << 21;
 /// The topics that come again, and memory for looking up others.
 #[derive(Debug)]
 pub struct TopicScratch {
-    /// What is known of the topics that were used last.
+    /// The results for the topics that were used last.
     pub cache: TopicCache<TopicMatches>,
-    /// What the last look-up found.
+    /// The result of the last look-up.
     pub fresh: TopicMatches,
     /// The automata of tries.
     pub automata: Automata,
-    /// The patterns that the last walk found.
+    /// The patterns that matched in the last walk.
     pub patterns: Vec<u32>,
     /// Memory for searching topics.
     pub needles: NeedleWork,

@@ -37,13 +37,13 @@ pub struct Version {
     pub tail_length: usize,
     /// The hierarchies of attributes.
     pub hierarchies: Arc<Hierarchies>,
-    /// How topics are looked up.
+    /// The way in which topics are looked up.
     topics: TopicPlan,
     /// The live subscriptions of the tail apart from pure topic queries, a bit each.
     tail_others: u32,
 }
 
-/// Where a subscription is.
+/// The position of a subscription: in a segment or in the tail.
 #[derive(Clone, Debug)]
 pub enum SubscriptionPosition {
     /// At a position of a segment.
@@ -137,7 +137,7 @@ impl Version {
         subscriptions.filter(|(position, _)| self.tail.tombstones.is_live(*position, self.number))
     }
 
-    /// Where the subscription `id` is, if there is one.
+    /// The position of the subscription `id`, if there is one.
     pub fn find(&self, id: SubscriptionId) -> Result<Option<SubscriptionPosition>, EngineError> {
         if let Some((position, _)) = self.live_tail().find(|(_, subscription)| subscription.id == id) {
             return Ok(Some(SubscriptionPosition::Tail(position)));

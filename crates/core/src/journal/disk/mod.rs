@@ -1,4 +1,4 @@
-//! The file system that the journal needs, as a trait, so that a simulated one can take its place.
+//! The file system that the journal needs, as a trait, so that a simulated one can replace it.
 
 #[cfg(unix)]
 pub mod real;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Disk, DiskFile};
 use crate::testing::Random;
 
-/// The unit that survives a power cut whole or not at all, but for the one that is torn.
+/// The size of a sector, which survives a power cut whole or not at all, except for the one that is torn.
 const SECTOR_BYTES: usize = 512;
 
 /// The source of chance in a simulation: pseudo-random numbers, the same for the same seed.
@@ -109,7 +109,7 @@ impl SimulatedDisk {
         self.lock().syncs
     }
 
-    /// Cuts the power. Files keep what was synced, and of the rest what `dice` leaves.
+    /// Cuts the power. Files keep their synced data, and of the unsynced data the part that `dice` leaves.
     pub fn power_cut(&self, dice: &mut Dice) {
         let mut state = self.lock();
         for file in &mut state.files {
@@ -234,12 +234,12 @@ fn resize(bytes: &mut Vec<u8>, size: usize) {
     bytes.extend_from_slice(&vec![0; size - bytes.len()]);
 }
 
-fn put(place: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+fn put(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     let end = offset + bytes.len();
-    if place.len() < end {
-        resize(place, end);
+    if contents.len() < end {
+        resize(contents, end);
     }
-    place[offset..end].copy_from_slice(bytes);
+    contents[offset..end].copy_from_slice(bytes);
 }
 
 impl NameChange {

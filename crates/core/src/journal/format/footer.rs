@@ -21,7 +21,7 @@ pub(crate) const SPARSE_EVERY_BYTES: u64 = 64 * 1024;
 /// The bytes that a record adds to the heads, besides its own head.
 pub(crate) const HEAD_ENTRY_BYTES: usize = 27;
 
-/// What the index says of a record.
+/// The information about a record in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHead<'a> {
     /// The sequence number of the record.
@@ -124,9 +124,9 @@ fn push_head(heads: &mut Vec<u8>, offset: u32, length: u32, record: &Record<'_>)
 /// The entries in the encoded heads of segment `ordinal`.
 pub(crate) fn heads_of(mut bytes: &[u8], ordinal: SegmentNumber) -> impl Iterator<Item = RecordHead<'_>> {
     std::iter::from_fn(move || {
-        let (entry, rest) = bytes.split_first_chunk::<HEAD_ENTRY_BYTES>()?;
-        let (head, rest) = rest.split_at_checked(u16::from_le_bytes([entry[25], entry[26]]) as usize)?;
-        bytes = rest;
+        let (entry, remaining) = bytes.split_first_chunk::<HEAD_ENTRY_BYTES>()?;
+        let (head, remaining) = remaining.split_at_checked(u16::from_le_bytes([entry[25], entry[26]]) as usize)?;
+        bytes = remaining;
         Some(RecordHead {
             sequence: Sequence(u64_at(entry, 0)),
             time_us: u64_at(entry, 8) as i64,
@@ -189,8 +189,8 @@ impl Trailer {
             self.sparse.checksum,
             0, // so that the trailer has 64 bytes
         ];
-        for (place, word) in bytes[32..60].chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (field, word) in bytes[32..60].chunks_exact_mut(4).zip(words) {
+            field.copy_from_slice(&word.to_le_bytes());
         }
         let checksum = crc32c::crc32c_append(seed.0, &bytes[..60]);
         bytes[60..].copy_from_slice(&checksum.to_le_bytes());
@@ -204,7 +204,7 @@ impl Trailer {
         if file.read_at(start, &mut bytes)? < TRAILER_BYTES {
             return Ok(None);
         }
-        let section = |place| FooterPart { size_bytes: u32_at(&bytes, place), checksum: u32_at(&bytes, place + 4) };
+        let section = |offset| FooterPart { size_bytes: u32_at(&bytes, offset), checksum: u32_at(&bytes, offset + 4) };
         let trailer = Self {
             first: Sequence(u64_at(&bytes, 8)),
             last: Sequence(u64_at(&bytes, 16)),

@@ -127,8 +127,8 @@ pub(crate) fn decode(bytes: &[u8], limit: u64, seed: Seed) -> Result<Decoded<'_>
 
 /// Decodes the record that fills `bytes`, without checking its checksum.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Decoded<'_>> {
-    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-    let (head, body) = rest.split_at_checked(u16::from_le_bytes([header[26], header[27]]) as usize)?;
+    let (header, remaining) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    let (head, body) = remaining.split_at_checked(u16::from_le_bytes([header[26], header[27]]) as usize)?;
     let time_us = i64::from_le_bytes(*header[16..].first_chunk()?);
     let record = Record { sequence: sequence_of(header)?, time_us, kind: header[24], head, body };
     Some(Decoded { record, flags: header[25], length: length_of(header)? })

@@ -144,10 +144,10 @@ pub(crate) fn later_version(bytes: &[u8], magic: [u8; 8]) -> Option<u32> {
     (whole && u32_at(bytes, 8) > VERSION).then(|| u32_at(bytes, 8))
 }
 
-pub(crate) fn u32_at(bytes: &[u8], place: usize) -> u32 {
-    u32::from_le_bytes(*bytes[place..].first_chunk().expect("long enough"))
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(*bytes[offset..].first_chunk().expect("long enough"))
 }
 
-pub(crate) fn u64_at(bytes: &[u8], place: usize) -> u64 {
-    u64::from_le_bytes(*bytes[place..].first_chunk().expect("long enough"))
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(*bytes[offset..].first_chunk().expect("long enough"))
 }

@@ -1,4 +1,4 @@
-//! What is in the directory of a log, and how a log is recovered from it.
+//! Recovers a log from the files in its directory.
 
 pub(crate) mod directory;
 pub(crate) mod recover;

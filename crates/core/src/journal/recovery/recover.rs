@@ -26,11 +26,11 @@ pub struct LogRecovery {
     pub first: Sequence,
     /// The sequence number that the next record gets.
     pub next: Sequence,
-    /// What is damaged or lost, in the order of the log. It stays damaged, and is reported each time.
+    /// The damage and the losses, in the order of the log. Damage stays, and is reported each time.
     pub damage: Vec<Damage>,
 }
 
-/// What is known of a segment without reading its records.
+/// The facts about a segment that are known without reading its records.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentMeta {
     pub name: SegmentName,
@@ -64,9 +64,9 @@ pub(crate) struct RecoveredLog {
 /// Recovers the log in `path`, or begins one.
 pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> Result<RecoveredLog, OpenError> {
     disk.create_dir(path)?;
-    let (listing, found) = Directory::find(disk, path)?;
-    let (directory, mark) = match found {
-        Some(found) => (found.directory, found.mark),
+    let (listing, existing) = Directory::find(disk, path)?;
+    let (directory, mark) = match existing {
+        Some(existing) => (existing.directory, existing.mark),
         None => {
             let log_id = RandomState::new().build_hasher().finish();
             (Directory { disk: Arc::clone(disk), path: path.to_owned(), log_id }, None)
@@ -244,9 +244,9 @@ fn read_contents(
 ) -> io::Result<(SegmentContents, Scanner)> {
     let mut contents = SegmentContents::empty(index_heads);
     let mut scanner = Scanner::new(Arc::clone(&segment.file), segment.seed, segment.file_bytes);
-    let end = walk(&mut scanner, segment.name.ordinal, segment.name.first, extent, &mut |found| match found {
+    let end = walk(&mut scanner, segment.name.ordinal, segment.name.first, extent, &mut |walked| match walked {
         Walked::Record(offset, decoded) => contents.push(offset as u32, &decoded),
-        Walked::Damage(found) => damage.push(found),
+        Walked::Damage(piece) => damage.push(piece),
     })?;
     contents.end = end as u32;
     scanner.offset = end;

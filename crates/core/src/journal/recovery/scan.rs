@@ -57,7 +57,7 @@ impl Scanner {
 
     /// Forgets the bytes that were read: the file may have changed.
     pub fn refresh(&mut self) {
-        self.buffer_start = u64::MAX; // no place of a file; the memory is used again
+        self.buffer_start = u64::MAX; // not an offset of a file; the memory is used again
     }
 
     /// Moves to the next later position that has a record numbered `from` to `to`. Returns false, without moving, when
@@ -73,18 +73,18 @@ impl Scanner {
                 self.offset += (window.len() - HEADER_BYTES + 1) as u64;
                 continue;
             }
-            let in_range = |&place: &usize| {
-                let sequence = sequence_of(&window[place..]);
+            let in_range = |&index: &usize| {
+                let sequence = sequence_of(&window[index..]);
                 sequence.is_some_and(|sequence| from <= sequence && sequence <= to)
             };
-            let places = window.len().saturating_sub(HEADER_BYTES - 1);
-            if places == 0 {
+            let count = window.len().saturating_sub(HEADER_BYTES - 1);
+            if count == 0 {
                 break; // the file is shorter than it should be
             }
-            match (0..places).find(in_range) {
-                None => self.offset += places as u64,
-                Some(place) => {
-                    self.offset += place as u64;
+            match (0..count).find(in_range) {
+                None => self.offset += count as u64,
+                Some(index) => {
+                    self.offset += index as u64;
                     if self.peek()?.is_ok() {
                         return Ok(true);
                     }
@@ -127,7 +127,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
 }
 
-/// What a walk through a segment meets, in order.
+/// An item that a walk through a segment meets.
 pub(crate) enum Walked<'a> {
     Record(u64, Decoded<'a>),
     Damage(Damage),
@@ -151,7 +151,7 @@ pub(crate) fn walk(
     ordinal: SegmentNumber,
     mut expected: Sequence,
     extent: WalkExtent,
-    found: &mut dyn FnMut(Walked<'_>),
+    visit: &mut dyn FnMut(Walked<'_>),
 ) -> io::Result<u64> {
     let missing = |first: Sequence, next: Sequence, offset: u64, size_bytes: u64| {
         let kind = if size_bytes == 0 { DamageKind::Missing } else { DamageKind::Records };
@@ -178,9 +178,9 @@ pub(crate) fn walk(
             let (sequence, length) = (decoded.record.sequence, decoded.length);
             let start = bad_from.take().unwrap_or(offset);
             if sequence > expected || start < offset {
-                found(missing(expected, sequence, start, offset - start));
+                visit(missing(expected, sequence, start, offset - start));
             }
-            found(Walked::Record(offset, decoded));
+            visit(Walked::Record(offset, decoded));
             expected = sequence.next();
             scanner.advance(length);
         } else if expected > last {
@@ -192,7 +192,7 @@ pub(crate) fn walk(
                     WalkExtent::Sealed { end, .. } => end.max(offset),
                     _ => offset,
                 };
-                found(missing(expected, last.next(), offset, end - offset));
+                visit(missing(expected, last.next(), offset, end - offset));
                 return Ok(end);
             }
         }

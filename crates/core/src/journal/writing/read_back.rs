@@ -86,7 +86,7 @@ impl SharedLog {
         }
         let mut scanner = Scanner::new(Arc::clone(&segment.file), segment.seed, segment.file_bytes);
         let extent = WalkExtent::Sealed { end: meta.data_bytes, last: meta.last };
-        walk(&mut scanner, ordinal, meta.name.first, extent, &mut |found| match found {
+        walk(&mut scanner, ordinal, meta.name.first, extent, &mut |walked| match walked {
             Walked::Record(offset, decoded) => visit(RecordHead {
                 sequence: decoded.record.sequence,
                 time_us: decoded.record.time_us,
@@ -95,7 +95,7 @@ impl SharedLog {
                 location: Location { segment: ordinal, offset: offset as u32 },
                 size_bytes: decoded.length,
             }),
-            Walked::Damage(found) => damage.push(found),
+            Walked::Damage(piece) => damage.push(piece),
         })?;
         Ok(())
     }

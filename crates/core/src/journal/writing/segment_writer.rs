@@ -39,16 +39,16 @@ impl SegmentWriter {
     pub fn put(&mut self, run: PendingRun) -> io::Result<Vec<u8>> {
         let mut bytes = run.bytes;
         let Some(active) = &mut self.active else { return Ok(bytes) };
-        let mut place = 0;
+        let mut offset = 0;
         let end = bytes.len() - TERMINATOR.len();
-        while place < end {
-            let length = length_of(&bytes[place..]).unwrap_or(0) as usize;
-            let record = &mut bytes[place..place + length];
+        while offset < end {
+            let length = length_of(&bytes[offset..]).unwrap_or(0) as usize;
+            let record = &mut bytes[offset..offset + length];
             seal(record, if self.is_unsynced { 0 } else { SYNCED_BEFORE }, active.segment.seed);
             self.is_unsynced = true;
             let decoded = parse(record).expect("a record that was just encoded");
-            active.contents.push(run.offset + place as u32, &decoded);
-            place += length;
+            active.contents.push(run.offset + offset as u32, &decoded);
+            offset += length;
         }
         active.segment.file.write_at(u64::from(run.offset), &bytes)?;
         self.written = active.contents.last;

@@ -65,7 +65,7 @@ impl Predicate {
     }
 }
 
-/// What a reference refers to: nothing, one value, several (a list), or text of the message itself.
+/// The referent of a reference: nothing, one value, several (a list), or text of the message itself.
 #[derive(Debug)]
 pub enum Referent<'a> {
     /// The property is absent, or there is no body.
@@ -81,7 +81,7 @@ pub enum Referent<'a> {
 }
 
 impl Reference {
-    /// What this reference refers to in `message`.
+    /// The part of `message` that this reference refers to.
     #[must_use]
     pub fn value<'a>(&self, message: &Message<'a>) -> Referent<'a> {
         match self {
@@ -104,8 +104,8 @@ impl Reference {
 }
 
 /// Applies a predicate to a list: true if true of one element, false if false of all, else unknown.
-fn each(seen: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
-    match seen {
+fn each(referent: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
+    match referent {
         Referent::Absent | Referent::Binary => None,
         Referent::One(value) => test(value),
         Referent::Many(values) => fold(values.into_iter().map(test), true),

@@ -44,7 +44,7 @@ impl Query {
             }
             predicates.push(PredicateResult {
                 text: predicate.to_string(),
-                value: predicate.seen(message),
+                value: predicate.first_value(message),
                 result: predicate.evaluate(message, hierarchies),
             });
         }
@@ -56,32 +56,34 @@ impl Predicate {
     /// The parts of the message that the predicate uses, from left to right.
     #[must_use]
     pub fn references(&self) -> Vec<&Reference> {
-        let mut found = Vec::new();
+        let mut references = Vec::new();
         match self {
             Self::Constant(_) | Self::Opaque(_) => {}
-            Self::Topic(_) => found.push(&Reference::Topic),
+            Self::Topic(_) => references.push(&Reference::Topic),
             Self::Truth(reference)
             | Self::Exists(reference)
             | Self::Contains(reference, _)
             | Self::Near(reference, ..)
             | Self::Prefix(reference, _)
             | Self::Regex(reference, _)
-            | Self::Under(reference, _) => found.push(reference),
-            Self::In(operand, _) | Self::Like(operand, _) | Self::IsNull(operand) => operand.references(&mut found),
+            | Self::Under(reference, _) => references.push(reference),
+            Self::In(operand, _) | Self::Like(operand, _) | Self::IsNull(operand) => {
+                operand.references(&mut references)
+            }
             Self::Compare(left, _, right) => {
-                left.references(&mut found);
-                right.references(&mut found);
+                left.references(&mut references);
+                right.references(&mut references);
             }
             Self::Between(operand, low, high) => {
-                operand.references(&mut found);
-                low.references(&mut found);
-                high.references(&mut found);
+                operand.references(&mut references);
+                low.references(&mut references);
+                high.references(&mut references);
             }
         }
-        found
+        references
     }
 
-    fn seen(&self, message: &Message<'_>) -> Value {
+    fn first_value(&self, message: &Message<'_>) -> Value {
         match self.references().first().map(|reference| reference.value(message)) {
             None | Some(Referent::Absent) => Value::Null,
             Some(Referent::Binary) => Value::Present,
@@ -94,14 +96,14 @@ impl Predicate {
 
 impl Operand {
     /// Appends the parts of the message that the operand uses, from left to right.
-    pub(in crate::query) fn references<'a>(&'a self, found: &mut Vec<&'a Reference>) {
+    pub(in crate::query) fn references<'a>(&'a self, references: &mut Vec<&'a Reference>) {
         match self {
             Self::Literal(_) => {}
-            Self::Reference(reference) => found.push(reference),
-            Self::Negate(inner) => inner.references(found),
+            Self::Reference(reference) => references.push(reference),
+            Self::Negate(inner) => inner.references(references),
             Self::Arithmetic(left, _, right) => {
-                left.references(found);
-                right.references(found);
+                left.references(references);
+                right.references(references);
             }
         }
     }

@@ -16,12 +16,12 @@ impl Query {
     #[must_use]
     pub fn highlight(&self, message: &Message<'_>) -> Vec<Range<usize>> {
         let Body::Text(body) = message.body else { return Vec::new() };
-        let mut found = Vec::new();
-        mark(self.expr(), message, body, &mut found);
-        merge(found)
+        let mut ranges = Vec::new();
+        mark(self.expr(), message, body, &mut ranges);
+        merge(ranges)
     }
 
-    /// The same ranges counted in characters, for languages that count them.
+    /// The ranges to highlight, counted in characters, for languages that count these.
     #[must_use]
     pub fn highlight_characters(&self, message: &Message<'_>) -> Vec<(usize, usize)> {
         let Body::Text(body) = message.body else { return Vec::new() };
@@ -35,38 +35,38 @@ impl Query {
     }
 }
 
-fn mark(expr: &Expr, message: &Message<'_>, body: &str, found: &mut Vec<Range<usize>>) {
+fn mark(expr: &Expr, message: &Message<'_>, body: &str, ranges: &mut Vec<Range<usize>>) {
     match expr {
-        Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| mark(c, message, body, found)),
+        Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| mark(c, message, body, ranges)),
         // An expensive predicate has nothing to mark, so it is not called.
         Expr::Not(_) | Expr::Predicate(Predicate::Opaque(_)) => {}
         Expr::Predicate(predicate) => {
             if predicate.evaluate(message, None) == Some(true) {
-                mark_predicate(predicate, message, body, found);
+                mark_predicate(predicate, message, body, ranges);
             }
         }
     }
 }
 
-fn mark_predicate(predicate: &Predicate, message: &Message<'_>, body: &str, found: &mut Vec<Range<usize>>) {
+fn mark_predicate(predicate: &Predicate, message: &Message<'_>, body: &str, ranges: &mut Vec<Range<usize>>) {
     match predicate {
         Predicate::Contains(Reference::Body, phrase) => {
             let signature = message.full_signature(body);
             let steps = u32::try_from(phrase.words().len()).unwrap_or(u32::MAX) - 1;
             let spans = signature.starts_of(phrase).take(PLACES_MAX).map(|start| start..=start + steps);
-            mark_words(body, &spans.collect::<Vec<_>>(), found);
+            mark_words(body, &spans.collect::<Vec<_>>(), ranges);
         }
         Predicate::Near(Reference::Body, a, b, distance) => {
             if let Some((left, right)) = message.full_signature(body).near(a, b, *distance) {
-                mark_words(body, &[left..=left, right..=right], found);
+                mark_words(body, &[left..=left, right..=right], ranges);
             }
         }
-        Predicate::Regex(Reference::Body, pattern) => found.extend(pattern.find_all(body, PLACES_MAX)),
+        Predicate::Regex(Reference::Body, pattern) => ranges.extend(pattern.find_all(body, PLACES_MAX)),
         Predicate::Like(Operand::Reference(Reference::Body), pattern) => {
             let mut from = 0;
             for literal in pattern.literals() {
                 if let Some(at) = body[from..].find(literal) {
-                    found.push(from + at..from + at + literal.len());
+                    ranges.push(from + at..from + at + literal.len());
                     from += at + literal.len();
                 }
             }
@@ -75,19 +75,19 @@ fn mark_predicate(predicate: &Predicate, message: &Message<'_>, body: &str, foun
     }
 }
 
-fn mark_words(body: &str, spans: &[RangeInclusive<u32>], found: &mut Vec<Range<usize>>) {
-    for (position, (place, _)) in (0u32..).zip(words(body)) {
+fn mark_words(body: &str, spans: &[RangeInclusive<u32>], ranges: &mut Vec<Range<usize>>) {
+    for (position, (range, _)) in (0u32..).zip(words(body)) {
         if spans.iter().any(|span| span.contains(&position)) {
-            found.push(place);
+            ranges.push(range);
         }
     }
 }
 
-fn merge(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
-    found.retain(|range| !range.is_empty());
-    found.sort_by_key(|range| (range.start, range.end));
-    let mut merged: Vec<Range<usize>> = Vec::with_capacity(found.len());
-    for range in found {
+fn merge(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_by_key(|range| (range.start, range.end));
+    let mut merged: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
         match merged.last_mut() {
             Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
             _ => merged.push(range),

@@ -1,6 +1,6 @@
 //! Evaluates a tree without its expensive predicates first, then asks only those that can still change the result.
 //!
-//! So an expensive predicate is called only when no cheaper one has decided, wherever it stands in the tree.
+//! An expensive predicate is thus called only when no cheaper one has decided, wherever it stands in the tree.
 //! Three-valued logic does not depend on the order, so the result is that of evaluating from left to right.
 
 use crate::expensive::Opaque;
@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::query::expr::{Expr, Predicate};
 use crate::query::truth::Truth;
 
-/// What is known of a tree without calling an expensive predicate whose answer the message does not remember.
+/// The result of a tree without calling an expensive predicate whose answer the message does not remember.
 enum Partial<'q> {
     Known(Truth),
     Open(Residual<'q>),
@@ -44,7 +44,7 @@ impl Expr {
         }
     }
 
-    /// Whether it is true of `message`, without distinguishing false from unknown: expensive predicates are not called
+    /// Whether the query is true of `message`, without distinguishing false from unknown: expensive predicates are not called
     /// once it cannot become true.
     #[must_use]
     pub fn is_true(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> bool {
@@ -73,13 +73,13 @@ fn fold<'q, const DECIDING: bool>(
     hierarchies: Option<&Hierarchies>,
 ) -> Partial<'q> {
     let mut result = Some(!DECIDING);
-    for (place, child) in children.iter().enumerate() {
+    for (index, child) in children.iter().enumerate() {
         match child.partial(message, hierarchies) {
             Partial::Known(Some(truth)) if truth == DECIDING => return Partial::Known(Some(DECIDING)),
             Partial::Known(Some(_)) => {}
             Partial::Known(None) => result = None,
             Partial::Open(first) => {
-                return fold_open(first, &children[place + 1..], DECIDING, result.is_none(), message, hierarchies);
+                return fold_open(first, &children[index + 1..], DECIDING, result.is_none(), message, hierarchies);
             }
         }
     }
@@ -178,7 +178,7 @@ mod tests {
     use crate::query::expr::Reference;
     use crate::testing::{Random, rounds};
 
-    /// Truths by place, false and true as properties, unknown as an absent one.
+    /// Truths by index: false and true as properties, unknown as an absent one.
     const NAMES: [&str; 3] = ["no", "yes", "absent"];
     const TRUTHS: [Truth; 3] = [Some(false), Some(true), None];
 
@@ -186,12 +186,12 @@ mod tests {
         [("no".into(), Value::Bool(false)), ("yes".into(), Value::Bool(true))].into_iter().collect()
     }
 
-    fn cheap(place: usize) -> Expr {
-        Predicate::Truth(Reference::property(NAMES[place])).into()
+    fn cheap(index: usize) -> Expr {
+        Predicate::Truth(Reference::property(NAMES[index])).into()
     }
 
-    fn expensive(place: usize, cost_ns: f64) -> (Expr, Opaque) {
-        let opaque = Opaque::new(InjectedCost::new("expensive", cost_ns, move |_| TRUTHS[place]));
+    fn expensive(index: usize, cost_ns: f64) -> (Expr, Opaque) {
+        let opaque = Opaque::new(InjectedCost::new("expensive", cost_ns, move |_| TRUTHS[index]));
         (Predicate::Opaque(opaque.clone()).into(), opaque)
     }
 
@@ -228,10 +228,10 @@ mod tests {
     fn the_answer_is_that_of_the_definition_and_each_is_asked_at_most_once() {
         let (mut random, properties) = (Random(4), properties());
         for _ in rounds(0..3_000) {
-            let shared: Vec<_> = (0..4).map(|place| expensive(place % 3, 1.0 + place as f64)).collect();
+            let shared: Vec<_> = (0..4).map(|index| expensive(index % 3, 1.0 + index as f64)).collect();
             let expr = tree(&mut random, &shared, 4);
             let message = || Message::new("", &properties, Body::Absent);
-            // Expensive predicates as low and as high as their place under NOT lets them be: what cannot be changed by them.
+            // Expensive predicates as low and as high as their position under NOT allows: the result that they cannot change.
             let [low, high] = [0, 2].map(|expensive| by_definition(&expr, Some(expensive), &message()));
             let expected = by_definition(&expr, None, &message());
             let calls = || shared.iter().map(|(_, opaque)| opaque.counts().calls).collect::<Vec<_>>();
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn nothing_expensive_is_asked_when_something_cheaper_decides_wherever_it_stands() {
-        let [no, yes, absent] = [0, 1, 2].map(|place| move || cheap(place));
+        let [no, yes, absent] = [0, 1, 2].map(|index| move || cheap(index));
         assert_eq!(calls(|expensive| Expr::and(vec![expensive, no()])), (0, 0));
         assert_eq!(calls(|expensive| Expr::or(vec![expensive, yes()])), (0, 0));
         assert_eq!(calls(|expensive| Expr::and(vec![Expr::or(vec![expensive, no()]), no()])), (0, 0));

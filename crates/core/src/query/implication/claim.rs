@@ -28,13 +28,13 @@ pub(super) enum Subject<'q> {
     Reference(&'q Reference),
     /// A value computed from the message.
     Computed(&'q Operand),
-    /// How two values of the message compare.
+    /// A comparison of two values of the message.
     Pair(&'q Operand, &'q Operand),
     /// A predicate of which only its truth is known.
     Predicate(&'q Predicate),
 }
 
-/// What is claimed. All but the first two kinds are true or false of every message, never unknown.
+/// The kinds of claims. All but the first two kinds are true or false of every message, never unknown.
 #[derive(Clone, Debug)]
 pub(super) enum Claim<'q> {
     /// Some element is in the region.

@@ -19,7 +19,7 @@ use crate::query::expr::{Predicate, Reference};
 /// A hash. Two keys that collide cost a comparison of queries, but never change an answer.
 pub(crate) type FilingKey = u64;
 
-/// The maximum number of words of a topic in its keys; the others are compared when a longer topic is found.
+/// The maximum number of words of a topic in its keys; further words are compared directly.
 const WORDS_MAX: usize = 8;
 
 /// The keys under which a query is filed.
@@ -34,13 +34,13 @@ pub(crate) struct Filing {
 
 impl Form<'_> {
     /// Appends the keys that the query looks up.
-    pub(super) fn lookups(&self, found: &mut Vec<FilingKey>) {
+    pub(super) fn lookups(&self, keys: &mut Vec<FilingKey>) {
         match self {
             Self::Always | Self::Never => {}
-            Self::Atom(atom) => atom.lookups(found),
-            Self::And(children) => children.iter().for_each(|child| child.lookups(found)),
+            Self::Atom(atom) => atom.lookups(keys),
+            Self::And(children) => children.iter().for_each(|child| child.lookups(keys)),
             // Every alternative must be covered, so the keys of one are enough.
-            Self::Or(alternatives) => alternatives.iter().take(1).for_each(|form| form.lookups(found)),
+            Self::Or(alternatives) => alternatives.iter().take(1).for_each(|form| form.lookups(keys)),
         }
     }
 
@@ -72,42 +72,42 @@ impl Form<'_> {
     }
 
     /// Appends keys of which everything that implies this claim looks up at least one.
-    fn file(&self, found: &mut Vec<FilingKey>) {
+    fn file(&self, keys: &mut Vec<FilingKey>) {
         match self {
             Self::Always | Self::Never => {}
-            Self::Atom(atom) => atom.file(found),
-            Self::And(children) => children.iter().take(1).for_each(|child| child.file(found)),
-            Self::Or(alternatives) => alternatives.iter().for_each(|form| form.file(found)),
+            Self::Atom(atom) => atom.file(keys),
+            Self::And(children) => children.iter().take(1).for_each(|child| child.file(keys)),
+            Self::Or(alternatives) => alternatives.iter().for_each(|form| form.file(keys)),
         }
     }
 }
 
 impl Atom<'_> {
-    fn lookups(&self, found: &mut Vec<FilingKey>) {
+    fn lookups(&self, keys: &mut Vec<FilingKey>) {
         let subject = self.subject.hash();
-        found.push(any(subject));
+        keys.push(any(subject));
         for reference in self.subject.references() {
-            found.push(any(Subject::Reference(reference).hash())); // it shows them to be there
+            keys.push(any(Subject::Reference(reference).hash())); // it shows them to be there
         }
         // All of its values must be among the other's, so one is enough.
-        found.extend(self.values().and_then(<[_]>::first).map(|value| of_value(subject, value)));
+        keys.extend(self.values().and_then(<[_]>::first).map(|value| of_value(subject, value)));
         let (is_above, is_below) = self.bounds();
-        found.extend(is_above.then(|| above(subject)));
-        found.extend(is_below.then(|| below(subject)));
+        keys.extend(is_above.then(|| above(subject)));
+        keys.extend(is_below.then(|| below(subject)));
         if self.subject == Subject::Reference(&Reference::Topic) {
-            self.topic_words(&mut |words| found.extend((0..=words.len()).map(|n| of_words(&words[..n]))));
+            self.topic_words(&mut |words| keys.extend((0..=words.len()).map(|n| of_words(&words[..n]))));
         }
     }
 
-    fn file(&self, found: &mut Vec<FilingKey>) {
+    fn file(&self, keys: &mut Vec<FilingKey>) {
         let subject = self.subject.hash();
         match (self.values(), &self.claim) {
-            (Some(values), _) => found.extend(values.iter().map(|value| of_value(subject, value))),
+            (Some(values), _) => keys.extend(values.iter().map(|value| of_value(subject, value))),
             (None, Claim::Some(Region { set: Set::Texts(Predicate::Topic(pattern)), is_complement: false })) => {
                 let words: Vec<&str> = literal_beginning(pattern).take(WORDS_MAX).collect();
-                found.push(of_words(&words));
+                keys.push(of_words(&words));
             }
-            (None, _) => found.push(match self.bounds() {
+            (None, _) => keys.push(match self.bounds() {
                 (true, _) => above(subject),
                 (false, true) => below(subject),
                 (false, false) => any(subject),

@@ -73,21 +73,21 @@ fn covers(wide: &TopicPattern, narrow: &TopicPattern, budget: &mut Budget) -> bo
     if budget.is_spent() {
         return false;
     }
-    // `rest[j]`: the words of `wide` from some index on match those of `narrow` from j on.
-    let mut rest: Vec<bool> = (0..=narrow.len()).map(|j| j == narrow.len()).collect();
+    // `tail_matches[j]`: the words of `wide` from some index on match those of `narrow` from j on.
+    let mut tail_matches: Vec<bool> = (0..=narrow.len()).map(|j| j == narrow.len()).collect();
     for word in wide.iter().rev() {
         let mut now = vec![false; narrow.len() + 1];
         for j in (0..=narrow.len()).rev() {
             let next = narrow.get(j);
             now[j] = match (*word, next) {
-                ("#", None) => hash_takes_none && rest[j],
-                ("#", Some(_)) => now[j + 1] || rest[j + 1] || (hash_takes_none && rest[j]),
+                ("#", None) => hash_takes_none && tail_matches[j],
+                ("#", Some(_)) => now[j + 1] || tail_matches[j + 1] || (hash_takes_none && tail_matches[j]),
                 (_, None) => false,
-                ("*", Some(word)) => *word != "#" && rest[j + 1],
-                (literal, Some(word)) => literal == *word && rest[j + 1],
+                ("*", Some(word)) => *word != "#" && tail_matches[j + 1],
+                (literal, Some(word)) => literal == *word && tail_matches[j + 1],
             };
         }
-        rest = now;
+        tail_matches = now;
     }
-    rest[0]
+    tail_matches[0]
 }

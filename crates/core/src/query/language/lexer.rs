@@ -132,32 +132,33 @@ struct Lexer<'a> {
 impl<'a> Lexer<'a> {
     fn next(&mut self) -> Token<'a> {
         let start = self.at + space(&self.text[self.at..]);
-        let rest = &self.text[start..];
-        let (kind, length) = match rest.chars().next() {
+        let remaining = &self.text[start..];
+        let (kind, length) = match remaining.chars().next() {
             None => (TokenKind::End, 0),
-            Some(quote @ ('\'' | '"')) => quoted(rest, quote),
-            Some(first) => self.number_or_word(rest).unwrap_or_else(|| symbol(rest, first, self.style)),
+            Some(quote @ ('\'' | '"')) => quoted(remaining, quote),
+            Some(first) => self.number_or_word(remaining).unwrap_or_else(|| symbol(remaining, first, self.style)),
         };
         self.at = start + length;
         Token { kind, start, end: self.at }
     }
 
-    fn number_or_word(&self, rest: &'a str) -> Option<(TokenKind<'a>, usize)> {
+    fn number_or_word(&self, remaining: &'a str) -> Option<(TokenKind<'a>, usize)> {
         match self.style {
             Style::Boolean => {
-                let length = rest.find(|c| !belongs_to_boolean_word(c)).unwrap_or(rest.len());
-                (length > 0).then(|| (TokenKind::Word(&rest[..length]), length))
+                let length = remaining.find(|c| !belongs_to_boolean_word(c)).unwrap_or(remaining.len());
+                (length > 0).then(|| (TokenKind::Word(&remaining[..length]), length))
             }
-            Style::Selector if rest.starts_with(begins_identifier) => {
-                let length = rest.find(|c| !continues_identifier(c)).unwrap_or(rest.len());
-                Some((TokenKind::Word(&rest[..length]), length))
+            Style::Selector if remaining.starts_with(begins_identifier) => {
+                let length = remaining.find(|c| !continues_identifier(c)).unwrap_or(remaining.len());
+                Some((TokenKind::Word(&remaining[..length]), length))
             }
             Style::Selector => {
-                let (length, is_float) = number_prefix(rest)?;
-                let end = length + rest[length..].find(|c| !continues_identifier(c)).unwrap_or(rest.len() - length);
-                let digits = &rest[..length];
+                let (length, is_float) = number_prefix(remaining)?;
+                let end =
+                    length + remaining[length..].find(|c| !continues_identifier(c)).unwrap_or(remaining.len() - length);
+                let digits = &remaining[..length];
                 let kind = match digits.parse() {
-                    _ if end > length => TokenKind::BadNumber(&rest[..end]),
+                    _ if end > length => TokenKind::BadNumber(&remaining[..end]),
                     Ok(float) if is_float => TokenKind::Float(float),
                     _ => TokenKind::Integer(digits),
                 };
@@ -180,25 +181,25 @@ fn belongs_to_boolean_word(character: char) -> bool {
     !character.is_whitespace() && !"=!<>&|(){},'\"".contains(character)
 }
 
-fn quoted(rest: &str, quote: char) -> (TokenKind<'_>, usize) {
+fn quoted(remaining: &str, quote: char) -> (TokenKind<'_>, usize) {
     let mut from = 1;
-    while let Some(at) = rest[from..].find(quote).map(|at| from + at) {
-        if !rest[at + 1..].starts_with(quote) {
-            let inside = &rest[1..at];
+    while let Some(at) = remaining[from..].find(quote).map(|at| from + at) {
+        if !remaining[at + 1..].starts_with(quote) {
+            let inside = &remaining[1..at];
             let kind = if quote == '"' { TokenKind::DoubleQuoted(inside) } else { TokenKind::SingleQuoted(inside) };
             return (kind, at + 1);
         }
         from = at + 2;
     }
-    (TokenKind::Unterminated(quote), rest.len())
+    (TokenKind::Unterminated(quote), remaining.len())
 }
 
-fn symbol(rest: &str, first: char, style: Style) -> (TokenKind<'_>, usize) {
+fn symbol(remaining: &str, first: char, style: Style) -> (TokenKind<'_>, usize) {
     // Most symbols are one character that begins no longer symbol.
     if let Some(symbol) = ["(", ")", ",", "+", "-"].into_iter().find(|symbol| symbol.as_bytes()[0] as char == first) {
         return (TokenKind::Symbol(symbol), 1);
     }
-    let begins = |symbol: &str| symbol.as_bytes()[0] as char == first && rest.starts_with(symbol);
+    let begins = |symbol: &str| symbol.as_bytes()[0] as char == first && remaining.starts_with(symbol);
     let known = |symbol: &&&str| begins(symbol) && (style == Style::Boolean || **symbol != "==");
     match SYMBOLS.iter().find(known) {
         Some(symbol) => (TokenKind::Symbol(symbol), symbol.len()),
@@ -250,15 +251,15 @@ impl<'a> Cursor<'a> {
 
     /// Takes the raw text from here to a space or a `)`. None when it is empty.
     pub fn advance_raw(&mut self) -> Option<&'a str> {
-        let rest = &self.text[self.token.start..];
-        let length = rest.find(|c: char| c.is_whitespace() || c == ')').unwrap_or(rest.len());
+        let remaining = &self.text[self.token.start..];
+        let length = remaining.find(|c: char| c.is_whitespace() || c == ')').unwrap_or(remaining.len());
         if length == 0 {
             return None;
         }
         self.lexer.at = self.token.start + length;
         self.token.end = self.lexer.at;
         self.advance();
-        Some(&rest[..length])
+        Some(&remaining[..length])
     }
 
     /// True when the next token is `keyword` (given in capitals), in any case.
@@ -268,20 +269,20 @@ impl<'a> Cursor<'a> {
 
     /// Moves past `keyword` when it is next.
     pub fn eat_keyword(&mut self, keyword: &str) -> bool {
-        let found = self.is_keyword(keyword);
-        if found {
+        let is_next = self.is_keyword(keyword);
+        if is_next {
             self.advance();
         }
-        found
+        is_next
     }
 
     /// Moves past `symbol` when it is next.
     pub fn eat_symbol(&mut self, symbol: &str) -> bool {
-        let found = matches!(self.token.kind, TokenKind::Symbol(next) if next == symbol);
-        if found {
+        let is_next = matches!(self.token.kind, TokenKind::Symbol(next) if next == symbol);
+        if is_next {
             self.advance();
         }
-        found
+        is_next
     }
 
     /// Moves past `symbol`; `expected` describes what else could have stood there.

@@ -2,7 +2,7 @@
 //!
 //! A pattern is cut at its `%`s into segments. The first and the last stand at the ends of the text. Each of the others
 //! is searched for from left to right, where the leftmost position is as good as any, since a segment always has the
-//! same number of characters. A segment without `_` is found by a substring search, one with `_` bit-parallel
+//! same number of characters. A segment without `_` is located by a substring search, one with `_` bit-parallel
 //! (Shift-And: Baeza-Yates and Gonnet, "A new approach to text searching", 1992).
 
 use std::fmt::{self, Display, Formatter};
@@ -17,7 +17,7 @@ pub struct LikePattern {
     pattern: Box<str>,
     escape: Option<char>,
     first: LikeSegment,
-    /// What follows the first `%`; None when there is no `%`.
+    /// The segments after the first `%`; None when there is no `%`.
     rest: Option<LaterSegments>,
 }
 
@@ -270,7 +270,7 @@ struct ShiftAnd {
     /// The positions at which the segment has a `_`.
     any: Box<[u64]>,
     /// The positions of each character: (character, word, bits) ascending, without words that have no bits.
-    places: Box<[(char, usize, u64)]>,
+    positions: Box<[(char, usize, u64)]>,
     length: usize,
 }
 
@@ -279,7 +279,7 @@ impl ShiftAnd {
 
     fn new(pieces: &[Piece]) -> Self {
         let mut any: Vec<u64> = Vec::new();
-        let mut places: Vec<(char, usize, u64)> = Vec::new();
+        let mut positions: Vec<(char, usize, u64)> = Vec::new();
         let mut length = 0;
         for piece in pieces {
             match piece {
@@ -290,20 +290,20 @@ impl ShiftAnd {
                 }
                 Piece::Literal(literal) => {
                     for character in literal.chars() {
-                        places.push((character, length / Self::BITS, 1 << (length % Self::BITS)));
+                        positions.push((character, length / Self::BITS, 1 << (length % Self::BITS)));
                         length += 1;
                     }
                 }
             }
         }
         any.resize(length.div_ceil(Self::BITS), 0);
-        places.sort_unstable();
-        places.dedup_by(|next, kept| {
+        positions.sort_unstable();
+        positions.dedup_by(|next, kept| {
             let is_same = (next.0, next.1) == (kept.0, kept.1);
             kept.2 |= if is_same { next.2 } else { 0 };
             is_same
         });
-        Self { any: any.into(), places: places.into(), length }
+        Self { any: any.into(), positions: positions.into(), length }
     }
 
     /// The byte after the leftmost match in `text`.
@@ -320,11 +320,11 @@ impl ShiftAnd {
     }
 
     fn step(&self, state: &mut [u64], character: char) {
-        let from = self.places.partition_point(|place| place.0 < character);
-        let mut places = self.places[from..].iter().take_while(|place| place.0 == character).peekable();
-        let mut carry = 1; // a place may begin at every character
+        let from = self.positions.partition_point(|entry| entry.0 < character);
+        let mut positions = self.positions[from..].iter().take_while(|entry| entry.0 == character).peekable();
+        let mut carry = 1; // a match may begin at every character
         for (word, (bits, any)) in state.iter_mut().zip(&self.any).enumerate() {
-            let here = places.next_if(|place| place.1 == word).map_or(0, |place| place.2);
+            let here = positions.next_if(|entry| entry.1 == word).map_or(0, |entry| entry.2);
             let shifted = (*bits << 1) | carry;
             carry = *bits >> (Self::BITS - 1);
             *bits = shifted & (any | here);

@@ -113,11 +113,11 @@ impl NeedleAutomaton {
     /// The address of a state: in `rows` when it has a table, else its number after their end. With the flag MATCH.
     fn address(&self, state: u32) -> u32 {
         let flag = if self.outputs[state as usize] == NONE { 0 } else { MATCH };
-        let place = match state.checked_sub(self.row_count) {
+        let address = match state.checked_sub(self.row_count) {
             None => state * self.row_length,
             Some(beyond) => self.rows_end + beyond,
         };
-        place | flag
+        address | flag
     }
 
     /// The state at `address`.
@@ -163,12 +163,12 @@ impl NeedleAutomaton {
         self.rows[(address + u32::from(self.classes[byte as usize])) as usize]
     }
 
-    /// Calls `found` with needles that occur in `text`. It returns whether a needle is new; if not, the needles that it
+    /// Calls `visit` with needles that occur in `text`. It returns whether a needle is new; if not, the needles that it
     /// ends with are not reported.
-    pub fn find(&self, text: &[u8], mut found: impl FnMut(u32) -> bool) {
+    pub fn find(&self, text: &[u8], mut visit: impl FnMut(u32) -> bool) {
         let lane_bytes = text.len() / LANES;
         if lane_bytes < LANE_BYTES_MIN {
-            text.iter().fold(ROOT, |address, byte| self.step(address, *byte, &mut found));
+            text.iter().fold(ROOT, |address, byte| self.step(address, *byte, &mut visit));
             return;
         }
         let lanes: [&[u8]; LANES] = std::array::from_fn(|lane| &text[lane * lane_bytes..][..lane_bytes]);
@@ -178,32 +178,32 @@ impl NeedleAutomaton {
             [a, b, c, d] = next.map(|next| next & !MATCH);
             if (next[0] | next[1] | next[2] | next[3]) & MATCH != 0 {
                 let matching = next.into_iter().filter(|next| next & MATCH != 0);
-                matching.for_each(|next| self.report(next & !MATCH, &mut found));
+                matching.for_each(|next| self.report(next & !MATCH, &mut visit));
             }
         }
         for (address, lane) in [a, b, c].into_iter().zip(1..) {
-            self.read_on(address, &text[lane * lane_bytes..], &mut found);
+            self.read_on(address, &text[lane * lane_bytes..], &mut visit);
         }
-        text[LANES * lane_bytes..].iter().fold(d, |address, byte| self.step(address, *byte, &mut found));
+        text[LANES * lane_bytes..].iter().fold(d, |address, byte| self.step(address, *byte, &mut visit));
     }
 
     /// Reads on behind a lane until no prefix of a needle that began in the lane is left: the next lane has read
     /// everything later.
-    fn read_on(&self, mut address: u32, after: &[u8], found: &mut impl FnMut(u32) -> bool) {
+    fn read_on(&self, mut address: u32, after: &[u8], visit: &mut impl FnMut(u32) -> bool) {
         for (read, byte) in after.iter().enumerate() {
             if self.trie.depth(self.state(address)) <= read {
                 return;
             }
-            address = self.step(address, *byte, found);
+            address = self.step(address, *byte, visit);
         }
     }
 
     /// The address after `byte`, after reporting the needles that end there.
     #[inline]
-    fn step(&self, address: u32, byte: u8, found: &mut impl FnMut(u32) -> bool) -> u32 {
+    fn step(&self, address: u32, byte: u8, visit: &mut impl FnMut(u32) -> bool) -> u32 {
         let next = self.next(address, byte);
         if next & MATCH != 0 {
-            self.report(next & !MATCH, found);
+            self.report(next & !MATCH, visit);
         }
         next & !MATCH
     }
@@ -211,9 +211,9 @@ impl NeedleAutomaton {
     /// Reports all needles that end in the state at `address`, as far as they are new: if one is not new, neither are
     /// those that it ends with.
     #[inline]
-    fn report(&self, address: u32, found: &mut impl FnMut(u32) -> bool) {
+    fn report(&self, address: u32, visit: &mut impl FnMut(u32) -> bool) {
         let mut needle = self.output(address);
-        while needle != NONE && found(needle) {
+        while needle != NONE && visit(needle) {
             needle = self.suffixes[needle as usize];
         }
     }

@@ -59,7 +59,7 @@ enum Anywhere {
 /// The memory of a search; one serves any number of [`Needles`], one after another.
 #[derive(Clone, Debug, Default)]
 pub struct NeedleScratch {
-    /// The number of the search in which each needle was last found.
+    /// The number of the search in which each needle last occurred.
     found_in: Vec<u32>,
     search: u32,
 }
@@ -97,15 +97,15 @@ impl Needles {
 
     /// Appends the id of each needle that occurs in `text`, each once, in any order. The time is linear in the length
     /// of the text and the number of ids.
-    pub fn find_into(&self, text: &str, scratch: &mut NeedleScratch, found: &mut Vec<u32>) {
+    pub fn find_into(&self, text: &str, scratch: &mut NeedleScratch, indexes: &mut Vec<u32>) {
         let (start, ids) = &self.start;
-        start.walk(text.bytes(), |needle, _| found.extend(ids.of(needle)));
+        start.walk(text.bytes(), |needle, _| indexes.extend(ids.of(needle)));
         let (end, ids) = &self.end;
-        end.walk(text.bytes().rev(), |needle, _| found.extend(ids.of(needle)));
+        end.walk(text.bytes().rev(), |needle, _| indexes.extend(ids.of(needle)));
         let (whole, ids) = &self.whole;
-        whole.walk(text.bytes(), |needle, left| found.extend(ids.of(needle).iter().filter(|_| left == 0)));
+        whole.walk(text.bytes(), |needle, left| indexes.extend(ids.of(needle).iter().filter(|_| left == 0)));
         let (anywhere, ids) = &self.anywhere;
-        anywhere.find(text.as_bytes(), scratch, |needle| found.extend(ids.of(needle)));
+        anywhere.find(text.as_bytes(), scratch, |needle| indexes.extend(ids.of(needle)));
     }
 
     /// The memory, in bytes.
@@ -124,18 +124,18 @@ impl Anywhere {
         Self::Together(Box::new(NeedleAutomaton::new(needles)))
     }
 
-    fn find(&self, text: &[u8], scratch: &mut NeedleScratch, mut found: impl FnMut(u32)) {
+    fn find(&self, text: &[u8], scratch: &mut NeedleScratch, mut visit: impl FnMut(u32)) {
         match self {
             Self::OneByOne(finders) => {
                 let standing = (0..).zip(finders).filter(|(_, finder)| finder.find(text).is_some());
-                standing.for_each(|(needle, _)| found(needle));
+                standing.for_each(|(needle, _)| visit(needle));
             }
             Self::Together(automaton) => {
                 let mut is_new = scratch.begin(automaton.needle_count());
                 automaton.find(text, |needle| {
                     let is_new = is_new(needle);
                     if is_new {
-                        found(needle);
+                        visit(needle);
                     }
                     is_new
                 });
@@ -176,7 +176,7 @@ impl NeedleScratch {
 #[derive(Clone, Debug)]
 struct NeedleIds {
     ids: Box<[u32]>,
-    /// Where the ids of each needle end.
+    /// The end of the ids of each needle.
     ends: Box<[u32]>,
 }
 

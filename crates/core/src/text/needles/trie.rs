@@ -100,22 +100,22 @@ impl NeedleTrie {
         self.ends[state as usize]
     }
 
-    /// Calls `found` with every needle that `bytes` begin with, and the bytes that remain after it, shortest first.
+    /// Calls `visit` with every needle that `bytes` begin with, and the bytes that remain after it, shortest first.
     /// Stops where `bytes` leave the trie.
-    pub fn walk(&self, bytes: impl ExactSizeIterator<Item = u8>, mut found: impl FnMut(u32, usize)) {
+    pub fn walk(&self, bytes: impl ExactSizeIterator<Item = u8>, mut visit: impl FnMut(u32, usize)) {
         let mut state = ROOT;
         let mut left = bytes.len();
-        let mut visit = |state, left| {
+        let mut report = |state, left| {
             if self.end(state) != NONE {
-                found(self.end(state), left);
+                visit(self.end(state), left);
             }
         };
-        visit(state, left);
+        report(state, left);
         for byte in bytes {
             let Some(child) = self.child(state, byte) else { return };
             state = child;
             left -= 1;
-            visit(state, left);
+            report(state, left);
         }
     }
 

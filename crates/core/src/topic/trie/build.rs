@@ -15,7 +15,7 @@ const SLOTS_TAKEN: usize = 7;
 
 /// Builds the trie of `patterns`, as bytes for [`super::TopicTrie`]. The id of a pattern is its index in the slice.
 ///
-/// The same patterns in the same order give the same bytes. Cost: linear in the words of all patterns.
+/// Makes a trie; equal patterns in the same order give the same bytes. Cost: linear in the words of all patterns.
 ///
 /// # Panics
 /// More than 2^32 - 4 patterns, nodes or words, or 4 GiB of different words.

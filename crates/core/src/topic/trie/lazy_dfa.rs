@@ -17,7 +17,7 @@ use super::layout::{
 use super::{TopicTrie, TrieNode, TrieScratch, split_word};
 
 /// The maximum numbers of moves, of states, and of nodes of all states: 8 MB in total.
-const MOVES_MAX: usize = 7 << 15; // what fits in a hash map's 2^18 places
+const MOVES_MAX: usize = 7 << 15; // what fits in a hash map's 2^18 buckets
 const STATES_MAX: usize = 1 << 16;
 const NODES_MAX: usize = 1 << 18;
 /// The maximum number of nodes of a state: computing the moves of a larger one would take longer than walking through
@@ -138,13 +138,13 @@ impl LazyDfa {
             self.start = self.state_of_next(trie)?;
         }
         let mut state = self.start;
-        let mut rest = (!topic.is_empty()).then_some(topic);
-        while let Some(words) = rest {
+        let mut remaining = (!topic.is_empty()).then_some(topic);
+        while let Some(words) = remaining {
             if state & STAYS != 0 {
                 break; // there is no state, too
             }
             let word;
-            (word, rest) = split_word(words);
+            (word, remaining) = split_word(words);
             let key = trie.key(word).unwrap_or(UNKNOWN);
             self.step_count += 1;
             let from = u64::from(state) << 32 | u64::from(key);
@@ -217,7 +217,7 @@ impl LazyDfa {
         by_nodes.insert_unique(hash, state, |state| hasher.hash_one(parts(&states[*state as usize])));
         let start = nodes.len();
         nodes.extend(alive.iter().chain(done));
-        let [start, done, end] = [start, start + alive.len(), nodes.len()].map(|place| place as u32);
+        let [start, done, end] = [start, start + alive.len(), nodes.len()].map(|index| index as u32);
         states.push(DfaState { start, done, end });
         Some(state | mark)
     }
@@ -245,19 +245,20 @@ impl LazyDfa {
                 ENDS_ONE => matched.push(ends),
                 _ => matched.extend(trie.list(ends)?),
             }
-            // No pattern ends at more than two nodes; more are found only where lists overlap that should not.
+            // No pattern ends at more than two nodes; more matches occur only where lists overlap that should not.
             if matched.len() - before > 2 * trie.pattern_count as usize {
                 return None;
             }
         }
         if may_be_twice {
-            let mut found = matched.split_off(before);
-            found.sort_unstable();
-            found.dedup();
-            matched.append(&mut found);
+            let mut new_matches = matched.split_off(before);
+            new_matches.sort_unstable();
+            new_matches.dedup();
+            matched.append(&mut new_matches);
         }
-        let found = &matched[before..];
-        let is_possible = found.len() <= trie.pattern_count as usize && found.iter().all(|id| *id < trie.pattern_count);
+        let new_matches = &matched[before..];
+        let is_possible =
+            new_matches.len() <= trie.pattern_count as usize && new_matches.iter().all(|id| *id < trie.pattern_count);
         is_possible.then_some(())
     }
 }
@@ -296,8 +297,8 @@ impl Next {
         alive.dedup();
         superseded.sort_unstable();
         let mut kept = 0;
-        for place in 0..alive.len() {
-            let slot = alive[place];
+        for index in 0..alive.len() {
+            let slot = alive[index];
             let (node, is_hash) = trie.node(slot)?;
             let is_followed = !is_hash || node.info & FILTER != 0 && superseded.binary_search(&node.ends).is_err();
             if is_followed {
@@ -325,11 +326,11 @@ mod tests {
 
     /// Match `topic` by the automaton, compare with the definition, and look at the bounds.
     fn check(dfa: &mut LazyDfa, trie: &TopicTrie<'_>, patterns: &[TopicPattern], topic: &str) {
-        let mut found = Vec::new();
-        dfa.match_into(trie, topic, &mut TrieScratch::default(), &mut found).expect("whole");
-        found.sort_unstable();
+        let mut matched = Vec::new();
+        dfa.match_into(trie, topic, &mut TrieScratch::default(), &mut matched).expect("whole");
+        matched.sort_unstable();
         let fitting = (0..).zip(patterns).filter(|(_, pattern)| pattern.is_match(topic));
-        assert_eq!(found, fitting.map(|(id, _)| id).collect::<Vec<u32>>(), "{topic}");
+        assert_eq!(matched, fitting.map(|(id, _)| id).collect::<Vec<u32>>(), "{topic}");
         assert!(dfa.states.len() <= STATES_MAX && dfa.nodes.len() <= NODES_MAX && dfa.moves.len() <= MOVES_MAX);
     }
 

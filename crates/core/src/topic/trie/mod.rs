@@ -53,7 +53,7 @@ pub struct TrieScratch {
     entered: Vec<u32>,
     /// The number of this match, which is even.
     match_number: u32,
-    /// The ids that may be found again.
+    /// The ids that may match more than once.
     twice: Vec<u32>,
 }
 
@@ -76,7 +76,7 @@ struct Edges {
 #[derive(Clone, Copy, Debug)]
 struct OpenNode {
     edges: Edges,
-    /// Its index among the `#` nodes.
+    /// The index among the `#` nodes.
     hash: u32,
 }
 
@@ -90,20 +90,20 @@ impl<'a> TopicTrie<'a> {
     }
 
     fn read(bytes: &'a [u8]) -> Option<Self> {
-        let (header, mut rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+        let (header, mut remaining) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let trie = Self {
             pattern_count: number(header, 1),
             seed: u64::from_le_bytes(*header.last_chunk()?),
             root: TrieNode { slot: ROOT, info: number(header, 9), ends: number(header, 10) },
             word_probe_max: number(header, 7),
             node_probe_max: number(header, 8),
-            nodes: section(&mut rest, number(header, 3))?,
-            words: section(&mut rest, number(header, 2))?,
-            hashes: section(&mut rest, number(header, 4))?,
-            lists: section(&mut rest, number(header, 5))?,
-            texts: rest,
+            nodes: section(&mut remaining, number(header, 3))?,
+            words: section(&mut remaining, number(header, 2))?,
+            hashes: section(&mut remaining, number(header, 4))?,
+            lists: section(&mut remaining, number(header, 5))?,
+            texts: remaining,
         };
-        let is_whole = rest.len() as u64 == u64::from(number(header, 6));
+        let is_whole = remaining.len() as u64 == u64::from(number(header, 6));
         let is_bounded =
             trie.word_probe_max as usize <= trie.words.len() && trie.node_probe_max as usize <= trie.nodes.len();
         (header.starts_with(&MAGIC) && is_whole && is_bounded).then_some(trie)
@@ -127,8 +127,8 @@ impl<'a> TopicTrie<'a> {
         let mut walk = Walk { trie: self, scratch, matched, found_max };
         walk.run(topic.as_bytes()).ok_or_else(|| "the topic trie is damaged".to_owned())?;
         // Only a damaged trie yields more ids than there are patterns, or other ids.
-        let found = &matched[matched_before..];
-        if found.len() > self.pattern_count as usize || found.iter().any(|id| *id >= self.pattern_count) {
+        let new_matches = &matched[matched_before..];
+        if new_matches.len() > self.pattern_count as usize || new_matches.iter().any(|id| *id >= self.pattern_count) {
             return Err("the topic trie is damaged: it names a pattern that it does not have".to_owned());
         }
         Ok(())
@@ -157,10 +157,10 @@ impl<'a> TopicTrie<'a> {
         Some((TrieNode { slot, info: number(record, 2), ends: number(record, 3) }, number(record, 1) == HASH))
     }
 
-    /// The ids in the list at `place`.
+    /// The ids in the list at `start`.
     #[inline]
-    fn list(&self, place: u32) -> Option<impl Iterator<Item = u32>> {
-        let (count, ids) = self.lists.get(place as usize..)?.split_first()?;
+    fn list(&self, start: u32) -> Option<impl Iterator<Item = u32>> {
+        let (count, ids) = self.lists.get(start as usize..)?.split_first()?;
         let ids = ids.get(..number(count, 0) as usize)?;
         Some(ids.iter().map(|id| u32::from_le_bytes(*id)))
     }
@@ -182,10 +182,10 @@ fn split_word(words: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The next `count` records of `rest`.
-fn section<'a, const N: usize>(rest: &mut &'a [u8], count: u32) -> Option<&'a [[u8; N]]> {
-    let (section, after) = rest.split_at_checked((count as usize).checked_mul(N)?)?;
-    *rest = after;
+/// The next `count` records of `remaining`.
+fn section<'a, const N: usize>(remaining: &mut &'a [u8], count: u32) -> Option<&'a [[u8; N]]> {
+    let (section, after) = remaining.split_at_checked((count as usize).checked_mul(N)?)?;
+    *remaining = after;
     Some(section.as_chunks().0)
 }
 
@@ -211,7 +211,7 @@ struct Walk<'w, 'a> {
     trie: &'w TopicTrie<'a>,
     scratch: &'w mut TrieScratch,
     matched: &'w mut Vec<u32>,
-    /// The maximum number of matches; more are found only where lists overlap that should not.
+    /// The maximum number of matches; more occur only where lists overlap that should not.
     found_max: usize,
 }
 
@@ -219,14 +219,14 @@ impl Walk<'_, '_> {
     fn run(&mut self, topic: &[u8]) -> Option<()> {
         self.enter(self.trie.root, topic.is_empty())?;
         std::mem::swap(&mut self.scratch.alive, &mut self.scratch.next);
-        let mut rest = (!topic.is_empty()).then_some(topic);
-        while let Some(words) = rest {
+        let mut remaining = (!topic.is_empty()).then_some(topic);
+        while let Some(words) = remaining {
             if self.scratch.alive.is_empty() && self.scratch.open.is_empty() {
                 break;
             }
             let word;
-            (word, rest) = split_word(words);
-            self.step(word, rest.is_none())?;
+            (word, remaining) = split_word(words);
+            self.step(word, remaining.is_none())?;
         }
         let twice = &mut self.scratch.twice;
         twice.sort_unstable();
@@ -318,12 +318,12 @@ impl Walk<'_, '_> {
         if info & (ENDS_ONE | ENDS_MANY) == 0 {
             return Some(());
         }
-        let found = if info & ENDS_TWICE == 0 { &mut *self.matched } else { &mut self.scratch.twice };
+        let matches = if info & ENDS_TWICE == 0 { &mut *self.matched } else { &mut self.scratch.twice };
         if info & ENDS_ONE != 0 {
-            found.push(ends);
+            matches.push(ends);
             return Some(());
         }
-        found.extend(self.trie.list(ends)?);
-        (found.len() <= self.found_max).then_some(())
+        matches.extend(self.trie.list(ends)?);
+        (matches.len() <= self.found_max).then_some(())
     }
 }

@@ -1,4 +1,4 @@
-//! Compaction: what is alive in the oldest segment is copied, so that the segment can be removed.
+//! Compaction: copies the live records of the oldest segment, so that the segment can be removed.
 //!
 //! A copy keeps the id, the queues and the positions of its original, so that the order of queues does not change. Until the
 //! copy is synced the original counts; recovery after a crash in between takes both for one.
@@ -17,7 +17,7 @@ pub(super) struct PendingMove {
     from: Location,
     to: Location,
     size_bytes: u32,
-    /// When this is synced, so is all of the copy.
+    /// The copy is synced as a whole once this sequence is.
     sequence: Sequence,
 }
 
@@ -97,19 +97,19 @@ impl Durable {
         }
     }
 
-    /// Copy a record, or drop it. False when it has to be tried again.
+    /// Copy a record, or drop it. False when the copy has to be tried again.
     fn copy(&mut self, record: RecordId) -> bool {
         let from = self.slots.location(record);
         let mut buffer = std::mem::take(&mut self.buffer);
         let copied = match self.log.read_at(from, &mut buffer) {
-            Ok(found) => match self.slots.holders(record) {
-                RecordHolders::DefinitionRecord => self.copy_definition(record, &found),
-                RecordHolders::Spilled(_) => self.append_copy(record, kind::SPILLED, found.head, &found),
-                _ => self.copy_message(record, &found),
+            Ok(source) => match self.slots.holders(record) {
+                RecordHolders::DefinitionRecord => self.copy_definition(record, &source),
+                RecordHolders::Spilled(_) => self.append_copy(record, kind::SPILLED, source.head, &source),
+                _ => self.copy_message(record, &source),
             },
             Err(ReadError::Io(error)) => Err(AppendError::Failed(error.to_string())),
             Err(_) => {
-                // It cannot be read any more. It is counted as lost, and does not keep the segment.
+                // The record cannot be read any more. It is counted as lost, and does not keep the segment.
                 self.lost_count += 1;
                 self.slots.leave(record, self.last);
                 Ok(())
@@ -120,11 +120,11 @@ impl Durable {
         matches!(copied, Ok(()) | Err(AppendError::TooLarge { .. }))
     }
 
-    fn copy_definition(&mut self, record: RecordId, found: &Record<'_>) -> Result<(), AppendError> {
+    fn copy_definition(&mut self, record: RecordId, source: &Record<'_>) -> Result<(), AppendError> {
         let id = DefinitionId(self.slots.id(record));
-        let Some(definition) = DefinitionRecord::decode(found.head, found.body) else { return Ok(()) };
+        let Some(definition) = DefinitionRecord::decode(source.head, source.body) else { return Ok(()) };
         if !self.is_alive(id) {
-            // What it depended on is gone.
+            // A definition that it depended on is gone.
             if self.keys.get(definition.key) == Some(&id) {
                 self.keys.remove(definition.key);
             }
@@ -133,21 +133,21 @@ impl Durable {
         }
         let mut head = Vec::new();
         let body = DefinitionRecord { id, ..definition }.encode(&mut head);
-        let appended = self.append_to(kind::DEFINE, found.time_us, &head, &body)?;
+        let appended = self.append_to(kind::DEFINE, source.time_us, &head, &body)?;
         self.moved(record, appended, head.len() + body.iter().map(|part| part.len()).sum::<usize>());
         Ok(())
     }
 
-    fn copy_message(&mut self, record: RecordId, found: &Record<'_>) -> Result<(), AppendError> {
-        let mut places = self.slots.queues(record);
-        places.retain(|place| self.is_alive(place.0));
-        if places.is_empty() {
+    fn copy_message(&mut self, record: RecordId, source: &Record<'_>) -> Result<(), AppendError> {
+        let mut positions = self.slots.queues(record);
+        positions.retain(|entry| self.is_alive(entry.0));
+        if positions.is_empty() {
             // Its queues were deleted, and it is not released yet.
             self.slots.leave(record, self.last);
             return Ok(());
         }
-        let mut old = found.head;
-        if found.kind == kind::MOVED {
+        let mut old = source.head;
+        if source.kind == kind::MOVED {
             records::take_varint(&mut old);
         }
         let Some(sizes) = MessageHead::take(&mut old) else { return Ok(()) };
@@ -159,20 +159,20 @@ impl Durable {
             head.clear();
             records::put_varint(&mut head, id);
             sizes.put(&mut head);
-            let count = records::put_places(&mut head, &places[done..]);
-            if done + count == places.len() {
-                return self.append_copy(record, kind::MOVED, &head, found);
+            let count = records::put_places(&mut head, &positions[done..]);
+            if done + count == positions.len() {
+                return self.append_copy(record, kind::MOVED, &head, source);
             }
             head.clear();
             records::put_varint(&mut head, id);
-            done += records::put_places(&mut head, &places[done..]);
-            self.append(kind::PLACES, found.time_us, &head)?;
+            done += records::put_places(&mut head, &positions[done..]);
+            self.append(kind::PLACES, source.time_us, &head)?;
         }
     }
 
-    fn append_copy(&mut self, record: RecordId, kind: u8, head: &[u8], found: &Record<'_>) -> Result<(), AppendError> {
-        let appended = self.append_to(kind, found.time_us, head, &[found.body])?;
-        self.moved(record, appended, head.len() + found.body.len());
+    fn append_copy(&mut self, record: RecordId, kind: u8, head: &[u8], source: &Record<'_>) -> Result<(), AppendError> {
+        let appended = self.append_to(kind, source.time_us, head, &[source.body])?;
+        self.moved(record, appended, head.len() + source.body.len());
         Ok(())
     }
 

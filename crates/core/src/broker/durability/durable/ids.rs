@@ -1,4 +1,4 @@
-//! What names a definition or a recorded message, and a message's parts.
+//! The ids of definitions and recorded messages, and the parts of a message.
 
 use crate::journal::Sequence;
 
@@ -11,7 +11,7 @@ pub struct DefinitionId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(pub u32);
 
-/// What [`super::Durable::message`] gives.
+/// The result of [`super::Durable::message`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// The record of the message.

@@ -62,10 +62,10 @@ struct SegmentRecords {
     /// The slots of the records that were put into it, dead ones too: a slot that was used again lies elsewhere now, or is
     /// listed twice, which does no harm.
     slots: Vec<u32>,
-    /// Where compaction goes on in it.
+    /// The index at which compaction goes on.
     cursor: usize,
     live: usize,
-    /// It may be removed when this is synced: what made its last record needless came before.
+    /// The segment may be removed once this sequence is synced, which is behind everything that made its records needless.
     free_after: Sequence,
 }
 
@@ -152,7 +152,7 @@ impl LiveRecords {
         self.segments.get_mut(ordinal.0.checked_sub(self.base.0)? as usize)
     }
 
-    /// Whether segment `ordinal` has nothing that is alive, once the number is synced that comes back.
+    /// The sequence that must be synced before segment `ordinal` may be removed; None while it has live records.
     pub fn empty_after(&mut self, ordinal: SegmentNumber) -> Option<Sequence> {
         match self.segment(ordinal) {
             None => Some(Sequence(0)),
@@ -160,7 +160,7 @@ impl LiveRecords {
         }
     }
 
-    /// Segments up to `ordinal` are gone.
+    /// Forget the segments up to `ordinal`, which are gone.
     pub fn forget_through(&mut self, ordinal: SegmentNumber) {
         while self.base <= ordinal && self.segments.pop_front().is_some() {
             self.base = self.base.next();
@@ -242,8 +242,8 @@ impl LiveRecords {
         }
     }
 
-    /// A queue is done with a message. Returns its position there and whether the queue was the last; None when the queue
-    /// does not have it.
+    /// Note that a queue is done with a message. Returns its position there and whether the queue was the last; None when
+    /// the queue does not have it.
     pub fn settle(&mut self, record: RecordId, queue: DefinitionId) -> Option<(Sequence, bool)> {
         let position = self.position(record, queue)?;
         match &mut self.slots[record.0 as usize].holders {

@@ -1,7 +1,7 @@
 //! The broker's journal: definitions, and messages with the queues that hold them, are recovered from it after a crash.
 //!
-//! It is one [`Log`]. A message is recorded once, however many queues it goes to. When a queue is done with it, that is
-//! collected and recorded together with others ([`Durable::flush`]). Definitions are bytes under a key. A queue is known by
+//! It is one [`Log`]. A message is recorded once, however many queues it goes to. When a queue is done with it, this is
+//! recorded later, together with others ([`Durable::flush`]). Definitions are bytes under a key. A queue is known by
 //! the id of its definition ([`DefinitionId`]), which is never given twice, so that messages of a deleted queue cannot come
 //! back in another of the same name; and what depends on a definition (a binding on its queue) goes with it.
 //!
@@ -65,7 +65,7 @@ pub struct Durable {
     /// Definitions by key.
     keys: HashMap<Box<[u8]>, DefinitionId>,
     definitions: HashMap<DefinitionId, Defined>,
-    /// Settled and not recorded yet: queue and position.
+    /// Settled entries that are not recorded yet: queue and position.
     settled: Vec<(DefinitionId, Sequence)>,
     /// Copies that are not synced yet.
     moves: VecDeque<PendingMove>,
@@ -77,7 +77,7 @@ pub struct Durable {
     copied_while_full: u64,
     /// The last segment that was removed.
     removed: SegmentNumber,
-    /// The number of live records that were found damaged when they were to be copied.
+    /// The number of live records that could not be copied because they are damaged.
     lost_count: u64,
     buffer: Vec<u8>,
     head: Vec<u8>,
@@ -109,7 +109,7 @@ impl Durable {
             has_reserve: true,
             ..LogOptions::default()
         };
-        let (log, found) = Log::open(disk, dir, log_options, committer)?;
+        let (log, recovered_log) = Log::open(disk, dir, log_options, committer)?;
         let mut durable = Self {
             last: log.synced(),
             log,
@@ -126,7 +126,7 @@ impl Durable {
             buffer: Vec::new(),
             head: Vec::new(),
         };
-        let recovered = durable.recover(found.damage)?;
+        let recovered = durable.recover(recovered_log.damage)?;
         if recovered.is_clean {
             // From now on the list of what was delivered is old. If the next crash comes before this is synced, nothing
             // has been delivered yet either.
@@ -136,7 +136,7 @@ impl Durable {
         Ok((durable, recovered))
     }
 
-    /// Record a definition under `key`, in place of an earlier one, whose id it keeps. It is removed with each of the
+    /// Record a definition under `key`. It replaces an earlier one and keeps its id. It is removed with each of the
     /// definitions under `parents` that exist.
     ///
     /// # Errors
@@ -264,7 +264,7 @@ impl Durable {
         }
     }
 
-    /// A queue is done with a message: it was acknowledged, has expired, was dropped or purged. This is recorded with the
+    /// Note that a queue is done with a message: it was acknowledged, expired, dropped or purged. This is recorded with the
     /// next [`Durable::flush`]. When it was the last queue, `record` is not valid any more.
     pub fn settled(&mut self, record: RecordId, queue: DefinitionId) {
         let Some((position, is_last)) = self.slots.settle(record, queue) else { return };
@@ -305,11 +305,11 @@ impl Durable {
     /// Read a message back. It has to be synced ([`Saved::sequence`]).
     ///
     /// # Errors
-    /// It is damaged, or the system cannot read it.
+    /// The record is damaged, or the system cannot read it.
     pub fn load<'a>(&self, record: RecordId, buffer: &'a mut Vec<u8>) -> Result<Content<'a>, ReadError> {
         let location = self.slots.location(record);
-        let found = self.log.read_at(location, buffer)?;
-        records::content_of(found.kind, found.head, found.body).ok_or(ReadError::Damaged(location))
+        let stored = self.log.read_at(location, buffer)?;
+        records::content_of(stored.kind, stored.head, stored.body).ok_or(ReadError::Damaged(location))
     }
 
     /// End a clean stop: record what was settled, and which messages were delivered and not settled, so that only these are
@@ -319,11 +319,11 @@ impl Durable {
     /// [`AppendError`].
     pub fn stop(&mut self, delivered: &[(RecordId, DefinitionId)], time_us: i64) -> Result<Sequence, AppendError> {
         self.flush(time_us)?;
-        let place = |&(record, queue): &(RecordId, DefinitionId)| Some((queue, self.slots.position(record, queue)?));
-        let mut places: Vec<_> = delivered.iter().filter_map(place).collect();
-        places.sort_unstable();
+        let entry = |&(record, queue): &(RecordId, DefinitionId)| Some((queue, self.slots.position(record, queue)?));
+        let mut entries: Vec<_> = delivered.iter().filter_map(entry).collect();
+        entries.sort_unstable();
         // More than one record holds: then all of them are flagged, as after a crash.
-        let bytes = records::settled_bytes(&places);
+        let bytes = records::settled_bytes(&entries);
         if RECORD_BYTES + bytes.len() > self.log.record_bytes_max() {
             return Ok(self.last);
         }
@@ -373,7 +373,7 @@ impl Durable {
         (self.log.file_bytes(), self.log.segment_count(), self.log.pending_bytes())
     }
 
-    /// What was written since it was opened.
+    /// Counts of what was written since the journal was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.log.statistics()
@@ -385,7 +385,7 @@ impl Durable {
         self.slots.len() - self.definitions.len()
     }
 
-    /// The number of live records that compaction found damaged: they are lost.
+    /// The number of live records that are lost because compaction could not read them.
     #[must_use]
     pub fn lost_count(&self) -> u64 {
         self.lost_count
@@ -423,12 +423,12 @@ impl Durable {
         time_us: i64,
         head: &[u8],
         content: &Content<'_>,
-        places: impl FnOnce(Appended) -> RecordHolders,
+        holders: impl FnOnce(Appended) -> RecordHolders,
     ) -> Result<Saved, AppendError> {
         let body = [content.route, content.properties, content.body];
         let appended = self.append_to(kind, time_us, head, &body)?;
         let size = RECORD_BYTES + head.len() + body.iter().map(|part| part.len()).sum::<usize>();
-        let record = self.slots.insert(appended.sequence.0, appended.location, size as u32, places(appended));
+        let record = self.slots.insert(appended.sequence.0, appended.location, size as u32, holders(appended));
         Ok(Saved { record, sequence: appended.sequence })
     }
 

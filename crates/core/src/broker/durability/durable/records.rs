@@ -69,8 +69,8 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 pub(super) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
+        let (&byte, remaining) = bytes.split_first()?;
+        *bytes = remaining;
         value |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
             return Some(value);
@@ -102,9 +102,9 @@ pub(super) fn queues_of(bytes: &[u8]) -> impl Iterator<Item = DefinitionId> {
 }
 
 /// Put as many queues with positions as fit. Returns how many.
-pub(super) fn put_places(head: &mut Vec<u8>, places: &[(DefinitionId, Sequence)]) -> usize {
+pub(super) fn put_places(head: &mut Vec<u8>, positions: &[(DefinitionId, Sequence)]) -> usize {
     let mut count = 0;
-    for (queue, position) in places {
+    for (queue, position) in positions {
         if head.len() >= FULL_BYTES {
             break;
         }
@@ -157,8 +157,8 @@ pub(super) fn content_of<'a>(kind: u8, mut head: &[u8], body: &'a [u8]) -> Optio
         _ => return None,
     }
     let sizes = MessageHead::take(&mut head)?;
-    let (route, rest) = body.split_at_checked(sizes.route as usize)?;
-    let (properties, body) = rest.split_at_checked(sizes.properties as usize)?;
+    let (route, remaining) = body.split_at_checked(sizes.route as usize)?;
+    let (properties, body) = remaining.split_at_checked(sizes.properties as usize)?;
     Some(Content { route, properties, body })
 }
 
@@ -183,7 +183,7 @@ pub(super) fn settled_bytes(settled: &[(DefinitionId, Sequence)]) -> Vec<u8> {
 /// Put the positions of the first queue: at most `count_max`, and at least one.
 fn put_group(out: &mut Vec<u8>, settled: &[(DefinitionId, Sequence)], count_max: usize) -> usize {
     let (queue, first) = settled[0];
-    let count = settled.iter().take_while(|place| place.0 == queue).take(count_max.max(1)).count();
+    let count = settled.iter().take_while(|entry| entry.0 == queue).take(count_max.max(1)).count();
     put_varint(out, queue.0);
     put_varint(out, count as u64);
     put_varint(out, first.0);
@@ -238,8 +238,8 @@ impl<'a> DefinitionRecord<'a> {
         let count = take_varint(&mut head)?;
         let parents = (0..count).map_while(|_| take_varint(&mut head).map(DefinitionId)).collect();
         let key_length = usize::try_from(take_varint(&mut head)?).ok()?;
-        let rest = if body.is_empty() { head } else { body };
-        let (key, value) = rest.split_at_checked(key_length)?;
+        let remaining = if body.is_empty() { head } else { body };
+        let (key, value) = remaining.split_at_checked(key_length)?;
         Some(Self { id, parents, key, value })
     }
 }

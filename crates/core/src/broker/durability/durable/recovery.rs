@@ -1,4 +1,4 @@
-//! Recovery of the journal: what is alive follows from the heads of its records, read in order.
+//! Recovers the journal: reads the heads of its records in order to learn which records are alive.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -10,10 +10,10 @@ use super::{Defined, DefinitionId, Durable, RecordId};
 
 /// Marks a position that belongs to no record of a message.
 const NONE: u32 = u32::MAX;
-/// A larger hole in the sequences begins a new run instead of being filled.
+/// The maximum hole in the sequences that is filled; a larger one begins a new run.
 const HOLE_MAX: u64 = 1024;
 
-/// What was alive when the broker ended.
+/// Everything that was alive when the broker ended.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveredJournal {
     /// Definitions in the order in which they were first made, so that each follows what it depends on.
@@ -22,7 +22,7 @@ pub struct RecoveredJournal {
     pub messages: Vec<RecoveredMessage>,
     /// Queues that have messages.
     pub queues: Vec<RecoveredQueue>,
-    /// What is damaged. With a damaged index nothing is lost, with a damaged record its content.
+    /// The damage. A damaged index loses nothing, a damaged record its content.
     pub damage: Vec<Damage>,
     /// Whether the broker was stopped and had not crashed.
     pub is_clean: bool,
@@ -31,20 +31,20 @@ pub struct RecoveredJournal {
 /// A recovered definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredDefinition {
-    /// Its id.
+    /// The id.
     pub id: DefinitionId,
-    /// Its key.
+    /// The key.
     pub key: Vec<u8>,
-    /// What was put under it last.
+    /// The value that was last recorded under the key.
     pub value: Vec<u8>,
 }
 
 /// A recovered message, without its bytes: [`Durable::load`] reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveredMessage {
-    /// Its record.
+    /// The record of the message.
     pub record: RecordId,
-    /// When it was recorded.
+    /// The time at which it was recorded.
     pub time_us: i64,
     /// The size of exchange and routing key together.
     pub route_bytes: u32,
@@ -59,16 +59,16 @@ pub struct RecoveredMessage {
 pub struct RecoveredQueue {
     /// The queue's definition.
     pub queue: DefinitionId,
-    /// Its entries, in order.
+    /// The entries, in order.
     pub entries: Vec<RecoveredEntry>,
 }
 
 /// An entry of a recovered queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveredEntry {
-    /// The index of its message in [`RecoveredJournal::messages`].
+    /// The index of the message in [`RecoveredJournal::messages`].
     pub message: u32,
-    /// Whether it may have been delivered before. After a crash, all entries may have been.
+    /// Whether the entry may have been delivered before. After a crash, this holds for all entries.
     pub redelivered: bool,
 }
 
@@ -89,7 +89,7 @@ struct DefinitionHead {
     location: Location,
 }
 
-/// What is known after some of the records.
+/// The state after reading some of the records.
 #[derive(Debug, Default)]
 struct JournalReading {
     slots: LiveRecords,
@@ -136,75 +136,75 @@ impl RecordPositions {
 }
 
 impl JournalReading {
-    fn visit(&mut self, found: &RecordHead<'_>) {
-        self.last = found.sequence;
-        let mut head = found.head;
+    fn visit(&mut self, stored: &RecordHead<'_>) {
+        self.last = stored.sequence;
+        let mut head = stored.head;
         // A head that cannot be decoded was not written by this version: its checksum is right. It is ignored.
-        _ = match found.kind {
-            kind::MESSAGE => self.message(found),
-            kind::MOVED => self.moved(found),
+        _ = match stored.kind {
+            kind::MESSAGE => self.message(stored),
+            kind::MOVED => self.moved(stored),
             kind::PLACES => records::take_varint(&mut head).map(|id| self.places(id, head)),
-            kind::ENQUEUED => records::take_varint(&mut head).map(|id| self.enqueued(id, head, found.sequence)),
+            kind::ENQUEUED => records::take_varint(&mut head).map(|id| self.enqueued(id, head, stored.sequence)),
             kind::SETTLED => {
                 records::for_each_settled(head, |queue, position| self.settled(queue, position));
                 Some(())
             }
-            kind::DEFINE => self.define(found),
+            kind::DEFINE => self.define(stored),
             kind::FORGET => records::take_varint(&mut head).map(|id| self.forget(DefinitionId(id))),
             kind::STOPPED => {
-                self.stopped = Some((found.sequence, found.location));
+                self.stopped = Some((stored.sequence, stored.location));
                 Some(())
             }
             _ => None, // SPILLED, STARTED
         };
     }
 
-    fn message(&mut self, found: &RecordHead<'_>) -> Option<()> {
-        let mut head = found.head;
+    fn message(&mut self, stored: &RecordHead<'_>) -> Option<()> {
+        let mut head = stored.head;
         let sizes = MessageHead::take(&mut head)?;
         let mut queues = records::queues_of(head);
         let first = queues.next()?;
-        let rest: Vec<DefinitionId> = queues.collect();
-        let places = match rest.is_empty() {
+        let others: Vec<DefinitionId> = queues.collect();
+        let holders = match others.is_empty() {
             true => RecordHolders::One(first),
-            false => RecordHolders::of(&[&[first], &*rest].concat(), found.sequence),
+            false => RecordHolders::of(&[&[first], &*others].concat(), stored.sequence),
         };
-        let record = self.insert(found.sequence.0, found, sizes, places);
-        self.positions.push(found.sequence, record);
+        let record = self.insert(stored.sequence.0, stored, sizes, holders);
+        self.positions.push(stored.sequence, record);
         Some(())
     }
 
-    fn moved(&mut self, found: &RecordHead<'_>) -> Option<()> {
-        let mut head = found.head;
+    fn moved(&mut self, stored: &RecordHead<'_>) -> Option<()> {
+        let mut head = stored.head;
         let id = records::take_varint(&mut head)?;
         let sizes = MessageHead::take(&mut head)?;
         if let Some(record) = self.record(id) {
-            self.slots.relocate(record, found.location, found.size_bytes, self.last);
+            self.slots.relocate(record, stored.location, stored.size_bytes, self.last);
             return Some(());
         }
-        let mut places = self.stashed.remove(&id).unwrap_or_default();
-        places.extend(records::places_of(head));
-        let positions: Vec<u64> = places.iter().map(|place| place.1.0).collect();
-        let places = match places[..] {
+        let mut entries = self.stashed.remove(&id).unwrap_or_default();
+        entries.extend(records::places_of(head));
+        let positions: Vec<u64> = entries.iter().map(|entry| entry.1.0).collect();
+        let holders = match entries[..] {
             [(queue, position)] if position.0 == id => RecordHolders::One(queue),
-            _ => RecordHolders::many(places),
+            _ => RecordHolders::many(entries),
         };
-        let record = self.insert(id, found, sizes, places);
+        let record = self.insert(id, stored, sizes, holders);
         for position in positions.into_iter().chain([id]) {
             self.positions.moved.insert(position, record.0);
         }
         Some(())
     }
 
-    fn insert(&mut self, id: u64, found: &RecordHead<'_>, sizes: MessageHead, places: RecordHolders) -> RecordId {
-        let record = self.slots.insert(id, found.location, found.size_bytes, places);
+    fn insert(&mut self, id: u64, stored: &RecordHead<'_>, sizes: MessageHead, holders: RecordHolders) -> RecordId {
+        let record = self.slots.insert(id, stored.location, stored.size_bytes, holders);
         let index = record.0 as usize;
         if self.details.len() <= index {
             self.details.resize(index + 1, MessageDetail::default());
         }
-        let rest = RECORD_BYTES as u32 + found.head.len() as u32 + sizes.route + sizes.properties;
-        let sizes = [sizes.route, sizes.properties, found.size_bytes.saturating_sub(rest)];
-        self.details[index] = MessageDetail { time_us: found.time_us, sizes };
+        let overhead = RECORD_BYTES as u32 + stored.head.len() as u32 + sizes.route + sizes.properties;
+        let sizes = [sizes.route, sizes.properties, stored.size_bytes.saturating_sub(overhead)];
+        self.details[index] = MessageDetail { time_us: stored.time_us, sizes };
         record
     }
 
@@ -239,9 +239,9 @@ impl JournalReading {
         }
     }
 
-    fn define(&mut self, found: &RecordHead<'_>) -> Option<()> {
-        let is_inline = found.size_bytes as usize == RECORD_BYTES + found.head.len();
-        let mut head = found.head;
+    fn define(&mut self, stored: &RecordHead<'_>) -> Option<()> {
+        let is_inline = stored.size_bytes as usize == RECORD_BYTES + stored.head.len();
+        let mut head = stored.head;
         let (id, parents, bytes) = match is_inline {
             true => {
                 let DefinitionRecord { id, parents, key, value } = DefinitionRecord::decode(head, &[])?;
@@ -254,10 +254,10 @@ impl JournalReading {
                 (DefinitionId(id), parents.collect(), None)
             }
         };
-        let id = if id == DefinitionId(0) { DefinitionId(found.sequence.0) } else { id };
+        let id = if id == DefinitionId(0) { DefinitionId(stored.sequence.0) } else { id };
         self.forget(id);
-        let slot = self.slots.insert(id.0, found.location, found.size_bytes, RecordHolders::DefinitionRecord);
-        self.definitions.insert(id, DefinitionHead { slot, parents, bytes, location: found.location });
+        let slot = self.slots.insert(id.0, stored.location, stored.size_bytes, RecordHolders::DefinitionRecord);
+        self.definitions.insert(id, DefinitionHead { slot, parents, bytes, location: stored.location });
         Some(())
     }
 
@@ -272,8 +272,8 @@ impl Durable {
     /// Read all heads. `damage` is the damage that opening the log has reported.
     pub(super) fn recover(&mut self, mut damage: Vec<Damage>) -> Result<RecoveredJournal, OpenError> {
         let mut reading = JournalReading::default();
-        let found = self.log.for_each_head(&mut |head| reading.visit(&head))?;
-        damage.extend(found.into_iter().filter(|found| !damage.contains(found)).collect::<Vec<_>>());
+        let lost = self.log.for_each_head(&mut |head| reading.visit(&head))?;
+        damage.extend(lost.into_iter().filter(|lost| !damage.contains(lost)).collect::<Vec<_>>());
         let JournalReading { slots, details, definitions, stopped, last, .. } = reading;
         self.slots = slots;
         let definitions = self.recover_definitions(definitions)?;
@@ -284,11 +284,11 @@ impl Durable {
 
     fn recover_definitions(
         &mut self,
-        definitions: HashMap<DefinitionId, DefinitionHead>,
+        heads: HashMap<DefinitionId, DefinitionHead>,
     ) -> Result<Vec<RecoveredDefinition>, OpenError> {
-        let mut found = Vec::new();
+        let mut definitions = Vec::new();
         let mut buffer = Vec::new();
-        for (id, DefinitionHead { slot, parents, bytes, location }) in definitions {
+        for (id, DefinitionHead { slot, parents, bytes, location }) in heads {
             let (key, value) = match bytes {
                 Some(bytes) => bytes,
                 None => match self.log.read_at(location, &mut buffer) {
@@ -305,18 +305,18 @@ impl Durable {
                 },
             };
             self.definitions.insert(id, Defined { slot, parents: parents.into() });
-            found.push(RecoveredDefinition { id, key, value });
+            definitions.push(RecoveredDefinition { id, key, value });
         }
-        found.sort_unstable_by_key(|definition| definition.id);
+        definitions.sort_unstable_by_key(|definition| definition.id);
         let dead: HashSet<DefinitionId> =
-            found.iter().map(|definition| definition.id).filter(|id| !self.is_alive(*id)).collect();
+            definitions.iter().map(|definition| definition.id).filter(|id| !self.is_alive(*id)).collect();
         dead.iter().for_each(|id| self.drop_definition(*id));
-        found.retain(|definition| !dead.contains(&definition.id));
-        self.keys = found.iter().map(|definition| (definition.key.as_slice().into(), definition.id)).collect();
-        Ok(found)
+        definitions.retain(|definition| !dead.contains(&definition.id));
+        self.keys = definitions.iter().map(|definition| (definition.key.as_slice().into(), definition.id)).collect();
+        Ok(definitions)
     }
 
-    /// What had been delivered when the broker was stopped; None when it was not stopped.
+    /// The entries that had been delivered when the broker was stopped; None when it was not stopped.
     fn delivered(&self, stopped: Option<Location>) -> Result<Option<HashSet<(DefinitionId, Sequence)>>, OpenError> {
         let Some(location) = stopped else { return Ok(None) };
         let mut buffer = Vec::new();

@@ -35,7 +35,7 @@ pub struct StoredQuery {
     pub text: Box<str>,
 }
 
-/// Gives the query of the store with a key, or the reason why there is none.
+/// A function that looks up a query of the store by its key, or returns the reason why there is none.
 pub type FindStored<'a> = &'a mut dyn FnMut(&str) -> Result<StoredQuery, String>;
 
 /// The key of the store that `arguments` name in `x-query-key`.
@@ -151,7 +151,7 @@ impl ConsumerFilter {
         Ok(Some(Self { query: Arc::new(query), needs }))
     }
 
-    /// Whether it is true of the message that `view` was begun with.
+    /// Whether the query is true of the message that `view` was begun with.
     pub fn is_match(&self, routing_key: &str, view: &mut View<'_>) -> bool {
         view.with(routing_key, self.needs, |message| self.query.is_true(message, None))
     }

@@ -18,7 +18,7 @@ use super::{names, view};
 
 const MATCH: &str = "x-match";
 
-/// What must hold of the message's headers; None when nothing is asked for, so that every message matches.
+/// The condition on the message's headers; None when nothing is asked for, so that every message matches.
 pub(in crate::broker::topology) fn condition(arguments: RawTable<'_>) -> Result<Option<Expr>, AmqpError> {
     let (is_all, with_x) = mode(arguments)?;
     let mut tests = Vec::new();
@@ -69,8 +69,8 @@ fn test(name: &str, value: RawValue<'_>) -> Result<Predicate, AmqpError> {
     })
 }
 
-/// The header equals an array or a table. No other predicate can express that: in queries a list stands for its elements,
-/// and a mapping for its fields.
+/// Tests whether a header equals an array or a table. No other predicate can express that: in queries a list stands for
+/// its elements, and a mapping for its fields.
 #[derive(Debug)]
 struct SameHeader {
     name: Box<str>,

@@ -50,7 +50,7 @@ pub(in crate::broker::topology) fn beside_property(header: &str) -> Option<&'sta
     PROPERTIES.iter().position(|name| *name == header).map(|index| AS_HEADERS[index])
 }
 
-/// How the query of a binding sees bodies.
+/// The form in which the query of a binding sees bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyMode {
     /// The body is absent.
@@ -75,7 +75,7 @@ impl BodyMode {
     }
 }
 
-/// The parts of a message that a query refers to, beside the routing key.
+/// The parts of a message that a query refers to, besides the routing key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Properties or headers.
@@ -94,7 +94,7 @@ impl Needs {
     }
 }
 
-/// Rewrite `expr` for messages whose body is seen as `mode` says. Returns it with what it needs.
+/// Rewrite `expr` for messages whose body has the form `mode`. Returns it with the parts that it needs.
 ///
 /// All bindings of an exchange share one view of the message, so that what a query must not see gets a name that is always
 /// absent.
@@ -122,9 +122,9 @@ pub(in crate::broker::topology) fn resolve(expr: Expr, mode: BodyMode) -> (Expr,
 }
 
 fn json_field(name: &PropertyName) -> Option<PropertyName> {
-    let (first, rest) = name.text.split_once('.')?;
+    let (first, inner) = name.text.split_once('.')?;
     let is_body = if name.any_case { first.eq_ignore_ascii_case("body") } else { first == "body" };
-    is_body.then(|| PropertyName { text: format!("{JSON}.{rest}").into(), any_case: name.any_case })
+    is_body.then(|| PropertyName { text: format!("{JSON}.{inner}").into(), any_case: name.any_case })
 }
 
 type ReferenceMap<'a> = &'a mut dyn FnMut(Reference) -> Reference;
