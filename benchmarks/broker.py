@@ -288,21 +288,6 @@ def many_publishers(results: Results, server: Server, count: int, publishers: in
     results.table("publishers", f"{count:,} messages into a durable queue", columns, [record])
 
 
-PNNL_LEVELS = (
-    "author = 'James Hetfield'",
-    "subject LIKE '%garlic {0}%'",
-    "body LIKE '%daffodils {0}%'",
-    "body LIKE '%rhubarb {0}%'",
-)
-
-
-def pnnl_message(level: int, which: int, turn: int) -> dict[str, Any]:
-    """Return a newsgroup post of 2.5 kB with the words at its start and end; consecutive posts differ by a byte."""
-    body = f"daffodils {which} " + "lorem ipsum dolor sit amet " * 90 + f"{turn % 10} rhubarb {which} "
-    headers = {"author": "James Hetfield", "subject": f"about garlic {which} in the garden"}
-    return {"body": body.encode(), "headers": headers}
-
-
 class PnnlWork:
     """The PNNL paper's test at one level: subscribers with selectors, and 10 publishers."""
 
