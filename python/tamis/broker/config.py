@@ -40,7 +40,8 @@ class TlsConfig:
         ca: the authorities of clients' certificates, PEM.
         verify_peer: whether clients present a certificate: ``no``, ``optional`` or ``required``. The last two need
             `ca`.
-        login_from: the name in a client's certificate that is the user of the mechanism EXTERNAL.
+        login_from: the name in a client's certificate that is the user of the mechanism EXTERNAL. None: certificates
+            log nobody in, and EXTERNAL is not offered; some clients would prefer it to their password.
         port: the port to listen on; 0 takes any free one.
     """
 
@@ -50,7 +51,7 @@ class TlsConfig:
     key: Path
     ca: Path | None = None
     verify_peer: Literal["no", "optional", "required"] = "no"
-    login_from: Literal["common_name", "subject_alt_name"] = "common_name"
+    login_from: Literal["common_name", "subject_alt_name"] | None = None
     port: Port = 5671
 
 
@@ -209,6 +210,8 @@ class BrokerConfig:
         where = f"{path}: " if path else ""
         if self.tls and self.tls.verify_peer != "no" and self.tls.ca is None:
             raise ConfigError(f"{where}verify_peer = \"{self.tls.verify_peer}\" in [tls] needs 'ca'")
+        if self.tls and self.tls.login_from and self.tls.verify_peer == "no":
+            raise ConfigError(f'{where}login_from in [tls] needs verify_peer = "optional" or "required"')
         if not is_loopback(self.host) and self.tls is None and not self.insecure:
             raise ConfigError(
                 f"{where}host: expected an address of this machine alone, not '{self.host}', for without TLS others "
