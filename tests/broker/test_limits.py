@@ -12,7 +12,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "broker.md"
 
 
 def test_the_document_has_the_table_as_the_settings_define_it() -> None:
-    """`python -m tools.limits` prints what belongs there."""
+    """`make limits` writes it."""
     assert table() in DOCUMENT.read_text(encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tamis._core import broker_limits
 
-Unit = Literal["", "bytes", "s"]
+Unit = Literal["", "bytes", "s", "ms"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ _FIXED = {
     "exchanges": Limit("exchanges", "the connection is closed with 506"),
     "queues": Limit("queues", "the connection is closed with 506"),
     "bindings": Limit("bindings", "the connection is closed with 506"),
+    "time_to_live_ms": Limit("a time to live", "the channel is closed with 406", "ms"),
 }
 """The limits of the core that no setting changes, by their names there."""
 

@@ -3,6 +3,7 @@
 use crate::amqp::raw_table::{TABLE_DEPTH_MAX, TABLE_SIZE_BYTES_MAX};
 use crate::broker::options::BrokerOptions;
 use crate::broker::publishing::transaction::{TRANSACTION_BYTES_MAX, TRANSACTION_SETTLES_MAX};
+use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::topology::{BINDINGS_MAX, EXCHANGES_MAX, QUEUES_MAX};
 
 /// The limits that no setting changes, by name, in the order of the table.
@@ -20,5 +21,6 @@ pub fn fixed_limits() -> Vec<(&'static str, u64)> {
         ("queues", QUEUES_MAX),
         ("bindings", BINDINGS_MAX),
     ];
-    sizes.into_iter().map(|(name, value)| (name, value as u64)).collect()
+    let sizes = sizes.into_iter().map(|(name, value)| (name, value as u64));
+    sizes.chain([("time_to_live_ms", TIME_MS_MAX)]).collect()
 }
