@@ -26,6 +26,12 @@ use crate::errors::storage_error;
 /// The number of bytes after which one call returns no further connection's output.
 const OUTPUT_BYTES_AT_ONCE: usize = 1024 * 1024;
 
+/// The limits of the broker that no setting changes, by name.
+#[pyfunction]
+pub(crate) fn broker_limits() -> HashMap<&'static str, u64> {
+    broker::fixed_limits().into_iter().collect()
+}
+
 /// The control plane: an object with the methods of `tamis.broker.rules.Rules`.
 struct PyControl(Py<PyAny>);
 
