@@ -93,3 +93,6 @@ pub(crate) struct LogId(pub u32);
 
 /// The journal's id among logs.
 pub(crate) const JOURNAL: LogId = LogId(0);
+
+/// In place of a log: definitions of deleted queues, which are forgotten when their dead letters are published.
+pub(crate) const RETIRED: LogId = LogId(u32::MAX);

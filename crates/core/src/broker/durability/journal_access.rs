@@ -10,7 +10,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use crate::amqp::{AmqpError, ReplyCode};
-use crate::journal::{self, AppendError, Committer, Damage, Disk, Log};
+use crate::journal::{self, AppendError, Committer, Damage, Disk, Log, Sequence};
 
 use crate::broker::clock::Micros;
 use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved};
@@ -47,6 +47,8 @@ struct Journal {
     evictable: VecDeque<(MessageId, u64)>,
     /// Deleted queues with unacknowledged deliveries: the definition whose entries these settle, and their number.
     deleted: HashMap<Handle<QueueId>, (DefinitionId, u32)>,
+    /// Definitions of deleted queues that are not recorded as deleted yet, or not on disk: with the sequence of the record.
+    retired: Vec<(DefinitionId, Option<Sequence>)>,
     has_failed: bool,
     /// The time since which nothing becomes durable for lack of room.
     stuck_since: Option<Micros>,
@@ -67,6 +69,35 @@ enum Unwanted {
 }
 
 impl Journal {
+    /// Record that a definition is removed. One that `is_needed` is only retired: it is forgotten later.
+    fn remove(
+        &mut self,
+        key: &[u8],
+        wall_us: i64,
+        is_needed: impl Fn(DefinitionId) -> bool,
+    ) -> Result<Option<Sequence>, AppendError> {
+        match self.durable.definition(key).filter(|id| is_needed(*id)) {
+            Some(id) => {
+                self.durable.retire(key);
+                self.retired.push((id, None));
+                Ok(None)
+            }
+            None => self.durable.forget(key, wall_us),
+        }
+    }
+
+    /// Record that retired definitions are removed which nothing needs any more.
+    fn forget_retired(&mut self, wall_us: i64, is_needed: impl Fn(DefinitionId) -> bool) {
+        let synced = self.durable.synced();
+        self.retired.retain(|(_, forgotten)| forgotten.is_none_or(|sequence| sequence > synced));
+        for (id, forgotten) in &mut self.retired {
+            if forgotten.is_none() && !is_needed(*id) {
+                // Without room it is tried again the next time.
+                *forgotten = self.durable.forget_retired(*id, wall_us).ok();
+            }
+        }
+    }
+
     fn streams_dir(&self) -> PathBuf {
         self.dir.join("streams")
     }
@@ -96,6 +127,7 @@ impl Durability {
             appended: 0,
             evictable: VecDeque::new(),
             deleted: HashMap::new(),
+            retired: Vec::new(),
             has_failed: false,
             stuck_since: None,
             disk,
@@ -183,9 +215,14 @@ impl Durability {
         }
     }
 
-    /// Record changes, in their order, as far as there is room, and call `defined` with each new definition. Returns the
-    /// sequence of the last record.
-    pub fn record_changes(&mut self, wall_us: i64, mut defined: impl FnMut(&Definition, DefinitionId)) -> Option<u64> {
+    /// Record changes, in their order, as far as there is room, and call `defined` with each new definition. A removed one
+    /// that `is_needed` is forgotten later. Returns the sequence of the last record.
+    pub fn record_changes(
+        &mut self,
+        wall_us: i64,
+        is_needed: impl Fn(DefinitionId) -> bool,
+        mut defined: impl FnMut(&Definition, DefinitionId),
+    ) -> Option<u64> {
         let journal = self.journal.as_mut()?;
         let mut last = None;
         while let Some(change) = journal.changes.front() {
@@ -202,7 +239,10 @@ impl Durability {
                         Some(sequence)
                     })
                 }
-                TopologyChange::Removed(key) => journal.durable.forget(key.as_bytes(), wall_us),
+                TopologyChange::Removed(key) => {
+                    let key = key.as_bytes().to_vec();
+                    journal.remove(&key, wall_us, &is_needed)
+                }
             };
             let Ok(sequence) = recorded else { break };
             journal.changes.pop_front();
@@ -219,6 +259,26 @@ impl Durability {
         let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
         journal.appended += parts.size() as u64 + 64;
         journal.durable.message(parts.content(), queues, wall_us)
+    }
+
+    /// The bytes that a message for so many queues takes in the journal, at most. Nothing without a journal.
+    ///
+    /// # Errors
+    /// It can never be recorded.
+    pub fn record_bytes(&self, parts: &Parts<'_>, queues: usize) -> Result<usize, AppendError> {
+        self.durable().map_or(Ok(0), |durable| durable.record_bytes(&parts.content(), queues))
+    }
+
+    /// Keep room for messages of a transaction until [`Durability::end_reservation`]. False when there is not so much.
+    pub fn reserve(&mut self, bytes: usize) -> bool {
+        self.journal.as_mut().is_none_or(|journal| journal.durable.reserve(bytes))
+    }
+
+    /// End what [`Durability::reserve`] began.
+    pub fn end_reservation(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.durable.end_reservation();
+        }
     }
 
     /// Write a message to the journal so that it can leave memory. None without room.
@@ -273,12 +333,21 @@ impl Durability {
         Some(definition)
     }
 
-    /// Record what was settled in this call.
-    pub fn flush(&mut self, wall_us: i64) {
+    /// Record what was settled in this call, then the removal of definitions that are retired and not `is_needed`.
+    pub fn flush(&mut self, wall_us: i64, is_needed: impl Fn(DefinitionId) -> bool) {
         if let Some(journal) = &mut self.journal {
             // Settlements that there is no room for are kept for the next time.
-            _ = journal.durable.flush(wall_us);
+            if journal.durable.flush(wall_us).is_ok() && !journal.retired.is_empty() {
+                journal.forget_retired(wall_us, is_needed);
+            }
         }
+    }
+
+    /// Whether a definition is not retired, or its removal is on disk.
+    pub fn is_forgotten(&self, id: DefinitionId) -> bool {
+        let Some(journal) = &self.journal else { return true };
+        let is_forgotten = |forgotten: Option<Sequence>| forgotten.is_some_and(|it| it <= journal.durable.synced());
+        journal.retired.iter().all(|(retired, forgotten)| *retired != id || is_forgotten(*forgotten))
     }
 
     /// Compact in proportion to what was recorded since the last time.

@@ -8,6 +8,7 @@ use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::{DefinitionId, RecordId};
 use crate::broker::ids::MessageId;
 use crate::broker::parts::Parts;
+use crate::broker::publishing::further_keys::without_blind_copies;
 use crate::broker::slab::{Slab, SlotId};
 
 /// The memory that a message takes besides its bytes: its slot here, its entries in queues, and its state in the
@@ -42,6 +43,8 @@ pub(crate) struct StoredMessage {
     properties: u16,
     /// Whether the message was there before the broker was opened.
     pub is_recovered: bool,
+    /// Whether its properties may have keys that receivers must not see.
+    pub may_have_blind_copies: bool,
     /// When the message was published, on the wall clock.
     pub time_us: i64,
     pub kept: Kept,
@@ -94,6 +97,7 @@ impl MessageStore {
             bytes: Some(parts.joined().into_boxed_slice()),
             references: 1,
             is_recovered: false,
+            may_have_blind_copies: false,
             time_us,
             kept: Kept::Nowhere,
             sequence: 0,
@@ -111,6 +115,7 @@ impl MessageStore {
             body: (route + properties) as u32,
             properties: route as u16,
             is_recovered: true,
+            may_have_blind_copies: true,
             time_us,
             kept: Kept::Nowhere,
             sequence: 0,
@@ -221,6 +226,13 @@ impl MessageStore {
     pub fn parts(&self, id: MessageId) -> Parts<'_> {
         let message = &self.messages[id];
         message.parts().unwrap_or_else(|| message.parts_of(&self.loaded))
+    }
+
+    /// The same, as receivers see them; `room` is for properties without what receivers must not see.
+    #[inline]
+    pub fn visible_parts<'a>(&'a self, id: MessageId, room: &'a mut Vec<u8>) -> Parts<'a> {
+        let parts = self.parts(id);
+        if self.messages[id].may_have_blind_copies { without_blind_copies(parts, room) } else { parts }
     }
 
     /// Bring a message back into memory. One that cannot be read stays away, and is lost for whoever has it.
