@@ -201,9 +201,9 @@ mod tests {
                 tell(&mut confirms, number / 2, &mut told_of);
             }
             tell(&mut confirms, 5, &mut told_of);
-            for number in 1..=5 {
-                let is_refused = pattern >> (2 * (number - 1)) & 3 == 3;
-                assert_eq!(told_of[number], Some(!is_refused), "{number} of pattern {pattern:010b}");
+            for (index, told) in told_of[1..=5].iter().enumerate() {
+                let is_refused = pattern >> (2 * index) & 3 == 3;
+                assert_eq!(*told, Some(!is_refused), "{index} of pattern {pattern:010b}");
             }
         }
     }
@@ -213,8 +213,8 @@ mod tests {
         while let Some((tag, multiple)) = told(confirms, synced) {
             let untold = (1..tag as usize).find(|number| told_of[*number].is_none());
             let first = untold.filter(|_| multiple).unwrap_or(tag as usize);
-            for number in first..=tag as usize {
-                assert_eq!(told_of[number].replace(true), None, "number {number} was told before");
+            for told in &mut told_of[first..=tag as usize] {
+                assert_eq!(told.replace(true), None, "one of {first} to {tag} was told before");
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL, MessageId};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
-use crate::broker::publishing::further_keys::{further_keys, may_have_blind_copies, without_blind_copies};
+use crate::broker::publishing::further_keys::{FurtherKeys, further_keys, may_have_copies, without_blind_copies};
 use crate::broker::publishing::route_memo::Memo;
 use crate::broker::queues::message_store::Kept;
 use crate::broker::topology::{Published, QueueId};
@@ -86,9 +86,9 @@ impl Broker {
         routed: &mut Vec<QueueId>,
     ) -> Result<(), AmqpError> {
         self.check_user(slot, &properties)?;
-        let further_keys = further_keys(&properties)?;
+        let may_have_copies = may_have_copies(&properties);
         if let Some(memo) = &self.clients[slot].memo
-            && further_keys.is_empty()
+            && !may_have_copies
             && *memo.route == *parts.route
             && memo.topology_version == self.topology.version()
             && memo.permissions_version == self.permissions.version()
@@ -96,13 +96,14 @@ impl Broker {
             routed.extend_from_slice(&memo.queues);
             return Ok(());
         }
+        let further_keys = if may_have_copies { further_keys(&properties)? } else { FurtherKeys::new() };
         let (exchange, routing_key) = self.check_route(slot, parts, &further_keys)?;
         let (vhost, _) = self.clients.vhost_and_owner(slot);
         self.turn.spend(further_keys.len() as u32);
         let message = Published { exchange, routing_key, further_keys: &further_keys, properties, body: parts.body };
         let scratch = &mut self.publishing.route_scratch;
         self.topology.route(vhost, &message, scratch, routed)?;
-        if further_keys.is_empty() && scratch.key_decided() && routed.len() <= MEMO_QUEUES_MAX {
+        if !may_have_copies && scratch.key_decided() && routed.len() <= MEMO_QUEUES_MAX {
             self.clients[slot].memo = Some(Box::new(Memo {
                 route: parts.route.into(),
                 topology_version: self.topology.version(),
@@ -239,7 +240,8 @@ impl Broker {
     /// Keep a message in memory. The caller has the one reference to it.
     pub(crate) fn keep(&mut self, parts: &Parts<'_>) -> MessageId {
         let message = self.messages.insert(parts, self.clock.wall_us());
-        self.messages.get_mut(message).may_have_blind_copies = may_have_blind_copies(parts.properties);
+        let may_have_copies = may_have_copies(&BasicProperties::from_checked(parts.properties));
+        self.messages.get_mut(message).may_have_blind_copies = may_have_copies;
         message
     }
 

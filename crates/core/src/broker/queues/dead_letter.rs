@@ -83,7 +83,7 @@ impl Broker {
     /// Publish some of the letters that wait, with those that result from publishing.
     pub(crate) fn send_letters(&mut self) {
         let mut steps = STEPS_AT_ONCE;
-        while steps > 0 {
+        while steps > 0 && self.letters.are_waiting() {
             if !self.has_room_for_letters() {
                 return self.letters.stall();
             }
@@ -126,13 +126,14 @@ impl Broker {
 
     /// Settle the entries of letters that streams have on disk now.
     pub(crate) fn finish_synced_letters(&mut self) {
-        let is_synced = |broker: &Self, marks: &DiskMarks| marks.iter().all(|mark| broker.is_reached(*mark));
+        if !self.letters.await_streams() {
+            return;
+        }
         let mut letters = std::mem::take(&mut self.letters);
-        while let Some(letter) = letters.take_synced(|marks| is_synced(self, marks)) {
+        while let Some(letter) = letters.take_synced(|marks| marks.iter().all(|mark| self.is_reached(*mark))) {
             self.release_entry(letter.entry, letter.source.durable_id);
             letters.finish(&letter);
         }
-        letters.trim();
         self.letters = letters;
     }
 

@@ -95,6 +95,10 @@ impl Letters {
     pub fn take(&mut self) -> Option<Letter> {
         self.is_stalled = false;
         let letter = self.waiting.pop_front();
+        if self.waiting.is_empty() && self.waiting.capacity() > 1024 {
+            // Free the memory that a burst of letters needed.
+            self.waiting = VecDeque::new();
+        }
         self.is_congested &= self.waiting.len() > CONGESTED_LETTERS / 2;
         letter
     }
@@ -107,7 +111,17 @@ impl Letters {
 
     /// Note that there is no room for the first letter now.
     pub fn stall(&mut self) {
-        self.is_stalled = !self.waiting.is_empty();
+        self.is_stalled = true;
+    }
+
+    /// Whether letters wait to be published.
+    pub fn are_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether letters that are published wait for streams.
+    pub fn await_streams(&self) -> bool {
+        !self.unsynced.is_empty()
     }
 
     /// Let a letter that was published wait for streams.
@@ -161,12 +175,5 @@ impl Letters {
     /// Every letter on its way.
     pub fn iter(&self) -> impl Iterator<Item = &Letter> {
         self.waiting.iter().chain(self.unsynced.iter().map(|(_, letter)| letter))
-    }
-
-    /// Free the memory that a burst of letters needed.
-    pub fn trim(&mut self) {
-        if self.waiting.is_empty() && self.waiting.capacity() > 1024 {
-            self.waiting = VecDeque::new();
-        }
     }
 }
