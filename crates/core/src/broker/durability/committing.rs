@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::broker::clock::Micros;
 use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
-use crate::broker::ids::{JOURNAL, RETIRED};
+use crate::broker::ids::{JOURNAL, PURGES, RETIRED};
 use crate::broker::management::event::Event;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::all_queues::Queues;
@@ -27,6 +27,7 @@ impl Broker {
         }
         self.record_changes();
         self.finish_synced_letters();
+        self.durability.sync_purges();
         self.settle_waiting();
         self.wake_streams();
         self.evict();
@@ -114,13 +115,14 @@ impl Broker {
     /// Whether a log is synced up to `mark`.
     pub(crate) fn is_reached(&self, mark: DiskMark) -> bool {
         #[cfg(test)]
-        if self.faults.confirms_early {
+        if self.faults.confirms_early || (self.faults.purges_early && mark.log == PURGES) {
             return true;
         }
         match mark.log {
             _ if !self.durability.is_on() => true,
             JOURNAL => self.durability.is_synced(mark.sequence),
             RETIRED => self.durability.is_forgotten(DefinitionId(mark.sequence)),
+            PURGES => self.durability.is_purged(mark.sequence),
             _ => self.streams.is_reached(mark),
         }
     }

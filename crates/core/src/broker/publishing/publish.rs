@@ -6,9 +6,8 @@ use crate::journal::AppendError;
 
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
-use crate::broker::clock::{Micros, NEVER};
 use crate::broker::connections::content::PublishFlags;
-use crate::broker::durable::Saved;
+use crate::broker::durable::{Saved, TimeToLive};
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL, MessageId};
 use crate::broker::parts::Parts;
@@ -16,6 +15,7 @@ use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::further_keys::{FurtherKeys, further_keys, may_have_copies, without_blind_copies};
 use crate::broker::publishing::route_memo::Memo;
 use crate::broker::queues::message_store::Kept;
+use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::topology::{Published, QueueId};
 
 /// The maximum number of queues of a remembered route. A larger one costs little to look up, compared with its queues.
@@ -56,8 +56,8 @@ impl Broker {
         let mut routed = std::mem::take(&mut self.publishing.routed);
         routed.clear();
         let result = self.route(slot, parts, properties, &mut routed).and_then(|()| {
-            let expires = self.expiration(&properties)?;
-            self.accept(slot, parts, flags, properties, &mut routed, expires)
+            let time_to_live_ms = expiration(&properties)?;
+            self.accept(slot, parts, flags, properties, &mut routed, time_to_live_ms)
         });
         self.publishing.routed = routed;
         result.map_err(FailedAt::at_publish)
@@ -71,7 +71,7 @@ impl Broker {
         properties: &BasicProperties<'_>,
     ) -> Result<(), AmqpError> {
         self.check_user(slot, properties)?;
-        self.expiration(properties)?;
+        expiration(properties)?;
         let (exchange, _) = self.check_route(slot, parts, &further_keys(properties)?)?;
         let (vhost, _) = self.clients.vhost_and_owner(slot);
         self.topology.check_publish(vhost, exchange)
@@ -142,18 +142,6 @@ impl Broker {
         Err(error(ReplyCode::PreconditionFailed, &reason))
     }
 
-    /// The time at which a message expires by its own `expiration`.
-    fn expiration(&self, properties: &BasicProperties<'_>) -> Result<Micros, AmqpError> {
-        let Some(text) = properties.expiration() else { return Ok(NEVER) };
-        match text.parse::<u32>() {
-            Ok(milliseconds) => Ok(self.clock.now() + Micros::from(milliseconds) * 1000),
-            Err(_) => {
-                let reason = format!("invalid expiration '{text}': expected milliseconds between 0 and {}", u32::MAX);
-                Err(error(ReplyCode::PreconditionFailed, &reason))
-            }
-        }
-    }
-
     /// Put a message into the queues that it is routed to, and tell the publisher what it wants to be told.
     fn accept(
         &mut self,
@@ -162,7 +150,7 @@ impl Broker {
         flags: PublishFlags,
         properties: BasicProperties<'_>,
         routed: &mut Vec<QueueId>,
-        expires: Micros,
+        time_to_live_ms: Option<u64>,
     ) -> Result<(), AmqpError> {
         self.metrics.published += 1;
         self.turn.spend(routed.len() as u32);
@@ -190,7 +178,7 @@ impl Broker {
         let refusing = self.queues.take_refusing(routed, parts.size());
         let mut saved = None;
         if self.durability.is_on() && properties.is_persistent() {
-            match self.save_for(parts, routed) {
+            match self.save_for(parts, routed, time_to_live_ms) {
                 Ok(done) => saved = done,
                 // Nobody was promised that it survives.
                 Err(AppendError::Busy | AppendError::Failed(_))
@@ -201,7 +189,7 @@ impl Broker {
         if let Some((saved, _)) = saved {
             marks.push(DiskMark { log: JOURNAL, sequence: saved.sequence.0 });
         }
-        self.put_into_queues(parts, saved, routed, expires);
+        self.put_into_queues(parts, saved, routed, time_to_live_ms);
         if !refusing.is_empty() {
             self.bury_refused(parts, &refusing);
             return self.nack(slot, number);
@@ -213,13 +201,13 @@ impl Broker {
     }
 
     /// Put a message into queues that take it, none of which is a stream. `saved` is its record, with the number of
-    /// durable queues that have it there.
+    /// durable queues that have it there; it lives for its own time or for the queue's, whichever is shorter.
     pub(crate) fn put_into_queues(
         &mut self,
         parts: &Parts<'_>,
         saved: Option<(Saved, u32)>,
         queues: &[QueueId],
-        expires: Micros,
+        time_to_live_ms: Option<u64>,
     ) {
         let message = self.keep(parts);
         if let Some((saved, queues)) = saved {
@@ -230,7 +218,7 @@ impl Broker {
         for &queue in queues {
             self.metrics.enqueued += 1;
             self.messages.retain(message);
-            let expires = expires.min(self.queues[queue].expiry(self.clock.now()));
+            let expires = self.queues[queue].expiry(self.clock.now(), time_to_live_ms);
             self.enqueue(queue, message, expires);
         }
         self.messages.drop_reference(message);
@@ -239,7 +227,7 @@ impl Broker {
 
     /// Keep a message in memory. The caller has the one reference to it.
     pub(crate) fn keep(&mut self, parts: &Parts<'_>) -> MessageId {
-        let message = self.messages.insert(parts, self.clock.wall_us());
+        let message = self.messages.insert(parts);
         let may_have_copies = may_have_copies(&BasicProperties::from_checked(parts.properties));
         self.messages.get_mut(message).may_have_blind_copies = may_have_copies;
         message
@@ -266,6 +254,7 @@ impl Broker {
         &mut self,
         parts: &Parts<'_>,
         takers: &[QueueId],
+        time_to_live_ms: Option<u64>,
     ) -> Result<Option<(Saved, u32)>, AppendError> {
         let ids = &mut self.publishing.durable_ids;
         ids.clear();
@@ -273,10 +262,28 @@ impl Broker {
         if ids.is_empty() {
             return Ok(None);
         }
-        let saved = self.durability.save(parts, ids, self.clock.wall_us());
+        let time_to_live = TimeToLive::from_ms(time_to_live_ms);
+        #[cfg(test)]
+        let time_to_live = if self.faults.forgets_expiration { TimeToLive::FOREVER } else { time_to_live };
+        let saved = self.durability.save(parts, ids, self.clock.wall_us(), time_to_live);
         if self.durability.is_congested() {
             self.backpressure.await_journal();
         }
         saved.map(|saved| Some((saved, self.publishing.durable_ids.len() as u32)))
+    }
+}
+
+/// The milliseconds that a message lives by its own `expiration`; None without one.
+///
+/// # Errors
+/// 406: it is no number, or too large.
+pub(crate) fn expiration(properties: &BasicProperties<'_>) -> Result<Option<u64>, AmqpError> {
+    let Some(text) = properties.expiration() else { return Ok(None) };
+    match text.parse::<u64>() {
+        Ok(milliseconds) if milliseconds <= TIME_MS_MAX => Ok(Some(milliseconds)),
+        _ => {
+            let reason = format!("invalid expiration '{text}': expected milliseconds between 0 and {TIME_MS_MAX}");
+            Err(error(ReplyCode::PreconditionFailed, &reason))
+        }
     }
 }

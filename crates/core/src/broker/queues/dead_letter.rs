@@ -198,7 +198,7 @@ impl Broker {
         let refusing = self.queues.take_refusing(routed, parts.size());
         let is_durable = self.durability.is_on() && is_persistent;
         let saved = match is_durable {
-            true => match self.save_for(parts, routed) {
+            true => match self.save_for(parts, routed, None) {
                 #[cfg(test)]
                 Err(_) if self.faults.letters_unsaved => None,
                 saved => saved?,
@@ -206,7 +206,7 @@ impl Broker {
             false => None,
         };
         self.metrics.letters += 1;
-        self.put_into_queues(parts, saved, routed, NEVER);
+        self.put_into_queues(parts, saved, routed, None);
         self.bury_refused(parts, &refusing);
         Ok(marks)
     }

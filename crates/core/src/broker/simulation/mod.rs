@@ -33,6 +33,10 @@ pub(super) struct Faults {
     pub commits_unchecked: bool,
     /// Settle what was dropped although the journal had no room for its dead letter.
     pub letters_unsaved: bool,
+    /// Record messages without their time to live.
+    pub forgets_expiration: bool,
+    /// Answer a purge before the disk has it.
+    pub purges_early: bool,
     /// The disk's fault: it says that it has synced, and has not.
     pub disk_pretends: bool,
 }

@@ -1,6 +1,6 @@
 //! Dead letters: nothing is lost on the way, however many there are, and no call takes long for them.
 
-use super::client::{EPOCH_US, PERSISTENT, TestBroker, bodies, names, published, table, text};
+use super::client::{EPOCH_US, Easy, PERSISTENT, TestBroker, bodies, names, published, table, text};
 use crate::amqp::method::{BasicGet, BasicNack, ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete};
 use crate::amqp::{FieldValue, Method, PropertyFields};
 use crate::broker::durable::DurableOptions;
@@ -32,7 +32,7 @@ struct World {
 fn opened(disk: &SimulatedDisk, memory_bytes_max: u64, faults: Faults) -> TestBroker {
     let journal = DurableOptions { segment_bytes: 1 << 20, pending_bytes_max: 1 << 20 };
     let options = BrokerOptions { memory_bytes_max, ..BrokerOptions::default() };
-    let mut world = TestBroker::open_with(disk, options, journal).expect("opened").0;
+    let mut world = TestBroker::open_journal(disk, options, Easy::default(), journal).expect("opened").0;
     world.broker.faults = faults;
     world
 }
