@@ -12,7 +12,7 @@ use crate::broker::ids::{ChannelSlot, ConnectionId, ConsumerSlot, Handle, JOURNA
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
-use crate::broker::topology::{Declared, Owner, QueueId, QueueSettings};
+use crate::broker::topology::{Declared, DefinitionKey, Owner, QueueId, QueueSettings};
 
 impl Broker {
     /// Carry out queue.declare.
@@ -57,6 +57,7 @@ impl Broker {
         let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
         if it.durable && !it.exclusive && is_new() {
             self.durability.check_room()?;
+            self.durability.check_retired(&DefinitionKey::queue(&self.principal(channel).vhost, &name), &name)?;
         }
         let user = Arc::clone(&self.principal(channel).user);
         let settings = QueueSettings {

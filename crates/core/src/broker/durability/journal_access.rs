@@ -19,7 +19,7 @@ use crate::broker::errors::error;
 use crate::broker::ids::{Handle, MessageId};
 use crate::broker::management::metrics::JournalMetrics;
 use crate::broker::parts::Parts;
-use crate::broker::topology::{Definition, QueueId, Topology, TopologyChange};
+use crate::broker::topology::{Definition, DefinitionKey, QueueId, Topology, TopologyChange};
 
 /// Changes that may wait for room in the journal before further ones are refused.
 const CHANGES_MAX: usize = 10_000;
@@ -48,8 +48,8 @@ struct Journal {
     evictable: VecDeque<(MessageId, u64)>,
     /// Deleted queues with unacknowledged deliveries: the definition whose entries these settle, and their number.
     deleted: HashMap<Handle<QueueId>, (DefinitionId, u32)>,
-    /// Definitions of deleted queues that are not recorded as deleted yet, or not on disk: with the sequence of the record.
-    retired: Vec<(DefinitionId, Option<Sequence>)>,
+    /// Deleted queues whose definitions are forgotten later, or not on disk yet.
+    retired: Vec<Retired>,
     purges: Purges,
     has_failed: bool,
     /// The time since which nothing becomes durable for lack of room.
@@ -62,6 +62,20 @@ struct Journal {
     unwanted: Vec<Unwanted>,
     /// Damage in the logs of streams.
     damage: Vec<Damage>,
+}
+
+/// The definition of a deleted queue whose dead letters have to be on disk before it is forgotten.
+struct Retired {
+    id: DefinitionId,
+    key: Box<[u8]>,
+    /// The sequence of the record that says that it is removed.
+    forgotten: Option<Sequence>,
+}
+
+impl Retired {
+    fn is_on_disk(&self, synced: Sequence) -> bool {
+        self.forgotten.is_some_and(|sequence| sequence <= synced)
+    }
 }
 
 /// A file or directory of a deleted stream.
@@ -80,8 +94,7 @@ impl Journal {
     ) -> Result<Option<Sequence>, AppendError> {
         match self.durable.definition(key).filter(|id| is_needed(*id)) {
             Some(id) => {
-                self.durable.retire(key);
-                self.retired.push((id, None));
+                self.retired.push(Retired { id, key: key.into(), forgotten: None });
                 Ok(None)
             }
             None => self.durable.forget(key, wall_us),
@@ -91,11 +104,12 @@ impl Journal {
     /// Record that retired definitions are removed which nothing needs any more.
     fn forget_retired(&mut self, wall_us: i64, is_needed: impl Fn(DefinitionId) -> bool) {
         let synced = self.durable.synced();
-        self.retired.retain(|(_, forgotten)| forgotten.is_none_or(|sequence| sequence > synced));
-        for (id, forgotten) in &mut self.retired {
-            if forgotten.is_none() && !is_needed(*id) {
+        self.retired.retain(|retired| !retired.is_on_disk(synced));
+        for retired in &mut self.retired {
+            if retired.forgotten.is_none() && !is_needed(retired.id) {
                 // Without room it is tried again the next time.
-                *forgotten = self.durable.forget_retired(*id, wall_us).ok();
+                let forgotten = self.durable.forget(&retired.key, wall_us).ok();
+                retired.forgotten = forgotten.map(|sequence| sequence.unwrap_or(synced));
             }
         }
     }
@@ -358,8 +372,18 @@ impl Durability {
     /// Whether a definition is not retired, or its removal is on disk.
     pub fn is_forgotten(&self, id: DefinitionId) -> bool {
         let Some(journal) = &self.journal else { return true };
-        let is_forgotten = |forgotten: Option<Sequence>| forgotten.is_some_and(|it| it <= journal.durable.synced());
-        journal.retired.iter().all(|(retired, forgotten)| *retired != id || is_forgotten(*forgotten))
+        let synced = journal.durable.synced();
+        journal.retired.iter().all(|retired| retired.id != id || retired.is_on_disk(synced))
+    }
+
+    /// Refuse a new definition under the key of one that is retired: it would be taken for the old one.
+    pub fn check_retired(&self, key: &DefinitionKey, name: &str) -> Result<(), AmqpError> {
+        let retired = self.journal.iter().flat_map(|journal| &journal.retired);
+        if retired.filter(|retired| retired.forgotten.is_none()).any(|retired| *retired.key == *key.as_bytes()) {
+            let reason = format!("queue '{name}' is being deleted: its dead letters are not on disk yet");
+            return Err(error(ReplyCode::ResourceLocked, &reason));
+        }
+        Ok(())
     }
 
     /// Begin the purge of a durable queue: its entries will be settled, and then [`Durability::purge_settled`] called.

@@ -182,29 +182,15 @@ impl Durable {
     /// [`AppendError`]; then nothing has changed.
     pub fn forget(&mut self, key: &[u8], time_us: i64) -> Result<Option<Sequence>, AppendError> {
         let Some(id) = self.definition(key) else { return Ok(None) };
-        let sequence = self.forget_retired(id, time_us)?;
-        self.keys.remove(key);
-        Ok(Some(sequence))
-    }
-
-    /// Let another definition have this key: the one that has it is forgotten later ([`Durable::forget_retired`]).
-    pub fn retire(&mut self, key: &[u8]) {
-        self.keys.remove(key);
-    }
-
-    /// Record that a definition is removed that has no key any more, as [`Durable::forget`] does.
-    ///
-    /// # Errors
-    /// [`AppendError`]; then nothing has changed.
-    pub fn forget_retired(&mut self, id: DefinitionId, time_us: i64) -> Result<Sequence, AppendError> {
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         records::put_varint(&mut head, id.0);
         let appended = self.append(kind::FORGET, time_us, &head);
         self.head = head;
         let appended = appended?;
+        self.keys.remove(key);
         self.drop_definition(id);
-        Ok(appended.sequence)
+        Ok(Some(appended.sequence))
     }
 
     /// The id of the definition under `key`.

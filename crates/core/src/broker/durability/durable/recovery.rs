@@ -314,26 +314,12 @@ impl Durable {
             definitions.push(RecoveredDefinition { id, key, value });
         }
         definitions.sort_unstable_by_key(|definition| definition.id);
-        self.drop_retired(&mut definitions);
         let dead: HashSet<DefinitionId> =
             definitions.iter().map(|definition| definition.id).filter(|id| !self.is_alive(*id)).collect();
         dead.iter().for_each(|id| self.drop_definition(*id));
         definitions.retain(|definition| !dead.contains(&definition.id));
         self.keys = definitions.iter().map(|definition| (definition.key.as_slice().into(), definition.id)).collect();
         Ok(definitions)
-    }
-
-    /// Drop definitions under whose key there is a later one: they were retired.
-    fn drop_retired(&mut self, definitions: &mut Vec<RecoveredDefinition>) {
-        let latest: HashMap<Vec<u8>, DefinitionId> =
-            definitions.iter().map(|definition| (definition.key.clone(), definition.id)).collect();
-        definitions.retain(|definition| {
-            let is_latest = latest[&definition.key] == definition.id;
-            if !is_latest {
-                self.drop_definition(definition.id);
-            }
-            is_latest
-        });
     }
 
     /// The entries that had been delivered when the broker was stopped; None when it was not stopped.
