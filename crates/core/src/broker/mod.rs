@@ -159,6 +159,7 @@ impl Broker {
         self.next_turn();
         self.turn.begin();
         self.expire();
+        self.letters.allow_many();
         self.finish();
     }
 

@@ -23,15 +23,11 @@ use crate::broker::management::event::Event;
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::DiskMarks;
 use crate::broker::publishing::further_keys::{BCC, CC, further_keys, without, without_blind_copies};
-use crate::broker::queues::letter::{Letter, LetterSource, Reason};
+use crate::broker::queues::letter::{LETTER_STEPS, Letter, LetterSource, Reason};
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId};
 
-/// Maximum work for letters in one call, in steps of a quarter of a microsecond.
-const STEPS_AT_ONCE: usize = 8192;
-/// The cost of a letter whose message is small and in memory.
-const LETTER_STEPS: usize = 16;
-/// The further cost of a message that is read back from the journal.
+/// The further cost of a message that is read back from the journal, in steps of a quarter of a microsecond.
 const READ_BACK_STEPS: usize = 64;
 /// The number of bytes of a message that cost one step: it is copied three times.
 const BYTES_PER_STEP: usize = 256;
@@ -82,7 +78,7 @@ impl Broker {
 
     /// Publish some of the letters that wait, with those that result from publishing.
     pub(crate) fn send_letters(&mut self) {
-        let mut steps = STEPS_AT_ONCE;
+        let mut steps = self.letters.take_steps();
         while steps > 0 && self.letters.are_waiting() {
             if !self.has_room_for_letters() {
                 return self.letters.stall();

@@ -18,6 +18,13 @@ use crate::broker::topology::{QueueId, VhostId};
 /// Maximum number of letters that wait before publishers wait for them, too.
 const CONGESTED_LETTERS: usize = 65_536;
 
+/// Maximum work for letters in one call, in steps of a quarter of a microsecond.
+const STEPS_MAX: usize = 8192;
+/// The work for letters in a call that has made none.
+const STEPS_IN_PASSING: usize = 512;
+/// The cost of a letter whose message is small and in memory.
+pub(super) const LETTER_STEPS: usize = 16;
+
 /// Why a queue dropped a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
@@ -70,6 +77,8 @@ pub(crate) struct Letters {
     /// Whether the first letter waits for room on the disk.
     is_stalled: bool,
     is_congested: bool,
+    /// The further steps that the current call may take.
+    steps: usize,
     /// The source of the last letter.
     source: Option<Arc<LetterSource>>,
 }
@@ -86,9 +95,20 @@ impl Letters {
         if let Some(definition) = letter.source.durable_id {
             *self.by_definition.entry(definition).or_default() += 1;
         }
+        self.steps += LETTER_STEPS;
         self.source = Some(Arc::clone(&letter.source));
         self.waiting.push_back(letter);
         self.is_congested |= self.waiting.len() > CONGESTED_LETTERS;
+    }
+
+    /// Let the current call publish as many letters as one may: it has nothing else to do.
+    pub fn allow_many(&mut self) {
+        self.steps = STEPS_MAX;
+    }
+
+    /// Take the steps that the current call may take: enough for the letters that it has made, and some more.
+    pub fn take_steps(&mut self) -> usize {
+        (STEPS_IN_PASSING + std::mem::take(&mut self.steps)).min(STEPS_MAX)
     }
 
     /// Take the first letter that waits, to publish it.
