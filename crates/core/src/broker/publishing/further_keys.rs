@@ -17,7 +17,7 @@ pub(crate) const CC: &str = "CC";
 pub(crate) const BCC: &str = "BCC";
 
 /// Maximum number of further keys of a message: an exchange looks each of them up.
-const KEYS_MAX: usize = 256;
+pub(crate) const KEYS_MAX: usize = 256;
 
 /// The further routing keys of a message: nearly always none.
 pub(crate) type FurtherKeys<'a> = SmallVec<[&'a str; 4]>;
