@@ -162,7 +162,7 @@ impl Queues {
 
     /// Whether something has to expire now.
     pub fn is_due(&self, now: Micros) -> bool {
-        self.timers.due(now).is_some()
+        self.timers.is_due(now)
     }
 
     /// The timers of queues.
