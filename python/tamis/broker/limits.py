@@ -57,6 +57,11 @@ _FIXED = {
     "exchanges": Limit("exchanges", "the connection is closed with 506"),
     "queues": Limit("queues", "the connection is closed with 506"),
     "bindings": Limit("bindings", "the connection is closed with 506"),
+    "stream_pending_bytes": Limit(
+        "what all streams together have to write",
+        "publishers are not read until the disk has taken half of it",
+        "bytes",
+    ),
     "time_to_live_ms": Limit("a time to live", "the channel is closed with 406", "ms"),
 }
 """The limits of the core that no setting changes, by their names there."""

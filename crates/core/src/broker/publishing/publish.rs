@@ -256,6 +256,9 @@ impl Broker {
         takers: &[QueueId],
         time_to_live_ms: Option<u64>,
     ) -> Result<Option<(Saved, u32)>, AppendError> {
+        if self.awaits_definition(takers) {
+            return Err(AppendError::Busy);
+        }
         let ids = &mut self.publishing.durable_ids;
         ids.clear();
         ids.extend(takers.iter().filter_map(|queue| self.queues[*queue].durable_id));
@@ -270,6 +273,18 @@ impl Broker {
             self.backpressure.await_journal();
         }
         saved.map(|saved| Some((saved, self.publishing.durable_ids.len() as u32)))
+    }
+
+    /// Whether one of these queues is durable, and its definition waits for room: what is in it would not survive.
+    fn awaits_definition(&self, queues: &[QueueId]) -> bool {
+        let is_waiting = |queue: &QueueId| {
+            self.queues[*queue].durable_id.is_none()
+                && self
+                    .topology
+                    .queue_info(*queue)
+                    .is_some_and(|info| info.settings.durable && !info.settings.exclusive)
+        };
+        self.durability.waiting_changes().is_some() && queues.iter().any(is_waiting)
     }
 }
 
