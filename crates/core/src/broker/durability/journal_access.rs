@@ -279,7 +279,10 @@ impl Durability {
             last = sequence.or(last);
         }
         let (last, synced) = (last?.0, journal.durable.synced().0);
-        while let Some((recorded, _)) = journal.unsynced_changes.pop_front_if(|(_, last)| *last <= synced) {
+        while let Some(&(recorded, last)) = journal.unsynced_changes.front()
+            && last <= synced
+        {
+            journal.unsynced_changes.pop_front();
             journal.synced_changes = recorded;
         }
         journal.unsynced_changes.push_back((journal.recorded_changes, last));
