@@ -29,6 +29,12 @@ pub struct Metrics {
     pub refused: u64,
     /// Publisher confirms: acks, each of which may stand for many messages.
     pub confirms: u64,
+    /// Messages with a body that was too large for a query that asked for it.
+    pub bodies_unread: u64,
+    /// Messages whose matching would have taken too long.
+    pub matches_cut: u64,
+    /// Memory of compiled queries, bindings, exchanges and queues.
+    pub topology_bytes: u64,
     /// Messages that could not be read back from the journal.
     pub lost: u64,
     /// Bytes read from connections.

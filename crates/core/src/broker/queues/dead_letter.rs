@@ -71,6 +71,7 @@ impl Broker {
         if self.topology.route(letter.vhost, &message, self.publishing.route_scratch(), &mut routed).is_err() {
             return;
         }
+        self.count_reading(self.publishing.reading());
         let deaths = deaths_of(properties.headers());
         routed.retain(|queue| !self.is_cycle(*queue, &deaths));
         if routed.is_empty() {

@@ -5,6 +5,7 @@ mod delivering;
 pub(super) mod invariants;
 mod keeping;
 mod nonsense;
+mod pricing;
 mod refusing;
 mod shortage;
 mod streaming;

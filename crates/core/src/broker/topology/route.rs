@@ -3,7 +3,7 @@
 use crate::amqp::{AmqpError, BasicProperties, MethodId, ReplyCode};
 use crate::index::{Scratch, SubscriptionId};
 
-use super::conditions::view::{View, ViewScratch};
+use super::conditions::view::{Reading, View, ViewScratch};
 use super::exchange::Exchange;
 use super::{DeclaredQueue, Destination, ExchangeId, QueueId, Topology, VhostId, errors};
 use crate::broker::slab::{Slab, SlotId};
@@ -34,9 +34,16 @@ pub struct RouteScratch {
     pending: Vec<ExchangeId>,
     view: ViewScratch,
     saw_content: bool,
+    reading: Reading,
 }
 
 impl RouteScratch {
+    /// What matching the last message has taken, and the limits that it met.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.reading
+    }
+
     /// Whether the exchange and the key alone decided the route of the last message, so that another one with both takes the
     /// same route until the topology changes.
     #[must_use]
@@ -96,6 +103,7 @@ impl Topology {
         let there = self.get_vhost(vhost)?;
         let start = queues.len();
         scratch.saw_content = false;
+        scratch.reading = Reading::default();
         if message.exchange.is_empty() {
             queues.extend(there.queues.get(message.routing_key));
             return Ok(queues.len() - start);
@@ -105,13 +113,13 @@ impl Topology {
         if self.exchanges[first].internal {
             return Err(errors::internal_exchange(message.exchange, &there.name));
         }
-        let RouteScratch { rooms, matched, queues: visited, exchanges, pending, view, saw_content } = scratch;
+        let RouteScratch { rooms, matched, queues: visited, exchanges, pending, view, saw_content, reading } = scratch;
         visited.begin(self.queues.end());
         exchanges.begin(self.exchanges.end());
         exchanges.is_new(first);
         pending.clear();
         pending.push(first);
-        let view = View::new(view, message.properties, message.body);
+        let view = View::new(view, message.properties, message.body).within(self.limits());
         let all_queues = (!self.gone.is_empty()).then_some(&self.queues);
         let mut walk = RouteWalk {
             all_queues,
@@ -143,6 +151,7 @@ impl Topology {
                 }
             }
         }
+        *reading = walk.view.reading();
         Ok(queues.len() - start)
     }
 }
@@ -180,7 +189,7 @@ impl RouteWalk<'_, '_> {
                 .with(routing_key, queries.needs(), |message| queries.engine.match_into(message, room, matched));
             done.map_err(|error| AmqpError::new(ReplyCode::InternalError, &error.to_string(), MethodId::NONE))?;
             for index in 0..self.matched.len() {
-                let number = queries.conditions[&self.matched[index]];
+                let number = queries.condition(self.matched[index]);
                 any |= self.go(&exchange.conditions[number].destinations);
             }
         }
