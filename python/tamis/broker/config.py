@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
+from tamis.broker.limits import Limit
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class TlsConfig:
         ca: the authorities of clients' certificates, PEM.
         verify_peer: whether clients present a certificate: ``no``, ``optional`` or ``required``. The last two need
             `ca`.
-        login_from: the name in a client's certificate that is the user of the mechanism EXTERNAL.
+        login_from: the name in a client's certificate that is the user of the mechanism EXTERNAL. None: certificates
+            log nobody in, and EXTERNAL is not offered; some clients would prefer it to their password.
         port: the port to listen on; 0 takes any free one.
     """
 
@@ -50,7 +52,7 @@ class TlsConfig:
     key: Path
     ca: Path | None = None
     verify_peer: Literal["no", "optional", "required"] = "no"
-    login_from: Literal["common_name", "subject_alt_name"] = "common_name"
+    login_from: Literal["common_name", "subject_alt_name"] | None = None
     port: Port = 5671
 
 
@@ -71,9 +73,10 @@ class LimitsConfig:
         query_bytes: maximum memory of one compiled query; a larger one is refused with 406.
         query_ns_per_byte: maximum of the worst time that one query takes per byte of a message's text; a higher one is
             refused with 406.
-        query_bytes_per_connection: maximum memory of the queries that one connection has bound or consumes with; None:
-            an eighth of `memory_bytes`.
-        query_bytes_per_vhost: maximum memory of all queries of a virtual host; None: a quarter of `memory_bytes`.
+        query_bytes_per_connection: maximum memory of the queries that one connection has bound or consumes with, and
+            never more than an eighth of `memory_bytes`.
+        query_bytes_per_vhost: maximum memory of all queries of a virtual host, and never more than a quarter of
+            `memory_bytes`.
         query_body_bytes: maximum size of a body that queries read.
         query_body_values: maximum number of values of a JSON body that queries read.
         query_body: what happens to a larger body that a query asks for: ``unknown``, its predicates are unknown; or
@@ -84,32 +87,88 @@ class LimitsConfig:
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
 
-    message_bytes: Annotated[int, Gt(0), Le(512 * 1024 * 1024)] = 16 * 1024 * 1024
-    frame_bytes: Annotated[int, Ge(4096), Le(16 * 1024 * 1024)] = 128 * 1024
-    channels: Annotated[int, Gt(0), Le(65_535)] = 2047
-    connections: Annotated[int, Gt(0), Le(1_000_000)] = 65_536
-    connections_per_user: Annotated[int, Ge(0)] | None = None
-    queues_per_user: Annotated[int, Ge(0)] | None = None
-    heartbeat_s: Annotated[int, Ge(0), Le(65_535)] = 60
-    handshake_s: Annotated[float, Gt(0), Le(600)] = 10.0
-    memory_bytes: Annotated[int, Ge(16 * 1024 * 1024)] = 1024 * 1024 * 1024
-    query_bytes: Annotated[int, Ge(4096), Le(4 * 1024 * 1024)] = 1024 * 1024
-    query_ns_per_byte: Annotated[int, Gt(0)] = 100_000
-    query_bytes_per_connection: Annotated[int, Ge(4096)] | None = None
-    query_bytes_per_vhost: Annotated[int, Ge(4096)] | None = None
-    query_body_bytes: Annotated[int, Ge(0)] = 256 * 1024
-    query_body_values: Annotated[int, Ge(0)] = 20_000
+    message_bytes: Annotated[
+        int,
+        Gt(0),
+        Le(512 * 1024 * 1024),
+        Limit(
+            "a message, as its header announces; if it is kept, half a file of the journal or stream",
+            "the channel is closed with 406",
+            "bytes",
+        ),
+    ] = 16 * 1024 * 1024
+    frame_bytes: Annotated[
+        int, Ge(4096), Le(16 * 1024 * 1024), Limit("a frame", "the connection is closed with 501", "bytes")
+    ] = 128 * 1024
+    channels: Annotated[
+        int, Gt(0), Le(65_535), Limit("channels of a connection", "the connection is closed with 530")
+    ] = 2047
+    connections: Annotated[
+        int,
+        Gt(0),
+        Le(1_000_000),
+        Limit("connections, fewer if the system allows fewer open files", "one is closed at once, and logged"),
+    ] = 65_536
+    connections_per_user: Annotated[int, Ge(0), Limit("connections of a user", "refused with 530")] | None = None
+    queues_per_user: Annotated[int, Ge(0), Limit("queues of a user", "refused with 406")] | None = None
+    heartbeat_s: Annotated[
+        int,
+        Ge(0),
+        Le(65_535),
+        Limit("the heartbeat", "a client that is silent for twice as long is disconnected", "s"),
+    ] = 60
+    handshake_s: Annotated[
+        float, Gt(0), Le(600), Limit("the handshake; that of TLS has as long before", "the connection is closed", "s")
+    ] = 10.0
+    memory_bytes: Annotated[
+        int,
+        Ge(16 * 1024 * 1024),
+        Limit(
+            "memory",
+            "connection.blocked: publishers are not read until there is room, consumers go on. If nine tenths of it "
+            "are in no queue, the connection with the largest part is closed with 506",
+            "bytes",
+        ),
+    ] = 1024 * 1024 * 1024
+    query_bytes: Annotated[
+        int, Ge(4096), Le(4 * 1024 * 1024), Limit("a compiled query", "refused with 406", "bytes")
+    ] = 1024 * 1024
+    query_ns_per_byte: Annotated[
+        int, Gt(0), Limit("the worst time of a query per byte of a message's text", "refused with 406", "ns")
+    ] = 100_000
+    query_bytes_per_connection: Annotated[
+        int,
+        Ge(4096),
+        Limit("the queries of a connection; at most an eighth of `memory_bytes`", "refused with 406", "bytes"),
+    ] = 128 * 1024 * 1024
+    query_bytes_per_vhost: Annotated[
+        int,
+        Ge(4096),
+        Limit("the queries of a virtual host; at most a quarter of `memory_bytes`", "refused with 406", "bytes"),
+    ] = 256 * 1024 * 1024
+    query_body_bytes: Annotated[
+        int,
+        Ge(0),
+        Limit("a body that queries read", "as `query_body` says: unknown to queries, or refused with 406", "bytes"),
+    ] = 256 * 1024
+    query_body_values: Annotated[
+        int, Ge(0), Limit("values of a JSON body that queries read", "as for a body that is too large")
+    ] = 20_000
     query_body: Literal["unknown", "refuse"] = "unknown"
-    query_match_ms: Annotated[int, Gt(0), Le(60_000)] = 15
+    query_match_ms: Annotated[
+        int,
+        Gt(0),
+        Le(60_000),
+        Limit("the worst time of matching a message", "the message is refused with 406", "ms"),
+    ] = 15
 
     def query_limits(self) -> dict[str, int]:
         """Return the limits of queries by the data plane's names."""
-        per_connection, per_vhost = self.query_bytes_per_connection, self.query_bytes_per_vhost
         return {
             "bytes_max": self.query_bytes,
             "ns_per_byte_max": self.query_ns_per_byte,
-            "connection_bytes_max": self.memory_bytes // 8 if per_connection is None else per_connection,
-            "vhost_bytes_max": self.memory_bytes // 4 if per_vhost is None else per_vhost,
+            "connection_bytes_max": self.query_bytes_per_connection,
+            "vhost_bytes_max": self.query_bytes_per_vhost,
             "body_bytes_max": self.query_body_bytes,
             "body_values_max": self.query_body_values,
             "refuses_large_bodies": int(self.query_body == "refuse"),
@@ -243,6 +302,8 @@ class BrokerConfig:
         where = f"{path}: " if path else ""
         if self.tls and self.tls.verify_peer != "no" and self.tls.ca is None:
             raise ConfigError(f"{where}verify_peer = \"{self.tls.verify_peer}\" in [tls] needs 'ca'")
+        if self.tls and self.tls.login_from and self.tls.verify_peer == "no":
+            raise ConfigError(f'{where}login_from in [tls] needs verify_peer = "optional" or "required"')
         if not is_loopback(self.host) and self.tls is None and not self.insecure:
             raise ConfigError(
                 f"{where}host: expected an address of this machine alone, not '{self.host}', for without TLS others "

@@ -29,6 +29,7 @@ mod dense_map;
 mod durability;
 mod errors;
 mod ids;
+mod limits;
 mod management;
 mod options;
 mod parts;
@@ -56,6 +57,7 @@ pub use durability::durable;
 use durability::journal_access::Durability;
 pub use durability::recovery::{RecoveryReport, Storage, StorageError};
 pub use ids::ConnectionId;
+pub use limits::fixed_limits;
 pub use management::event::Event;
 use management::event::Events;
 pub use management::metrics::{JournalMetrics, Metrics};
@@ -102,7 +104,7 @@ impl Broker {
     /// since 1970.
     #[must_use]
     pub fn new(options: BrokerOptions, control: Box<dyn Control + Send>, now: Micros, wall_us: i64) -> Self {
-        let mut topology = Topology::with_limits(options.queries);
+        let mut topology = Topology::with_limits(options.queries.within_memory(options.memory_bytes_max));
         topology.add_vhost("/");
         Self {
             clock: Clock::new(now, wall_us),

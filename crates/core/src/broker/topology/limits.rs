@@ -46,6 +46,16 @@ impl Default for QueryLimits {
     }
 }
 
+impl QueryLimits {
+    /// These limits, and never more than a part of the broker's memory.
+    #[must_use]
+    pub fn within_memory(mut self, memory_bytes: u64) -> Self {
+        self.connection_bytes_max = self.connection_bytes_max.min(memory_bytes / 8);
+        self.vhost_bytes_max = self.vhost_bytes_max.min(memory_bytes / 4);
+        self
+    }
+}
+
 /// The prices of all queries that are in use.
 #[derive(Debug, Default)]
 pub(super) struct QueryPrices {
