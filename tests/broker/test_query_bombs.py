@@ -131,13 +131,13 @@ BODIES = {
 }
 
 
-def bind_and_publish(broker: RunningBroker, kind: str, sizes: list[int]) -> None:
-    """Bind ten bombs, and publish messages of these sizes; some may be refused, which closes the channel."""
+def bind_and_publish(broker: RunningBroker, kind: str, sizes: list[int], count: int = 10) -> None:
+    """Bind so many bombs, and publish messages of these sizes; some may be refused, which closes the channel."""
     channel = broker.connect().channel()
     queue = channel.queue_declare("", exclusive=True).method.queue
     channel.exchange_declare("bombs", "x-query")
     mode = "json" if kind == "JSON" else "text"
-    for query in bombs(kind):
+    for query in bombs(kind)[:count]:
         channel.queue_bind(queue, "bombs", arguments={"x-query": query, "x-query-body": mode})
     for size in sizes:
         publisher = broker.connect().channel()
@@ -165,7 +165,7 @@ def test_without_the_bounds_a_message_holds_the_loop_and_the_metrics_say_so(
     start_broker: StartBroker, kind: str
 ) -> None:
     broker = start_broker(config=UNLIMITED)
-    bind_and_publish(broker, kind, [LARGE])
+    bind_and_publish(broker, kind, [LARGE // 16], count=1)
     seconds, cause = longest_stall(broker)
     assert seconds > STALL_S_MAX
     assert cause == "receive basic.publish"
@@ -174,8 +174,9 @@ def test_without_the_bounds_a_message_holds_the_loop_and_the_metrics_say_so(
 @pytest.mark.serial
 def test_clients_that_send_heartbeats_survive_a_stall(start_broker: StartBroker) -> None:
     broker = start_broker(config=UNLIMITED)
-    bystanders = [broker.connect(heartbeat=2) for _ in range(10)]
-    bind_and_publish(broker, "NEAR", [LARGE] * 3)
+    bystanders = [broker.connect(heartbeat=1) for _ in range(10)]
+    bind_and_publish(broker, "NEAR", [LARGE // 16])
+    assert longest_stall(broker)[0] > 2, "twice the heartbeat"
     until = time.monotonic() + 3
     while time.monotonic() < until:
         for bystander in bystanders:
@@ -198,11 +199,11 @@ def test_a_refused_body_says_what_the_limit_is(start_broker: StartBroker) -> Non
 
 
 @pytest.mark.serial
-def test_a_hundred_thousand_bindings_are_made_without_a_stall(start_broker: StartBroker) -> None:
+def test_tens_of_thousands_of_bindings_are_made_without_a_stall(start_broker: StartBroker) -> None:
     broker = start_broker()
     channel = broker.connect().channel()
     queue = channel.queue_declare("", exclusive=True).method.queue
-    for number in range(100_000):
+    for number in range(30_000):
         query = {"x-query": f"n = {number}"} if number % 4 == 0 else None
         bind = pika.spec.Queue.Bind(0, queue, "amq.topic", f"a.{number}.*", True, query or {})  # type: ignore[no-untyped-call]
         channel._impl._send_method(bind)  # pika answers each; here nobody waits

@@ -55,6 +55,7 @@ impl Broker {
         flags: PublishFlags,
         properties: BasicProperties<'_>,
     ) -> Result<(), AmqpError> {
+        self.turn.note_publish();
         let mut routed = std::mem::take(&mut self.publishing.routed);
         routed.clear();
         let result = self.route(slot, parts, properties, &mut routed).and_then(|()| {
@@ -185,7 +186,6 @@ impl Broker {
         time_to_live_ms: Option<u64>,
     ) -> Result<(), AmqpError> {
         self.metrics.published += 1;
-        self.turn.note_publish();
         self.turn.spend(routed.len() as u32);
         let number = self.count_publish(slot);
         if routed.is_empty() {

@@ -14,8 +14,10 @@ use memchr::memmem::Finder;
 use crate::allowance::LIKE_NS;
 use crate::text::needles::Anchor;
 
-/// The memory of one part of a pattern, between two wildcards: its pieces and its search.
-const SEGMENT_BYTES: usize = 640;
+/// The memory of a part of a pattern between two `%`, or a little more.
+const SEGMENT_BYTES: usize = 512;
+/// The memory of a `_`, or a little more.
+const ANY_BYTES: usize = 64;
 
 /// A compiled LIKE pattern, shared by its copies. Two are equal when their patterns and escape characters are.
 #[derive(Clone, Debug)]
@@ -99,9 +101,20 @@ impl LikePattern {
     /// The memory that `pattern` takes when it is compiled, or a little more. Known before it is compiled.
     #[must_use]
     pub fn bytes_of(pattern: &str) -> usize {
-        let wildcards = pattern.bytes().filter(|byte| matches!(byte, b'%' | b'_')).count();
-        let per_byte = if pattern.contains('_') { 3 + size_of::<(char, usize, u64)>() } else { 3 };
-        size_of::<CompiledLike>() + wildcards * SEGMENT_BYTES + pattern.len() * per_byte
+        let count = |wildcard| pattern.bytes().filter(|byte| *byte == wildcard).count();
+        let per_byte = if count(b'_') > 0 { 3 + size_of::<(char, usize, u64)>() } else { 3 };
+        let wildcards = count(b'%') * SEGMENT_BYTES + count(b'_') * ANY_BYTES;
+        size_of::<CompiledLike>() + wildcards + pattern.len() * per_byte
+    }
+
+    /// The memory that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let rest = self.0.rest.iter();
+        let middle = rest.clone().flat_map(|rest| &rest.middle);
+        let middle: usize = middle.map(|(segment, search)| segment.bytes() + search.bytes()).sum();
+        let last: usize = rest.map(|rest| rest.last.bytes()).sum();
+        size_of::<CompiledLike>() + self.0.pattern.len() + self.0.first.bytes() + middle + last
     }
 
     /// The worst time per byte of a text, in nanoseconds.
@@ -240,6 +253,11 @@ fn end_literal(literal: &mut String, pieces: &mut Vec<Piece>) {
 }
 
 impl LikeSegment {
+    fn bytes(&self) -> usize {
+        let literal = |piece: &Piece| if let Piece::Literal(text) = piece { text.len() } else { 0 };
+        size_of::<Self>() + self.0.iter().map(|piece| size_of::<Piece>() + literal(piece)).sum::<usize>()
+    }
+
     /// The text after the segment, when `text` begins with it.
     fn strip_from_start<'a>(&self, text: &'a str) -> Option<&'a str> {
         self.0.iter().try_fold(text, |text, piece| match piece {
@@ -279,6 +297,14 @@ impl SegmentSearch {
             [Piece::Literal(literal)] => Self::Literal(Box::new(Finder::new(&**literal).into_owned())),
             pieces => Self::Pieces(ShiftAnd::new(pieces)),
         }
+    }
+
+    fn bytes(&self) -> usize {
+        let held = match self {
+            Self::Literal(finder) => size_of::<Finder<'static>>() + finder.needle().len(),
+            Self::Pieces(search) => size_of_val(&*search.any) + size_of_val(&*search.positions),
+        };
+        size_of::<Self>() + held
     }
 
     /// The number of words of bits that are read for each character, with a look-up; 0 for a literal.
@@ -369,6 +395,15 @@ impl ShiftAnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_it_takes_is_known_before_it_is_compiled() {
+        for pattern in ["", "%", "abc", "%abc%", "%a_b%c899%", &"%a".repeat(300), &"_a%".repeat(100), &"a_".repeat(500)]
+        {
+            let (before, after) = (LikePattern::bytes_of(pattern), LikePattern::new(pattern, None).bytes());
+            assert!(before >= after && before <= 10 * after + 1_000, "{pattern}: {before} {after}");
+        }
+    }
     use crate::testing::fewer;
 
     /// The definition, by dynamic programming over characters: quadratic.
