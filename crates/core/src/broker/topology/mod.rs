@@ -12,7 +12,8 @@
 //!
 //! `limits.rs` adds up what queries take.
 //!
-//! Bounds: [`QueryLimits`]; [`EXCHANGES_MAX`], [`QUEUES_MAX`] and [`BINDINGS_MAX`] of all vhosts together; one more is refused with 506.
+//! Bounds: [`QueryLimits`]; [`EXCHANGES_MAX`], [`QUEUES_MAX`] and [`BINDINGS_MAX`] of all vhosts together; one more is
+//! refused with 506.
 
 mod binding;
 mod bindings;

@@ -104,7 +104,7 @@ impl LikePattern {
         let count = |wildcard| pattern.bytes().filter(|byte| *byte == wildcard).count();
         let per_byte = if count(b'_') > 0 { 3 + size_of::<(char, usize, u64)>() } else { 3 };
         let wildcards = count(b'%') * SEGMENT_BYTES + count(b'_') * ANY_BYTES;
-        size_of::<CompiledLike>() + wildcards + pattern.len() * per_byte
+        size_of::<CompiledLike>() + SEGMENT_BYTES + wildcards + pattern.len() * per_byte
     }
 
     /// The memory that it takes.
