@@ -1,5 +1,6 @@
 //! Metrics: counters and gauges of the whole broker.
 
+use crate::broker::topology::Reading;
 use crate::journal::Statistics;
 
 /// Counts of what the broker has done since it was opened, and of what it has now.
@@ -25,6 +26,10 @@ pub struct Metrics {
     pub dropped: u64,
     /// Entries whose time had run out.
     pub expired: u64,
+    /// Dead letters that were put into queues and streams.
+    pub letters: u64,
+    /// Dead letters that went nowhere: no exchange or queue took them, or they would have gone round for ever.
+    pub letters_unroutable: u64,
     /// Messages that a full queue refused.
     pub refused: u64,
     /// Publisher confirms: acks, each of which may stand for many messages.
@@ -59,12 +64,22 @@ pub struct Metrics {
     pub messages_ready: u64,
     /// Deliveries that wait for their acknowledgement.
     pub messages_unacknowledged: u64,
+    /// Dead letters that wait until they can be published.
+    pub letters_waiting: u64,
     /// Memory of messages, including incomplete ones and those of open transactions.
     pub message_bytes: u64,
     /// 1 while publishers are blocked.
     pub blocked: u64,
     /// Events that were dropped because nobody read them.
     pub events_dropped: u64,
+}
+
+impl Metrics {
+    /// Count a message that queries could not read whole.
+    pub(crate) fn count_reading(&mut self, reading: Reading) {
+        self.bodies_unread += u64::from(reading.is_body_unread);
+        self.matches_cut += u64::from(reading.is_over);
+    }
 }
 
 /// Counts of what the journal and the logs of streams have done since they were opened, and their sizes.

@@ -208,7 +208,8 @@ impl Broker {
             let mut view = view.within(self.topology.limits());
             let is_match = filter.is_match(record.routing_key, &mut view);
             let reading = view.reading();
-            spent_ns = self.count_reading(reading).spent_ns;
+            spent_ns = reading.spent_ns;
+            self.metrics.count_reading(reading);
             if !is_match {
                 return spent_ns;
             }
