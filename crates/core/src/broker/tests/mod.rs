@@ -2,6 +2,9 @@
 
 pub(super) mod client;
 mod closing;
+mod confirming;
+mod copies;
+mod dead_letters;
 mod delivering;
 mod expiring;
 pub(super) mod invariants;
@@ -13,4 +16,5 @@ mod refusing;
 mod shortage;
 mod streaming;
 mod taking_turns;
+mod transactions;
 mod turns;
