@@ -197,6 +197,7 @@ impl Broker {
             }
             return;
         }
+        connection.out.shrink();
         if now - connection.heard > TRIM_AFTER_US && now - connection.said > TRIM_AFTER_US {
             connection.trim();
         }
