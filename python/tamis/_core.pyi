@@ -396,6 +396,7 @@ class Broker:
         seed: int,
         now_us: int,
         wall_us: int,
+        connection_bytes: int = 0,
         data: str | PathLike[str] | None = None,
         segment_bytes: int = 67_108_864,
         syncs: bool = True,

@@ -67,7 +67,8 @@ class LimitsConfig:
         queues_per_user: maximum per user; None: no limit.
         heartbeat_s: offered to clients, which may ask for another value, or with 0 for none.
         handshake_s: maximum time for the handshake; then the connection is closed.
-        memory_bytes: maximum size of messages in memory; above it, publishers wait (connection.blocked).
+        memory_bytes: maximum memory of the process; above it, publishers wait (connection.blocked). None: half of what
+            the container or the machine has.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
@@ -80,7 +81,7 @@ class LimitsConfig:
     queues_per_user: Annotated[int, Ge(0)] | None = None
     heartbeat_s: Annotated[int, Ge(0), Le(65_535)] = 60
     handshake_s: Annotated[float, Gt(0), Le(600)] = 10.0
-    memory_bytes: Annotated[int, Ge(16 * 1024 * 1024)] = 1024 * 1024 * 1024
+    memory_bytes: Annotated[int, Ge(16 * 1024 * 1024)] | None = None
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ pub use durability::recovery::{RecoveryReport, Storage, StorageError};
 pub use ids::ConnectionId;
 pub use management::event::Event;
 use management::event::Events;
+pub use management::memory::MemoryUse;
 pub use management::metrics::{JournalMetrics, Metrics};
 pub use management::overview::{ConnectionOverview, ConsumerOverview, QueueOverview};
 pub use options::BrokerOptions;
@@ -135,13 +136,19 @@ impl Broker {
         self.durability.remove_unwanted();
         self.refuse_held();
         self.shed_unfinished();
+        self.spill_older();
+        self.feed_sparingly();
         self.finish();
     }
 
     /// Whether something was put off, frames or reading: call [`Broker::work`] when nothing else is waiting.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.turn.has_next() || self.streams.has_readers() || self.queues.has_unreachable()
+        self.turn.has_next()
+            || self.streams.has_readers()
+            || self.queues.has_unreachable()
+            || self.clients.has_orphans()
+            || self.can_spill_entries()
     }
 
     /// Go on with work that was put off, for a millisecond or two.
@@ -164,11 +171,13 @@ impl Broker {
     /// Ends every public call: delivers, releases some unreachable entries, records what was settled, confirms, and checks
     /// whether anything is short.
     fn finish(&mut self) {
+        self.settle_orphans();
         self.run();
         self.read_streams();
         self.send_letters();
         self.sweep();
         self.topology.sweep(BINDINGS_AT_ONCE);
+        self.spill_entries();
         self.durability.flush(self.clock.wall_us());
         self.confirm();
         if self.check_shortage() {

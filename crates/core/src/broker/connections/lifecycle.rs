@@ -66,6 +66,9 @@ impl Broker {
         let slots: Vec<ConnectionSlot> = self.clients.connections().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.close_connection(slot, &error));
         self.finish();
+        while self.clients.has_orphans() {
+            self.settle_orphans();
+        }
         self.stop_journal();
     }
 
@@ -161,7 +164,7 @@ impl Broker {
             self.remove_consumer(consumer);
         }
         self.backpressure.count_unfinished(&mut self.clients[slot]);
-        self.requeue_all(slot);
+        self.return_deliveries(slot);
     }
 
     /// Remove a channel with all that it holds.
@@ -192,7 +195,9 @@ impl Broker {
         }
         if now - connection.heard > TRIM_AFTER_US && now - connection.said > TRIM_AFTER_US {
             connection.trim();
+            self.clients.count_buffers(slot);
         }
+        let connection = &mut self.clients[slot];
         let half = connection.heartbeat_us;
         if half == 0 || connection.state == ConnectionState::Ended {
             return;

@@ -43,7 +43,10 @@ impl Broker {
         self.metrics.bytes_out += count as u64;
         if count > 0 {
             connection.said = self.clock.now();
+            connection.handed_over = count;
         }
+        self.clients.count_buffers(slot);
+        let connection = &mut self.clients[slot];
         if !connection.out.is_empty() {
             self.clients.touch(slot);
         } else if connection.state == ConnectionState::Ended {
@@ -73,6 +76,7 @@ impl Broker {
     pub fn set_writable(&mut self, id: ConnectionId, is_writable: bool) {
         let Some(slot) = self.clients.find(id) else { return };
         self.clients[slot].is_writable = is_writable;
+        self.clients.count_buffers(slot);
         if is_writable {
             self.wake_connection(slot);
             self.finish();

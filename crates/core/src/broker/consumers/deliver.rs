@@ -28,9 +28,8 @@ impl Broker {
             return;
         }
         let size = self.messages.get(message).size();
-        let it = &mut self.queues[queue];
-        it.push(entry, size);
-        if it.policy.is_bounded() {
+        self.queues.push(queue, entry, size);
+        if self.queues[queue].policy.is_bounded() {
             self.drop_head(queue);
         }
         if expires != NEVER {
@@ -67,7 +66,19 @@ impl Broker {
         if self.faults.ignores_credit {
             return self.clients[self.clients[consumer].connection].takes_deliveries();
         }
-        self.clients.can_take(consumer)
+        self.clients.can_take(consumer) && (!self.backpressure.is_severe || self.clients.has_acknowledged_all(consumer))
+    }
+
+    /// The size of a connection's output at which its consumers wait: anything, while memory is very short.
+    #[inline]
+    pub(crate) fn output_bytes_max(&self) -> usize {
+        if self.backpressure.is_severe { 0 } else { self.options.output_bytes_max }
+    }
+
+    /// Wake all consumers.
+    pub(crate) fn wake_all(&mut self) {
+        let slots: Vec<ConsumerSlot> = self.clients.consumers().map(|(slot, _)| slot).collect();
+        slots.into_iter().for_each(|slot| self.wake(slot));
     }
 
     /// Deliver everything that somebody can take.
@@ -90,8 +101,9 @@ impl Broker {
             return self.settle(id, entry);
         }
         let parts = self.messages.parts(entry.message);
+        let output_bytes_max = self.output_bytes_max();
         let mut outlet = self.clients.outlet(slot);
-        let tag = outlet.write(entry.redelivered, &parts, self.options.output_bytes_max);
+        let tag = outlet.write(entry.redelivered, &parts, output_bytes_max);
         self.metrics.delivered += 1;
         self.metrics.redelivered += u64::from(entry.redelivered);
         let queue = &mut self.queues[id];
@@ -128,7 +140,7 @@ impl Broker {
             let queue = &mut self.queues[id];
             queue.unacknowledged += 1;
             let queue = Handle { id, serial: queue.serial };
-            channel.unacknowledged.push(Delivery { tag, entry, queue, consumer: None });
+            self.clients.await_acknowledgement(slot, Delivery { tag, entry, queue, consumer: None });
         }
         self.clients.touch(connection);
         if no_ack {

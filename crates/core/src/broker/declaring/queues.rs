@@ -53,8 +53,11 @@ impl Broker {
             self.check_access(channel, Verb::Write, Resource::Exchange, &letters.exchange)?;
         }
         let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
-        if it.durable && !it.exclusive && is_new() {
-            self.durability.check_room()?;
+        if is_new() {
+            self.check_memory_for_definitions()?;
+            if it.durable && !it.exclusive {
+                self.durability.check_room()?;
+            }
         }
         let settings = QueueSettings {
             durable: it.durable,

@@ -58,6 +58,8 @@ pub enum StorageError {
     Journal(OpenError),
     /// A definition is of a later version, or none at all.
     Definition(String),
+    /// What an earlier process left of entries on disk cannot be removed, for this reason.
+    Spill(String),
     /// The log of this stream cannot be opened, for this reason.
     Stream(String, String),
 }
@@ -67,6 +69,7 @@ impl fmt::Display for StorageError {
         match self {
             Self::Journal(error) => write!(f, "the journal cannot be opened: {error}"),
             Self::Definition(reason) => write!(f, "the journal has {reason}"),
+            Self::Spill(reason) => write!(f, "the directory 'spill' cannot be emptied: {reason}"),
             Self::Stream(name, reason) => write!(f, "the stream '{name}' cannot be opened: {reason}"),
         }
     }
@@ -96,6 +99,9 @@ impl Broker {
         let mut broker = Self::new(options, control, now, wall_us);
         let Storage { disk, dir, committer, journal } = storage;
         let (durable, recovered) = Durable::open(Arc::clone(&disk), &dir.join("journal"), journal, &committer)?;
+        let spilled = dir.join("spill");
+        let opened = broker.queues.chunks_mut().open(Arc::clone(&disk), spilled, journal.segment_bytes as usize);
+        opened.map_err(|error| StorageError::Spill(error.to_string()))?;
         broker.durability.begin(durable, committer, disk, dir, journal.segment_bytes);
         let report = broker.recover_all(recovered)?;
         // The vhost that every broker has, when it is new here.
@@ -187,7 +193,9 @@ impl Broker {
                 self.recover_entry(queue, ids[entry.message as usize], entry.redelivered);
             }
         }
-        ids.into_iter().for_each(|message| self.messages.drop_reference(message));
+        for message in ids {
+            self.messages.drop_reference(message);
+        }
     }
 
     fn recover_entry(&mut self, id: QueueId, message: MessageId, redelivered: bool) {
@@ -200,7 +208,7 @@ impl Broker {
         let expires = self.queues[id].recovered_expiry(self.clock, time_us);
         let queue = &mut self.queues[id];
         let entry = QueueEntry { redelivered, ..queue.next_entry(message, expires) };
-        queue.push(entry, size);
+        self.queues.push(id, entry, size);
         if expires != NEVER {
             self.queues.watch(id);
         }

@@ -6,6 +6,8 @@ use std::ops::{Index, IndexMut};
 use crate::broker::dense_map::DenseMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
+use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
+use crate::broker::queues::entries::Entries;
 use crate::broker::queues::letter::Letter;
 use crate::broker::queues::message_store::MessageStore;
 use crate::broker::queues::queue::{Queue, QueueEntry};
@@ -20,6 +22,10 @@ pub(crate) struct Queues {
     /// Queues in which something may expire, and where the walk over them goes on.
     timed: Vec<Handle<QueueId>>,
     timed_cursor: usize,
+    /// Queues with chunks of entries that may be moved to disk.
+    spillable: VecDeque<Handle<QueueId>>,
+    /// The chunks of entries of all queues.
+    chunks: ChunkStore,
     /// Entries of purged and deleted queues, released a few at a time, because releasing a million would stop everybody.
     unreachable: VecDeque<UnreachableEntries>,
     /// Dead letters that are published at the end of the same call.
@@ -29,7 +35,7 @@ pub(crate) struct Queues {
 /// Entries that nobody can reach any more.
 #[derive(Debug)]
 struct UnreachableEntries {
-    entries: VecDeque<QueueEntry>,
+    entries: Entries,
     /// The definition of a durable queue: its entries are settled there.
     durable_id: Option<DefinitionId>,
 }
@@ -70,7 +76,69 @@ impl Queues {
     pub fn pop(&mut self, id: QueueId, messages: &MessageStore) -> Option<QueueEntry> {
         let queue = &mut self.queues[id];
         let size = messages.get(queue.front()?.message).size();
-        queue.pop(size)
+        queue.pop(size, &mut self.chunks)
+    }
+
+    /// Add an entry of a message of this size to a queue.
+    #[inline]
+    pub fn push(&mut self, id: QueueId, entry: QueueEntry, size: usize) {
+        if self.queues[id].push(entry, size, &mut self.chunks) {
+            self.list_spillable(id);
+        }
+    }
+
+    /// Put an entry back into a queue, where it was.
+    pub fn requeue(&mut self, id: QueueId, entry: QueueEntry, size: usize) {
+        self.queues[id].requeue(entry, size, &mut self.chunks);
+        self.list_spillable(id);
+    }
+
+    /// Put many entries back into a queue, where they were.
+    pub fn requeue_many(&mut self, id: QueueId, entries: Vec<(QueueEntry, usize)>) {
+        self.queues[id].requeue_many(entries, &mut self.chunks);
+        self.list_spillable(id);
+    }
+
+    fn list_spillable(&mut self, id: QueueId) {
+        let queue = &mut self.queues[id];
+        if !queue.is_spillable && queue.ready().can_spill() {
+            queue.is_spillable = true;
+            self.spillable.push_back(Handle { id, serial: queue.serial });
+        }
+    }
+
+    /// Move chunks of entries to disk while `is_wanted` says so of the memory that chunks take, at most `count_max`.
+    /// Returns how many were moved.
+    ///
+    /// # Errors
+    /// The disk takes nothing now.
+    pub fn spill(&mut self, count_max: usize, is_wanted: impl Fn(u64) -> bool) -> Result<usize, SpillError> {
+        let mut count = 0;
+        while count < count_max && is_wanted(self.chunks.resident_bytes()) {
+            let Some(handle) = self.spillable.front().copied() else { break };
+            let queue = self.queues.get_mut(handle.id).filter(|queue| queue.serial == handle.serial);
+            let has_more = queue.map_or(Ok(false), |queue| queue.spill(&mut self.chunks))?;
+            count += 1;
+            if !has_more {
+                self.spillable.pop_front();
+            }
+        }
+        Ok(count)
+    }
+
+    /// Whether entries may be moved to disk.
+    pub fn has_spillable(&self) -> bool {
+        !self.spillable.is_empty() && self.chunks.can_spill()
+    }
+
+    /// The chunks of entries of all queues.
+    pub fn chunks(&self) -> &ChunkStore {
+        &self.chunks
+    }
+
+    /// The chunks of entries of all queues.
+    pub fn chunks_mut(&mut self) -> &mut ChunkStore {
+        &mut self.chunks
     }
 
     /// Drop those of `routed` that refuse a message of this size. Returns whether there are any. None of them is a
@@ -154,6 +222,8 @@ impl Queues {
         let count = entries.len() as u32;
         if count > 0 {
             self.unreachable.push_back(UnreachableEntries { entries, durable_id: queue.durable_id });
+        } else {
+            entries.free(&mut self.chunks);
         }
         count
     }
@@ -166,9 +236,11 @@ impl Queues {
     /// The next entry to release, with the definition of the durable queue that it was in. `Some(None)` ends a group.
     pub fn next_unreachable(&mut self) -> Option<Option<(QueueEntry, Option<DefinitionId>)>> {
         let UnreachableEntries { entries, durable_id } = self.unreachable.front_mut()?;
-        let next = entries.pop_front().map(|entry| (entry, *durable_id));
-        if next.is_none() {
-            self.unreachable.pop_front();
+        let next = entries.pop(&mut self.chunks).map(|entry| (entry, *durable_id));
+        if next.is_none()
+            && let Some(released) = self.unreachable.pop_front()
+        {
+            released.entries.free(&mut self.chunks);
         }
         Some(next)
     }
@@ -178,6 +250,11 @@ impl Queues {
         self.letters.push_back(letter);
     }
 
+    /// The number of dead letters on their way.
+    pub fn letter_count(&self) -> usize {
+        self.letters.len()
+    }
+
     /// The next dead letter to publish.
     pub fn next_letter(&mut self) -> Option<Letter> {
         self.letters.pop_front()
@@ -185,8 +262,8 @@ impl Queues {
 
     /// Every entry that waits to be released.
     #[cfg(test)]
-    pub fn unreachable(&self) -> impl Iterator<Item = &QueueEntry> {
-        self.unreachable.iter().flat_map(|unreachable| &unreachable.entries)
+    pub fn unreachable(&self) -> impl Iterator<Item = &Entries> {
+        self.unreachable.iter().map(|unreachable| &unreachable.entries)
     }
 
     /// Whether no queue is scheduled.

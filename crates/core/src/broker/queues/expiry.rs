@@ -46,7 +46,6 @@ impl Broker {
         self.expire_head(queue);
         let now = self.clock.now();
         let it = &mut self.queues[queue];
-        it.trim();
         if let Some(expires_ms) = it.policy.expires_ms {
             if it.consumers.is_empty() && now - it.used >= expires_ms * 1000 {
                 self.remove_queue(queue);

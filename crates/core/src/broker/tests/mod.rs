@@ -4,6 +4,7 @@ pub(super) mod client;
 mod delivering;
 pub(super) mod invariants;
 mod keeping;
+mod memory;
 mod nonsense;
 mod refusing;
 mod shortage;

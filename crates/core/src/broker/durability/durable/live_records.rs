@@ -17,8 +17,8 @@ pub(super) enum RecordHolders {
     Free,
     /// The record is a definition.
     DefinitionRecord,
-    /// A spilled message, with the number of references to it; no durable queue holds it.
-    Spilled(u32),
+    /// A message that is kept for lack of memory only; no durable queue holds it.
+    Spilled,
     /// One queue, to which the record itself added the message.
     One(DefinitionId),
     /// Several queues, each with the message's position there, sorted.
@@ -275,15 +275,14 @@ impl LiveRecords {
         }
     }
 
-    /// Drop one reference to a spilled message. Returns whether it was the last.
-    pub fn release(&mut self, record: RecordId) -> bool {
-        match &mut self.slots[record.0 as usize].holders {
-            RecordHolders::Spilled(references) => {
-                *references = references.saturating_sub(1);
-                *references == 0
-            }
-            _ => false,
-        }
+    /// Keep a record that no durable queue holds any more, for lack of memory.
+    pub fn keep_spilled(&mut self, record: RecordId) {
+        self.slots[record.0 as usize].holders = RecordHolders::Spilled;
+    }
+
+    /// Whether a record is kept for lack of memory only.
+    pub fn is_spilled(&self, record: RecordId) -> bool {
+        *self.holders(record) == RecordHolders::Spilled
     }
 
     /// Every live record.

@@ -143,6 +143,14 @@ impl MessageHead {
         put_queues(head, queues)
     }
 
+    /// The sizes in the head of a record of this kind.
+    pub fn of_record(kind: u8, mut head: &[u8]) -> Option<Self> {
+        if kind == kind::MOVED {
+            take_varint(&mut head)?;
+        }
+        Self::take(&mut head)
+    }
+
     pub fn take(bytes: &mut &[u8]) -> Option<Self> {
         let route = u32::try_from(take_varint(bytes)?).ok()?;
         Some(Self { route, properties: u32::try_from(take_varint(bytes)?).ok()? })
@@ -150,13 +158,11 @@ impl MessageHead {
 }
 
 /// The parts of a message's record.
-pub(super) fn content_of<'a>(kind: u8, mut head: &[u8], body: &'a [u8]) -> Option<Content<'a>> {
-    match kind {
-        kind::MESSAGE | kind::SPILLED => {}
-        kind::MOVED => drop(take_varint(&mut head)?),
-        _ => return None,
+pub(super) fn content_of<'a>(kind: u8, head: &[u8], body: &'a [u8]) -> Option<Content<'a>> {
+    if !matches!(kind, kind::MESSAGE | kind::MOVED | kind::SPILLED) {
+        return None;
     }
-    let sizes = MessageHead::take(&mut head)?;
+    let sizes = MessageHead::of_record(kind, head)?;
     let (route, remaining) = body.split_at_checked(sizes.route as usize)?;
     let (properties, body) = remaining.split_at_checked(sizes.properties as usize)?;
     Some(Content { route, properties, body })
