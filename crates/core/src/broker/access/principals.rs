@@ -28,7 +28,7 @@ pub(crate) struct Principal {
     has_topic_rules: Option<bool>,
 }
 
-/// What a user has.
+/// The connections and queues of a user.
 #[derive(Debug, Default)]
 struct Usage {
     connections: u32,

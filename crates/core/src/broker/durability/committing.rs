@@ -1,4 +1,4 @@
-//! What the broker does when more is on disk, when the disk is stuck, and when the broker stops.
+//! The broker's actions when more is on disk, when the disk is stuck, and when the broker stops.
 //!
 //! Whatever depends on something being on disk (confirms, answers to declarations and commits) waits for a [`DiskMark`]
 //! and goes out in [`Broker::committed`].

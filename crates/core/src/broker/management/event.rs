@@ -13,7 +13,7 @@ pub enum Event {
     ConnectionRefused {
         /// The connection.
         connection: ConnectionId,
-        /// What the client was told.
+        /// The text that the client received.
         error: AmqpError,
     },
     /// A channel was closed because of what its client did.
@@ -22,7 +22,7 @@ pub enum Event {
         connection: ConnectionId,
         /// The number of the channel.
         channel: u16,
-        /// What the client was told.
+        /// The text that the client received.
         error: AmqpError,
     },
     /// A connection was silent for two heartbeat intervals.
@@ -39,7 +39,7 @@ pub enum Event {
     Unblocked,
     /// Nothing can be made durable any more: the process must end.
     Fatal {
-        /// What went wrong.
+        /// The reason.
         reason: String,
     },
     /// Entries of queues cannot be moved to disk now: they stay in memory, and publishers wait when it is full.
@@ -51,7 +51,7 @@ pub enum Event {
     MessageLost {
         /// The queue from which it was to be delivered.
         queue: String,
-        /// What is wrong with the record of the message.
+        /// The fault in the message's record.
         reason: String,
     },
 }

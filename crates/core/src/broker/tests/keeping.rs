@@ -1,4 +1,4 @@
-//! What survives a crash, and what is promised when.
+//! Tests of what survives a crash, and of when it is promised.
 
 use super::client::{TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{

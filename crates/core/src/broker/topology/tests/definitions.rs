@@ -1,4 +1,4 @@
-//! What survives a restart comes back as it was.
+//! Tests that definitions come back unchanged after a restart.
 
 use super::*;
 use crate::testing::Random;

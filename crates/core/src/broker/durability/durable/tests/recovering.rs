@@ -1,4 +1,4 @@
-//! What opening finds: order, flags, messages of many queues, definitions of any size.
+//! Recovery: order, flags, messages of many queues, definitions of any size.
 
 use super::*;
 use crate::testing::fewer;
