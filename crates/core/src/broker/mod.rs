@@ -147,6 +147,7 @@ impl Broker {
         self.turn.has_next()
             || self.streams.has_readers()
             || self.queues.has_unreachable()
+            || self.queues.has_abandoned()
             || self.clients.has_orphans()
             || self.can_spill_entries()
     }
@@ -171,6 +172,7 @@ impl Broker {
     /// Ends every public call: delivers, releases some unreachable entries, records what was settled, confirms, and checks
     /// whether anything is short.
     fn finish(&mut self) {
+        self.remove_abandoned();
         self.settle_orphans();
         self.run();
         self.read_streams();

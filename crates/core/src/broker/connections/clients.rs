@@ -188,6 +188,11 @@ impl Clients {
         (self.connections.len(), self.channels.len(), self.consumers.len())
     }
 
+    /// The number of slots of a walk over all connections.
+    pub fn slot_count(&self) -> usize {
+        self.connections.end() as usize
+    }
+
     /// The next slot of a walk over all connections, round and round; it may be empty.
     pub fn next_slot(&mut self) -> ConnectionSlot {
         if self.cursor >= self.connections.end() {

@@ -117,10 +117,10 @@ impl Durability {
         self.journal.as_ref().map(|journal| &journal.durable)
     }
 
-    /// The number of live records, and the bytes that wait to be written.
+    /// The memory that the journal takes: for live records, and for what waits to be written.
     #[inline]
-    pub fn memory(&self) -> (usize, usize) {
-        self.durable().map_or((0, 0), Durable::memory)
+    pub fn memory_bytes(&self) -> u64 {
+        self.durable().map_or(0, |durable| durable.memory_bytes() as u64)
     }
 
     /// Whether the disk has room only for what must not be refused.

@@ -12,10 +12,8 @@ use crate::broker::queues::queue::Queue;
 
 /// The memory of a delivery that waits for its acknowledgement, holes between them included.
 const DELIVERY_BYTES: u64 = 72;
-/// The memory of a queue in the topology: its name, settings, and place in tables.
-const QUEUE_NAME_BYTES: u64 = 400;
-/// The memory of a live record of the journal, with its place in a segment.
-const RECORD_BYTES: u64 = 48;
+/// The memory of an exchange, a queue and a binding in the topology.
+const TOPOLOGY_BYTES: [usize; 3] = [1000, 500, 500];
 
 /// Memory in bytes, by what takes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,7 +73,6 @@ impl Broker {
     #[must_use]
     pub fn memory(&self) -> MemoryUse {
         let (connections, channels, consumers) = self.clients.counts();
-        let (records, waiting_bytes) = self.durability.memory();
         MemoryUse {
             messages: self.messages.resident_bytes(),
             entries: self.queues.chunks().resident_bytes(),
@@ -85,8 +82,14 @@ impl Broker {
             buffers: self.clients.buffer_bytes(),
             connections: connections as u64 * (size_of::<Connection>() as u64 + self.options.connection_bytes)
                 + (channels * size_of::<Channel>() + consumers * size_of::<Consumer>()) as u64,
-            definitions: self.queues.len() as u64 * (size_of::<Queue>() as u64 + QUEUE_NAME_BYTES),
-            journal: records as u64 * RECORD_BYTES + waiting_bytes as u64,
+            definitions: (self.queues.len() * size_of::<Queue>()) as u64 + self.topology_bytes(),
+            journal: self.durability.memory_bytes(),
         }
+    }
+
+    fn topology_bytes(&self) -> u64 {
+        let (exchanges, queues, bindings) = self.topology.counts();
+        let counts = [exchanges, queues, bindings];
+        counts.iter().zip(TOPOLOGY_BYTES).map(|(count, bytes)| (count * bytes) as u64).sum()
     }
 }

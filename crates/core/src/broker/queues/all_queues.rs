@@ -26,6 +26,8 @@ pub(crate) struct Queues {
     spillable: VecDeque<Handle<QueueId>>,
     /// The chunks of entries of all queues.
     chunks: ChunkStore,
+    /// Exclusive queues of connections that are gone, to be removed a few at a time.
+    abandoned: Vec<Handle<QueueId>>,
     /// Entries of purged and deleted queues, released a few at a time, because releasing a million would stop everybody.
     unreachable: VecDeque<UnreachableEntries>,
     /// Dead letters that are published at the end of the same call.
@@ -213,6 +215,28 @@ impl Queues {
         } else {
             self.timed.swap_remove(self.timed_cursor);
         }
+    }
+
+    /// Remove this queue later, because its connection is gone.
+    pub fn abandon(&mut self, id: QueueId) {
+        if let Some(queue) = self.queues.get(id) {
+            self.abandoned.push(Handle { id, serial: queue.serial });
+        }
+    }
+
+    /// The next queue to remove.
+    pub fn next_abandoned(&mut self) -> Option<QueueId> {
+        while let Some(handle) = self.abandoned.pop() {
+            if self.queue_of(handle).is_some() {
+                return Some(handle.id);
+            }
+        }
+        None
+    }
+
+    /// Whether queues wait to be removed.
+    pub fn has_abandoned(&self) -> bool {
+        !self.abandoned.is_empty()
     }
 
     /// Take out all that is ready in a queue, to be released later. Returns how many entries that were.

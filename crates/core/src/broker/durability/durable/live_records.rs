@@ -33,6 +33,16 @@ pub(super) struct QueuePositions {
 }
 
 impl RecordHolders {
+    /// The memory that it takes besides its record.
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::QueuePositions(many) => {
+                size_of::<QueuePositions>() + many.positions.capacity() * size_of::<(DefinitionId, Sequence)>()
+            }
+            _ => 0,
+        }
+    }
+
     pub fn of(queues: &[DefinitionId], position: Sequence) -> Self {
         match queues {
             [queue] => Self::One(*queue),
@@ -78,10 +88,13 @@ pub(super) struct LiveRecords {
     /// The ordinal of the first of `segments`.
     base: SegmentNumber,
     live_bytes: u64,
+    /// The memory of all lists of queues.
+    holder_bytes: usize,
 }
 
 impl LiveRecords {
     pub fn insert(&mut self, id: u64, location: Location, size_bytes: u32, holders: RecordHolders) -> RecordId {
+        self.holder_bytes += holders.size_bytes();
         let slot = LiveRecord { id, location, size_bytes, holders };
         let index = match self.free.pop() {
             Some(index) => {
@@ -101,8 +114,14 @@ impl LiveRecords {
     /// Free the slot of a record that nobody holds any more. `last` is the sequence of the last record appended.
     pub fn free(&mut self, record: RecordId, last: Sequence) {
         self.leave(record, last);
-        self.slots[record.0 as usize].holders = RecordHolders::Free;
+        self.set_holders(record, RecordHolders::Free);
         self.free.push(record.0);
+    }
+
+    fn set_holders(&mut self, record: RecordId, holders: RecordHolders) {
+        self.holder_bytes += holders.size_bytes();
+        let before = std::mem::replace(&mut self.slots[record.0 as usize].holders, holders);
+        self.holder_bytes -= before.size_bytes();
     }
 
     /// Take a record out of its segment: its bytes there are not needed any more.
@@ -198,6 +217,11 @@ impl LiveRecords {
         self.slots.len() - self.free.len()
     }
 
+    /// The memory of all records.
+    pub fn memory_bytes(&self) -> usize {
+        self.len() * (size_of::<LiveRecord>() + size_of::<u32>()) + self.holder_bytes
+    }
+
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
@@ -271,13 +295,13 @@ impl LiveRecords {
         positions.sort_by_key(|entry| entry.0);
         positions.dedup_by_key(|entry| entry.0);
         if positions.len() > known {
-            self.slots[record.0 as usize].holders = RecordHolders::many(positions.into_vec());
+            self.set_holders(record, RecordHolders::many(positions.into_vec()));
         }
     }
 
     /// Keep a record that no durable queue holds any more, for lack of memory.
     pub fn keep_spilled(&mut self, record: RecordId) {
-        self.slots[record.0 as usize].holders = RecordHolders::Spilled;
+        self.set_holders(record, RecordHolders::Spilled);
     }
 
     /// Whether a record is kept for lack of memory only.

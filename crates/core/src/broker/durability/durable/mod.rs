@@ -384,10 +384,10 @@ impl Durable {
         (self.log.file_bytes(), self.log.segment_count(), self.log.pending_bytes())
     }
 
-    /// The number of live records, and the bytes that wait to be written.
+    /// The memory that it takes: for live records, and for what waits to be written.
     #[must_use]
-    pub fn memory(&self) -> (usize, usize) {
-        (self.slots.len(), self.log.pending_bytes())
+    pub fn memory_bytes(&self) -> usize {
+        self.slots.memory_bytes() + self.log.pending_bytes()
     }
 
     /// Counts of what was written since the journal was opened.
