@@ -16,7 +16,7 @@ use serde_json::json;
 use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{CpuTimes, micros, timed, timed_cpu, timed_process_cpu};
 use tamis_benches::report::{BenchReport, ReportColumn, column};
-use tamis_core::broker::durable::{Content, DefinitionId, Durable, DurableOptions, RecordId};
+use tamis_core::broker::durable::{Content, DefinitionId, Durable, DurableOptions, RecordId, TimeToLive};
 use tamis_core::journal::{Committer, Disk, Log, LogOptions, RealDisk, inspect};
 
 const SYNCS: usize = 1_000;
@@ -214,7 +214,7 @@ fn publish_and_settle(
     let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &[7; BODY_BYTES] };
     for number in 0..64 {
         let saved = loop {
-            match durable.message(content, &[queue], 0) {
+            match durable.message(content, &[queue], 0, TimeToLive::FOREVER) {
                 Ok(saved) => break saved,
                 Err(_) => std::thread::yield_now(),
             }
@@ -284,7 +284,7 @@ fn fill(dir: &Path, messages: usize, body: usize) {
     let body = vec![7; body];
     let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &body };
     for _ in 0..messages {
-        while durable.message(content, &[queue], 0).is_err() {
+        while durable.message(content, &[queue], 0, TimeToLive::FOREVER).is_err() {
             std::thread::yield_now();
         }
     }

@@ -59,7 +59,7 @@ impl RoutingBroker {
 
     fn queue(&mut self, name: &str) -> QueueId {
         let arguments = RawTable::default();
-        let settings = QueueSettings { durable: false, exclusive: false, auto_delete: false, arguments };
+        let settings = QueueSettings { durable: false, exclusive: false, auto_delete: false, arguments, creator: None };
         self.topology.declare_queue(self.vhost, name, &settings, 0, false).expect("a queue").0
     }
 

@@ -108,6 +108,13 @@ impl Principals {
         }
     }
 
+    /// Count one more queue of a user who may not be connected, whatever the limit. Returns the user.
+    pub fn recover_queue(&mut self, user: &str) -> Arc<str> {
+        let user = self.users.get_key_value(user).map_or_else(|| user.into(), |(user, _)| Arc::clone(user));
+        self.users.entry(Arc::clone(&user)).or_default().queues += 1;
+        user
+    }
+
     /// Count one queue less.
     pub fn remove_queue(&mut self, user: &Arc<str>) {
         self.change_usage(user, |usage| usage.queues -= 1);

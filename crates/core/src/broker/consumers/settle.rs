@@ -205,7 +205,7 @@ impl Broker {
             self.drop_head(queue);
         }
         if expires {
-            self.queues.watch(queue);
+            self.queues.set_timer(queue);
         }
         self.queues.schedule(queue);
     }

@@ -2,10 +2,12 @@
 
 pub(super) mod client;
 mod delivering;
+mod expiring;
 pub(super) mod invariants;
 mod keeping;
 mod memory;
 mod nonsense;
+mod purging;
 mod refusing;
 mod shortage;
 mod streaming;

@@ -146,6 +146,7 @@ impl Durable {
             return self.copy_spilled(record, source);
         }
         let Some(sizes) = MessageHead::of_record(source.kind, source.head) else { return Ok(()) };
+        let kind_of_copy = records::kind_of_copy(source.kind);
         let id = self.slots.id(record);
         let mut head = Vec::new();
         // Positions that do not fit are recorded first, so that when the copy is there, all of its positions are.
@@ -153,10 +154,10 @@ impl Durable {
         loop {
             head.clear();
             records::put_varint(&mut head, id);
-            sizes.put(&mut head);
+            sizes.put(kind_of_copy, &mut head);
             let count = records::put_places(&mut head, &positions[done..]);
             if done + count == positions.len() {
-                return self.append_copy(record, kind::MOVED, &head, source);
+                return self.append_copy(record, kind_of_copy, &head, source);
             }
             head.clear();
             records::put_varint(&mut head, id);
@@ -169,7 +170,7 @@ impl Durable {
     fn copy_spilled(&mut self, record: RecordId, source: &Record<'_>) -> Result<(), AppendError> {
         let Some(sizes) = MessageHead::of_record(source.kind, source.head) else { return Ok(()) };
         let mut head = Vec::new();
-        sizes.put(&mut head);
+        sizes.put(kind::SPILLED, &mut head);
         self.append_copy(record, kind::SPILLED, &head, source)
     }
 
