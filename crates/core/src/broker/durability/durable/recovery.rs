@@ -217,7 +217,7 @@ impl JournalReading {
     /// The message with this id, if it is alive.
     fn record(&self, id: u64) -> Option<RecordId> {
         let record = self.positions.find(id)?;
-        let is_alive = *self.slots.holders(record) != RecordHolders::Free && self.slots.id(record) == id;
+        let is_alive = self.slots.is_record(record, id);
         is_alive.then_some(record)
     }
 
