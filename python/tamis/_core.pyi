@@ -486,6 +486,9 @@ class Broker:
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the events since the last call, for the log: name and fields."""
 
+    def memory_counted_bytes(self) -> int:
+        """Return the memory that counts towards `memory_bytes_max`. It takes some nanoseconds."""
+
     def metrics(self) -> dict[str, int]:
         """Return counters and gauges of the whole broker."""
 

@@ -329,6 +329,10 @@ impl PyBroker {
         self.broker.take_events().into_iter().map(|event| event_to_py(py, event)).collect()
     }
 
+    fn memory_counted_bytes(&self) -> u64 {
+        self.broker.memory().total()
+    }
+
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let row = metrics_to_py(py, &self.broker.metrics())?;
         let memory = self.broker.memory();

@@ -44,12 +44,12 @@ class MemoryWatch:
         if now_s < self._due_s:
             return
         self._due_s = now_s + CHECK_S
-        unused = system.memory_bytes() - self._broker.metrics()["memory_counted_bytes"]
+        unused = system.memory_bytes() - self._broker.memory_counted_bytes()
         self._kept_bytes = min(self._kept_bytes, unused) if self._kept_bytes else unused
         if unused - self._kept_bytes < UNUSED_BYTES_MIN:
             return
         began_s = time.perf_counter()
         system.give_memory_back()
         took_s = time.perf_counter() - began_s
-        self._kept_bytes = system.memory_bytes() - self._broker.metrics()["memory_counted_bytes"]
+        self._kept_bytes = system.memory_bytes() - self._broker.memory_counted_bytes()
         self._due_s = now_s + min(max(CHECK_S, took_s * PAUSE_PER_S), PAUSE_S_MAX)
