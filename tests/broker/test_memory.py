@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tamis.broker import system
+from tamis.broker.config import LimitsConfig
 from tamis.broker.server import memory_watch
 
 MIB = 1 << 20
@@ -52,10 +53,15 @@ def test_groups_of_version_1_are_read_and_their_root_in_a_container(tmp_path: Pa
 
 def test_the_process_itself_counts_but_never_takes_more_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "memory_bytes", lambda: 60 * MIB)
-    monkeypatch.setattr(system, "memory_limit_bytes", lambda: 512 * MIB)
     assert memory_watch.room_bytes(1024 * MIB) == 964 * MIB
     assert memory_watch.room_bytes(80 * MIB) == 40 * MIB
-    assert memory_watch.room_bytes(None) == 196 * MIB
+
+
+def test_the_default_is_half_of_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "memory_limit_bytes", lambda: 512 * MIB)
+    assert LimitsConfig().memory_bytes == 256 * MIB
+    monkeypatch.setattr(system, "memory_limit_bytes", lambda: 20 * MIB)
+    assert LimitsConfig().memory_bytes == 16 * MIB
 
 
 class FakeBroker:

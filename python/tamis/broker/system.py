@@ -58,6 +58,11 @@ def memory_limit_bytes(cgroups: Path = CGROUPS, of_process: Path = Path("/proc/s
     return min([machine, *_cgroup_limits(cgroups, of_process)])
 
 
+def default_memory_bytes() -> int:
+    """Return what the broker takes when nobody says otherwise: half of the limit, and at least 16 MiB."""
+    return max(memory_limit_bytes() // 2, 16 * 1024 * 1024)
+
+
 def _cgroup_limits(cgroups: Path, of_process: Path) -> list[int]:
     """Return the limits of the control groups of this process and of the groups around them."""
     try:

@@ -19,15 +19,14 @@ PAUSE_S_MAX = 60.0
 """Maximum pause."""
 
 
-def room_bytes(limit: int | None) -> int:
+def room_bytes(limit: int) -> int:
     """Return what the data plane may take: `limit` bytes for the whole process, less what it takes before it begins.
 
     Half of the limit is left to it in any case, so that a very low limit does not stop every publisher.
 
     Args:
-        limit: the setting `memory_bytes`; None: half of what the container or the machine has.
+        limit: the setting `memory_bytes`.
     """
-    limit = limit or system.memory_limit_bytes() // 2
     return max(limit - system.memory_bytes(), limit // 2)
 
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::broker::clock::Micros;
+use crate::broker::connections::output_buffer::OutputBuffer;
 use crate::broker::consumers::settlement::Settle;
 use crate::broker::ids::{ChannelSlot, PrincipalSlot};
 use crate::broker::options::BrokerOptions;
@@ -41,8 +42,8 @@ pub(crate) enum ConnectionState {
     Open,
     /// We sent connection.close at this time, and drop what arrives until close-ok.
     Closing(Micros),
-    /// Nothing more is read; what is left in `out` is written, then the socket is closed.
-    Ended,
+    /// Since this time nothing more is read; what is left in `out` is written, then the socket is closed.
+    Ended(Micros),
 }
 
 #[derive(Debug)]
@@ -81,7 +82,8 @@ pub(crate) struct Connection {
     pub channels: Vec<(u16, ChannelSlot)>,
     /// Bytes that are not a complete frame yet, or wait to be processed.
     pub input: Vec<u8>,
-    pub out: Vec<u8>,
+    /// Bytes that wait to be written.
+    pub out: OutputBuffer,
     /// The number of bytes that were handed over to be written last.
     pub handed_over: usize,
     /// The memory of the buffers when it was last counted.
@@ -137,7 +139,7 @@ impl Connection {
             said: now,
             channels: Vec::new(),
             input: Vec::new(),
-            out: Vec::new(),
+            out: OutputBuffer::default(),
             handed_over: 0,
             counted_bytes: 0,
             exclusive_queues: Vec::new(),
@@ -160,6 +162,12 @@ impl Connection {
         }
     }
 
+    /// Whether nothing more is read.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, ConnectionState::Ended(_))
+    }
+
     /// Whether deliveries may be added to its output.
     #[inline]
     pub fn takes_deliveries(&self) -> bool {
@@ -168,7 +176,20 @@ impl Connection {
 
     /// Whether bytes from the client are worth reading now.
     pub fn wants_input(&self) -> bool {
-        !self.is_blocked && !self.is_suspended && self.state != ConnectionState::Ended
+        !self.is_blocked && !self.is_suspended && !self.has_ended()
+    }
+
+    /// Read nothing more from now on. One that has ended stays as it is.
+    pub fn end(&mut self, now: Micros) {
+        if !self.has_ended() {
+            self.state = ConnectionState::Ended(now);
+        }
+        self.input = Vec::new();
+    }
+
+    /// Whether nothing more is read, and everything is written.
+    pub fn is_over(&self) -> bool {
+        self.has_ended() && self.out.is_empty()
     }
 
     /// The memory of its buffers, here and at the caller, which has what a socket does not take.
@@ -179,9 +200,7 @@ impl Connection {
 
     /// Free the memory that a burst needed.
     pub fn trim(&mut self) {
-        if self.out.is_empty() {
-            self.out = Vec::new();
-        }
+        self.out.trim();
         if self.input.is_empty() {
             self.input = Vec::new();
         }

@@ -35,9 +35,9 @@ pub(crate) struct Transaction {
 
 /// Maximum size of a transaction; a larger one is refused with 506. The journal takes that much beyond the point at
 /// which publishers have to wait, so that a commit never stops in the middle for lack of room.
-const TRANSACTION_BYTES_MAX: usize = 16 << 20;
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of settlements of a transaction.
-const TRANSACTION_SETTLES_MAX: usize = 1 << 20;
+pub(crate) const TRANSACTION_SETTLES_MAX: usize = 1 << 20;
 
 impl Transaction {
     /// Keep a message. False when the transaction is too large.

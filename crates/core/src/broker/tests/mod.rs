@@ -1,14 +1,17 @@
 //! The broker through raw bytes, as clients see it.
 
 pub(super) mod client;
+mod closing;
 mod delivering;
 mod expiring;
 pub(super) mod invariants;
 mod keeping;
 mod memory;
 mod nonsense;
+mod permissions;
 mod purging;
 mod refusing;
 mod shortage;
 mod streaming;
+mod taking_turns;
 mod turns;
