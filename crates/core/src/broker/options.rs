@@ -35,7 +35,7 @@ impl Default for BrokerOptions {
             frame_max: 128 * 1024,
             channel_max: 2047,
             message_bytes_max: 16 << 20,
-            output_bytes_max: 96 * 1024,
+            output_bytes_max: 512 * 1024,
             output_bytes_at_once: 256 * 1024,
             memory_bytes_max: 1 << 30,
             connection_bytes: 0,

@@ -15,6 +15,10 @@ use crate::broker::queues::letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
+/// The size of a connection's output at which its consumers wait when the buffers of all connections take a sixteenth of
+/// the memory. With what its socket's owner holds, that is about a quarter of a mebibyte.
+const CROWDED_OUTPUT_BYTES: usize = 96 * 1024;
+
 impl Broker {
     /// Put a message at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the message.
     #[inline]
@@ -69,10 +73,18 @@ impl Broker {
         self.clients.can_take(consumer) && (!self.backpressure.is_severe || self.clients.has_acknowledged_all(consumer))
     }
 
-    /// The size of a connection's output at which its consumers wait: anything, while memory is very short.
+    /// The size of a connection's output at which its consumers wait: less when many connections have much to write, and
+    /// anything while memory is very short.
     #[inline]
     pub(crate) fn output_bytes_max(&self) -> usize {
-        if self.backpressure.is_severe { 0 } else { self.options.output_bytes_max }
+        let bytes_max = self.options.output_bytes_max;
+        if self.backpressure.is_severe {
+            0
+        } else if self.clients.buffer_bytes() > self.options.memory_bytes_max / 16 {
+            bytes_max.min(CROWDED_OUTPUT_BYTES)
+        } else {
+            bytes_max
+        }
     }
 
     /// Wake all consumers.
