@@ -78,6 +78,9 @@ impl Broker {
     pub fn set_writable(&mut self, id: ConnectionId, is_writable: bool) {
         let Some(slot) = self.clients.find(id) else { return };
         self.clients[slot].is_writable = is_writable;
+        if !is_writable {
+            self.clients[slot].out.shrink();
+        }
         self.clients.count_buffers(slot);
         if is_writable {
             self.wake_connection(slot);

@@ -56,6 +56,15 @@ impl OutputBuffer {
         }
     }
 
+    /// Free the room that what waits does not need, if that is most of it.
+    pub fn shrink(&mut self) {
+        if self.bytes.capacity() > 2 * self.len() {
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+            self.bytes.shrink_to_fit();
+        }
+    }
+
     /// Drop all bytes.
     pub fn clear(&mut self) {
         self.taken = 0;
