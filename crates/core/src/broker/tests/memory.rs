@@ -12,7 +12,8 @@ use crate::journal::SimulatedDisk;
 const MEBIBYTE: u64 = 1 << 20;
 
 fn on_disk(memory_bytes_max: u64) -> TestBroker {
-    TestBroker::on_disk(&SimulatedDisk::new(), BrokerOptions { memory_bytes_max, ..BrokerOptions::default() }).0
+    let options = BrokerOptions { memory_bytes_max, output_bytes_max: 16 * 1024, ..BrokerOptions::default() };
+    TestBroker::on_disk(&SimulatedDisk::new(), options).0
 }
 
 /// Queues bound to amq.fanout, by their names.
