@@ -48,7 +48,12 @@ _FIXED = {
     "consumers": Limit("consumers of a channel", "the connection is closed with 530"),
     "output_bytes": Limit("what a client does not read", "its consumers wait; others are not affected", "bytes"),
     "transaction_bytes": Limit("messages of one transaction", "the connection is closed with 506", "bytes"),
-    "transaction_acknowledgements": Limit("acknowledgements of one transaction", "the connection is closed with 506"),
+    "further_keys": Limit("further keys of a message in `CC` and `BCC`", "the channel is closed with 406"),
+    "letters": Limit("dead letters that wait", "publishers wait, without being told, until half of them are published"),
+    "refused": Limit(
+        "messages of a channel that are refused while an earlier one waits for the disk",
+        "the channel is closed with 406",
+    ),
     "exchanges": Limit("exchanges", "the connection is closed with 506"),
     "queues": Limit("queues", "the connection is closed with 506"),
     "bindings": Limit("bindings", "the connection is closed with 506"),

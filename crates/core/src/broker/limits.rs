@@ -2,7 +2,10 @@
 
 use crate::amqp::raw_table::{TABLE_DEPTH_MAX, TABLE_SIZE_BYTES_MAX};
 use crate::broker::options::BrokerOptions;
-use crate::broker::publishing::transaction::{TRANSACTION_BYTES_MAX, TRANSACTION_SETTLES_MAX};
+use crate::broker::publishing::confirms::REFUSED_MAX;
+use crate::broker::publishing::further_keys::KEYS_MAX;
+use crate::broker::publishing::transaction::TRANSACTION_BYTES_MAX;
+use crate::broker::queues::letter::CONGESTED_LETTERS;
 use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::topology::{BINDINGS_MAX, EXCHANGES_MAX, QUEUES_MAX};
 
@@ -16,7 +19,9 @@ pub fn fixed_limits() -> Vec<(&'static str, u64)> {
         ("consumers", options.consumers_max),
         ("output_bytes", options.output_bytes_max),
         ("transaction_bytes", TRANSACTION_BYTES_MAX),
-        ("transaction_acknowledgements", TRANSACTION_SETTLES_MAX),
+        ("further_keys", KEYS_MAX),
+        ("letters", CONGESTED_LETTERS),
+        ("refused", REFUSED_MAX),
         ("exchanges", EXCHANGES_MAX),
         ("queues", QUEUES_MAX),
         ("bindings", BINDINGS_MAX),

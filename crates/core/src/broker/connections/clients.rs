@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use crate::amqp::Method;
-use crate::amqp::method::BasicNack;
 use crate::amqp::properties::put_content;
 
 use crate::broker::connections::channel::Channel;
@@ -268,6 +267,31 @@ impl Clients {
         self.channels[slot].unacknowledged.push(delivery);
     }
 
+    /// Drop the transaction of a channel: what it settled waits for its acknowledgement again.
+    pub fn roll_back(&mut self, slot: ChannelSlot) {
+        let channel = &mut self.channels[slot];
+        self.unacknowledged -= channel.unacknowledged.len();
+        channel.roll_back();
+        self.unacknowledged += channel.unacknowledged.len();
+    }
+
+    /// Move the deliveries that are settled to the transaction of their channel. False when none has this tag.
+    pub fn settle_in_transaction(&mut self, slot: ChannelSlot, settle: Settle) -> bool {
+        let channel = &mut self.channels[slot];
+        let Some(transaction) = &mut channel.transaction else { return false };
+        let before = channel.unacknowledged.len();
+        if settle.multiple {
+            while let Some(delivery) = channel.unacknowledged.settle_oldest(settle.through()) {
+                transaction.settle(settle.settlement, delivery);
+            }
+        } else if let Some(delivery) = channel.unacknowledged.settle(settle.tag) {
+            transaction.settle(settle.settlement, delivery);
+        }
+        let count = before - channel.unacknowledged.len();
+        self.unacknowledged -= count;
+        settle.multiple || count > 0
+    }
+
     /// Take out the delivery of a channel with this tag, if it waits.
     #[inline]
     pub fn take_delivery(&mut self, slot: ChannelSlot, tag: u64) -> Option<Delivery> {
@@ -358,15 +382,6 @@ impl Clients {
         (self.connections[slot].vhost, self.id(slot).to_bits())
     }
 
-    /// Tell the publisher of a channel's last message that it is not taken, when it wants to be told.
-    pub fn nack(&mut self, slot: ChannelSlot, number: Option<u64>) {
-        let channel = &mut self.channels[slot];
-        let (Some(number), Some(confirms)) = (number, &mut channel.confirms) else { return };
-        confirms.refuse(number);
-        let (connection, channel) = (channel.connection, channel.number);
-        self.answer(connection, channel, BasicNack { delivery_tag: number, multiple: false, requeue: false }.into());
-    }
-
     /// Return a mandatory message that is routed to no queue.
     pub fn return_message(&mut self, slot: ChannelSlot, parts: &Parts<'_>) {
         let channel = &self.channels[slot];
@@ -376,6 +391,16 @@ impl Clients {
         put_method(out, number, [&RETURN, NO_ROUTE, parts.route, &[]]);
         put_content(out, number, parts.properties, parts.body, *frame_max as usize);
         self.touch(connection);
+    }
+
+    /// Write a method on a channel, behind the answers that it still waits to give.
+    pub fn answer_in_order(&mut self, slot: ChannelSlot, method: Method<'_>) {
+        let channel = &mut self.channels[slot];
+        let (connection, number) = (channel.connection, channel.number);
+        match channel.held.back_mut() {
+            Some((_, bytes)) => method.encode(number, bytes),
+            None => self.answer(connection, number, method),
+        }
     }
 
     /// Write a method.

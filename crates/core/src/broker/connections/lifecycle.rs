@@ -172,6 +172,8 @@ impl Broker {
     fn empty_channel(&mut self, slot: ChannelSlot) {
         let channel = &mut self.clients[slot];
         channel.incoming = None;
+        self.clients.roll_back(slot);
+        let channel = &mut self.clients[slot];
         channel.transaction = None;
         channel.confirms = None;
         channel.memo = None;

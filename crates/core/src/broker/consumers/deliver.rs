@@ -112,8 +112,9 @@ impl Broker {
             self.settle(id, entry);
             return false;
         }
-        let parts = self.messages.parts(entry.message);
         let output_bytes_max = self.output_bytes_max();
+        let mut room = Vec::new();
+        let parts = self.messages.visible_parts(entry.message, &mut room);
         let mut outlet = self.clients.outlet(slot);
         let tag = outlet.write(entry.redelivered, &parts, output_bytes_max);
         self.metrics.delivered += 1;
@@ -135,7 +136,8 @@ impl Broker {
             return false;
         }
         let left = self.queues[id].ready().len() as u32;
-        let parts = self.messages.parts(entry.message);
+        let mut room = Vec::new();
+        let parts = self.messages.visible_parts(entry.message, &mut room);
         let (connection, channel) = self.clients.channel_outlet(slot);
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;

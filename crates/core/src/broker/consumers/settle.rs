@@ -9,6 +9,7 @@ use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, MessageId};
+use crate::broker::publishing::transaction::PendingSettlement;
 use crate::broker::queues::letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
@@ -19,17 +20,28 @@ const SETTLED_AT_ONCE: usize = 10_000;
 impl Broker {
     /// Carry out an ack, nack or reject: now, or with the transaction.
     pub(crate) fn settle_or_keep(&mut self, channel: ChannelSlot, settle: Settle) -> Result<(), AmqpError> {
-        let it = &mut self.clients[channel];
-        let Some(transaction) = &mut it.transaction else { return self.settle_deliveries(channel, settle) };
+        let it = &self.clients[channel];
+        if it.transaction.is_none() {
+            return self.settle_deliveries(channel, settle);
+        }
         check_tag(settle, it.delivery_tag)?;
-        if !settle.multiple && !it.unacknowledged.contains(settle.tag) {
+        if !self.clients.settle_in_transaction(channel, settle) {
             return Err(unknown(settle.tag));
         }
-        if transaction.settle(settle) {
-            self.backpressure.count_unfinished(&mut self.clients[channel]);
-            return Ok(());
+        self.backpressure.count_unfinished(&mut self.clients[channel]);
+        Ok(())
+    }
+
+    /// Carry out the settlements of a transaction.
+    pub(crate) fn settle_committed(&mut self, channel: ChannelSlot, settlements: Vec<PendingSettlement>) {
+        let had_credit = self.clients[channel].credit.is_left();
+        for PendingSettlement { settlement, deliveries } in settlements {
+            match settlement {
+                Settlement::Requeue => self.requeue(channel, deliveries),
+                _ => deliveries.iter().for_each(|delivery| self.settle_delivery(channel, delivery, settlement)),
+            }
         }
-        Err(error(ReplyCode::ResourceError, "too many acknowledgements in one transaction"))
+        self.wake_if_credit_came(channel, had_credit);
     }
 
     /// Carry out an ack, nack or reject now.

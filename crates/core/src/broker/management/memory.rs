@@ -7,7 +7,6 @@ use crate::broker::Broker;
 use crate::broker::connections::channel::Channel;
 use crate::broker::connections::connection::Connection;
 use crate::broker::consumers::consumer::Consumer;
-use crate::broker::queues::letter::Letter;
 use crate::broker::queues::queue::Queue;
 
 /// The memory of a delivery that waits for its acknowledgement, holes between them included.
@@ -78,7 +77,7 @@ impl Broker {
             entries: self.queues.chunks().resident_bytes(),
             unacknowledged: self.clients.unacknowledged_count() as u64 * DELIVERY_BYTES,
             unfinished: self.backpressure.unfinished_bytes,
-            letters: (self.queues.letter_count() * size_of::<Letter>()) as u64,
+            letters: self.letters.size_bytes(),
             buffers: self.clients.buffer_bytes(),
             connections: connections as u64 * (size_of::<Connection>() as u64 + self.options.connection_bytes)
                 + (channels * size_of::<Channel>() + consumers * size_of::<Consumer>()) as u64,

@@ -64,7 +64,7 @@ impl Broker {
             Some(Shortage::Disk)
         } else if bytes > bytes_max || (was_short && bytes > bytes_max / 10 * 9) {
             Some(Shortage::Memory)
-        } else if self.streams.is_congested() || self.durability.is_congested() {
+        } else if self.streams.is_congested() || self.durability.is_congested() || self.letters.is_congested() {
             Some(Shortage::Journal)
         } else {
             None

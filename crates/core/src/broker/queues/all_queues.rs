@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
+use smallvec::SmallVec;
+
 use crate::broker::clock::{Micros, NEVER};
 use crate::broker::dense_map::DenseMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
 use crate::broker::queues::entries::Entries;
-use crate::broker::queues::letter::Letter;
 use crate::broker::queues::message_store::MessageStore;
 use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::queues::timers::Timers;
@@ -31,8 +32,6 @@ pub(crate) struct Queues {
     abandoned: Vec<Handle<QueueId>>,
     /// Entries of purged and deleted queues, released a few at a time, because releasing a million would stop everybody.
     unreachable: VecDeque<UnreachableEntries>,
-    /// Dead letters that are published at the end of the same call.
-    letters: VecDeque<Letter>,
 }
 
 /// Entries that nobody can reach any more.
@@ -163,13 +162,18 @@ impl Queues {
         &mut self.chunks
     }
 
-    /// Drop those of `routed` that refuse a message of this size. Returns whether there are any. None of them is a
-    /// stream.
+    /// Take those out of `routed` that refuse a message of this size. None of them is a stream.
     #[inline]
-    pub fn drop_refusing(&self, routed: &mut Vec<QueueId>, size: usize) -> bool {
-        let count = routed.len();
-        routed.retain(|id| !self.queues[*id].refuses(size));
-        routed.len() < count
+    pub fn take_refusing(&self, routed: &mut Vec<QueueId>, size: usize) -> SmallVec<[QueueId; 1]> {
+        let mut refusing = SmallVec::new();
+        routed.retain(|id| {
+            let refuses = self.queues[*id].refuses(size);
+            if refuses {
+                refusing.push(*id);
+            }
+            !refuses
+        });
+        refusing
     }
 
     /// Settle a delivery of a stream, in any way: the log keeps the message for other readers.
@@ -228,7 +232,7 @@ impl Queues {
 
     /// Whether something has to expire now.
     pub fn is_due(&self, now: Micros) -> bool {
-        self.timers.due(now).is_some()
+        self.timers.is_due(now)
     }
 
     /// The timers of queues.
@@ -286,21 +290,6 @@ impl Queues {
         let UnreachableEntries { entries, is_purge, .. } = self.unreachable.pop_front()?;
         entries.free(&mut self.chunks);
         Some(if is_purge { Unreachable::EndOfPurge } else { Unreachable::End })
-    }
-
-    /// Publish a dead letter at the end of the call.
-    pub fn push_letter(&mut self, letter: Letter) {
-        self.letters.push_back(letter);
-    }
-
-    /// The number of dead letters on their way.
-    pub fn letter_count(&self) -> usize {
-        self.letters.len()
-    }
-
-    /// The next dead letter to publish.
-    pub fn next_letter(&mut self) -> Option<Letter> {
-        self.letters.pop_front()
     }
 
     /// Every entry that waits to be released.

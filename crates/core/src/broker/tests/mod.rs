@@ -2,6 +2,9 @@
 
 pub(super) mod client;
 mod closing;
+mod confirming;
+mod copies;
+mod dead_letters;
 mod delivering;
 mod expiring;
 pub(super) mod invariants;
@@ -14,4 +17,5 @@ mod refusing;
 mod shortage;
 mod streaming;
 mod taking_turns;
+mod transactions;
 mod turns;
