@@ -421,6 +421,7 @@ class Broker:
         seed: int,
         now_us: int,
         wall_us: int,
+        connection_bytes: int = 0,
         data: str | PathLike[str] | None = None,
         segment_bytes: int = 67_108_864,
         syncs: bool = True,
@@ -512,6 +513,9 @@ class Broker:
 
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the events since the last call, for the log: name and fields."""
+
+    def memory_counted_bytes(self) -> int:
+        """Return the memory that counts towards `memory_bytes_max`. It takes some nanoseconds."""
 
     def metrics(self) -> dict[str, int]:
         """Return counters and gauges of the whole broker."""

@@ -35,6 +35,15 @@ def _refuse_close(value: Any) -> None:
         raise BrokerClosedError(f"{value.reply_code} {value.reply_text}")
 
 
+def marshal(exchange: str, key: str, body: bytes, **properties: Any) -> bytes:
+    """Return the frames of a message on channel 1."""
+    return (
+        frame.marshal(commands.Basic.Publish(exchange=exchange, routing_key=key), 1)
+        + frame.marshal(header.ContentHeader(0, len(body), commands.Basic.Properties(**properties)), 1)
+        + (frame.marshal(ContentBody(body), 1) if body else b"")
+    )
+
+
 _OPEN: set[Client] = set()
 
 
@@ -55,7 +64,7 @@ class Client:
         _OPEN.add(self)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._left = bytearray()
-        self._send_bytes(b"AMQP\x00\x00\x09\x01")
+        self.send_bytes(b"AMQP\x00\x00\x09\x01")
         self.wait("Connection.Start", timeout_s)
         able = {"capabilities": {"connection.blocked": True, "consumer_cancel_notify": True}}
         self.send(commands.Connection.StartOk(able, "PLAIN", "\0guest\0guest", "en_US"), 0)
@@ -67,17 +76,14 @@ class Client:
 
     def send(self, method: Any, channel: int = 1) -> None:
         """Send a method without waiting."""
-        self._send_bytes(frame.marshal(method, channel))
+        self.send_bytes(frame.marshal(method, channel))
 
     def publish(self, exchange: str, key: str, body: bytes, **properties: Any) -> None:
         """Send a message without waiting."""
-        self._send_bytes(
-            frame.marshal(commands.Basic.Publish(exchange=exchange, routing_key=key), 1)
-            + frame.marshal(header.ContentHeader(0, len(body), commands.Basic.Properties(**properties)), 1)
-            + (frame.marshal(ContentBody(body), 1) if body else b"")
-        )
+        self.send_bytes(marshal(exchange, key, body, **properties))
 
-    def _send_bytes(self, data: bytes) -> None:
+    def send_bytes(self, data: bytes) -> None:
+        """Send frames without waiting."""
         try:
             self._socket.sendall(data)
         except OSError as error:

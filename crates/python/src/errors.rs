@@ -62,7 +62,9 @@ pub fn journal_error(py: Python<'_>, error: OpenError) -> PyErr {
 pub fn storage_error(py: Python<'_>, error: StorageError) -> PyErr {
     match error {
         StorageError::Journal(error) | StorageError::Stream(_, error @ OpenError::Io(_)) => journal_error(py, error),
-        StorageError::Definition(_) | StorageError::Stream(..) => raise(py, "JournalError", (error.to_string(),)),
+        StorageError::Definition(_) | StorageError::Spill(_) | StorageError::Stream(..) => {
+            raise(py, "JournalError", (error.to_string(),))
+        }
     }
 }
 

@@ -22,6 +22,7 @@ from tamis.broker.server.connections import Connections
 from tamis.broker.server.control_socket import control_protocol
 from tamis.broker.server.data_plane import DataPlane, now_us, wall_us
 from tamis.broker.server.listeners import Listeners
+from tamis.broker.server.memory_watch import MemoryWatch
 from tamis.broker.server.operations import Operations
 from tamis.broker.server.store_watch import StoreWatch
 from tamis.broker.server.ticker import Ticker
@@ -75,11 +76,13 @@ class Server:
         self._is_first_start = self._users_file.make_first(config.vhosts, folder.has_records)
         self._users = UsersWatch(self._users_file, config, log)
         rules = Rules(self._users.initial, config.store)
+        system.return_large_allocations()
         self._plane = DataPlane(config, folder.path, rules)
         self._connections = Connections(config, self._plane, rules, log, partial(self._finish, 0))
         self._store = StoreWatch(config.store, self._plane, log)
         self._listeners = Listeners(config)
         self._ticker = Ticker(self._tick, self._plane.broker.take_longest_call)
+        self._memory = MemoryWatch(self._plane.broker)
         self._files_checked_s = 0.0
         reload_users = partial(self._users.reload, self._connections.change_access)
         operations = Operations(folder.path, self._connections, self._listeners, self._ticker, reload_users)
@@ -144,6 +147,7 @@ class Server:
         self._plane.flush()
         for event, fields in self._plane.broker.take_events():
             self._log.warning(event, **fields)
+        self._memory.check(now_s)
         if now_s - self._files_checked_s >= FILES_CHECK_S:
             self._files_checked_s = now_s
             self._check_files()

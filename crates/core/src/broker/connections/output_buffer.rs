@@ -27,6 +27,11 @@ impl OutputBuffer {
         self.len() == 0
     }
 
+    /// The memory that it takes.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// The vector to append to. Its beginning is not for the caller.
     ///
     /// Cost: amortised, each byte is moved at most once, because at least as many bytes were taken as are moved.
@@ -51,6 +56,15 @@ impl OutputBuffer {
         debug_assert!(self.taken <= self.bytes.len(), "more was taken than waited");
         if self.is_empty() {
             self.clear();
+        }
+    }
+
+    /// Free the room that what waits does not need, if that is most of it.
+    pub fn shrink_to_fit(&mut self) {
+        if self.bytes.capacity() > 2 * self.len() {
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+            self.bytes.shrink_to_fit();
         }
     }
 

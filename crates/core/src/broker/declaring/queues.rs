@@ -58,9 +58,12 @@ impl Broker {
             self.check_topic_access(channel, Verb::Write, &letters.exchange, key)?;
         }
         let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
-        if it.durable && !it.exclusive && is_new() {
-            self.durability.check_room()?;
-            self.durability.check_retired(&DefinitionKey::queue(&self.principal(channel).vhost, &name), &name)?;
+        if is_new() {
+            self.check_memory_for_definitions()?;
+            if it.durable && !it.exclusive {
+                self.durability.check_room()?;
+                self.durability.check_retired(&DefinitionKey::queue(&self.principal(channel).vhost, &name), &name)?;
+            }
         }
         let user = Arc::clone(&self.principal(channel).user);
         let settings = QueueSettings {

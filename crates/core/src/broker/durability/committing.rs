@@ -52,11 +52,11 @@ impl Broker {
         let mut delivered = Vec::new();
         for (_, queue) in self.queues.iter() {
             let Some(durable_id) = queue.durable_id else { continue };
-            for entry in queue.ready().iter().filter(|entry| entry.redelivered) {
+            queue.ready().for_each_redelivered(self.queues.chunks(), |entry| {
                 if let Kept::Saved { record, .. } = self.messages.get(entry.message).kept {
                     delivered.push((record, durable_id));
                 }
-            }
+            });
         }
         for letter in self.letters.iter().filter(|letter| letter.reason == Reason::Rejected) {
             if let (Some(durable_id), Kept::Saved { record, .. }) =

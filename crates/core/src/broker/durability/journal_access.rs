@@ -178,6 +178,12 @@ impl Durability {
         self.journal.as_ref().map(|journal| &journal.durable)
     }
 
+    /// The memory that the journal takes: for live records, and for what waits to be written.
+    #[inline]
+    pub fn memory_bytes(&self) -> u64 {
+        self.durable().map_or(0, |durable| durable.memory_bytes() as u64)
+    }
+
     /// Whether the disk has room only for what must not be refused.
     pub fn is_full(&self) -> bool {
         self.durable().is_some_and(Durable::is_full)
@@ -342,8 +348,8 @@ impl Durability {
     }
 
     /// Write a message to the journal so that it can leave memory. None without room.
-    pub fn spill(&mut self, parts: &Parts<'_>, references: u32, wall_us: i64) -> Option<Saved> {
-        self.journal.as_mut()?.durable.spill(parts.content(), references, wall_us).ok()
+    pub fn spill(&mut self, parts: &Parts<'_>, wall_us: i64) -> Option<Saved> {
+        self.journal.as_mut()?.durable.spill(parts.content(), wall_us).ok()
     }
 
     /// Record that a durable queue is done with a message.
@@ -353,7 +359,14 @@ impl Durability {
         }
     }
 
-    /// Drop one reference to a spilled message.
+    /// Record that the last durable queue is done with a message, and keep its record for others until it is released.
+    pub fn settle_but_keep(&mut self, record: RecordId, queue: DefinitionId) {
+        if let Some(journal) = &mut self.journal {
+            journal.durable.settled_but_kept(record, queue);
+        }
+    }
+
+    /// Drop a spilled message.
     pub fn release(&mut self, record: RecordId) {
         if let Some(journal) = &mut self.journal {
             journal.durable.release(record);

@@ -66,6 +66,8 @@ pub enum StorageError {
     Journal(OpenError),
     /// A definition is of a later version, or none at all.
     Definition(String),
+    /// What an earlier process left of entries on disk cannot be removed, for this reason.
+    Spill(String),
     /// The log of this stream cannot be opened, for this reason.
     Stream(String, OpenError),
 }
@@ -75,6 +77,7 @@ impl fmt::Display for StorageError {
         match self {
             Self::Journal(error) => write!(f, "the journal cannot be opened: {error}"),
             Self::Definition(reason) => write!(f, "the journal has {reason}"),
+            Self::Spill(reason) => write!(f, "the directory 'spill' cannot be emptied: {reason}"),
             Self::Stream(name, reason) => write!(f, "the stream '{name}' cannot be opened: {reason}"),
         }
     }
@@ -106,6 +109,9 @@ impl Broker {
         make_folders(disk.as_ref(), &dir).map_err(OpenError::from)?;
         check_journal(disk.as_ref(), &dir)?;
         let (durable, recovered) = Durable::open(Arc::clone(&disk), &dir.join(JOURNAL_DIRECTORY), journal, &committer)?;
+        let spilled = dir.join("spill");
+        let opened = broker.queues.chunks_mut().open(Arc::clone(&disk), spilled, journal.segment_bytes as usize);
+        opened.map_err(|error| StorageError::Spill(error.to_string()))?;
         broker.durability.begin(durable, committer, disk, dir, journal.segment_bytes);
         let report = broker.recover_all(recovered)?;
         // The vhost that every broker has, when it is new here.
@@ -206,7 +212,9 @@ impl Broker {
             }
             self.queues.set_timer(queue);
         }
-        stored.into_iter().for_each(|(message, _)| self.messages.drop_reference(message));
+        for (message, _) in stored {
+            self.messages.drop_reference(message);
+        }
     }
 
     /// Keep a message whose bytes stay in the journal. Returns its own time to live, too.
@@ -239,7 +247,7 @@ impl Broker {
         let size = stored.size();
         let queue = &mut self.queues[id];
         let entry = QueueEntry { redelivered: recovered.redelivered, ..queue.next_entry(message, expires) };
-        queue.push(entry, size);
+        self.queues.push(id, entry, size);
     }
 }
 

@@ -56,7 +56,6 @@ impl Broker {
             self.turn.spend(REMOVE_STEPS);
             return self.remove_queue(queue);
         }
-        it.trim();
         self.queues.set_timer(queue);
         // Consumers may have waited for what stands behind.
         self.queues.schedule(queue);

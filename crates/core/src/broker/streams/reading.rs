@@ -215,8 +215,9 @@ impl Broker {
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
         let route = &bytes[..2 + record.exchange.len() + record.routing_key.len()];
         let parts = Parts { route, properties: &properties, body: record.body };
+        let output_bytes_max = self.output_bytes_max();
         let mut outlet = self.clients.outlet(slot);
-        let tag = outlet.write(false, &parts, self.options.output_bytes_max);
+        let tag = outlet.write(false, &parts, output_bytes_max);
         self.metrics.delivered += 1;
         let id = outlet.consumer.queue;
         let queue = &mut self.queues[id];

@@ -269,24 +269,35 @@ impl Durable {
     }
 
     /// Put a message that need not survive a restart into the journal, so that it need not stay in memory.
-    /// `references` is the number of times that it will be [`Durable::release`]d.
+    /// It is kept until it is [`Durable::release`]d.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing has changed.
-    pub fn spill(&mut self, content: Content<'_>, references: u32, time_us: i64) -> Result<Saved, AppendError> {
+    pub fn spill(&mut self, content: Content<'_>, time_us: i64) -> Result<Saved, AppendError> {
         self.admit(&content, 0)?;
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         MessageHead::of(&content, TimeToLive::FOREVER).put(kind::SPILLED, &mut head);
-        let saved = self.save(kind::SPILLED, time_us, &head, &content, |_| RecordHolders::Spilled(references));
+        let saved = self.save(kind::SPILLED, time_us, &head, &content, |_| RecordHolders::Spilled);
         self.head = head;
         saved
     }
 
-    /// Drop one reference to a spilled message.
+    /// Drop a spilled message; `record` is not valid any more.
     pub fn release(&mut self, record: RecordId) {
-        if self.slots.release(record) {
+        if self.slots.is_spilled(record) {
             self.slots.free(record, self.last);
+        }
+    }
+
+    /// Note that the last durable queue is done with a message, which others still have: its record is kept as that of a
+    /// spilled message until it is [`Durable::release`]d.
+    pub fn settled_but_kept(&mut self, record: RecordId, queue: DefinitionId) {
+        let Some((position, is_last)) = self.slots.settle(record, queue) else { return };
+        debug_assert!(is_last, "a durable queue holds the record");
+        self.slots.keep_spilled(record);
+        if self.is_alive(queue) {
+            self.settled.push((queue, position));
         }
     }
 
@@ -397,6 +408,12 @@ impl Durable {
     #[must_use]
     pub fn extent(&self) -> (u64, usize, usize) {
         (self.log.file_bytes(), self.log.segment_count(), self.log.pending_bytes())
+    }
+
+    /// The memory that it takes: for live records, and for what waits to be written.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.slots.memory_bytes() + self.log.pending_bytes()
     }
 
     /// Counts of what was written since the journal was opened.

@@ -148,6 +148,14 @@ impl MessageHead {
         }
     }
 
+    /// Take it from the whole head of a record of this kind.
+    pub fn of_record(kind: u8, mut head: &[u8]) -> Option<Self> {
+        if is_copy(kind) {
+            take_varint(&mut head)?;
+        }
+        Self::take(kind, &mut head)
+    }
+
     /// Take it from the head of a record of this kind; the number that begins a copy's head has been taken.
     pub fn take(kind: u8, bytes: &mut &[u8]) -> Option<Self> {
         let route = u32::try_from(take_varint(bytes)?).ok()?;
@@ -176,13 +184,11 @@ pub(super) fn kind_of_copy(kind: u8) -> u8 {
 }
 
 /// The parts of a message's record.
-pub(super) fn content_of<'a>(kind: u8, mut head: &[u8], body: &'a [u8]) -> Option<Content<'a>> {
-    match kind {
-        kind::MESSAGE | kind::MESSAGE_1 | kind::SPILLED => {}
-        _ if is_copy(kind) => drop(take_varint(&mut head)?),
-        _ => return None,
+pub(super) fn content_of<'a>(kind: u8, head: &[u8], body: &'a [u8]) -> Option<Content<'a>> {
+    if !matches!(kind, kind::MESSAGE | kind::MESSAGE_1 | kind::SPILLED) && !is_copy(kind) {
+        return None;
     }
-    let sizes = MessageHead::take(kind, &mut head)?;
+    let sizes = MessageHead::of_record(kind, head)?;
     let (route, remaining) = body.split_at_checked(sizes.route as usize)?;
     let (properties, body) = remaining.split_at_checked(sizes.properties as usize)?;
     Some(Content { route, properties, body })

@@ -214,7 +214,7 @@ impl JournalReading {
     /// The message with this id, if it is alive.
     fn record(&self, id: u64) -> Option<RecordId> {
         let record = self.positions.find(id)?;
-        let is_alive = *self.slots.holders(record) != RecordHolders::Free && self.slots.id(record) == id;
+        let is_alive = self.slots.is_record(record, id);
         is_alive.then_some(record)
     }
 
@@ -345,7 +345,7 @@ impl Durable {
         let mut count = 0;
         for slot in 0..self.slots.end() {
             let record = RecordId(slot);
-            if matches!(self.slots.holders(record), RecordHolders::Free | RecordHolders::DefinitionRecord) {
+            if !self.slots.is_message(record) {
                 continue;
             }
             let mut is_wanted = false;

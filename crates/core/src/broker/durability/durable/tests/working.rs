@@ -100,21 +100,27 @@ fn a_spilled_message_can_be_read_until_it_is_released_and_is_gone_after_a_restar
     let mut bench = JournalHarness::open(&disk, 8192);
     let queue = bench.define("q");
     let message = TestMessage::new(7, 500);
-    let spilled = bench.durable.spill(message.content(), 2, 7).expect("recorded");
+    let spilled = bench.durable.spill(message.content(), 7).expect("recorded");
+    let kept = bench.publish(8, 500, &[queue]);
+    bench.durable.settled_but_kept(kept.record, queue);
     for number in 100..or_few(1000, 200) as u64 {
         let saved = bench.publish(number, 100, &[queue]);
         bench.durable.settled(saved.record, queue);
         if number % 10 == 0 {
             bench.commit();
             bench.durable.compact(3000);
-            assert_eq!(number_of(&bench.durable, spilled.record), 7);
+            let numbers = [spilled, kept].map(|saved| number_of(&bench.durable, saved.record));
+            assert_eq!(numbers, [7, 8]);
         }
     }
     bench.durable.release(spilled.record);
-    assert_eq!((number_of(&bench.durable, spilled.record), bench.durable.message_count()), (7, 1));
-    bench.durable.release(spilled.record);
+    assert_eq!((number_of(&bench.durable, kept.record), bench.durable.message_count()), (8, 1));
+    bench.durable.release(kept.record);
     assert_eq!(bench.durable.message_count(), 0);
-    bench.durable.spill(message.content(), 1, 7).expect("recorded");
+    bench.durable.spill(message.content(), 7).expect("recorded");
+    let kept = bench.publish(9, 500, &[queue]);
+    bench.durable.settled_but_kept(kept.record, queue);
+    bench.durable.flush(7).expect("recorded");
     bench.commit();
     assert!(JournalHarness::open(&disk, 8192).recovered.messages.is_empty());
 }
