@@ -91,6 +91,14 @@ class Query:
             any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are those of
             properties; operands are in the order written."""
 
+    def price(self) -> tuple[int, int]:
+        """Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
+
+        Both are estimates that are never far too low. The words of a body are found once per message, for all queries
+        together, and are not in the price. A broker refuses queries whose price is over its limits.
+
+        Cost: linear in the predicates."""
+
     def opaques(self) -> list[tuple[str, float, int, int, float | None, str | None]]:
         """Return the query's expensive predicates, from left to right, with their calls from all queries and engines.
 
@@ -417,6 +425,7 @@ class Broker:
         segment_bytes: int = 67_108_864,
         syncs: bool = True,
         confirms_received: bool = False,
+        queries: Mapping[str, int] | None = None,
     ) -> Broker:
         """Open the data plane with the contents of the directory `data`; without one, nothing outlives the process.
 
@@ -432,6 +441,9 @@ class Broker:
 
     def committed(self, now_us: int) -> None:
         """Confirm everything that the journal has written to disk."""
+
+    def take_longest_call(self) -> tuple[int, str]:
+        """Return the microseconds of the longest call since the last question, and its name: `receive queue.bind`."""
 
     def work(self, now_us: int) -> _BrokerOutput:
         """Continue deferred work (streams, freeing many messages) for some milliseconds, and expire what is due."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tamis._core import broker_limits
 
-Unit = Literal["", "bytes", "s", "ms"]
+Unit = Literal["", "bytes", "s", "ms", "ns"]
 
 
 @dataclass(frozen=True)
