@@ -275,6 +275,18 @@ def test_a_recipient_who_is_put_off_for_ever_is_named_in_the_dead_letter(
     assert inbox.envelopes == [["ann@example.org"], ["bob@example.org"]]
 
 
+def test_a_recipient_who_is_no_longer_wanted_is_waited_for_no_more(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    inbox.put_off = {"bob@example.org"}
+    port = serve()
+    assert _engine(store, clock, port, to=EVERYBODY[:2]).deliver_pending() == DeliveryCounts(retried=1)
+    clock.move(1)
+    assert _engine(store, clock, port, to=EVERYBODY[:1]).deliver_pending() == DeliveryCounts(delivered=1)
+    assert inbox.envelopes == [["ann@example.org"]]
+
+
 def test_where_nobody_is_accepted_everybody_is_tried_again(
     store: Store, clock: Clock, inbox: Inbox, serve: Serve
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tamis._core import broker_limits
 
-Unit = Literal["", "bytes", "s", "ms"]
+Unit = Literal["", "bytes", "s", "ms", "ns"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,11 @@ _FIXED = {
     "exchanges": Limit("exchanges", "the connection is closed with 506"),
     "queues": Limit("queues", "the connection is closed with 506"),
     "bindings": Limit("bindings", "the connection is closed with 506"),
+    "stream_pending_bytes": Limit(
+        "what all streams together have to write",
+        "publishers are not read until the disk has taken half of it",
+        "bytes",
+    ),
     "time_to_live_ms": Limit("a time to live", "the channel is closed with 406", "ms"),
 }
 """The limits of the core that no setting changes, by their names there."""

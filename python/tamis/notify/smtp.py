@@ -141,7 +141,7 @@ class SmtpChannel:
             return
         waiting = [recipient for recipient in self._recipients if recipient not in delivery.recipients]
         try:
-            replies = await self._hand_over(waiting, content)
+            replies = await self._hand_over(waiting, content) if waiting else {}
         except (aiosmtplib.SMTPException, OSError) as error:
             sent.failures[number] = _one_line(error)
         else:
