@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from tamis.broker import system
-from tamis.broker.limits import Limit
+from tamis.broker.limit import Limit
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -5,26 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from tamis._core import broker_limits
-
-Unit = Literal["", "bytes", "s", "ms", "ns"]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The description of a limit. It stands in the annotation of a setting, which has the value.
-
-    Attributes:
-        what: what is limited.
-        beyond: the answer beyond the limit.
-        unit: of the value; empty for a number of things.
-    """
-
-    what: str
-    beyond: str
-    unit: Unit = ""
+from tamis.broker.limit import Limit
 
 
 @dataclass(frozen=True)
