@@ -98,12 +98,12 @@ impl Broker {
         self.put_into_queues(parts, saved, routed, NEVER);
     }
 
-    /// Whether a message has been in this queue before, and nobody ever rejected it: it would go round for ever.
+    /// Whether a message has been in this queue before, and nobody has rejected it since: it would go round for ever.
     fn is_cycle(&self, queue: QueueId, deaths: &[Table]) -> bool {
         let Some(name) = self.topology.queue_info(queue).map(|info| info.name) else { return true };
         let is = |death: &Table, field, value| death.get(field).and_then(FieldValue::as_str) == Some(value);
-        deaths.iter().any(|death| is(death, "queue", name))
-            && !deaths.iter().any(|death| is(death, "reason", Reason::Rejected.name()))
+        let mut since = deaths.iter().take_while(|death| !is(death, "reason", Reason::Rejected.name()));
+        since.any(|death| is(death, "queue", name))
     }
 }
 
