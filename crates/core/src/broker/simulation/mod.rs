@@ -3,15 +3,19 @@
 //! It has a simulated clock, disk and network, random clients, and a ledger that knows which messages may be lost, which may
 //! come twice, and which must not.
 //!
-//! Bytes are cut anywhere on their way in, clients read when they like, connections break in the middle of a frame, the
-//! power goes, the disk fills up. After each step every invariant of the broker is checked (`tests/invariants.rs`), and
+//! Clients publish through every type of exchange, to queues with dead letters, times, bounds and to a stream, and in
+//! transactions (`paths.rs`). Bytes are cut anywhere on their way in, clients read when they like, connections break in the
+//! middle of a frame, the power goes, the disk fills up. After each step every invariant of the broker is checked (`tests/invariants.rs`), and
 //! every message that comes is held against the ledger. At the end everything is drained.
 //!
 //! A failure prints its seed; `TAMIS_SEED=<seed>` runs that one alone, `TAMIS_SIMULATIONS=<count>` runs more of them. A
 //! simulation that cannot fail proves nothing: brokers with planted faults must be caught.
 
+mod acting;
 mod actor;
+mod draining;
 mod ledger;
+mod paths;
 mod run;
 
 use crate::testing::fewer;
