@@ -16,14 +16,14 @@ use serde_json::json;
 use tamis_benches::arguments::Arguments;
 use tamis_benches::clock::{CpuTimes, micros, timed, timed_cpu, timed_process_cpu};
 use tamis_benches::report::{BenchReport, ReportColumn, column};
-use tamis_core::broker::durable::{Content, DefinitionId, Durable, DurableOptions, RecordId};
+use tamis_core::broker::durable::{Content, DefinitionId, Durable, DurableOptions, RecordId, TimeToLive};
 use tamis_core::journal::{Committer, Disk, Log, LogOptions, RealDisk, inspect};
 
 const SYNCS: usize = 1_000;
 const BODY_BYTES: usize = 256;
 /// How many times five milliseconds the disk is given.
 const CATCHING_UP_MAX: usize = 400;
-/// What RELIABILITY's row 7 is about.
+/// The time from start to the first delivery of a large journal.
 const RECOVERED_BYTES: f64 = 10e9;
 
 fn main() {
@@ -161,7 +161,7 @@ fn threaded(dir: &Path, records: usize) -> serde_json::Value {
     })
 }
 
-/// What a persistent message costs the broker's thread, from publish to settled, without the disk's time.
+/// The cost of a persistent message for the broker's thread, from publish to settled, without the disk's time.
 fn durable(place: &Path, messages: usize, report: &mut BenchReport) {
     const COLUMNS: [ReportColumn; 5] = [
         column("held", "messages held", 0),
@@ -188,7 +188,7 @@ fn durable(place: &Path, messages: usize, report: &mut BenchReport) {
             let (_, cpu) = timed_cpu(|| durable.compact(2 * 64 * 320));
             compacting += cpu.as_secs_f64();
         }
-        // What is alive and what there is are compared when the disk has caught up.
+        // Live and stored bytes are compared when the disk has caught up.
         for _ in 0..CATCHING_UP_MAX {
             durable.compact(1 << 20);
             std::thread::sleep(Duration::from_millis(5));
@@ -214,7 +214,7 @@ fn publish_and_settle(
     let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &[7; BODY_BYTES] };
     for number in 0..64 {
         let saved = loop {
-            match durable.message(content, &[queue], 0) {
+            match durable.message(content, &[queue], 0, TimeToLive::FOREVER) {
                 Ok(saved) => break saved,
                 Err(_) => std::thread::yield_now(),
             }
@@ -271,7 +271,7 @@ fn recovery(place: &Path, megabytes: usize, body: usize, report: &mut BenchRepor
     report.note("The first two lines read the records of the last segment only, and the indexes of the others.");
 }
 
-/// What `work` gives, and its seconds: on the wall, and of this thread's CPU time.
+/// The result of `work`, and its seconds: on the wall, and of this thread's CPU time.
 fn measure<T>(work: impl FnOnce() -> T) -> (T, (f64, f64)) {
     let ((result, cpu), wall) = timed(|| timed_cpu(work));
     (result, (wall.as_secs_f64(), cpu.as_secs_f64()))
@@ -284,7 +284,7 @@ fn fill(dir: &Path, messages: usize, body: usize) {
     let body = vec![7; body];
     let content = Content { route: b"\0\x05queue", properties: &[0x10, 0, 2], body: &body };
     for _ in 0..messages {
-        while durable.message(content, &[queue], 0).is_err() {
+        while durable.message(content, &[queue], 0, TimeToLive::FOREVER).is_err() {
             std::thread::yield_now();
         }
     }

@@ -159,7 +159,7 @@ fn measure_anchored(anchor: Anchor, listed: &[String], texts: &[&str]) -> Value 
     record
 }
 
-/// What all lines have; nanoseconds a text.
+/// The columns of all lines, in nanoseconds per text.
 fn measure(listed: &[String], anchor: Anchor, texts: &[&str], expected: impl Fn(&str) -> Vec<u32>) -> Value {
     let (needles, build_time) = timed_cpu(|| Needles::new(listed.iter().map(|needle| (&**needle, anchor))));
     let (mut scratch, mut found) = (NeedleScratch::new(), Vec::new());

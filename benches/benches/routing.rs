@@ -24,7 +24,7 @@ use tamis_core::topic::{self, TopicPattern};
 
 /// So many messages are timed.
 const MESSAGES: usize = 20_000;
-/// What a removed queue leaves behind is taken away in slices of so many bindings.
+/// The number of bindings of a removed queue that are taken away per slice.
 const SLICE: usize = 1_000;
 /// The loop is timed for so long.
 const LOOP: Duration = Duration::from_millis(500);
@@ -59,7 +59,7 @@ impl RoutingBroker {
 
     fn queue(&mut self, name: &str) -> QueueId {
         let arguments = RawTable::default();
-        let settings = QueueSettings { durable: false, exclusive: false, auto_delete: false, arguments };
+        let settings = QueueSettings { durable: false, exclusive: false, auto_delete: false, arguments, creator: None };
         self.topology.declare_queue(self.vhost, name, &settings, 0, false).expect("a queue").0
     }
 
@@ -221,7 +221,7 @@ fn samples(random: &mut SplitMix64, count: usize, bindings: usize, filters: usiz
     (0..count).map(sample).collect()
 }
 
-/// What one binding after the other is asked.
+/// The baseline: each binding is asked in turn.
 enum RoutingCase {
     Topic(TopicPattern),
     Query(Query),
@@ -296,7 +296,7 @@ fn messages(bindings: usize, filters: usize, report: &mut BenchReport) {
     by_key(&fresh, report);
 }
 
-/// What a key alone decides, and many queues at once.
+/// Routes that a key alone decides, and routes to many queues.
 fn by_key(samples: &[&Sample], report: &mut BenchReport) {
     let mut world = RoutingBroker::new();
     for (number, sample) in samples.iter().enumerate().take(1_000) {

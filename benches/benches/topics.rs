@@ -177,7 +177,7 @@ fn many(count: usize, budget: Duration, report: &mut BenchReport) {
     for_each_matcher!(costs_line, &patterns, &new, new.len(), budget, report);
 }
 
-/// What an approach costs in every respect that the RabbitMQ paper names. Bytes are those after matching.
+/// The costs of an approach in every respect that the RabbitMQ paper names. Bytes are counted after matching.
 fn costs_line<M: TopicMatcher>(
     patterns: &[String],
     topics: &[String],
@@ -200,7 +200,7 @@ fn costs_line<M: TopicMatcher>(
     }));
 }
 
-/// What one more binding costs, and the first match after it, which pays for what was put off.
+/// The costs of one more binding, and of the first match after it, which includes work that was put off.
 fn add_cost(matcher: &mut impl TopicMatcher, topic: &str) -> (f64, f64) {
     const ADDED: usize = 20;
     let (mut add, mut after, mut matched) = (Duration::ZERO, Duration::ZERO, Vec::new());

@@ -10,7 +10,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// What this program was called with. Each `--name` of `allowed` takes a value; `--bench` comes from cargo.
+    /// The arguments of this program. Each `--name` of `allowed` takes a value; `--bench` comes from cargo.
     #[must_use]
     pub fn from_env(allowed: &[&str]) -> Self {
         let mut arguments = Self::default();
@@ -35,7 +35,7 @@ impl Arguments {
         self.positional.first().map(|text| from_caller(text))
     }
 
-    /// What was asked for, in words: the name of the workload's folder, and all numbers and names but `--json`.
+    /// The arguments in words: the name of the workload's folder, and all numbers and names but `--json`.
     #[must_use]
     pub fn summary(&self) -> String {
         let folder = self.directory().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));

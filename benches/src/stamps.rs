@@ -1,6 +1,6 @@
 //! A set of small numbers that is emptied by counting up instead of clearing.
 
-/// Which of `0..size` have been met since [`Stamps::begin`].
+/// The set of those of `0..size` that were met since [`Stamps::begin`].
 #[derive(Clone, Debug, Default)]
 pub struct Stamps {
     stamps: Vec<u32>,

@@ -373,8 +373,9 @@ class _BrokerControl(Protocol):
     def stored_query(self, key: str) -> tuple[str, str]:
         """Return language and text of a query of the store; the text of a LookupError says why there is none."""
 
-_BrokerOutput: TypeAlias = tuple[list[tuple[int, bytes, bool, bool]], bool, bool]
-"""The result of a call: output for connections, whether there is more now, and whether to call `work`.
+_BrokerOutput: TypeAlias = tuple[list[tuple[int, bytes, bool, bool]], bool, bool, int | None]
+"""The result of a call: output for connections, whether there is more now, whether to call `work` now, and the time
+(`now_us`) at which to call it otherwise; None when that is no earlier than what was returned before.
 
 The output of a connection is its number, the bytes to write, whether it stays open, and whether to go on reading its
 socket. One call returns at most 256 KiB per connection and 1.25 MiB in total; a connection may occur twice."""
@@ -417,7 +418,7 @@ class Broker:
         """Confirm everything that the journal has written to disk."""
 
     def work(self, now_us: int) -> _BrokerOutput:
-        """Continue deferred work (reading streams, freeing many messages) for about a millisecond."""
+        """Continue deferred work (streams, freeing many messages) for some milliseconds, and expire what is due."""
 
     def fatal(self) -> str | None:
         """Return why the journal has failed; None if it has not. After a failure the process must end."""
@@ -470,7 +471,7 @@ class Broker:
         """Set whether the socket takes bytes. While it does not, nothing is delivered to the connection."""
 
     def tick(self, now_us: int, wall_us: int) -> None:
-        """Check heartbeats and expiry. Call it about ten times a second."""
+        """Check heartbeats and old segments of streams. Call it about ten times a second."""
 
     def stop(self, reason: str, now_us: int) -> None:
         """Close all connections with 320 and refuse new ones."""

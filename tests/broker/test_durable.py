@@ -116,3 +116,49 @@ def test_what_is_damaged_on_disk_is_told_in_words_and_the_rest_is_there(start_br
         damage
     )
     assert get_all(broker.connect().channel(), "work") == bodies[:4] + bodies[5:]
+
+
+def test_a_purge_that_was_answered_stays_purged_after_a_kill(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    channel = broker.connect().channel()
+    channel.queue_declare("work", durable=True)
+    for _ in range(20_000):
+        channel.basic_publish("", "work", b"x", PERSISTENT)
+    channel.confirm_delivery()
+    channel.basic_publish("", "work", b"x", PERSISTENT)  # confirmed, so what came before it is on disk
+    held, _, _ = channel.basic_get("work")
+    assert held is not None
+    assert channel.queue_purge("work").method.message_count == 20_000
+    broker.kill()
+    broker.start()
+    channel = broker.connect().channel()
+    assert channel.queue_declare("work", passive=True).method.message_count == 1, "what somebody has is not purged"
+
+
+def test_a_queue_that_was_deleted_stays_deleted_after_a_kill(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    channel = broker.connect().channel()
+    channel.queue_declare("work", durable=True)
+    channel.confirm_delivery()
+    for _ in range(100):
+        channel.basic_publish("", "work", b"x", PERSISTENT)
+    assert channel.queue_delete("work").method.message_count == 100
+    broker.kill()
+    broker.start()
+    channel = broker.connect().channel()
+    assert channel.queue_declare("work", durable=True).method.message_count == 0
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_the_queues_of_a_user_count_after_a_restart(start_broker: StartBroker, how: str) -> None:
+    broker = start_broker(config="[limits]\nqueues_per_user = 3\n")
+    channel = broker.connect().channel()
+    for name in ("one", "two", "three"):
+        channel.queue_declare(name, durable=True)
+    broker.kill() if how == "kill" else broker.stop()
+    broker.start()
+    with pytest.raises(ChannelClosedByBroker, match=r"queue limit \(3\) of user 'guest' is reached"):
+        broker.connect().channel().queue_declare("four", durable=True)
+    channel = broker.connect().channel()
+    channel.queue_delete("two")
+    channel.queue_declare("four", durable=True)

@@ -72,7 +72,7 @@ def fanned_out() -> tuple[Broker, int, list[int]]:
 def test_output_comes_in_bounded_pieces_until_there_is_no_more() -> None:
     broker, publisher, consumers = fanned_out()
     delivered = dict.fromkeys(consumers, 0)
-    outputs, has_more, _ = broker.receive(publisher, publish(), 1)
+    outputs, has_more, *_ = broker.receive(publisher, publish(), 1)
     calls = 1
     while True:
         assert sum(len(data) for _, data, _, _ in outputs) <= AT_ONCE
@@ -82,33 +82,33 @@ def test_output_comes_in_bounded_pieces_until_there_is_no_more() -> None:
             delivered[number] += data.count(BODY)
         if not has_more:
             break
-        outputs, has_more, _ = broker.take_output()
+        outputs, has_more, *_ = broker.take_output()
         calls += 1
     assert calls > 1
     assert delivered == dict.fromkeys(consumers, 1)
-    assert broker.take_output() == ([], False, False)
+    assert broker.take_output() == ([], False, False, None)
 
 
 def test_a_socket_that_takes_no_bytes_gets_none_until_it_does() -> None:
     broker, publisher, (paused, *others) = fanned_out()
     broker.set_writable(paused, False)
-    outputs, has_more, _ = broker.receive(publisher, publish(), 1)
+    outputs, has_more, *_ = broker.receive(publisher, publish(), 1)
     while has_more:
-        further, has_more, _ = broker.take_output()
+        further, has_more, *_ = broker.take_output()
         outputs += further
     assert {number for number, data, _, _ in outputs if data} == set(others)
     broker.set_writable(paused, True)
-    outputs, _, _ = broker.take_output()
+    outputs, *_ = broker.take_output()
     assert {(number, is_open) for number, _, is_open, _ in outputs} == {(paused, True)}
     assert sum(data.count(BODY) for _, data, _, _ in outputs) == 1
 
 
 def test_an_end_is_told_once() -> None:
     broker, publisher, _ = fanned_out()
-    ((number, data, is_open, _),), has_more, _ = broker.receive(publisher, b"no frame at all", 1)
+    ((number, data, is_open, _),), has_more, *_ = broker.receive(publisher, b"no frame at all", 1)
     assert (number, is_open, has_more) == (publisher, False, False)
     assert data  # connection.close
-    assert broker.take_output() == ([], False, False)
+    assert broker.take_output() == ([], False, False, None)
 
 
 class FailingTransport:

@@ -12,7 +12,7 @@ pub type FilterAttribute = u8;
 /// The value of an attribute that a message does not have.
 pub const ABSENT: i64 = i64::MIN;
 
-/// What a literal asks of the value of its attribute, when there is one.
+/// The condition of a literal on the value of its attribute, if present.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FilterTest {
     /// It is one of these, which ascend.
@@ -26,7 +26,7 @@ pub enum FilterTest {
 }
 
 impl FilterTest {
-    /// What is true of exactly the values of which this is not.
+    /// The negation.
     #[must_use]
     pub fn negated(self) -> Self {
         match self {
@@ -43,7 +43,7 @@ impl FilterTest {
 pub struct FilterLiteral {
     /// Whose value it asks for.
     pub attribute: FilterAttribute,
-    /// What it asks.
+    /// The condition.
     pub test: FilterTest,
 }
 
@@ -114,7 +114,7 @@ pub struct FilterMessage {
     pub properties: Properties,
 }
 
-/// What the values of an attribute are.
+/// The kinds of values of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// Text; numbered in the order of appearance.
@@ -130,7 +130,7 @@ pub enum ColumnKind {
 pub struct SchemaColumn {
     /// Its name.
     pub name: String,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: ColumnKind,
     /// How many values there are, where the workload says so.
     pub cardinality: Option<u64>,

@@ -83,7 +83,7 @@ impl WordDfa {
         self.by_members.clear();
     }
 
-    /// Where `word` leads from a state; a `#` stays where it is.
+    /// The state to which `word` leads; a `#` stays at its state.
     fn build_move(&mut self, from: u32, word: u32) -> u32 {
         let mut reached = Vec::new();
         for member in self.states[from as usize].members.iter() {

@@ -20,9 +20,9 @@ use tamis_core::topic::TopicDialect;
 
 /// An approach to finding the patterns that a topic fits.
 pub trait TopicMatcher: Default {
-    /// What tables call it.
+    /// The name in tables.
     const NAME: &'static str;
-    /// What it does with `#`.
+    /// The way it treats `#`.
     const HASH: &'static str;
 
     /// Add a subscription; its number is how many there were. `dialect` is AMQP 0-9-1 or that of the OpenAMQ paper's program.

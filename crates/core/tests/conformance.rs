@@ -106,7 +106,7 @@ impl Case {
         properties
     }
 
-    /// What is wrong with how tamis reads and evaluates the case, if anything is.
+    /// The difference between the case and what tamis reads and evaluates, if there is one.
     fn failure(&self) -> Option<String> {
         let query = match parse(&self.selector, SelectorDialect::Jms) {
             Ok(query) if self.expect == "error" => return Some(format!("read as {query}")),

@@ -84,8 +84,9 @@ type Replacement = (usize, Vec<(String, String)>);
 /// One connection's output: its number, the bytes to write, whether it stays open, and whether to go on reading it.
 type ConnectionOutput<'py> = (u64, Bound<'py, PyBytes>, bool, bool);
 
-/// The output of connections; whether there is more of it now; whether `work` has something to do.
-type BrokerOutput<'py> = (Vec<ConnectionOutput<'py>>, bool, bool);
+/// The output of connections; whether there is more of it now; whether `work` has something to do now; the time at which
+/// it will have, when that is earlier than was told before.
+type BrokerOutput<'py> = (Vec<ConnectionOutput<'py>>, bool, bool, Option<u64>);
 
 /// The data plane. A connection has a number; times are microseconds of a monotonic clock (`now_us`) and since 1970
 /// (`wall_us`). It belongs to the thread that made it.
@@ -191,7 +192,7 @@ impl PyBroker {
         self.broker.committed(now_us);
     }
 
-    /// Continue deferred work for about a millisecond.
+    /// Continue deferred work for some milliseconds, and expire what is due.
     fn work<'py>(&mut self, py: Python<'py>, now_us: u64) -> BrokerOutput<'py> {
         self.broker.work(now_us);
         self.take_output(py)
@@ -283,7 +284,7 @@ impl PyBroker {
         }
         self.dirty = connections.collect();
         self.broker.take_dirty(&mut self.dirty);
-        (outputs, !self.dirty.is_empty(), self.broker.has_work())
+        (outputs, !self.dirty.is_empty(), self.broker.has_work(), self.broker.take_alarm())
     }
 
     /// Note whether the connection's socket takes bytes.

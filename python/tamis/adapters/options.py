@@ -18,7 +18,7 @@ FILES: Final = ("mbox", "eml", "jsonl")
 
 @dataclass(frozen=True, slots=True)
 class OptionRule:
-    """What an option may be, and where it may be given.
+    """The type of an option, and the places in which it may be given.
 
     Attributes:
         types: the types of sources that have it.
@@ -36,7 +36,7 @@ class OptionRule:
 
     @property
     def expected(self) -> str:
-        """What is allowed beside numbers: ``'first', 'next' or a number from 1``."""
+        """The values allowed beside numbers: ``'first', 'next' or a number from 1``."""
         words = ", ".join(f"'{word}'" for word in self.words)
         return f"{words} or a number from 1" if self.or_number else words
 
@@ -124,7 +124,7 @@ def options_of(source_type: str | None = None) -> Iterator[Field[Any]]:
 
 
 def rule_of(option: Field[Any]) -> OptionRule:
-    """What an option may be."""
+    """The types of options."""
     rule: OptionRule = option.metadata.get("rule", _ANY_TEXT)
     return rule
 

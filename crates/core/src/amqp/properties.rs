@@ -49,7 +49,7 @@ impl<'a> ContentHeader<'a> {
             return Err(DecodeError::syntax("a content header with a weight"));
         }
         let body_size = reader.u64()?;
-        Ok(Self { body_size, properties: BasicProperties::parse(reader.rest())? })
+        Ok(Self { body_size, properties: BasicProperties::parse(reader.remaining())? })
     }
 
     /// Appends the whole header frame.
@@ -180,7 +180,7 @@ impl<'a> BasicProperties<'a> {
     /// # Errors
     /// The errors of [`BasicProperties::parse`], except surplus bytes.
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
-        let remaining = check(bytes)?.rest();
+        let remaining = check(bytes)?.remaining();
         Ok((Self(&bytes[..bytes.len() - remaining.len()]), remaining))
     }
 

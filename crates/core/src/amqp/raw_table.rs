@@ -211,10 +211,10 @@ impl<'a> RawTable<'a> {
     pub(crate) fn fields_as_bytes(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
         let mut reader = WireDecoder::new(self.0);
         std::iter::from_fn(move || {
-            let before = reader.rest();
+            let before = reader.remaining();
             let key = reader.short().ok()?;
             RawValue::read(&mut reader).ok()?;
-            Some((key, &before[..before.len() - reader.rest().len()]))
+            Some((key, &before[..before.len() - reader.remaining().len()]))
         })
     }
 

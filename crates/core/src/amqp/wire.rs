@@ -8,7 +8,7 @@ const TRUNCATED: DecodeError = DecodeError::syntax("the fields end too early");
 /// A cursor over the bytes of one frame's payload. Every access is checked; none allocates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WireDecoder<'a> {
-    rest: &'a [u8],
+    remaining: &'a [u8],
     /// The bits of the octet being decoded, the next one lowest; consecutive bits share octets.
     bits: u8,
     bit_count: u8,
@@ -18,8 +18,8 @@ macro_rules! numbers {
     ($($name:ident: $type:ty),*) => {
         $(#[inline]
         pub(crate) fn $name(&mut self) -> Result<$type, DecodeError> {
-            let (bytes, rest) = self.rest.split_first_chunk().ok_or(TRUNCATED)?;
-            self.rest = rest;
+            let (bytes, remaining) = self.remaining.split_first_chunk().ok_or(TRUNCATED)?;
+            self.remaining = remaining;
             self.bit_count = 0;
             Ok(<$type>::from_be_bytes(*bytes))
         })*
@@ -29,7 +29,7 @@ macro_rules! numbers {
 impl<'a> WireDecoder<'a> {
     #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, bits: 0, bit_count: 0 }
+        Self { remaining: bytes, bits: 0, bit_count: 0 }
     }
 
     numbers!(u8: u8, u16: u16, u32: u32, u64: u64, i8: i8, i16: i16, i32: i32, i64: i64, f32: f32, f64: f64);
@@ -49,8 +49,8 @@ impl<'a> WireDecoder<'a> {
 
     #[inline]
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
-        let (bytes, rest) = self.rest.split_at_checked(count).ok_or(TRUNCATED)?;
-        self.rest = rest;
+        let (bytes, remaining) = self.remaining.split_at_checked(count).ok_or(TRUNCATED)?;
+        self.remaining = remaining;
         self.bit_count = 0;
         Ok(bytes)
     }
@@ -79,18 +79,18 @@ impl<'a> WireDecoder<'a> {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.rest.is_empty()
+        self.remaining.is_empty()
     }
 
     #[inline]
-    pub(crate) fn rest(&self) -> &'a [u8] {
-        self.rest
+    pub(crate) fn remaining(&self) -> &'a [u8] {
+        self.remaining
     }
 
     /// Checks that nothing follows the last field.
     #[inline]
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::syntax("bytes follow the last field")) }
+        if self.remaining.is_empty() { Ok(()) } else { Err(DecodeError::syntax("bytes follow the last field")) }
     }
 }
 

@@ -93,3 +93,6 @@ pub(crate) struct LogId(pub u32);
 
 /// The journal's id among logs.
 pub(crate) const JOURNAL: LogId = LogId(0);
+
+/// The id of the purges, which are kept when the journal has recorded what they dropped; their sequence is their number.
+pub(crate) const PURGES: LogId = LogId(u32::MAX - 2);

@@ -125,7 +125,7 @@ impl Broker {
         }
     }
 
-    /// Tell the broker the time, for heartbeats, expiry and work that was put off. Call it about ten times a second.
+    /// Tell the broker the time, for heartbeats and other work that is not urgent. Call it about ten times a second.
     pub fn tick(&mut self, now: Micros, wall_us: i64) {
         self.clock.advance(now);
         self.clock.set_wall(now, wall_us);
@@ -138,16 +138,23 @@ impl Broker {
         self.finish();
     }
 
-    /// Whether something was put off, frames or reading: call [`Broker::work`] when nothing else is waiting.
+    /// Whether something was put off, frames or reading or expiry: call [`Broker::work`] when nothing else is waiting.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.turn.has_next() || self.streams.has_readers() || self.queues.has_unreachable()
+        self.turn.has_next()
+            || self.streams.has_readers()
+            || self.queues.has_unreachable()
+            || self.queues.is_due(self.clock.now())
     }
 
-    /// Go on with work that was put off, for a millisecond or two.
+    /// Go on with work that was put off, for some milliseconds, and expire what is due. Call it when [`Broker::has_work`],
+    /// and at the time that [`Broker::take_alarm`] has told.
     pub fn work(&mut self, now: Micros) {
         self.clock.advance(now);
+        self.queues.timers().forget_alarm();
         self.next_turn();
+        self.turn.begin();
+        self.expire();
         self.finish();
     }
 
@@ -170,6 +177,10 @@ impl Broker {
         self.sweep();
         self.topology.sweep(BINDINGS_AT_ONCE);
         self.durability.flush(self.clock.wall_us());
+        if self.durability.sync_purges() {
+            // There was nothing to record, so that no sync will follow.
+            self.settle_waiting();
+        }
         self.confirm();
         if self.check_shortage() {
             self.run();

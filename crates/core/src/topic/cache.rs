@@ -12,9 +12,9 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 /// The maximum length of a stored name. AMQP's routing keys have at most 255 bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-const TAGS_A_PLACE: usize = 4;
-/// The initial number of tags, so that the first name does not pay for all of them.
-const PLACES_MIN: usize = 64;
+const TAGS_PER_POSITION: usize = 4;
+/// The initial number of positions, so that the first name does not pay for all of them.
+const LENGTH_MIN: usize = 64;
 
 /// A bounded map from topic names to the values computed for them.
 ///
@@ -26,8 +26,8 @@ pub struct TopicCache<T> {
     old: Generation<T>,
     /// Tags of offered names; of those that share a position, the newest first. It grows to at least twice the number
     /// of stored names, so that as many names as can be stored are remembered until they recur. Empty at first.
-    offered: Vec<[u32; TAGS_A_PLACE]>,
-    /// The number of tags added since it grew.
+    offered: Vec<[u32; TAGS_PER_POSITION]>,
+    /// The number of tags added.
     offered_count: usize,
     hasher: DefaultHashBuilder,
     /// The maximum of one generation: half of the total.
@@ -134,9 +134,9 @@ impl<T> TopicCache<T> {
 
     /// Remembers a name; true if it was already remembered, or another with the same tag and position.
     fn was_offered(&mut self, hash: u64) -> bool {
-        self.make_places();
-        let tag = (hash >> 32) as u32;
-        let index = hash as usize & (self.offered.len() - 1);
+        self.make_room();
+        let tag = hash as u32;
+        let index = tag as usize & (self.offered.len() - 1);
         let tags = &mut self.offered[index];
         if tags.contains(&tag) {
             return true;
@@ -148,14 +148,18 @@ impl<T> TopicCache<T> {
     }
 
     /// Grows the table of tags to the size that it needs before the next tag.
-    fn make_places(&mut self) {
-        let places_max = self.entries_max.next_power_of_two();
-        if self.offered.is_empty() {
-            self.offered.resize(PLACES_MIN.min(places_max), [0; TAGS_A_PLACE]);
-        } else if self.offered_count >= self.offered.len() && self.offered.len() < places_max {
-            // It is no longer known to which half a tag belongs, so it is in both until others replace it.
+    fn make_room(&mut self) {
+        let length_max = self.entries_max.next_power_of_two();
+        let length = self.offered.len();
+        if length == 0 {
+            self.offered.resize(LENGTH_MIN.min(length_max), [0; TAGS_PER_POSITION]);
+        } else if self.offered_count >= length && length < length_max {
             self.offered.extend_from_within(..);
-            self.offered_count = 0;
+            // The lowest bits of a tag are its position.
+            for (index, tags) in self.offered.iter_mut().enumerate() {
+                tags.iter_mut().filter(|tag| (**tag as usize ^ index) & length != 0).for_each(|tag| *tag = 0);
+                tags.sort_by_key(|tag| *tag == 0);
+            }
         }
     }
 
@@ -197,7 +201,7 @@ mod tests {
         format!("name.{number}")
     }
 
-    /// What a matcher does with each message.
+    /// Looks a name up and offers it, as a matcher does for each message.
     fn look_up(cache: &mut TopicCache<usize>, number: usize, weight: usize) -> bool {
         let name = name(number);
         match cache.get(&name) {
@@ -263,7 +267,7 @@ mod tests {
         let mut cache = TopicCache::new(1_000, 1_000);
         assert!(rounds(0..1_000_000).all(|number| !look_up(&mut cache, number, 1)));
         // Two of them may share their tag and their index, or have the tag 0, which every index has at first.
-        assert!(cache.entry_count() < 5);
+        assert!(cache.entry_count() < 8);
         assert!(cache.young.entries.capacity() + cache.old.entries.capacity() < 20);
     }
 
@@ -274,14 +278,25 @@ mod tests {
         let mut sizes = Vec::new();
         for number in 1..=or_few(4_000, 200) {
             assert!(!cache.was_offered(hash(number)), "{number} is new");
-            let before = number.saturating_sub(PLACES_MIN / 2).max(1);
+            let before = number.saturating_sub(LENGTH_MIN / 2).max(1);
             assert!((before..=number).all(|number| cache.was_offered(hash(number))), "{before} to {number}");
             sizes.push(cache.offered.len());
         }
         sizes.dedup();
-        let expected = (0..).map(|power| PLACES_MIN << power).take(sizes.len());
+        let expected = (0..).map(|power| LENGTH_MIN << power).take(sizes.len());
         assert!(sizes.len() > 1 && sizes.iter().copied().eq(expected), "{sizes:?}");
-        assert_eq!(*sizes.last().expect("some"), or_few(2_048, 256), "as many places as a generation has entries");
+        assert_eq!(*sizes.last().expect("some"), or_few(2_048, 256), "as many positions as a generation has entries");
+    }
+
+    #[test]
+    fn as_many_names_as_can_be_stored_are_remembered() {
+        let mut cache = TopicCache::<()>::new(2_000, 2_000);
+        let count = or_few(1_000, 200);
+        let hashes: Vec<u64> = (0..count).map(|number| cache.hash(&name(number))).collect();
+        let offered_before = hashes.iter().filter(|hash| cache.was_offered(**hash)).count();
+        assert!(offered_before < 5, "{offered_before}");
+        let remembered = hashes.iter().filter(|hash| cache.was_offered(**hash)).count();
+        assert!(remembered * 100 > count * 95, "{remembered} of {count}");
     }
 
     #[test]
@@ -290,7 +305,7 @@ mod tests {
         for number in 0..fewer(1_000_000) {
             look_up(&mut cache, number / 2, 1);
         }
-        assert_eq!(cache.offered.len(), or_few(512, PLACES_MIN));
+        assert_eq!(cache.offered.len(), or_few(512, LENGTH_MIN));
         assert!(cache.entry_count() <= 1_000 && cache.young.entries.capacity() <= 1_000);
     }
 

@@ -46,7 +46,7 @@ CAPABILITIES = (
 
 
 class State(Enum):
-    """What the handshake waits for."""
+    """The step that the handshake waits for."""
 
     HEADER = "the protocol header"
     START_OK = "connection.start-ok"
@@ -60,7 +60,7 @@ class State(Enum):
 
 
 class Input(Enum):
-    """What can happen: the client's frames, the caller's answers, and errors."""
+    """The events: the client's frames, the caller's answers, and errors."""
 
     HEADER = auto()
     OTHER_HEADER = auto()
@@ -114,7 +114,7 @@ _OVER = (State.OPENED, State.CLOSED)
 
 @dataclass(frozen=True)
 class Peer:
-    """What the caller knows about the client.
+    """The caller's facts about the client.
 
     Attributes:
         address: for logs and back-off; empty for a Unix socket.

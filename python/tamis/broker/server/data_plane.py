@@ -20,6 +20,8 @@ READ_BYTES = 256 * 1024
 """Size of the buffer that all connections share: every read is handed over before the next one begins."""
 FLUSH_ROUNDS_MAX = 16
 """Maximum rounds of writing before sockets are read again."""
+ALARM_S_MIN, ALARM_S_MAX = 0.001, 3600.0
+"""Shortest and longest sleep until something expires: what expires in the same millisecond is done in one call."""
 
 
 def now_us() -> int:
@@ -62,6 +64,7 @@ class DataPlane:
         self.clients: dict[int, ClientConnection] = {}
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self._is_writing = self._is_flush_wanted = self._is_work_scheduled = False
+        self._alarm: asyncio.TimerHandle | None = None
 
     def receive(self, number: int, data: memoryview | bytes) -> None:
         """Hand over bytes that a client has sent, and write what follows from them.
@@ -101,7 +104,9 @@ class DataPlane:
     def _write_round(self, output: _BrokerOutput) -> bool:
         """Write `output`; return whether there is more."""
         self._is_flush_wanted = False
-        connections, has_more, _ = output
+        connections, has_more, _, alarm_us = output
+        if alarm_us is not None:
+            self._set_alarm(alarm_us)
         for number, data, is_open, wants_input in connections:
             if client := self.clients.get(number):
                 try:
@@ -111,6 +116,18 @@ class DataPlane:
                     context = {"message": "writing to a client failed", "exception": error}
                     asyncio.get_running_loop().call_exception_handler(context)
         return has_more or self._is_flush_wanted
+
+    def _set_alarm(self, alarm_us: int) -> None:
+        """Wake up at this time, because something expires then, and not at the time set before."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        delay_s = min(max((alarm_us - now_us()) / 1e6, ALARM_S_MIN), ALARM_S_MAX)
+        self._alarm = asyncio.get_running_loop().call_later(delay_s, self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._alarm = None
+        if not self._is_work_scheduled:
+            self._work()
 
     def _work(self) -> None:
         """Continue deferred work, between what comes from clients."""

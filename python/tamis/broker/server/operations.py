@@ -1,4 +1,4 @@
-"""What the control socket can ask of a running broker beyond its data plane."""
+"""Carries out the operations of the control socket that go beyond the data plane."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tamis.errors import AccessError
 
 NAME_BYTES_MAX = 255
 ROLES = ("administrator", "monitoring", "management")
-"""What a user may do over HTTP: everything, see everything, or see what belongs to it."""
+"""The rights of a user over HTTP: do everything, see everything, or see what belongs to it."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class BrokerError(TamisError):
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """Where the broker is, and how to log in.
+    """The address of the broker, and the login.
 
     Attributes:
         url: host, user, password, virtual host; TLS with ``amqps``.

@@ -51,6 +51,11 @@ impl Permissions {
         self.principals.add_queue(&mut *self.control, user)
     }
 
+    /// Count a queue that this user declared before the broker was started, whatever the limit is now. Returns the user.
+    pub fn recover_queue(&mut self, user: &str) -> Arc<str> {
+        self.principals.recover_queue(user)
+    }
+
     /// A queue that this user declared is gone.
     pub fn remove_queue(&mut self, user: &Arc<str>) {
         self.principals.remove_queue(user);

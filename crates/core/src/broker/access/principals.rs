@@ -28,7 +28,7 @@ pub(crate) struct Principal {
     has_topic_rules: Option<bool>,
 }
 
-/// What a user has.
+/// The connections and queues of a user.
 #[derive(Debug, Default)]
 struct Usage {
     connections: u32,
@@ -106,6 +106,13 @@ impl Principals {
                 Ok(())
             }
         }
+    }
+
+    /// Count one more queue of a user who may not be connected, whatever the limit. Returns the user.
+    pub fn recover_queue(&mut self, user: &str) -> Arc<str> {
+        let user = self.users.get_key_value(user).map_or_else(|| user.into(), |(user, _)| Arc::clone(user));
+        self.users.entry(Arc::clone(&user)).or_default().queues += 1;
+        user
     }
 
     /// Count one queue less.

@@ -108,6 +108,9 @@ impl Broker {
                         at += self.take_publish(slot, &frame, &bytes[at..]);
                     } else if let Err(error) = self.take_frame(slot, &frame) {
                         self.refuse(slot, frame.channel, error);
+                    } else if self.turn.takes_repeat() {
+                        self.suspend(slot);
+                        return at - used;
                     }
                 }
                 Err(error) => {

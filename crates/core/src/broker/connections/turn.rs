@@ -14,12 +14,14 @@ pub(crate) struct Turn {
     pub(super) left: u32,
     pub(super) budget: u32,
     pub(super) resting: VecDeque<Handle<ConnectionSlot>>,
+    /// Whether the current frame could not be carried out in this turn.
+    repeats: bool,
 }
 
 impl Turn {
     /// The first turn, with this budget for each turn.
     pub fn new(budget: u32) -> Self {
-        Self { left: budget, budget, resting: VecDeque::new() }
+        Self { left: budget, budget, resting: VecDeque::new(), repeats: false }
     }
 
     /// Use up some of the budget.
@@ -41,6 +43,17 @@ impl Turn {
     #[inline]
     pub fn is_over(&self) -> bool {
         self.left == 0
+    }
+
+    /// Carry out the current frame in the connection's next turn: in this one it has had no effect.
+    pub fn repeat_frame(&mut self) {
+        self.repeats = true;
+    }
+
+    /// Whether the current frame is carried out in the next turn.
+    #[inline]
+    pub fn takes_repeat(&mut self) -> bool {
+        std::mem::take(&mut self.repeats)
     }
 
     /// Begin the next turn with its whole budget.

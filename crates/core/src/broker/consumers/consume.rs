@@ -106,8 +106,11 @@ impl Broker {
         it.consumers.retain(|other| *other != slot);
         it.has_exclusive_consumer &= !consumer.is_exclusive;
         it.used = self.clock.now();
-        if it.consumers.is_empty() && self.topology.is_auto_delete(queue) {
-            self.remove_queue(queue);
+        if it.consumers.is_empty() {
+            self.queues.set_timer(queue);
+            if self.topology.is_auto_delete(queue) {
+                self.remove_queue(queue);
+            }
         }
     }
 
@@ -126,20 +129,23 @@ impl Broker {
         }
     }
 
-    /// Carry out basic.get.
+    /// Carry out basic.get. Where more has expired than fits into the turn, it is carried out in a later one.
     pub(crate) fn get(&mut self, channel: ChannelSlot, get: &BasicGet<'_>) -> Result<(), AmqpError> {
         let (queue, _) = self.named_queue(channel, get.queue, Verb::Read)?;
         if self.queues[queue].stream.is_some() {
             return Err(error(ReplyCode::NotImplemented, "basic.get from a stream"));
         }
         self.queues[queue].used = self.clock.now();
-        self.expire_head(queue);
-        while let Some(entry) = self.queues.pop(queue, &self.messages) {
+        while self.expire_head(queue) {
+            let Some(entry) = self.queues.pop(queue, &self.messages) else {
+                return self.reply(channel, BasicGetEmpty { cluster_id: "" }.into());
+            };
             if self.deliver_got(channel, queue, entry, get.no_ack) {
                 return Ok(());
             }
         }
-        self.reply(channel, BasicGetEmpty { cluster_id: "" }.into())
+        self.turn.repeat_frame();
+        Ok(())
     }
 
     /// The queue with this name, or the one that the channel declared last, if the user may do this with it.

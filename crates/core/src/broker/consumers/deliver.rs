@@ -34,7 +34,7 @@ impl Broker {
             self.drop_head(queue);
         }
         if expires != NEVER {
-            self.queues.watch(queue);
+            self.queues.set_timer(queue);
         }
     }
 
@@ -70,14 +70,9 @@ impl Broker {
         self.clients.can_take(consumer)
     }
 
-    /// Deliver everything that somebody can take.
+    /// Deliver everything that somebody can take. Where more has expired than fits into the turn, this goes on later.
     pub(crate) fn pump(&mut self, queue: QueueId) {
-        loop {
-            let Some(front) = self.queues[queue].front() else { return };
-            if front.expires <= self.clock.now() {
-                self.expire_head(queue);
-                continue;
-            }
+        while self.expire_head(queue) && self.queues[queue].front().is_some() {
             let Some(consumer) = self.taker(queue) else { return };
             let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
             self.deliver(queue, consumer, entry);

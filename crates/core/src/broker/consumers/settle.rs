@@ -167,7 +167,7 @@ impl Broker {
             self.drop_head(queue);
         }
         if expires {
-            self.queues.watch(queue);
+            self.queues.set_timer(queue);
         }
         self.queues.schedule(queue);
     }

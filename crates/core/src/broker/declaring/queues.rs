@@ -8,7 +8,7 @@ use crate::amqp::{AmqpError, RawTable, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, ConnectionId, Handle, JOURNAL};
+use crate::broker::ids::{ChannelSlot, ConnectionId, Handle, JOURNAL, PURGES};
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
@@ -25,6 +25,8 @@ impl Broker {
         } else {
             self.make_queue(channel, it)?
         };
+        // What has expired is not counted.
+        self.expire_head(id);
         let queue = &mut self.queues[id];
         queue.used = self.clock.now();
         let (ready, consumer_count) = (queue.ready().len() as u64, queue.consumers.len() as u32);
@@ -56,11 +58,13 @@ impl Broker {
         if it.durable && !it.exclusive && is_new() {
             self.durability.check_room()?;
         }
+        let user = Arc::clone(&self.principal(channel).user);
         let settings = QueueSettings {
             durable: it.durable,
             exclusive: it.exclusive,
             auto_delete: it.auto_delete,
             arguments: it.arguments,
+            creator: Some(&user),
         };
         let (id, declared) = self.topology.declare_queue(vhost, &name, &settings, owner, it.queue.is_empty())?;
         if declared == Declared::Existed {
@@ -70,12 +74,10 @@ impl Broker {
             }
             return Ok((name, id));
         }
-        let user = Arc::clone(&self.principal(channel).user);
         if let Err(reason) = self.permissions.add_queue(&user) {
             self.topology.remove_queue(id);
             return Err(error(ReplyCode::PreconditionFailed, &reason));
         }
-        let expires = policy.expires_ms.is_some();
         let is_stream = policy.kind == QueueKind::Stream;
         let mut queue = Queue::new(policy, self.unique.next_serial(), self.clock.now());
         queue.creator = Some(user);
@@ -84,9 +86,7 @@ impl Broker {
             let connection = self.clients[channel].connection;
             self.clients[connection].exclusive_queues.push(id);
         }
-        if expires {
-            self.queues.watch(id);
-        }
+        self.queues.set_timer(id);
         self.changed();
         if is_stream && let Err(reason) = self.begin_stream(id, &name) {
             self.remove_queue(id);
@@ -136,8 +136,22 @@ impl Broker {
         if self.queues[queue].stream.is_some() {
             return Err(error(ReplyCode::NotImplemented, "queue.purge of a stream"));
         }
-        let message_count = self.queues.drain(queue);
+        let message_count = self.purge(queue);
         if it.no_wait { Ok(()) } else { self.reply(channel, QueuePurgeOk { message_count }.into()) }
+    }
+
+    /// Drop all that is ready in a queue. Returns how many entries that were. The answer waits until nothing of it can come
+    /// back, if the queue is durable: also what a purge shortly before has dropped.
+    fn purge(&mut self, queue: QueueId) -> u32 {
+        let is_durable = self.queues[queue].durable_id.is_some();
+        let count = self.queues.drain(queue, is_durable);
+        if is_durable {
+            if count > 0 {
+                self.durability.begin_purge();
+            }
+            self.publishing.promise(DiskMark { log: PURGES, sequence: self.durability.last_purge() });
+        }
+        count
     }
 
     /// Carry out queue.delete.
@@ -170,7 +184,7 @@ impl Broker {
     /// `owner` is the connection that may have it among its exclusive queues.
     fn forget_queue(&mut self, id: QueueId, owner: Option<Owner>) -> u32 {
         self.changed();
-        let count = self.queues.drain(id);
+        let count = self.queues.drain(id, false);
         self.cancel_consumers(id);
         let Some(queue) = self.queues.remove(id) else { return count };
         match (&queue.stream, queue.durable_id) {

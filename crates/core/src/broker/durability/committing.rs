@@ -1,4 +1,4 @@
-//! What the broker does when more is on disk, when the disk is stuck, and when the broker stops.
+//! The broker's actions when more is on disk, when the disk is stuck, and when the broker stops.
 //!
 //! Whatever depends on something being on disk (confirms, answers to declarations and commits) waits for a [`DiskMark`]
 //! and goes out in [`Broker::committed`].
@@ -8,7 +8,7 @@ use crate::amqp::ReplyCode;
 use crate::broker::Broker;
 use crate::broker::clock::Micros;
 use crate::broker::errors::error;
-use crate::broker::ids::JOURNAL;
+use crate::broker::ids::{JOURNAL, PURGES};
 use crate::broker::management::event::Event;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::all_queues::Queues;
@@ -24,6 +24,7 @@ impl Broker {
             self.events.push(Event::Fatal { reason });
         }
         self.record_changes();
+        self.durability.sync_purges();
         self.settle_waiting();
         self.wake_streams();
         self.evict();
@@ -98,12 +99,13 @@ impl Broker {
     /// Whether a log is synced up to `mark`.
     pub(crate) fn is_reached(&self, mark: DiskMark) -> bool {
         #[cfg(test)]
-        if self.faults.confirms_early {
+        if self.faults.confirms_early || (self.faults.purges_early && mark.log == PURGES) {
             return true;
         }
         match mark.log {
             _ if !self.durability.is_on() => true,
             JOURNAL => self.durability.is_synced(mark.sequence),
+            PURGES => self.durability.is_purged(mark.sequence),
             _ => self.streams.is_reached(mark),
         }
     }

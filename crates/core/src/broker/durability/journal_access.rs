@@ -13,7 +13,8 @@ use crate::amqp::{AmqpError, ReplyCode};
 use crate::journal::{self, AppendError, Committer, Damage, Disk, Log};
 
 use crate::broker::clock::Micros;
-use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved};
+use crate::broker::durability::purges::Purges;
+use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved, TimeToLive};
 use crate::broker::errors::error;
 use crate::broker::ids::{Handle, MessageId};
 use crate::broker::management::metrics::JournalMetrics;
@@ -47,6 +48,7 @@ struct Journal {
     evictable: VecDeque<(MessageId, u64)>,
     /// Deleted queues with unacknowledged deliveries: the definition whose entries these settle, and their number.
     deleted: HashMap<Handle<QueueId>, (DefinitionId, u32)>,
+    purges: Purges,
     has_failed: bool,
     /// The time since which nothing becomes durable for lack of room.
     stuck_since: Option<Micros>,
@@ -96,6 +98,7 @@ impl Durability {
             appended: 0,
             evictable: VecDeque::new(),
             deleted: HashMap::new(),
+            purges: Purges::default(),
             has_failed: false,
             stuck_since: None,
             disk,
@@ -211,14 +214,20 @@ impl Durability {
         last.map(|sequence| sequence.0)
     }
 
-    /// Record a message for these queues.
+    /// Record a message for these queues. Its time to live begins at `wall_us`.
     ///
     /// # Errors
     /// There is no room, or nothing is written any more.
-    pub fn save(&mut self, parts: &Parts<'_>, queues: &[DefinitionId], wall_us: i64) -> Result<Saved, AppendError> {
+    pub fn save(
+        &mut self,
+        parts: &Parts<'_>,
+        queues: &[DefinitionId],
+        wall_us: i64,
+        time_to_live: TimeToLive,
+    ) -> Result<Saved, AppendError> {
         let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
         journal.appended += parts.size() as u64 + 64;
-        journal.durable.message(parts.content(), queues, wall_us)
+        journal.durable.message(parts.content(), queues, wall_us, time_to_live)
     }
 
     /// Write a message to the journal so that it can leave memory. None without room.
@@ -277,8 +286,40 @@ impl Durability {
     pub fn flush(&mut self, wall_us: i64) {
         if let Some(journal) = &mut self.journal {
             // Settlements that there is no room for are kept for the next time.
-            _ = journal.durable.flush(wall_us);
+            if let Ok(sequence) = journal.durable.flush(wall_us) {
+                journal.purges.record(sequence.0);
+            }
         }
+    }
+
+    /// Begin the purge of a durable queue: its entries will be settled, and then [`Durability::purge_settled`] called.
+    pub fn begin_purge(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.purges.begin();
+        }
+    }
+
+    /// Note that the entries of the oldest purge are settled.
+    pub fn purge_settled(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.purges.settle();
+        }
+    }
+
+    /// The number of the last purge that has begun: 0 when there was none.
+    pub fn last_purge(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.purges.last())
+    }
+
+    /// Whether no crash can take back the purge with this number. Without a journal nothing waits.
+    pub fn is_purged(&self, purge: u64) -> bool {
+        self.journal.as_ref().is_none_or(|journal| journal.purges.is_kept(purge))
+    }
+
+    /// Whether a purge is on disk now that was not before.
+    pub fn sync_purges(&mut self) -> bool {
+        let Some(journal) = &mut self.journal else { return false };
+        journal.purges.sync(journal.durable.synced().0)
     }
 
     /// Compact in proportion to what was recorded since the last time.

@@ -3,4 +3,5 @@
 pub(crate) mod committing;
 pub mod durable;
 pub(crate) mod journal_access;
+mod purges;
 pub(crate) mod recovery;

@@ -8,21 +8,26 @@ use hashbrown::HashMap;
 
 use crate::journal::{Committer, Damage, Disk, OpenError};
 
-use crate::amqp::RawTable;
+use crate::amqp::{BasicProperties, RawTable};
 
 use crate::broker::Broker;
 use crate::broker::access::control::Control;
-use crate::broker::clock::{Micros, NEVER};
+use crate::broker::clock::Micros;
 use crate::broker::durable::{
-    DefinitionId, Durable, DurableOptions, RecoveredDefinition, RecoveredJournal, RecoveredMessage, RecoveredQueue,
+    DefinitionId, Durable, DurableOptions, RecoveredDefinition, RecoveredEntry, RecoveredJournal, RecoveredMessage,
+    RecoveredQueue, TimeToLive,
 };
 use crate::broker::ids::MessageId;
 use crate::broker::options::BrokerOptions;
+use crate::broker::publishing::publish::expiration;
 use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::streams::reading::is_dir_name;
 use crate::broker::topology::{Definition, QueueId};
+
+/// The size of the smallest properties with an `expiration`: flags, delivery mode, and a short string of one digit.
+const EXPIRING_BYTES_MIN: u32 = 5;
 
 /// The storage of everything that must survive a restart.
 pub struct Storage {
@@ -129,40 +134,47 @@ impl Broker {
     ) -> Result<HashMap<DefinitionId, QueueId>, StorageError> {
         let mut queue_ids = HashMap::new();
         for definition in definitions {
-            let read =
+            let mut read =
                 Definition::decode(&definition.value).map_err(|error| StorageError::Definition(error.to_string()))?;
+            if let Definition::Queue { creator: Some(user), .. } = &mut read {
+                *user = self.permissions.recover_queue(user);
+            }
             match self.topology.recover(&read) {
                 Ok(queue) => {
                     report.definitions += 1;
-                    if let (Some(queue), Definition::Queue { name, arguments, .. }) = (queue, &read) {
-                        self.recover_queue(queue, definition.id, name, arguments)?;
+                    if let Some(queue) = queue {
+                        self.recover_queue(queue, definition.id, &read)?;
                         queue_ids.insert(definition.id, queue);
                     }
                 }
-                Err(error) => report.skipped.push(format!("{read:?}: {error}")),
+                Err(error) => {
+                    report.skipped.push(format!("{read:?}: {error}"));
+                    self.uncount_skipped(&read);
+                }
             }
         }
         Ok(queue_ids)
     }
 
-    fn recover_queue(
-        &mut self,
-        id: QueueId,
-        definition: DefinitionId,
-        name: &str,
-        arguments: &[u8],
-    ) -> Result<(), StorageError> {
+    /// Count a queue less that could not be made again.
+    fn uncount_skipped(&mut self, definition: &Definition) {
+        if let Definition::Queue { creator: Some(user), .. } = definition {
+            self.permissions.remove_queue(user);
+        }
+    }
+
+    fn recover_queue(&mut self, id: QueueId, definition: DefinitionId, it: &Definition) -> Result<(), StorageError> {
+        let Definition::Queue { name, arguments, creator, .. } = it else { return Ok(()) };
         // The arguments were read when the queue was declared; those that a later version cannot read are left out.
         let policy = Policy::parse(RawTable::new(arguments)).unwrap_or_default();
-        let (expires, kind) = (policy.expires_ms.is_some(), policy.kind);
+        let kind = policy.kind;
         let mut queue = Queue::new(policy, self.unique.next_serial(), self.clock.now());
         queue.durable_id = Some(definition);
+        queue.creator = creator.clone();
         self.queues.insert(id, queue);
-        if expires {
-            self.queues.watch(id);
-        }
+        self.queues.set_timer(id);
         if kind == QueueKind::Stream {
-            self.open_stream(id, definition, name).map_err(|reason| StorageError::Stream(name.to_owned(), reason))?;
+            self.open_stream(id, definition, name).map_err(|reason| StorageError::Stream(name.clone(), reason))?;
         }
         Ok(())
     }
@@ -174,35 +186,50 @@ impl Broker {
         queues: Vec<RecoveredQueue>,
         queue_ids: &HashMap<DefinitionId, QueueId>,
     ) {
-        let mut ids = Vec::with_capacity(messages.len());
-        for message in messages {
-            let sizes = [message.route_bytes, message.properties_bytes, message.body_bytes].map(|size| size as usize);
-            let id = self.messages.insert_absent(sizes, message.time_us);
-            self.messages.get_mut(id).kept = Kept::Saved { record: message.record, queues: 0 };
-            ids.push(id);
-        }
+        let stored: Vec<_> = messages.iter().map(|message| self.recover_message(message)).collect();
         for recovered in queues {
             let Some(queue) = queue_ids.get(&recovered.queue).copied() else { continue };
             for entry in recovered.entries {
-                self.recover_entry(queue, ids[entry.message as usize], entry.redelivered);
+                let (message, own) = stored[entry.message as usize];
+                let time_us = messages[entry.message as usize].time_us;
+                let expires = self.queues[queue].recovered_expiry(self.clock, time_us, own.ms());
+                self.recover_entry(queue, message, expires, entry);
             }
+            self.queues.set_timer(queue);
         }
-        ids.into_iter().for_each(|message| self.messages.drop_reference(message));
+        stored.into_iter().for_each(|(message, _)| self.messages.drop_reference(message));
     }
 
-    fn recover_entry(&mut self, id: QueueId, message: MessageId, redelivered: bool) {
+    /// Keep a message whose bytes stay in the journal. Returns its own time to live, too.
+    fn recover_message(&mut self, it: &RecoveredMessage) -> (MessageId, TimeToLive) {
+        let sizes = [it.route_bytes, it.properties_bytes, it.body_bytes].map(|size| size as usize);
+        let id = self.messages.insert_absent(sizes);
+        self.messages.get_mut(id).kept = Kept::Saved { record: it.record, queues: 0 };
+        match it.time_to_live {
+            TimeToLive::IN_PROPERTIES if it.properties_bytes >= EXPIRING_BYTES_MIN => (id, self.read_expiration(id)),
+            recorded => (id, recorded),
+        }
+    }
+
+    /// Read the `expiration` of a message that an earlier version recorded. One that cannot be read is reported when
+    /// somebody is to get it.
+    fn read_expiration(&mut self, message: MessageId) -> TimeToLive {
+        if self.messages.load(message, &self.durability).is_err() {
+            return TimeToLive::FOREVER;
+        }
+        let properties = BasicProperties::from_checked(self.messages.parts(message).properties);
+        TimeToLive::from_ms(expiration(&properties).unwrap_or_default())
+    }
+
+    fn recover_entry(&mut self, id: QueueId, message: MessageId, expires: Micros, recovered: RecoveredEntry) {
         self.messages.retain(message);
         let stored = self.messages.get_mut(message);
         if let Kept::Saved { queues, .. } = &mut stored.kept {
             *queues += 1;
         }
-        let (size, time_us) = (stored.size(), stored.time_us);
-        let expires = self.queues[id].recovered_expiry(self.clock, time_us);
+        let size = stored.size();
         let queue = &mut self.queues[id];
-        let entry = QueueEntry { redelivered, ..queue.next_entry(message, expires) };
+        let entry = QueueEntry { redelivered: recovered.redelivered, ..queue.next_entry(message, expires) };
         queue.push(entry, size);
-        if expires != NEVER {
-            self.queues.watch(id);
-        }
     }
 }

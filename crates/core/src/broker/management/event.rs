@@ -13,7 +13,7 @@ pub enum Event {
     ConnectionRefused {
         /// The connection.
         connection: ConnectionId,
-        /// What the client was told.
+        /// The text that the client received.
         error: AmqpError,
     },
     /// A channel was closed because of what its client did.
@@ -22,7 +22,7 @@ pub enum Event {
         connection: ConnectionId,
         /// The number of the channel.
         channel: u16,
-        /// What the client was told.
+        /// The text that the client received.
         error: AmqpError,
     },
     /// A connection was silent for two heartbeat intervals.
@@ -39,14 +39,14 @@ pub enum Event {
     Unblocked,
     /// Nothing can be made durable any more: the process must end.
     Fatal {
-        /// What went wrong.
+        /// The reason.
         reason: String,
     },
     /// A message could not be read back from the journal and is lost.
     MessageLost {
         /// The queue from which it was to be delivered.
         queue: String,
-        /// What is wrong with the record of the message.
+        /// The fault in the message's record.
         reason: String,
     },
 }

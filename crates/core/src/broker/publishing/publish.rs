@@ -6,15 +6,15 @@ use crate::journal::AppendError;
 
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
-use crate::broker::clock::{Micros, NEVER};
 use crate::broker::connections::content::PublishFlags;
-use crate::broker::durable::Saved;
+use crate::broker::durable::{Saved, TimeToLive};
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::route_memo::Memo;
 use crate::broker::queues::message_store::Kept;
+use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::topology::{Published, QueueId};
 
 /// The maximum number of queues of a remembered route. A larger one costs little to look up, compared with its queues.
@@ -55,8 +55,8 @@ impl Broker {
         let mut routed = std::mem::take(&mut self.publishing.routed);
         routed.clear();
         let result = self.route(slot, parts, properties, &mut routed).and_then(|()| {
-            let expires = self.expiration(&properties)?;
-            self.accept(slot, parts, flags, properties, &mut routed, expires)
+            let time_to_live_ms = expiration(&properties)?;
+            self.accept(slot, parts, flags, properties, &mut routed, time_to_live_ms)
         });
         self.publishing.routed = routed;
         result.map_err(FailedAt::at_publish)
@@ -131,18 +131,6 @@ impl Broker {
         Err(error(ReplyCode::PreconditionFailed, &reason))
     }
 
-    /// The time at which a message expires by its own `expiration`.
-    fn expiration(&self, properties: &BasicProperties<'_>) -> Result<Micros, AmqpError> {
-        let Some(text) = properties.expiration() else { return Ok(NEVER) };
-        match text.parse::<u32>() {
-            Ok(milliseconds) => Ok(self.clock.now() + Micros::from(milliseconds) * 1000),
-            Err(_) => {
-                let reason = format!("invalid expiration '{text}': expected milliseconds between 0 and {}", u32::MAX);
-                Err(error(ReplyCode::PreconditionFailed, &reason))
-            }
-        }
-    }
-
     /// Put a message into the queues that it is routed to, and tell the publisher what it wants to be told.
     fn accept(
         &mut self,
@@ -151,7 +139,7 @@ impl Broker {
         flags: PublishFlags,
         properties: BasicProperties<'_>,
         routed: &mut Vec<QueueId>,
-        expires: Micros,
+        time_to_live_ms: Option<u64>,
     ) -> Result<(), AmqpError> {
         self.metrics.published += 1;
         self.turn.spend(routed.len() as u32);
@@ -178,7 +166,7 @@ impl Broker {
         let is_refused = self.queues.drop_refusing(routed, parts.size());
         let mut saved = None;
         if self.durability.is_on() && properties.is_persistent() {
-            match self.save_for(parts, routed) {
+            match self.save_for(parts, routed, time_to_live_ms) {
                 Ok(done) => saved = done,
                 // Nobody was promised that it survives.
                 Err(AppendError::Busy | AppendError::Failed(_))
@@ -189,7 +177,7 @@ impl Broker {
         if let Some((saved, _)) = saved {
             marks.push(DiskMark { log: JOURNAL, sequence: saved.sequence.0 });
         }
-        self.put_into_queues(parts, saved, routed, expires);
+        self.put_into_queues(parts, saved, routed, time_to_live_ms);
         if is_refused {
             self.metrics.refused += 1;
             self.clients.nack(slot, number);
@@ -200,15 +188,15 @@ impl Broker {
     }
 
     /// Put a message into queues that take it, none of which is a stream. `saved` is its record, with the number of
-    /// durable queues that have it there.
+    /// durable queues that have it there; it lives for its own time or for the queue's, whichever is shorter.
     pub(crate) fn put_into_queues(
         &mut self,
         parts: &Parts<'_>,
         saved: Option<(Saved, u32)>,
         queues: &[QueueId],
-        expires: Micros,
+        time_to_live_ms: Option<u64>,
     ) {
-        let message = self.messages.insert(parts, self.clock.wall_us());
+        let message = self.messages.insert(parts);
         if let Some((saved, queues)) = saved {
             let stored = self.messages.get_mut(message);
             stored.kept = Kept::Saved { record: saved.record, queues };
@@ -217,7 +205,7 @@ impl Broker {
         for &queue in queues {
             self.metrics.enqueued += 1;
             self.messages.retain(message);
-            let expires = expires.min(self.queues[queue].expiry(self.clock.now()));
+            let expires = self.queues[queue].expiry(self.clock.now(), time_to_live_ms);
             self.enqueue(queue, message, expires);
         }
         self.messages.drop_reference(message);
@@ -246,6 +234,7 @@ impl Broker {
         &mut self,
         parts: &Parts<'_>,
         takers: &[QueueId],
+        time_to_live_ms: Option<u64>,
     ) -> Result<Option<(Saved, u32)>, AppendError> {
         let ids = &mut self.publishing.durable_ids;
         ids.clear();
@@ -253,10 +242,28 @@ impl Broker {
         if ids.is_empty() {
             return Ok(None);
         }
-        let saved = self.durability.save(parts, ids, self.clock.wall_us());
+        let time_to_live = TimeToLive::from_ms(time_to_live_ms);
+        #[cfg(test)]
+        let time_to_live = if self.faults.forgets_expiration { TimeToLive::FOREVER } else { time_to_live };
+        let saved = self.durability.save(parts, ids, self.clock.wall_us(), time_to_live);
         if self.durability.is_congested() {
             self.backpressure.await_journal();
         }
         saved.map(|saved| Some((saved, self.publishing.durable_ids.len() as u32)))
+    }
+}
+
+/// The milliseconds that a message lives by its own `expiration`; None without one.
+///
+/// # Errors
+/// 406: it is no number, or too large.
+pub(crate) fn expiration(properties: &BasicProperties<'_>) -> Result<Option<u64>, AmqpError> {
+    let Some(text) = properties.expiration() else { return Ok(None) };
+    match text.parse::<u64>() {
+        Ok(milliseconds) if milliseconds <= TIME_MS_MAX => Ok(Some(milliseconds)),
+        _ => {
+            let reason = format!("invalid expiration '{text}': expected milliseconds between 0 and {TIME_MS_MAX}");
+            Err(error(ReplyCode::PreconditionFailed, &reason))
+        }
     }
 }

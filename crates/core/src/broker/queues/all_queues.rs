@@ -1,14 +1,16 @@
-//! All queues, and the lists of those with something to deliver, to expire or to clean up.
+//! All queues, with lists of those that have something to deliver, to expire or to clean up.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
+use crate::broker::clock::{Micros, NEVER};
 use crate::broker::dense_map::DenseMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
 use crate::broker::queues::letter::Letter;
 use crate::broker::queues::message_store::MessageStore;
 use crate::broker::queues::queue::{Queue, QueueEntry};
+use crate::broker::queues::timers::Timers;
 use crate::broker::topology::QueueId;
 
 /// The contents of queues, by the topology's ids.
@@ -17,9 +19,8 @@ pub(crate) struct Queues {
     queues: DenseMap<QueueId, Queue>,
     /// Queues that may have something to deliver.
     runnable: Vec<QueueId>,
-    /// Queues in which something may expire, and where the walk over them goes on.
-    timed: Vec<Handle<QueueId>>,
-    timed_cursor: usize,
+    /// When something in a queue, or the queue itself, may expire.
+    timers: Timers,
     /// Entries of purged and deleted queues, released a few at a time, because releasing a million would stop everybody.
     unreachable: VecDeque<UnreachableEntries>,
     /// Dead letters that are published at the end of the same call.
@@ -32,6 +33,19 @@ struct UnreachableEntries {
     entries: VecDeque<QueueEntry>,
     /// The definition of a durable queue: its entries are settled there.
     durable_id: Option<DefinitionId>,
+    /// Whether an answer waits until they are.
+    is_purge: bool,
+}
+
+/// The next of what nobody can reach any more.
+#[derive(Debug)]
+pub(crate) enum Unreachable {
+    /// An entry, with the definition of the durable queue that it was in.
+    Entry(QueueEntry, Option<DefinitionId>),
+    /// The end of a deleted queue, or of a purge of a queue that is not durable.
+    End,
+    /// The end of a purge of a durable queue.
+    EndOfPurge,
 }
 
 impl Queues {
@@ -58,7 +72,9 @@ impl Queues {
 
     /// Take a queue out.
     pub fn remove(&mut self, id: QueueId) -> Option<Queue> {
-        self.queues.remove(id)
+        let queue = self.queues.remove(id)?;
+        self.timers.move_timer(id, queue.timer, NEVER);
+        Some(queue)
     }
 
     /// Every queue with its id.
@@ -70,7 +86,11 @@ impl Queues {
     pub fn pop(&mut self, id: QueueId, messages: &MessageStore) -> Option<QueueEntry> {
         let queue = &mut self.queues[id];
         let size = messages.get(queue.front()?.message).size();
-        queue.pop(size)
+        let entry = queue.pop(size);
+        if queue.has_expiring() {
+            self.set_timer(id);
+        }
+        entry
     }
 
     /// Drop those of `routed` that refuse a message of this size. Returns whether there are any. None of them is a
@@ -116,44 +136,44 @@ impl Queues {
         None
     }
 
-    /// Visit this queue from time to time: something in it, or the queue itself, may expire.
-    pub fn watch(&mut self, id: QueueId) {
+    /// Visit this queue when its first entry expires, or the queue itself, unless it is visited earlier.
+    #[inline]
+    pub fn set_timer(&mut self, id: QueueId) {
         let queue = &mut self.queues[id];
-        if !queue.is_timed {
-            queue.is_timed = true;
-            self.timed.push(Handle { id, serial: queue.serial });
+        let deadline = queue.deadline();
+        if deadline < queue.timer {
+            self.timers.move_timer(id, queue.timer, deadline);
+            queue.timer = deadline;
         }
     }
 
-    /// The number of queues that are visited.
-    pub fn timed_count(&self) -> usize {
-        self.timed.len()
+    /// The next queue whose timer has run out: it has none from now on.
+    pub fn next_due(&mut self, now: Micros) -> Option<QueueId> {
+        let id = self.timers.due(now)?;
+        let queue = &mut self.queues[id];
+        self.timers.move_timer(id, queue.timer, NEVER);
+        queue.timer = NEVER;
+        Some(id)
     }
 
-    /// The next queue to visit, round and round.
-    pub fn next_timed(&mut self) -> Handle<QueueId> {
-        if self.timed_cursor >= self.timed.len() {
-            self.timed_cursor = 0;
-        }
-        self.timed[self.timed_cursor]
+    /// Whether something has to expire now.
+    pub fn is_due(&self, now: Micros) -> bool {
+        self.timers.due(now).is_some()
     }
 
-    /// Note that the queue was visited; it is visited again if it `stays`.
-    pub fn visited(&mut self, stays: bool) {
-        if stays {
-            self.timed_cursor += 1;
-        } else {
-            self.timed.swap_remove(self.timed_cursor);
-        }
+    /// The timers of queues.
+    pub fn timers(&mut self) -> &mut Timers {
+        &mut self.timers
     }
 
-    /// Take out all that is ready in a queue, to be released later. Returns how many entries that were.
-    pub fn drain(&mut self, id: QueueId) -> u32 {
+    /// Take out all that is ready in a queue, to be released later. Returns how many entries that were. The end of a
+    /// purge of a durable queue, `is_purge`, is told.
+    pub fn drain(&mut self, id: QueueId, is_purge: bool) -> u32 {
         let queue = &mut self.queues[id];
         let entries = queue.drain();
         let count = entries.len() as u32;
         if count > 0 {
-            self.unreachable.push_back(UnreachableEntries { entries, durable_id: queue.durable_id });
+            self.unreachable.push_back(UnreachableEntries { entries, durable_id: queue.durable_id, is_purge });
         }
         count
     }
@@ -163,14 +183,15 @@ impl Queues {
         !self.unreachable.is_empty()
     }
 
-    /// The next entry to release, with the definition of the durable queue that it was in. `Some(None)` ends a group.
-    pub fn next_unreachable(&mut self) -> Option<Option<(QueueEntry, Option<DefinitionId>)>> {
-        let UnreachableEntries { entries, durable_id } = self.unreachable.front_mut()?;
-        let next = entries.pop_front().map(|entry| (entry, *durable_id));
-        if next.is_none() {
-            self.unreachable.pop_front();
+    /// The next entry to release, or the end of a group.
+    pub fn next_unreachable(&mut self) -> Option<Unreachable> {
+        let UnreachableEntries { entries, durable_id, is_purge } = self.unreachable.front_mut()?;
+        if let Some(entry) = entries.pop_front() {
+            return Some(Unreachable::Entry(entry, *durable_id));
         }
-        Some(next)
+        let end = if *is_purge { Unreachable::EndOfPurge } else { Unreachable::End };
+        self.unreachable.pop_front();
+        Some(end)
     }
 
     /// Publish a dead letter at the end of the call.

@@ -10,7 +10,6 @@ use crate::amqp::table::{FieldValue, Table};
 use crate::amqp::{BasicProperties, PropertyFields, RawTable};
 
 use crate::broker::Broker;
-use crate::broker::clock::NEVER;
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::DiskMarks;
 use crate::broker::queues::letter::{Letter, Reason};
@@ -94,8 +93,8 @@ impl Broker {
         // A queue that refuses it drops it, too.
         self.queues.drop_refusing(routed, parts.size());
         let is_durable = self.durability.is_on() && is_persistent;
-        let saved = if is_durable { self.save_for(parts, routed).ok().flatten() } else { None };
-        self.put_into_queues(parts, saved, routed, NEVER);
+        let saved = if is_durable { self.save_for(parts, routed, None).ok().flatten() } else { None };
+        self.put_into_queues(parts, saved, routed, None);
     }
 
     /// Whether a message has been in this queue before, and nobody has rejected it since: it would go round for ever.

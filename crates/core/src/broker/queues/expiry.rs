@@ -1,61 +1,76 @@
 //! Expiry: messages whose time runs out, and queues that nobody uses, are removed.
 //!
-//! Entries expire at the head of their queue, before anything is delivered from it, and otherwise when the walk over
-//! timed queues comes by. An entry behind one that lives longer waits until it is at the head: nobody gets it after its
-//! time, but it counts until then.
+//! Entries expire at the head of their queue, when its timer runs out and before anything is delivered from it. An entry
+//! behind one that lives longer waits until it is at the head: nobody gets it after its time, but it counts until then.
+//!
+//! Expiring is work of a turn (`connections/fairness.rs`), like any other: when a million entries expire at once, the call
+//! ends with its turn, and [`Broker::work`] goes on. Until then the queue delivers nothing.
 
 use crate::broker::Broker;
-use crate::broker::ids::Handle;
+use crate::broker::clock::Micros;
 use crate::broker::queues::letter::Reason;
 use crate::broker::topology::QueueId;
 
-/// Maximum number of timed queues that are visited in one tick; with more it takes several ticks to visit all.
-const QUEUES_AT_ONCE: usize = 10_000;
-/// Maximum number of entries that expire from one queue in one visit; others wait for the next visit or delivery.
-const ENTRIES_AT_ONCE: usize = 10_000;
+/// The cost of dropping an entry, in steps of a turn.
+const DROP_STEPS: u32 = 4;
+/// The cost of a dead letter, which is parsed, routed and recorded, besides its bytes.
+const LETTER_STEPS: u32 = 40;
+/// The number of bytes of a dead letter that cost a step.
+const BYTES_PER_STEP: usize = 1024;
 
 impl Broker {
-    /// Drop entries from the head of a queue whose time has run out.
-    pub(crate) fn expire_head(&mut self, queue: QueueId) {
-        for _ in 0..ENTRIES_AT_ONCE {
-            match self.queues[queue].front() {
-                Some(front) if front.expires <= self.clock.now() => {}
-                _ => return,
-            }
-            let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
-            self.metrics.expired += 1;
-            self.discard(queue, entry, Reason::Expired);
-        }
-    }
-
-    /// Visit timed queues, and take those off the list in which nothing can expire any more.
-    pub(crate) fn expire(&mut self) {
-        for _ in 0..self.queues.timed_count().min(QUEUES_AT_ONCE) {
-            let handle = self.queues.next_timed();
-            let stays = self.expire_in(handle);
-            self.queues.visited(stays);
-        }
-    }
-
-    /// Whether the queue stays on the list.
-    fn expire_in(&mut self, handle: Handle<QueueId>) -> bool {
-        let queue = handle.id;
-        if self.queues.queue_of(handle).is_none() {
-            return false;
-        }
-        self.expire_head(queue);
-        let now = self.clock.now();
-        let it = &mut self.queues[queue];
-        it.trim();
-        if let Some(expires_ms) = it.policy.expires_ms {
-            if it.consumers.is_empty() && now - it.used >= expires_ms * 1000 {
-                self.remove_queue(queue);
+    /// Drop entries from the head of a queue whose time has run out, as far as the turn goes. Returns whether the head may
+    /// be delivered.
+    pub(crate) fn expire_head(&mut self, queue: QueueId) -> bool {
+        while let Some(front) = self.queues[queue].front()
+            && front.expires <= self.clock.now()
+        {
+            if self.turn.is_over() {
+                self.queues.set_timer(queue);
                 return false;
             }
-            return true;
+            self.expire_entry(queue);
         }
-        let stays = !it.ready().is_empty() && (it.policy.message_ttl_ms.is_some() || it.has_expiring());
-        it.is_timed = stays;
-        stays
+        true
+    }
+
+    fn expire_entry(&mut self, queue: QueueId) {
+        let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
+        self.turn.spend(DROP_STEPS);
+        if self.queues[queue].policy.dead_letters.is_some() {
+            let bytes = self.messages.get(entry.message).size();
+            self.turn.spend(LETTER_STEPS + (bytes / BYTES_PER_STEP) as u32);
+        }
+        self.metrics.expired += 1;
+        self.discard(queue, entry, Reason::Expired);
+    }
+
+    /// Expire what is due, as far as the turn goes.
+    pub(crate) fn expire(&mut self) {
+        while !self.turn.is_over()
+            && let Some(queue) = self.queues.next_due(self.clock.now())
+        {
+            self.turn.spend(DROP_STEPS);
+            self.expire_in(queue);
+        }
+    }
+
+    fn expire_in(&mut self, queue: QueueId) {
+        self.expire_head(queue);
+        let it = &mut self.queues[queue];
+        if it.unused_until() <= self.clock.now() {
+            self.turn.spend(LETTER_STEPS);
+            return self.remove_queue(queue);
+        }
+        it.trim();
+        self.queues.set_timer(queue);
+        // Consumers may have waited for what stands behind.
+        self.queues.schedule(queue);
+    }
+
+    /// The time at which [`Broker::work`] has to be called, because something expires then. None when it is no earlier than
+    /// the last answer; an answer counts until the next call of [`Broker::work`].
+    pub fn take_alarm(&mut self) -> Option<Micros> {
+        self.queues.timers().alarm(self.clock.now())
     }
 }

@@ -40,10 +40,6 @@ pub(crate) struct StoredMessage {
     body: u32,
     /// The offset of the properties, at most 512: two short strings precede them.
     properties: u16,
-    /// Whether the message was there before the broker was opened.
-    pub is_recovered: bool,
-    /// When the message was published, on the wall clock.
-    pub time_us: i64,
     pub kept: Kept,
     /// The sequence number of its record in the journal, if there is one.
     pub sequence: u64,
@@ -85,7 +81,7 @@ pub(crate) struct MessageStore {
 
 impl MessageStore {
     /// Keep a message. The caller has the one reference to it, until it is [`MessageStore::release`]d.
-    pub fn insert(&mut self, parts: &Parts<'_>, time_us: i64) -> MessageId {
+    pub fn insert(&mut self, parts: &Parts<'_>) -> MessageId {
         self.resident_bytes += parts.size() as u64 + OVERHEAD;
         self.messages.insert(StoredMessage {
             size: parts.size() as u32,
@@ -93,15 +89,13 @@ impl MessageStore {
             properties: parts.route.len() as u16,
             bytes: Some(parts.joined().into_boxed_slice()),
             references: 1,
-            is_recovered: false,
-            time_us,
             kept: Kept::Nowhere,
             sequence: 0,
         })
     }
 
     /// Keep a message whose bytes stay in the journal until somebody needs them.
-    pub fn insert_absent(&mut self, sizes: [usize; 3], time_us: i64) -> MessageId {
+    pub fn insert_absent(&mut self, sizes: [usize; 3]) -> MessageId {
         let [route, properties, body] = sizes;
         self.resident_bytes += OVERHEAD;
         self.messages.insert(StoredMessage {
@@ -110,8 +104,6 @@ impl MessageStore {
             size: (route + properties + body) as u32,
             body: (route + properties) as u32,
             properties: route as u16,
-            is_recovered: true,
-            time_us,
             kept: Kept::Nowhere,
             sequence: 0,
         })
@@ -266,7 +258,7 @@ mod tests {
     #[test]
     fn parts_come_back_as_they_went_in() {
         let mut store = MessageStore::default();
-        let id = store.insert(&PARTS, 7);
+        let id = store.insert(&PARTS);
         let parts = store.get(id).parts().expect("resident");
         assert_eq!((parts, parts.exchange(), parts.routing_key()), (PARTS, &b"logs"[..], &b"a.b"[..]));
         assert_eq!(store.get(id).size(), 16);
@@ -275,7 +267,7 @@ mod tests {
     #[test]
     fn memory_goes_with_the_last_reference() {
         let mut store = MessageStore::default();
-        let id = store.insert(&PARTS, 0);
+        let id = store.insert(&PARTS);
         store.retain(id);
         assert_eq!(store.resident_bytes(), 16 + OVERHEAD);
         store.drop_reference(id);

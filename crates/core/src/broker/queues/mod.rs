@@ -8,3 +8,4 @@ pub(crate) mod message_store;
 pub(crate) mod policy;
 pub(crate) mod queue;
 pub(crate) mod spill;
+pub(crate) mod timers;

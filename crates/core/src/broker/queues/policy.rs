@@ -59,7 +59,6 @@ pub(crate) struct DeadLetters {
 
 /// Arguments that other brokers know and this one does not offer.
 const REFUSED: &[&str] = &[
-    "x-dead-letter-strategy",
     "x-max-priority",
     "x-single-active-consumer",
     "x-delivery-limit",
@@ -67,8 +66,8 @@ const REFUSED: &[&str] = &[
     "x-stream-filter-size-bytes",
 ];
 
-/// The longest time that an argument may give, in milliseconds: 2^32 - 1, about 49 days.
-const TIME_MS_MAX: i64 = u32::MAX as i64;
+/// The longest time to live of a message or queue, in milliseconds: ten years, as in RabbitMQ.
+pub(crate) const TIME_MS_MAX: u64 = 10 * 365 * 86_400 * 1000;
 
 /// Why an argument is refused: its name, and the reason in words.
 pub(crate) type Refusal<'a> = (&'a str, String);
@@ -103,6 +102,7 @@ impl Policy {
             "x-overflow" => self.rejects_publish = rejects(value)?,
             "x-message-ttl" => self.message_ttl_ms = Some(milliseconds(value, 0)?),
             "x-expires" => self.expires_ms = Some(milliseconds(value, 1)?),
+            "x-dead-letter-strategy" => check_strategy(value)?,
             "x-max-age" => self.age_max_s = Some(age_s(value)?),
             "x-stream-max-segment-size-bytes" => self.segment_bytes = Some(count(value)?.max(1)),
             _ if REFUSED.contains(&name) => return Err("not offered by this broker".to_owned()),
@@ -171,18 +171,26 @@ fn rejects(value: RawValue<'_>) -> Result<bool, String> {
     }
 }
 
+/// Check how dead letters are to be kept: a letter is always recorded before its original is settled, whatever it says.
+fn check_strategy(value: RawValue<'_>) -> Result<(), String> {
+    match value.as_str() {
+        Some("at-most-once" | "at-least-once") => Ok(()),
+        Some(other) => Err(format!("'{other}' is none of at-most-once, at-least-once")),
+        None => Err("expected a string".to_owned()),
+    }
+}
+
 fn count(value: RawValue<'_>) -> Result<u64, String> {
     let number = value.as_i64().ok_or("expected an integer")?;
     u64::try_from(number).map_err(|_| format!("{number} is negative"))
 }
 
-fn milliseconds(value: RawValue<'_>, least: i64) -> Result<u64, String> {
+fn milliseconds(value: RawValue<'_>, least: u64) -> Result<u64, String> {
     let number = value.as_i64().ok_or("expected an integer of milliseconds")?;
-    if (least..=TIME_MS_MAX).contains(&number) {
-        Ok(number as u64)
-    } else {
-        Err(format!("{number} is not between {least} and {TIME_MS_MAX} milliseconds"))
-    }
+    u64::try_from(number)
+        .ok()
+        .filter(|number| (least..=TIME_MS_MAX).contains(number))
+        .ok_or_else(|| format!("{number} is not between {least} and {TIME_MS_MAX} milliseconds"))
 }
 
 /// Read an age such as `7D` or `12h`: a number and one of `Y M D h m s`. Returns seconds.
@@ -241,7 +249,7 @@ mod tests {
         assert_eq!(refused(&[("x-dead-letter-routing-key", text("k"))]).1, "needs x-dead-letter-exchange");
         assert_eq!(
             refused(&[("x-message-ttl", FieldValue::I32(-1))]).1,
-            "-1 is not between 0 and 4294967295 milliseconds"
+            "-1 is not between 0 and 315360000000 milliseconds"
         );
         assert_eq!(refused(&[("x-expires", FieldValue::I32(0))]).0, "x-expires");
         assert_eq!(refused(&[("x-max-length", text("5"))]).1, "expected an integer");

@@ -46,8 +46,8 @@ pub(crate) struct Queue {
     pub used: Micros,
     /// Whether the queue is in the broker's list of queues that have something to deliver.
     pub is_runnable: bool,
-    /// Whether the queue is in the broker's list of queues in which something may expire.
-    pub is_timed: bool,
+    /// The time at which the queue is visited because something may expire; NEVER when nothing can.
+    pub timer: Micros,
     /// The log, if the queue is a stream: then no entry is ever ready.
     pub stream: Option<Box<Stream>>,
     pub unacknowledged: u32,
@@ -72,7 +72,7 @@ impl Queue {
             has_exclusive_consumer: false,
             used: now,
             is_runnable: false,
-            is_timed: false,
+            timer: NEVER,
             stream: None,
             unacknowledged: 0,
             published: 0,
@@ -174,6 +174,20 @@ impl Queue {
         self.expiring > 0
     }
 
+    /// The time at which the first entry expires, or the queue itself because nobody uses it.
+    #[inline]
+    pub fn deadline(&self) -> Micros {
+        self.front().map_or(NEVER, |front| front.expires).min(self.unused_until())
+    }
+
+    /// The time at which the queue is deleted if nobody uses it before.
+    pub fn unused_until(&self) -> Micros {
+        match self.policy.expires_ms {
+            Some(milliseconds) if self.consumers.is_empty() => self.used.saturating_add(milliseconds * 1000),
+            _ => NEVER,
+        }
+    }
+
     /// Whether it exceeds its maximum length or size, so that the oldest entries must be dropped.
     pub fn is_over(&self) -> bool {
         self.policy.is_over(self.ready.len() as u64, self.ready_bytes)
@@ -184,18 +198,25 @@ impl Queue {
         self.policy.rejects_publish && self.policy.is_over(self.ready.len() as u64 + 1, self.ready_bytes + size as u64)
     }
 
-    /// The time at which a message that is put here `now` expires.
+    /// The time at which a message that is put here `now` expires: after its own time to live or the queue's, whichever
+    /// is shorter.
     #[inline]
-    pub fn expiry(&self, now: Micros) -> Micros {
-        self.policy.message_ttl_ms.map_or(NEVER, |ttl| now + ttl * 1000)
+    pub fn expiry(&self, now: Micros, own_ms: Option<u64>) -> Micros {
+        match (self.policy.message_ttl_ms, own_ms) {
+            (None, None) => NEVER,
+            (Some(ttl), None) | (None, Some(ttl)) => now.saturating_add(ttl.saturating_mul(1000)),
+            (Some(ttl), Some(own)) => now.saturating_add(ttl.min(own).saturating_mul(1000)),
+        }
     }
 
-    /// The time at which a message that was published at `time_us` on the wall clock expires here. Its time goes on while
-    /// the broker is stopped.
-    pub fn recovered_expiry(&self, clock: Clock, time_us: i64) -> Micros {
-        let Some(ttl) = self.policy.message_ttl_ms else { return NEVER };
+    /// The same of a message that was published at `time_us` on the wall clock: its time goes on while the broker is
+    /// stopped.
+    pub fn recovered_expiry(&self, clock: Clock, time_us: i64, own_ms: Option<u64>) -> Micros {
         let age = clock.wall_us().saturating_sub(time_us).max(0) as u64;
-        clock.now() + (ttl * 1000).saturating_sub(age)
+        match self.expiry(0, own_ms) {
+            NEVER => NEVER,
+            time_to_live => clock.now().saturating_add(time_to_live.saturating_sub(age)),
+        }
     }
 
     /// Free the memory that a burst of messages needed.

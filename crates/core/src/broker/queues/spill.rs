@@ -5,13 +5,12 @@
 //! delivered from disk is read for that delivery and not kept. Above the watermark itself publishers are blocked
 //! (`backpressure.rs`): entries take memory too.
 
-use crate::amqp::BasicProperties;
-
 use crate::broker::Broker;
 use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::MessageId;
 use crate::broker::management::event::Event;
+use crate::broker::queues::all_queues::Unreachable;
 use crate::broker::queues::message_store::{Kept, MessageStore};
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
@@ -43,14 +42,9 @@ impl MessageStore {
     }
 }
 
-/// Why a message cannot be delivered.
+/// A message whose record cannot be read: it cannot be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Undeliverable {
-    /// The record cannot be read.
-    Lost,
-    /// The message came back from the journal after a restart, and its own time has run out.
-    Expired,
-}
+pub(crate) struct Lost;
 
 impl Broker {
     /// Whether more is in memory than should stay there.
@@ -94,22 +88,15 @@ impl Broker {
 
     /// Make a message ready for delivery: in memory, or loaded from the journal.
     #[inline]
-    pub(crate) fn prepare(&mut self, queue: QueueId, message: MessageId) -> Result<(), Undeliverable> {
+    pub(crate) fn prepare(&mut self, queue: QueueId, message: MessageId) -> Result<(), Lost> {
         if self.messages.get(message).is_resident() { Ok(()) } else { self.load(queue, message) }
     }
 
-    fn load(&mut self, queue: QueueId, message: MessageId) -> Result<(), Undeliverable> {
-        if let Err(reason) = self.messages.load(message, &self.durability) {
+    fn load(&mut self, queue: QueueId, message: MessageId) -> Result<(), Lost> {
+        self.messages.load(message, &self.durability).map_err(|reason| {
             self.report_lost(queue, reason);
-            return Err(Undeliverable::Lost);
-        }
-        let stored = self.messages.get(message);
-        let expires_us = || expiration_us(self.messages.parts(message).properties, stored.time_us);
-        if stored.is_recovered && expires_us().is_some_and(|expires_us| expires_us <= self.clock.wall_us()) {
-            self.metrics.expired += 1;
-            return Err(Undeliverable::Expired);
-        }
-        Ok(())
+            Lost
+        })
     }
 
     /// Tell operators that messages of a queue cannot be read.
@@ -122,9 +109,11 @@ impl Broker {
     /// Release some of the entries that nobody can reach.
     pub(crate) fn sweep(&mut self) {
         for _ in 0..UNREACHABLE_AT_ONCE {
-            let Some(next) = self.queues.next_unreachable() else { return };
-            if let Some((entry, durable_id)) = next {
-                self.release_entry(entry, durable_id);
+            match self.queues.next_unreachable() {
+                Some(Unreachable::Entry(entry, durable_id)) => self.release_entry(entry, durable_id),
+                Some(Unreachable::EndOfPurge) => self.durability.purge_settled(),
+                Some(Unreachable::End) => {}
+                None => return,
             }
         }
     }
@@ -137,10 +126,4 @@ impl Broker {
         }
         self.messages.release(entry.message, &mut self.durability);
     }
-}
-
-/// The wall clock's time at which a message expires that was published at `time_us`.
-fn expiration_us(properties: &[u8], time_us: i64) -> Option<i64> {
-    let milliseconds: u32 = BasicProperties::from_checked(properties).expiration()?.parse().ok()?;
-    Some(time_us + i64::from(milliseconds) * 1000)
 }

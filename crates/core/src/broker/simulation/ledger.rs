@@ -1,4 +1,4 @@
-//! What clients know: what they sent, what was confirmed, what came, what they acknowledged.
+//! The ledger of the clients: messages sent, confirmed, received, acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -31,6 +31,10 @@ pub(super) struct Faults {
     pub requeues_last: bool,
     /// Deliver without looking at the credit of a consumer.
     pub ignores_credit: bool,
+    /// Record messages without their time to live.
+    pub forgets_expiration: bool,
+    /// Answer a purge before the disk has it.
+    pub purges_early: bool,
     /// The disk's fault: it says that it has synced, and has not.
     pub disk_pretends: bool,
 }

@@ -40,7 +40,7 @@ pub(super) struct Simulation {
 /// Run the simulation of `seed`.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn run(seed: u64, faults: Faults) -> Result<Outcome, String> {
     let (disk, mut dice) = (SimulatedDisk::new(), Dice::new(seed));
     let world = open(&disk, &mut dice, faults, 0)?;

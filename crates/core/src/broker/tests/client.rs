@@ -122,14 +122,23 @@ impl TestBroker {
 
     /// The same, which may fail.
     pub fn open(disk: &SimulatedDisk, options: BrokerOptions) -> Result<(Self, RecoveryReport), String> {
+        Self::open_with(disk, options, Easy::default())
+    }
+
+    /// The same, with a control plane.
+    pub fn open_with(
+        disk: &SimulatedDisk,
+        options: BrokerOptions,
+        control: Easy,
+    ) -> Result<(Self, RecoveryReport), String> {
         let storage = Storage {
             disk: Arc::new(disk.clone()),
             dir: "/data".into(),
             committer: Committer::manual(|| ()),
             journal: DurableOptions { segment_bytes: 1 << 20, ..DurableOptions::default() },
         };
-        let (broker, found) = Broker::open(options, Box::new(Easy::default()), storage, 0, EPOCH_US)
-            .map_err(|error| error.to_string())?;
+        let (broker, found) =
+            Broker::open(options, Box::new(control), storage, 0, EPOCH_US).map_err(|error| error.to_string())?;
         Ok((Self { broker, now: 0 }, found))
     }
 

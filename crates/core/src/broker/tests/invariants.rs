@@ -32,6 +32,9 @@ fn positions(broker: &Broker) -> Result<(), String> {
         if queue.is_over() {
             return Err(format!("queue {number:?} is over its bound"));
         }
+        if queue.timer > queue.deadline() {
+            return Err(format!("queue {number:?} has something that expires before anybody looks"));
+        }
     }
     Ok(())
 }
@@ -161,7 +164,7 @@ fn channels(broker: &Broker) -> Result<(), String> {
 fn work(broker: &Broker) -> Result<(), String> {
     for (number, queue) in broker.queues.iter() {
         if let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
-            && queue.ready().iter().any(|entry| entry.expires > broker.clock.now())
+            && queue.front().is_some_and(|front| front.expires > broker.clock.now())
         {
             return Err(format!("queue {number:?} has something that consumer {consumer:?} could take"));
         }

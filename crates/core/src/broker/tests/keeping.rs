@@ -1,4 +1,4 @@
-//! What survives a crash, and what is promised when.
+//! Tests of what survives a crash, and of when it is promised.
 
 use super::client::{TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
@@ -9,7 +9,7 @@ use crate::amqp::{FieldValue, Method, PropertyFields};
 use crate::broker::{BrokerOptions, ConnectionId, Event};
 use crate::journal::{Dice, SimulatedDisk};
 
-const PERSISTENT: PropertyFields<'static> = PropertyFields {
+pub(super) const PERSISTENT: PropertyFields<'static> = PropertyFields {
     delivery_mode: Some(2),
     content_type: None,
     content_encoding: None,
@@ -26,24 +26,24 @@ const PERSISTENT: PropertyFields<'static> = PropertyFields {
     cluster_id: None,
 };
 
-fn declare(world: &mut TestBroker, id: ConnectionId, queue: &'static str) {
+pub(super) fn declare(world: &mut TestBroker, id: ConnectionId, queue: &'static str) {
     world.send(id, 1, QueueDeclare { queue, durable: true, ..Default::default() });
     world.commit();
     assert_eq!(names(&world.seen(id)), ["queue.declare-ok"]);
 }
 
-fn publish(world: &mut TestBroker, id: ConnectionId, queue: &str, body: &str) {
+pub(super) fn publish(world: &mut TestBroker, id: ConnectionId, queue: &str, body: &str) {
     let bytes = published("", queue, &PERSISTENT, body.as_bytes());
     world.broker.receive(id, &bytes, world.now);
 }
 
-fn crash(disk: &SimulatedDisk, world: TestBroker) -> TestBroker {
+pub(super) fn crash(disk: &SimulatedDisk, world: TestBroker) -> TestBroker {
     drop(world); // it writes nothing on its way out: its committer has no thread
     disk.power_cut(&mut Dice::new(1));
     TestBroker::on_disk(disk, BrokerOptions::default()).0
 }
 
-fn drain(world: &mut TestBroker, queue: &'static str) -> Vec<(String, bool)> {
+pub(super) fn drain(world: &mut TestBroker, queue: &'static str) -> Vec<(String, bool)> {
     let id = world.connect();
     let mut drained = Vec::new();
     loop {
@@ -364,19 +364,4 @@ fn dead_letters_wait_on_disk_too() {
     assert_eq!((metrics.expired, metrics.messages), (1000, 1000));
     assert!(metrics.message_bytes < 1 << 20, "{} bytes", metrics.message_bytes);
     assert_eq!(drain(&mut world, "dead").len(), 1000);
-}
-
-#[test]
-fn time_to_live_goes_on_while_the_broker_is_away() {
-    let disk = SimulatedDisk::new();
-    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
-    let id = world.connect();
-    declare(&mut world, id, "work");
-    let properties = PropertyFields { expiration: Some("1000"), ..PERSISTENT };
-    world.broker.receive(id, &published("", "work", &properties, b"short"), 0);
-    publish(&mut world, id, "work", "long");
-    world.commit();
-    let mut world = crash(&disk, world);
-    world.broker.tick(2_000_000, super::client::EPOCH_US + 2_000_000);
-    assert_eq!(drain(&mut world, "work"), [("long".to_owned(), true)]);
 }

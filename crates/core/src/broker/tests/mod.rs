@@ -2,9 +2,11 @@
 
 pub(super) mod client;
 mod delivering;
+mod expiring;
 pub(super) mod invariants;
 mod keeping;
 mod nonsense;
+mod purging;
 mod refusing;
 mod shortage;
 mod streaming;

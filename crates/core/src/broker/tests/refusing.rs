@@ -1,4 +1,4 @@
-//! What clients do wrong: the right code and a text that helps, for them alone.
+//! Tests of clients' mistakes: each gets the right code and a helpful text, and affects nobody else.
 
 use super::client::{TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{

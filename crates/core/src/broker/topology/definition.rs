@@ -5,6 +5,7 @@
 //! has only the fields that are part of the identity.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::conditions::filter::StoredQuery;
 use super::settings::ExchangeKind;
@@ -53,6 +54,8 @@ pub enum Definition {
         auto_delete: bool,
         /// The fields of its arguments.
         arguments: Vec<u8>,
+        /// The user who declared it; earlier versions did not record that.
+        creator: Option<Arc<str>>,
     },
     /// A binding between durable parts.
     Binding {
@@ -144,8 +147,12 @@ impl Definition {
                 let kind = kind.name().as_bytes();
                 fields(EXCHANGE, &[vhost.as_bytes(), name.as_bytes(), kind, &flags, arguments]);
             }
-            Self::Queue { vhost, name, auto_delete, arguments } => {
-                fields(QUEUE, &[vhost.as_bytes(), name.as_bytes(), &[u8::from(*auto_delete)], arguments]);
+            Self::Queue { vhost, name, auto_delete, arguments, creator } => {
+                let all: [&[u8]; 4] = [vhost.as_bytes(), name.as_bytes(), &[u8::from(*auto_delete)], arguments];
+                match creator {
+                    None => fields(QUEUE, &all),
+                    Some(creator) => fields(QUEUE, &[&all[..], &[creator.as_bytes()]].concat()),
+                }
             }
             Self::Binding { vhost, source, target, to_exchange, key, arguments, stored } => {
                 let to = if *to_exchange { TO_EXCHANGE } else { TO_QUEUE };
@@ -183,7 +190,9 @@ impl Definition {
             }
             QUEUE => {
                 let (vhost, name, auto_delete) = (reader.text()?, reader.text()?, reader.byte()? != 0);
-                Self::Queue { vhost, name, auto_delete, arguments: reader.bytes()?.to_vec() }
+                let arguments = reader.bytes()?.to_vec();
+                let creator = if reader.is_empty() { None } else { Some(reader.text()?.into()) };
+                Self::Queue { vhost, name, auto_delete, arguments, creator }
             }
             BINDING => {
                 let (vhost, source) = (reader.text()?, reader.text()?);

@@ -68,6 +68,7 @@ impl Topology {
             name: queue.name.to_string(),
             auto_delete: queue.auto_delete,
             arguments: queue.arguments.to_vec(),
+            creator: queue.creator.clone(),
         }
     }
 
@@ -116,9 +117,14 @@ impl Topology {
                 };
                 self.declare_exchange(self.known_vhost(vhost)?, name, &settings)?;
             }
-            Definition::Queue { vhost, name, auto_delete, arguments } => {
-                let arguments = RawTable::new(arguments);
-                let settings = QueueSettings { durable: true, exclusive: false, auto_delete: *auto_delete, arguments };
+            Definition::Queue { vhost, name, auto_delete, arguments, creator } => {
+                let settings = QueueSettings {
+                    durable: true,
+                    exclusive: false,
+                    auto_delete: *auto_delete,
+                    arguments: RawTable::new(arguments),
+                    creator: creator.as_ref(),
+                };
                 let vhost = self.known_vhost(vhost)?;
                 return Ok(Some(self.declare_queue(vhost, name, &settings, NOBODY, true)?.0));
             }

@@ -81,6 +81,7 @@ struct DeclaredQueue {
     owner: Option<Owner>,
     auto_delete: bool,
     arguments: Box<[u8]>,
+    creator: Option<Arc<str>>,
     /// The bindings that lead here.
     incoming: Vec<BindingId>,
     /// Whether the queue was removed, and its bindings are being taken away.
@@ -94,6 +95,7 @@ impl DeclaredQueue {
             exclusive: self.owner.is_some(),
             auto_delete: self.auto_delete,
             arguments: RawTable::new(&self.arguments),
+            creator: self.creator.as_ref(),
         }
     }
 
@@ -317,6 +319,7 @@ impl Topology {
             owner,
             auto_delete: settings.auto_delete,
             arguments: settings.arguments.as_bytes().into(),
+            creator: settings.creator.cloned(),
             incoming: Vec::new(),
             is_gone: false,
         });

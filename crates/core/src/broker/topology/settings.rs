@@ -1,6 +1,7 @@
 //! The settings of exchanges and queues, and when two declarations are the same.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::amqp::{AmqpError, RawTable, RawValue};
 
@@ -72,6 +73,8 @@ pub struct QueueSettings<'a> {
     pub auto_delete: bool,
     /// Its policies: `x-message-ttl` and others.
     pub arguments: RawTable<'a>,
+    /// The user who declares it, whose queues are counted. Another user may declare the same queue again.
+    pub creator: Option<&'a Arc<str>>,
 }
 
 /// Arguments that must be the same when a queue is declared again. Others are the client's own.

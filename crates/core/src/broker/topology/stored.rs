@@ -119,6 +119,7 @@ mod tests {
                     exclusive: false,
                     auto_delete: false,
                     arguments: RawTable::new(&[]),
+                    creator: None,
                 };
                 queues.push(topology.declare_queue(vhost, &name, &settings, ME, false).expect("a queue").0);
                 let arguments = table(&[("x-query-key", key)]);

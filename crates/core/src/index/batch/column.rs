@@ -40,7 +40,7 @@ pub fn value_decoder(array: &dyn Array, depth: usize) -> Result<ValueDecoder<'_>
 /// The decoders of the fields of a struct, by name.
 ///
 /// # Errors
-/// Those of [`value_decoder`], with the field's name.
+/// The errors of [`value_decoder`], with the field's name.
 pub fn fields(array: &StructArray, depth: usize) -> Result<Vec<(&str, ValueDecoder<'_>)>, String> {
     let named = array.fields().iter().map(|field| field.name().as_str()).zip(array.columns());
     named

@@ -30,7 +30,7 @@ fn rows(lists: &ListArray) -> Vec<Vec<u64>> {
     (0..lists.len()).map(|row| lists.value(row).as_primitive::<UInt64Type>().values().to_vec()).collect()
 }
 
-/// What the first row of a one-column table is as the property `x`, as the selectors that are true of it.
+/// The selectors that are true of the first row of a one-column table, read as the property `x`.
 fn holds(array: ArrayRef, selector: &str) -> bool {
     let matched = engine(&[selector]).match_batch(&batch(vec![("x", array)]), 1).expect("readable");
     rows(&matched)[0] == [0]

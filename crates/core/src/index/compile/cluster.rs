@@ -16,7 +16,7 @@ use super::interner::Interner;
 /// The maximum depth of splits of a group; deeper parts stay as they are.
 const DEPTH_MAX: usize = 12;
 
-/// What splits queries: an attribute, and whether by the rarest of the values that they admit (0) or by the second (1).
+/// A way to split queries: an attribute, and whether by the rarest of the values that they admit (0) or by the second (1).
 /// Queries that admit the same rare value and different frequent ones are ruled out by different messages, too.
 type SplitCriterion = (AttributeId, usize);
 

@@ -46,7 +46,7 @@ impl SymbolSample {
     /// An estimate of the share of messages that have the symbol: its share of the demands on its attribute.
     ///
     /// While demands are few, the share is drawn towards a prior: one in two for a Boolean, one in 64 for anything else.
-    /// Where a message may have several symbols, the share is at least what the length of the text lets expect.
+    /// If a message may have several symbols, the share is at least what the length of the text suggests.
     pub fn share(&self, attribute: &AttributeSample) -> f64 {
         let prior = if self.is_bool { 2.0 } else { 64.0 };
         let share = (f64::from(self.demands) + 1.0) / (f64::from(attribute.demands) + prior);

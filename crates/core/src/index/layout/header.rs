@@ -51,7 +51,7 @@ impl SnapshotHeader {
         self.sections[section as usize]
     }
 
-    /// Where the sections end and the checksums start.
+    /// The position at which the sections end and the checksums start.
     #[must_use]
     pub fn body_end(&self) -> usize {
         let SectionExtent { offset, length } = self.extent(SectionName::Hierarchies);

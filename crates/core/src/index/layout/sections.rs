@@ -12,9 +12,9 @@ pub enum SectionName {
     Ids,
     /// The positions in ascending order of their ids, 4 bytes each.
     ById,
-    /// Where the positions of each query end, 4 bytes each; empty when every query has one subscription.
+    /// The end of each query's positions, 4 bytes each; empty when every query has one subscription.
     QueryEnds,
-    /// Where the record of each query ends in `Records`, 8 bytes each.
+    /// The end of each query's record in `Records`, 8 bytes each.
     RecordEnds,
     /// The queries (`codec/`).
     Records,
@@ -35,7 +35,7 @@ pub enum SectionName {
     PatternSymbols,
     /// The first leaf and the number of leaves of each group, 4 bytes each; the common group is the first.
     Groups,
-    /// Where each leaf starts in `Leaves`, in words, and where the last one ends; 4 bytes each.
+    /// The start of each leaf in `Leaves`, in words, and the end of the last one; 4 bytes each.
     LeafStarts,
     /// The leaves (`leaf/`).
     Leaves,
@@ -45,15 +45,15 @@ pub enum SectionName {
     RareSummaries,
     /// The shared predicates, as queries (`compile/shared_predicates.rs`).
     SharedPredicates,
-    /// Where each shared predicate ends in `SharedPredicates`, 8 bytes each.
+    /// The end of each shared predicate in `SharedPredicates`, 8 bytes each.
     SharedPredicateEnds,
-    /// Where the predicates of each query end in `Verifications`, 4 bytes each; empty when there are none.
+    /// The end of each query's predicates in `Verifications`, 4 bytes each; empty when there are none.
     VerificationEnds,
     /// The shared predicates of each query, 4 bytes each; all ones where the whole query has to be evaluated.
     Verifications,
     /// Names and costs of the expensive predicates, which records refer to by index.
     Opaques,
-    /// Where the saved key of each position ends in `Keys`, 8 bytes each; empty when no keys were saved.
+    /// The end of each position's saved key in `Keys`, 8 bytes each; empty when no keys were saved.
     KeyEnds,
     /// The saved keys of subscriptions, as they were given.
     Keys,

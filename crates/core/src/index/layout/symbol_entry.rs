@@ -62,7 +62,7 @@ impl<'a> SymbolEntry<'a> {
     /// True when this is the entry of `term`; `long_text` gives long values by offset and length.
     ///
     /// # Errors
-    /// Those of `long_text`.
+    /// The entries of `long_text`.
     #[inline]
     pub fn is<E>(
         self,
@@ -96,7 +96,7 @@ impl<'a> SymbolEntry<'a> {
     /// The text that this is the entry of; None when it holds another value, or none.
     ///
     /// # Errors
-    /// Those of `long_text`.
+    /// The entries of `long_text`.
     pub fn text<E>(
         self,
         long_text: impl FnOnce(u64, usize) -> Result<&'a [u8], E>,

@@ -58,7 +58,7 @@ pub fn find(
     find_hashed(store, attribute, scalar, scalar.hash())
 }
 
-/// What a segment knows of a value of `attribute` that has the hash `hash`, if some query names it.
+/// The entry for a value of `attribute` with the hash `hash`, if some query names it.
 #[inline]
 pub fn find_hashed(
     store: &SectionStore,

@@ -6,7 +6,7 @@ use crate::index::value_class::ValueClass;
 
 use super::number::MessageNumber;
 
-/// What an attribute of a message is to a segment.
+/// The value of one attribute of a message, as a segment encodes it.
 #[derive(Clone, Copy, Debug)]
 pub enum AttributeCode<'a> {
     /// It has a value that no query names, or none.
@@ -116,7 +116,7 @@ impl MessageCodes {
         self.codes[attribute.index()].1
     }
 
-    /// What `attribute` is; None when the segment has no such attribute.
+    /// The code of `attribute`; None when the segment has no such attribute.
     #[inline(always)]
     #[must_use]
     pub fn get(&self, attribute: AttributeId) -> Option<AttributeCode<'_>> {

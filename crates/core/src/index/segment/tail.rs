@@ -14,7 +14,7 @@ pub const TAIL_MAX: usize = 32;
 #[derive(Debug)]
 pub struct Tail {
     subscriptions: [OnceLock<TailSubscription>; TAIL_MAX],
-    /// Which of them were removed.
+    /// The tombstones of its queries.
     pub tombstones: Tombstones,
 }
 

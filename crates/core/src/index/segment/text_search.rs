@@ -21,7 +21,7 @@ use crate::text::{StopWords, words};
 /// The maximum total size of the needles of a file. An interner takes fewer.
 const NEEDLE_BYTES_MAX: usize = 64 << 20;
 
-/// What the queries of a segment look for in texts; built from its sections when it is first needed.
+/// The needles and words that the queries of a segment look for in texts, built from its sections on first use.
 #[derive(Debug, Default)]
 pub struct TextSearch {
     by_attribute: OnceLock<HashMap<AttributeId, WantedTexts>>,
@@ -34,7 +34,7 @@ pub struct TextSearch {
 struct WantedTexts {
     needles: Option<Needles>,
     words: Vec<Box<str>>,
-    /// What the segment knows of each needle, or of each word.
+    /// The symbol entry of each needle, or of each word.
     symbols: Vec<SymbolInfo>,
 }
 

@@ -265,7 +265,7 @@ const EVERY_KIND: [&str; 8] = [
     "ANYCASE(author) = 'James' AND a < 1 AND a <= 2 AND a > 3",
 ];
 
-/// Where the file of a format version is kept: `EVERY_KIND`, the keys "key 0" to "key 7", and a hierarchy.
+/// The path of the file of a format version: `EVERY_KIND`, the keys "key 0" to "key 7", and a hierarchy.
 fn kept_file(version: u32) -> PathBuf {
     format!("{}/tests/data/snapshot-{version}.tamis", env!("CARGO_MANIFEST_DIR")).into()
 }

@@ -12,7 +12,7 @@ use super::matches::TopicMatches;
 const AUTOMATA_MAX: usize = 4;
 /// An automaton may be replaced when this many walks have come since its last.
 const IDLE_WALKS: u64 = 64;
-/// What is known of the states of one automaton takes at most this many times 8 bytes, or is known of one state.
+/// The maximum size of the remembered matches of one automaton, in words of 8 bytes; one state may exceed it.
 const WEIGHT_MAX: usize = 1 << 19;
 
 /// The automaton of one trie.
@@ -101,7 +101,7 @@ impl Automata {
 }
 
 impl TrieAutomaton {
-    /// What version `serial` knows of `state`, if it has been kept.
+    /// The matches of `state` in version `serial`, if they are remembered.
     #[inline]
     pub fn matches(&self, state: usize, serial: u64) -> Option<&TopicMatches> {
         self.matches.get(state).filter(|matches| matches.serial == serial && self.era == self.dfa.era())

@@ -45,7 +45,7 @@ impl TopicScratch {
         work(&self.fresh)
     }
 
-    /// What a version knows of `topic` by the state that it leads to, where all patterns are in one trie.
+    /// The matches of `topic`, remembered for the state that it leads to, if all patterns are in one trie.
     #[inline]
     fn by_state(&mut self, sources: TopicSources<'_>, topic: &str) -> Result<Option<&TopicMatches>, EngineError> {
         let Some(only) = OnlyTrie::of(sources) else { return Ok(None) };

@@ -5,7 +5,7 @@ use crate::index::ids::AttributeId;
 use crate::index::layout::symbol_entry::SymbolInfo;
 use crate::index::segment::patterns::TopicSymbols;
 
-/// What one version knows of one topic.
+/// The matches of one topic in one version.
 #[derive(Clone, Debug, Default)]
 pub struct TopicMatches {
     /// The serial number of the version; 0 for an empty engine.

@@ -60,7 +60,7 @@ fn small(segment_bytes: u32) -> LogOptions {
     LogOptions { segment_bytes, index_heads: true, ..LogOptions::default() }
 }
 
-/// What the record with a number is made of: whoever reads another body than this has been deceived.
+/// The body of the record with a number. A reader that gets another body has found a fault.
 fn body_of(number: u64, size: usize) -> Vec<u8> {
     let mut dice = Dice::new(number);
     (0..size).map(|_| dice.roll() as u8).collect()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::*;
 
-/// What a run of cuts has shown.
+/// The result of a run of power cuts.
 #[derive(Debug, Default)]
 struct PowerTally {
     cuts: usize,
@@ -16,7 +16,7 @@ struct PowerTally {
 fn cut_power(seed: u64, cuts: usize, prepare: impl Fn(&SimulatedDisk)) -> PowerTally {
     let (disk, mut dice, mut tally) = (SimulatedDisk::new(), Dice::new(seed), PowerTally::default());
     prepare(&disk);
-    // What was read or reported synced, by number: it may never be anything else.
+    // Bodies that were read or reported synced, by number: they may never change.
     let mut seen: HashMap<u64, u64> = HashMap::new();
     let (mut removed, mut fresh) = (Sequence(0), 0_u64);
     for _ in 0..cuts {

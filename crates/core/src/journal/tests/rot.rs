@@ -40,7 +40,7 @@ fn known(disk: &SimulatedDisk) -> (Directory, Vec<SegmentName>, Seed) {
     (directory, listing.segments, seed)
 }
 
-/// Where nothing is written: between the records and the footer.
+/// The bytes between the records and the footer, which hold nothing.
 fn unused(directory: &Directory, name: SegmentName) -> std::ops::Range<usize> {
     let segment = directory.open(name).expect("there");
     let (file, file_bytes) = (segment.file.as_ref(), segment.file_bytes);

@@ -29,7 +29,7 @@ fn whole() -> (Vec<u8>, PathBuf, Vec<u32>) {
     (disk.contents(&path).expect("there"), path, places)
 }
 
-/// What recovery makes of the segment when only its first `length` bytes were written.
+/// The result of recovering the segment when only its first `length` bytes were written.
 fn recovered(bytes: &[u8], path: &Path, length: usize) -> TestLog {
     let disk = SimulatedDisk::new();
     let mut cut = bytes[..length].to_vec();
@@ -55,7 +55,7 @@ fn cut_at_every_byte_of_a_thousand_records_every_whole_one_is_kept() {
     // Every cut is recovered; reading all of it again each time would be a thousand times a thousand records.
     for length in rounds(rounds(0..=end)) {
         let bench = recovered(&bytes, &path, length);
-        // Where the file goes on with zeroes, nothing was cut off it.
+        // If only zeroes follow, recovery cuts nothing off.
         let same = length + bytes[length..].iter().take_while(|&&byte| byte == 0).count();
         let kept = places.partition_point(|&place| place as usize <= same).saturating_sub(1) as u64;
         assert_eq!(bench.recovery.next, Sequence(kept + 1), "cut at {length}");

@@ -104,7 +104,7 @@ impl Drop for Committer {
             // Its panic has been printed, and there is nobody left to tell.
             drop(thread.join());
         }
-        // Nobody commits the logs that still wait; and they hold the queue, which would hold them for ever.
+        // No thread commits the logs that still wait. They hold the queue and it holds them, so they must be let go here.
         let waiting = std::mem::take(&mut self.queue.lock().waiting);
         drop(waiting);
     }

@@ -33,7 +33,7 @@ fn extract(expression: &Hir, kind: ExtractKind) -> Option<Vec<String>> {
     let sequence: Seq = Extractor::new().kind(kind).limit_total(NEEDLES_MAX).extract(expression);
     let literals = sequence.literals()?;
     let mut needles: Vec<&str> = literals.iter().map(|literal| whole_characters(literal.as_bytes())).collect();
-    // Where a needle occurs, so does every needle within it: the shorter one is enough.
+    // A text that contains a needle contains every needle within it, so the shorter one is enough.
     needles.sort_unstable_by_key(|needle| needle.len());
     let mut kept: Vec<String> = Vec::new();
     for needle in needles {

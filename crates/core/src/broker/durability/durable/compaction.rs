@@ -147,10 +147,11 @@ impl Durable {
             return Ok(());
         }
         let mut old = source.head;
-        if source.kind == kind::MOVED {
+        if records::is_copy(source.kind) {
             records::take_varint(&mut old);
         }
-        let Some(sizes) = MessageHead::take(&mut old) else { return Ok(()) };
+        let Some(sizes) = MessageHead::take(source.kind, &mut old) else { return Ok(()) };
+        let kind_of_copy = records::kind_of_copy(source.kind);
         let id = self.slots.id(record);
         let mut head = Vec::new();
         // Positions that do not fit are recorded first, so that when the copy is there, all of its positions are.
@@ -158,10 +159,10 @@ impl Durable {
         loop {
             head.clear();
             records::put_varint(&mut head, id);
-            sizes.put(&mut head);
+            sizes.put(kind_of_copy, &mut head);
             let count = records::put_places(&mut head, &positions[done..]);
             if done + count == positions.len() {
-                return self.append_copy(record, kind::MOVED, &head, source);
+                return self.append_copy(record, kind_of_copy, &head, source);
             }
             head.clear();
             records::put_varint(&mut head, id);

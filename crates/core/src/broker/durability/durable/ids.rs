@@ -1,4 +1,4 @@
-//! The ids of definitions and recorded messages, and the parts of a message.
+//! The ids of definitions and recorded messages, the parts of a message, and its time to live.
 
 use crate::journal::Sequence;
 
@@ -18,6 +18,38 @@ pub struct Saved {
     pub record: RecordId,
     /// The message may be confirmed when [`super::Durable::synced`] has reached this.
     pub sequence: Sequence,
+}
+
+/// The time to live of a message, as its record has it: 8 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeToLive(u64);
+
+impl TimeToLive {
+    /// It lives until it is settled.
+    pub const FOREVER: Self = Self(0);
+    /// An earlier version recorded it: only its properties say.
+    pub const IN_PROPERTIES: Self = Self(u64::MAX);
+
+    /// So many milliseconds from the time at which it is recorded, or for ever.
+    #[must_use]
+    pub fn from_ms(milliseconds: Option<u64>) -> Self {
+        milliseconds.map_or(Self::FOREVER, |milliseconds| Self(milliseconds.saturating_add(1).min(u64::MAX - 1)))
+    }
+
+    /// The milliseconds; None for ever, or when they are in its properties.
+    #[must_use]
+    pub fn ms(self) -> Option<u64> {
+        if self == Self::IN_PROPERTIES { None } else { self.0.checked_sub(1) }
+    }
+
+    /// As it stands in a record.
+    pub(super) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
 }
 
 /// A message's parts, as they are kept.

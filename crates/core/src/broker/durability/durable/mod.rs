@@ -30,7 +30,7 @@ use crate::journal::{
 };
 
 use compaction::PendingMove;
-pub use ids::{Content, DefinitionId, RecordId, Saved};
+pub use ids::{Content, DefinitionId, RecordId, Saved, TimeToLive};
 use live_records::{LiveRecords, RecordHolders};
 pub use records::kind_name;
 use records::{DefinitionRecord, MessageHead, RECORD_BYTES, kind};
@@ -191,7 +191,7 @@ impl Durable {
         self.keys.get(key).copied().filter(|id| self.is_alive(*id))
     }
 
-    /// Record a message that goes to `queues`, which are defined, each named once.
+    /// Record a message that goes to `queues`, which are defined, each named once. Its time to live begins at `time_us`.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing has changed. Busy means that its publisher has to wait.
@@ -200,10 +200,13 @@ impl Durable {
         content: Content<'_>,
         queues: &[DefinitionId],
         time_us: i64,
+        time_to_live: TimeToLive,
     ) -> Result<Saved, AppendError> {
         self.admit(&content)?;
         let mut head = std::mem::take(&mut self.head);
-        let done = MessageHead::begin(&mut head, &content).queues(&mut head, queues);
+        head.clear();
+        MessageHead::of(&content, time_to_live).put(kind::MESSAGE, &mut head);
+        let done = records::put_queues(&mut head, queues);
         let saved = self.save(kind::MESSAGE, time_us, &head, &content, |appended| {
             RecordHolders::of(&queues[..done], appended.sequence)
         });
@@ -251,7 +254,8 @@ impl Durable {
     pub fn spill(&mut self, content: Content<'_>, references: u32, time_us: i64) -> Result<Saved, AppendError> {
         self.admit(&content)?;
         let mut head = std::mem::take(&mut self.head);
-        MessageHead::begin(&mut head, &content);
+        head.clear();
+        MessageHead::of(&content, TimeToLive::FOREVER).put(kind::SPILLED, &mut head);
         let saved = self.save(kind::SPILLED, time_us, &head, &content, |_| RecordHolders::Spilled(references));
         self.head = head;
         saved

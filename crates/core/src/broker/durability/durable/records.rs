@@ -4,8 +4,8 @@
 //!
 //! | kind | head | body |
 //! |---|---|---|
-//! | MESSAGE | length of route, of properties; queues ... | route, properties, body |
-//! | MOVED | number of the message; length of route, of properties; (queue, position) ... | the same |
+//! | MESSAGE | length of route, of properties; time to live; queues ... | route, properties, body |
+//! | MOVED | number of the message; lengths; time to live; (queue, position) ... | the same |
 //! | PLACES | number of the message; (queue, position) ... | |
 //! | SPILLED | length of route, of properties | the same; not recovered |
 //! | ENQUEUED | number of the message; queues ... | |
@@ -14,14 +14,17 @@
 //! | FORGET | number of the definition | |
 //! | STOPPED | | what was delivered, as in SETTLED |
 //! | STARTED | | |
+//! | MESSAGE_1, MOVED_1 | as earlier versions wrote them: without a time to live | |
+//!
+//! A time to live is 0 for none, or one more than its milliseconds.
 
-use super::ids::{Content, DefinitionId};
+use super::ids::{Content, DefinitionId, TimeToLive};
 use crate::journal::{HEAD_BYTES_MAX, Sequence};
 
 /// The kinds of records.
 pub(super) mod kind {
-    pub const MESSAGE: u8 = 1;
-    pub const MOVED: u8 = 2;
+    pub const MESSAGE_1: u8 = 1;
+    pub const MOVED_1: u8 = 2;
     pub const PLACES: u8 = 3;
     pub const SPILLED: u8 = 4;
     pub const ENQUEUED: u8 = 5;
@@ -30,12 +33,14 @@ pub(super) mod kind {
     pub const FORGET: u8 = 8;
     pub const STOPPED: u8 = 9;
     pub const STARTED: u8 = 10;
+    pub const MESSAGE: u8 = 11;
+    pub const MOVED: u8 = 12;
 }
 
 /// The names of the kinds.
-const KIND_NAMES: [(u8, &str); 10] = [
-    (kind::MESSAGE, "message"),
-    (kind::MOVED, "moved"),
+const KIND_NAMES: [(u8, &str); 12] = [
+    (kind::MESSAGE_1, "message"),
+    (kind::MOVED_1, "moved"),
     (kind::PLACES, "places"),
     (kind::SPILLED, "spilled"),
     (kind::ENQUEUED, "enqueued"),
@@ -44,6 +49,8 @@ const KIND_NAMES: [(u8, &str); 10] = [
     (kind::FORGET, "forget"),
     (kind::STOPPED, "stopped"),
     (kind::STARTED, "started"),
+    (kind::MESSAGE, "message"),
+    (kind::MOVED, "moved"),
 ];
 
 /// The name of a kind of record of the broker's journal; none for a kind that this version does not write.
@@ -119,44 +126,63 @@ pub(super) fn places_of(mut bytes: &[u8]) -> impl Iterator<Item = (DefinitionId,
     std::iter::from_fn(move || Some((DefinitionId(take_varint(&mut bytes)?), Sequence(take_varint(&mut bytes)?))))
 }
 
-/// The sizes of a message's parts.
+/// The sizes of a message's parts, and its time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageHead {
     pub route: u32,
     pub properties: u32,
+    pub time_to_live: TimeToLive,
 }
 
 impl MessageHead {
-    pub fn begin(head: &mut Vec<u8>, content: &Content<'_>) -> Self {
-        head.clear();
-        let sizes = Self { route: content.route.len() as u32, properties: content.properties.len() as u32 };
-        sizes.put(head);
-        sizes
+    pub fn of(content: &Content<'_>, time_to_live: TimeToLive) -> Self {
+        Self { route: content.route.len() as u32, properties: content.properties.len() as u32, time_to_live }
     }
 
-    pub fn put(self, head: &mut Vec<u8>) {
+    /// Put it into the head of a record of this kind.
+    pub fn put(self, kind: u8, head: &mut Vec<u8>) {
         put_varint(head, u64::from(self.route));
         put_varint(head, u64::from(self.properties));
+        if has_time_to_live(kind) {
+            put_varint(head, self.time_to_live.to_bits());
+        }
     }
 
-    pub fn queues(self, head: &mut Vec<u8>, queues: &[DefinitionId]) -> usize {
-        put_queues(head, queues)
-    }
-
-    pub fn take(bytes: &mut &[u8]) -> Option<Self> {
+    /// Take it from the head of a record of this kind; the number that begins a copy's head has been taken.
+    pub fn take(kind: u8, bytes: &mut &[u8]) -> Option<Self> {
         let route = u32::try_from(take_varint(bytes)?).ok()?;
-        Some(Self { route, properties: u32::try_from(take_varint(bytes)?).ok()? })
+        let properties = u32::try_from(take_varint(bytes)?).ok()?;
+        let time_to_live = match has_time_to_live(kind) {
+            true => TimeToLive::from_bits(take_varint(bytes)?),
+            false => TimeToLive::IN_PROPERTIES,
+        };
+        Some(Self { route, properties, time_to_live })
     }
+}
+
+/// Whether the heads of records of this kind have a time to live.
+fn has_time_to_live(kind: u8) -> bool {
+    matches!(kind, kind::MESSAGE | kind::MOVED)
+}
+
+/// Whether a record of this kind is a copy, whose head begins with the number of the message.
+pub(super) fn is_copy(kind: u8) -> bool {
+    matches!(kind, kind::MOVED | kind::MOVED_1)
+}
+
+/// The kind of a copy of a record: an earlier version's record stays one.
+pub(super) fn kind_of_copy(kind: u8) -> u8 {
+    if has_time_to_live(kind) { kind::MOVED } else { kind::MOVED_1 }
 }
 
 /// The parts of a message's record.
 pub(super) fn content_of<'a>(kind: u8, mut head: &[u8], body: &'a [u8]) -> Option<Content<'a>> {
     match kind {
-        kind::MESSAGE | kind::SPILLED => {}
-        kind::MOVED => drop(take_varint(&mut head)?),
+        kind::MESSAGE | kind::MESSAGE_1 | kind::SPILLED => {}
+        _ if is_copy(kind) => drop(take_varint(&mut head)?),
         _ => return None,
     }
-    let sizes = MessageHead::take(&mut head)?;
+    let sizes = MessageHead::take(kind, &mut head)?;
     let (route, remaining) = body.split_at_checked(sizes.route as usize)?;
     let (properties, body) = remaining.split_at_checked(sizes.properties as usize)?;
     Some(Content { route, properties, body })

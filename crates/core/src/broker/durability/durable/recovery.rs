@@ -6,7 +6,7 @@ use crate::journal::{Damage, Location, OpenError, ReadError, RecordHead, Sequenc
 
 use super::live_records::{LiveRecords, RecordHolders};
 use super::records::{self, DefinitionRecord, MessageHead, RECORD_BYTES, kind};
-use super::{Defined, DefinitionId, Durable, RecordId};
+use super::{Defined, DefinitionId, Durable, RecordId, TimeToLive};
 
 /// Marks a position that belongs to no record of a message.
 const NONE: u32 = u32::MAX;
@@ -46,6 +46,8 @@ pub struct RecoveredMessage {
     pub record: RecordId,
     /// The time at which it was recorded.
     pub time_us: i64,
+    /// Its time to live, from then on.
+    pub time_to_live: TimeToLive,
     /// The size of exchange and routing key together.
     pub route_bytes: u32,
     /// The size of its properties.
@@ -72,10 +74,11 @@ pub struct RecoveredEntry {
     pub redelivered: bool,
 }
 
-/// The time and sizes of the message in a slot.
+/// The times and sizes of the message in a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct MessageDetail {
     time_us: i64,
+    time_to_live: TimeToLive,
     sizes: [u32; 3],
 }
 
@@ -141,8 +144,8 @@ impl JournalReading {
         let mut head = stored.head;
         // A head that cannot be decoded was not written by this version: its checksum is right. It is ignored.
         _ = match stored.kind {
-            kind::MESSAGE => self.message(stored),
-            kind::MOVED => self.moved(stored),
+            kind::MESSAGE | kind::MESSAGE_1 => self.message(stored),
+            kind::MOVED | kind::MOVED_1 => self.moved(stored),
             kind::PLACES => records::take_varint(&mut head).map(|id| self.places(id, head)),
             kind::ENQUEUED => records::take_varint(&mut head).map(|id| self.enqueued(id, head, stored.sequence)),
             kind::SETTLED => {
@@ -161,7 +164,7 @@ impl JournalReading {
 
     fn message(&mut self, stored: &RecordHead<'_>) -> Option<()> {
         let mut head = stored.head;
-        let sizes = MessageHead::take(&mut head)?;
+        let sizes = MessageHead::take(stored.kind, &mut head)?;
         let mut queues = records::queues_of(head);
         let first = queues.next()?;
         let others: Vec<DefinitionId> = queues.collect();
@@ -177,7 +180,7 @@ impl JournalReading {
     fn moved(&mut self, stored: &RecordHead<'_>) -> Option<()> {
         let mut head = stored.head;
         let id = records::take_varint(&mut head)?;
-        let sizes = MessageHead::take(&mut head)?;
+        let sizes = MessageHead::take(stored.kind, &mut head)?;
         if let Some(record) = self.record(id) {
             self.slots.relocate(record, stored.location, stored.size_bytes, self.last);
             return Some(());
@@ -203,8 +206,11 @@ impl JournalReading {
             self.details.resize(index + 1, MessageDetail::default());
         }
         let overhead = RECORD_BYTES as u32 + stored.head.len() as u32 + sizes.route + sizes.properties;
-        let sizes = [sizes.route, sizes.properties, stored.size_bytes.saturating_sub(overhead)];
-        self.details[index] = MessageDetail { time_us: stored.time_us, sizes };
+        self.details[index] = MessageDetail {
+            time_us: stored.time_us,
+            time_to_live: sizes.time_to_live,
+            sizes: [sizes.route, sizes.properties, stored.size_bytes.saturating_sub(overhead)],
+        };
         record
     }
 
@@ -358,9 +364,16 @@ impl Durable {
                 self.slots.free(record, self.last);
                 continue;
             }
-            let MessageDetail { time_us, sizes: [route_bytes, properties_bytes, body_bytes] } =
-                details[record.0 as usize];
-            messages.push(RecoveredMessage { record, time_us, route_bytes, properties_bytes, body_bytes });
+            let MessageDetail { time_us, time_to_live, sizes } = details[record.0 as usize];
+            let [route_bytes, properties_bytes, body_bytes] = sizes;
+            messages.push(RecoveredMessage {
+                record,
+                time_us,
+                time_to_live,
+                route_bytes,
+                properties_bytes,
+                body_bytes,
+            });
         }
         (messages, queues.in_order())
     }

@@ -1,4 +1,4 @@
-//! What a binding or a consumer asks for: its query, and what the query sees of an AMQP message.
+//! The conditions of bindings and consumers: their queries, and an AMQP message as queries see it.
 
 pub mod filter;
 pub(super) mod headers;

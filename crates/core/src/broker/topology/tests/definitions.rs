@@ -1,4 +1,4 @@
-//! What survives a restart comes back as it was.
+//! Tests that definitions come back unchanged after a restart.
 
 use super::*;
 use crate::testing::Random;
@@ -38,11 +38,13 @@ fn change(random: &mut Random, world: &mut TestTopology) {
         }
         2 | 3 => {
             let bytes = table([("x-expires", 1000.into())]).to_bytes();
+            let creator = random.pick(&["ann", "bob"]).into();
             let settings = QueueSettings {
                 durable: !random.one_in(3),
                 exclusive: random.one_in(4),
                 auto_delete: random.one_in(2),
                 arguments: if random.one_in(2) { RawTable::new(&bytes) } else { RawTable::default() },
+                creator: random.one_in(2).then_some(&creator),
             };
             _ = world.topology.declare_queue(vhost, queue, &settings, ME, false);
         }

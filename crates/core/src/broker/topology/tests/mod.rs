@@ -79,7 +79,7 @@ impl TestTopology {
 }
 
 fn plain() -> QueueSettings<'static> {
-    QueueSettings { durable: true, exclusive: false, auto_delete: false, arguments: RawTable::default() }
+    QueueSettings { durable: true, exclusive: false, auto_delete: false, arguments: RawTable::default(), creator: None }
 }
 
 fn none() -> Table {

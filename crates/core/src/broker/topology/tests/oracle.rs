@@ -14,7 +14,7 @@ use crate::testing::Random;
 use crate::testing::{or_few, rounds};
 use crate::topic::{self, TopicPattern};
 
-/// What a test remembers of a binding.
+/// A binding as the test remembers it.
 #[derive(Clone, Debug, PartialEq)]
 struct BoundCondition {
     source: &'static str,

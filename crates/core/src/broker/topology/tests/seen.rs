@@ -1,4 +1,4 @@
-//! What queries see of a message, and what bindings may ask.
+//! Tests of how queries see a message, and of what bindings may ask.
 
 use super::*;
 use crate::amqp::FieldValue;

@@ -24,7 +24,7 @@ fn cbm(text: &str) -> String {
     canonical
 }
 
-/// Where `text` is refused, with the hint where there is one, else with what was expected.
+/// The position at which `text` is refused, with the hint if there is one, else with what was expected.
 fn refused(text: &str) -> (usize, String) {
     let error = parse(text, SelectorDialect::Jms).expect_err(text);
     (error.position, error.hint.unwrap_or(error.expected))

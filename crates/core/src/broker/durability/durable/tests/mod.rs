@@ -9,8 +9,20 @@ mod working;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Content, DefinitionId, Durable, DurableOptions, RecordId, RecoveredJournal, Saved};
+use super::records::{self, MessageHead, kind};
+use super::{Content, DefinitionId, Durable, DurableOptions, RecordId, RecoveredJournal, Saved, TimeToLive};
 use crate::journal::{Committer, Dice, Sequence, SimulatedDisk};
+
+impl Durable {
+    /// Record a message as an earlier version did: without its time to live.
+    pub(crate) fn message_of_version_1(&mut self, content: Content<'_>, queue: DefinitionId, time_us: i64) {
+        let mut head = Vec::new();
+        MessageHead::of(&content, TimeToLive::FOREVER).put(kind::MESSAGE_1, &mut head);
+        records::put_queues(&mut head, &[queue]);
+        self.append_to(kind::MESSAGE_1, time_us, &head, &[content.route, content.properties, content.body])
+            .expect("recorded");
+    }
+}
 
 /// A journal on a simulated disk, with whoever commits it.
 struct JournalHarness {
@@ -25,8 +37,11 @@ impl JournalHarness {
     }
 
     fn try_open(disk: &SimulatedDisk, segment_bytes: u32) -> Option<Self> {
+        Self::open_with(disk, DurableOptions { segment_bytes, ..DurableOptions::default() })
+    }
+
+    fn open_with(disk: &SimulatedDisk, options: DurableOptions) -> Option<Self> {
         let committer = Committer::manual(|| {});
-        let options = DurableOptions { segment_bytes, ..DurableOptions::default() };
         let (durable, recovered) =
             Durable::open(Arc::new(disk.clone()), Path::new("/data/journal"), options, &committer).ok()?;
         Some(Self { committer, durable, recovered })
@@ -38,7 +53,8 @@ impl JournalHarness {
 
     fn publish(&mut self, number: u64, size: usize, queues: &[DefinitionId]) -> Saved {
         let message = TestMessage::new(number, size);
-        self.durable.message(message.content(), queues, number as i64).expect("recorded")
+        let time_to_live = time_to_live(number);
+        self.durable.message(message.content(), queues, number as i64, time_to_live).expect("recorded")
     }
 
     fn commit(&mut self) {
@@ -51,7 +67,7 @@ impl JournalHarness {
         let number_of = |index: u32| {
             let message = self.recovered.messages[index as usize];
             let number = number_of(&self.durable, message.record);
-            assert_eq!(message.time_us, number as i64);
+            assert_eq!((message.time_us, message.time_to_live), (number as i64, time_to_live(number)));
             number
         };
         let queue = |queue: &super::RecoveredQueue| {
@@ -59,6 +75,11 @@ impl JournalHarness {
         };
         self.recovered.queues.iter().map(queue).collect()
     }
+}
+
+/// Every third message lives for ever, others for a time that can be told from their number.
+fn time_to_live(number: u64) -> TimeToLive {
+    TimeToLive::from_ms((number % 3 > 0).then_some(number * 1000))
 }
 
 /// A message that can be told from its number.

@@ -7,7 +7,7 @@ use crate::testing::{fewer, rounds};
 
 const SEGMENT_BYTES: u32 = 8192;
 
-/// What a record did.
+/// The effect of a record.
 #[derive(Clone, Debug)]
 enum Deed {
     Define(String, Vec<u8>, Vec<String>),
@@ -16,7 +16,7 @@ enum Deed {
     Settle(Vec<(DefinitionId, u64)>),
 }
 
-/// What is alive: by key the number and value, the keys it depends on; by queue the messages in order.
+/// The live records: by key the number and value, the keys it depends on; by queue the messages in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
     definitions: BTreeMap<String, (DefinitionId, Vec<u8>, Vec<String>)>,
@@ -62,7 +62,7 @@ struct QueueLife<'a> {
     bench: JournalHarness,
     dice: &'a mut Dice,
     model: Model,
-    /// What was done, with the number that has to be on disk for it to last.
+    /// The effects, each with the number that must be on disk for it to last.
     deeds: Vec<(u64, Deed)>,
     records: BTreeMap<u64, RecordId>,
     /// Settled and not flushed.
@@ -205,7 +205,7 @@ impl QueueLife<'_> {
     }
 }
 
-/// What a run of lives has shown.
+/// The result of a run of several lives.
 #[derive(Debug, Default)]
 struct SettledTally {
     crashes: usize,
@@ -277,7 +277,7 @@ fn live(
     tally
 }
 
-/// What was recovered, as the model has it; None when a message cannot be read.
+/// The recovered state in the model's form; None when a message cannot be read.
 fn recovered(bench: &JournalHarness) -> Option<Model> {
     let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.queues())).ok()?;
     let definitions = bench.recovered.definitions.iter().map(|found| {

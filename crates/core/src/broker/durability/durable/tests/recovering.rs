@@ -1,7 +1,7 @@
-//! What opening finds: order, flags, messages of many queues, definitions of any size.
+//! Recovery: order, flags, messages of many queues, definitions of any size.
 
 use super::*;
-use crate::testing::fewer;
+use crate::testing::{fewer, or_few};
 
 #[test]
 fn after_a_crash_all_messages_are_flagged_and_after_a_stop_those_that_were_delivered() {
@@ -92,4 +92,47 @@ fn a_queue_of_the_same_name_has_nothing_of_the_one_that_was_deleted() {
     bench.publish(2, 10, &[new]);
     bench.commit();
     assert_eq!(JournalHarness::open(&disk, 65_536).queues(), [(new, vec![2])]);
+}
+
+#[test]
+fn a_recovered_message_goes_with_the_last_of_its_queues_that_are_left() {
+    let disk = SimulatedDisk::new();
+    let mut bench = JournalHarness::open(&disk, 65_536);
+    let (gone, left) = (bench.define("gone"), bench.define("left"));
+    bench.publish(1, 10, &[gone, left]);
+    bench.publish(2, 10, &[gone]);
+    bench.durable.forget(b"gone", 0).expect("recorded");
+    bench.commit();
+    let mut again = JournalHarness::open(&disk, 65_536);
+    assert_eq!(again.queues(), [(left, vec![1])]);
+    assert_eq!(again.durable.message_count(), 1, "the other one is in no queue");
+    let record = again.recovered.messages[0].record;
+    again.durable.settled(record, left);
+    assert_eq!(again.durable.message_count(), 0);
+    again.commit();
+    assert!(JournalHarness::open(&disk, 65_536).recovered.messages.is_empty());
+}
+
+#[test]
+fn messages_of_an_earlier_version_are_recovered_and_copied_as_such() {
+    let disk = SimulatedDisk::new();
+    let mut bench = JournalHarness::open(&disk, 4096);
+    let queue = bench.define("q");
+    let message = TestMessage::new(7, 100);
+    bench.durable.message_of_version_1(message.content(), queue, 7);
+    bench.commit();
+    let mut bench = JournalHarness::open(&disk, 4096);
+    for round in 0..2 {
+        let [found] = bench.recovered.messages[..] else { panic!("{:?}", bench.recovered.messages) };
+        assert_eq!((found.time_us, found.time_to_live), (7, TimeToLive::IN_PROPERTIES), "round {round}");
+        assert_eq!(number_of(&bench.durable, found.record), 7);
+        for number in 100..or_few(400, 200) as u64 {
+            let saved = bench.publish(number, 100, &[queue]);
+            bench.durable.settled(saved.record, queue);
+            bench.commit();
+            bench.durable.compact(3000);
+        }
+        bench.commit();
+        bench = JournalHarness::open(&disk, 4096);
+    }
 }

@@ -129,7 +129,7 @@ fn publishers_wait_before_anybody_else_does() {
     let mut records = Vec::new();
     let refused = loop {
         let message = TestMessage::new(1, 200);
-        match durable.message(message.content(), &[queue], 0) {
+        match durable.message(message.content(), &[queue], 0, TimeToLive::FOREVER) {
             Ok(saved) => records.push(saved.record),
             Err(refused) => break refused,
         }
@@ -141,7 +141,7 @@ fn publishers_wait_before_anybody_else_does() {
     durable.define(b"another", b"", &[], 0).expect("and so are definitions");
     committer.commit_once();
     assert!(!durable.is_congested());
-    durable.message(TestMessage::new(1, 200).content(), &[queue], 0).expect("room again");
+    durable.message(TestMessage::new(1, 200).content(), &[queue], 0, TimeToLive::FOREVER).expect("room again");
 }
 
 #[test]
@@ -170,4 +170,80 @@ fn a_message_that_rots_is_not_delivered_and_does_not_stop_compaction() {
     bench.commit();
     let again = JournalHarness::open(&disk, 8192);
     assert_eq!(again.queues()[0].1[0], 2);
+}
+
+/// A journal with more dead than live records, whose live ones are spread over all segments.
+fn sparse(disk: &SimulatedDisk, options: DurableOptions) -> (JournalHarness, DefinitionId) {
+    let mut bench = JournalHarness::open_with(disk, options).expect("a journal");
+    let queue = bench.define("q");
+    for number in 0..600 {
+        let saved = bench.publish(number, 100, &[queue]);
+        if number % 10 > 0 {
+            bench.durable.settled(saved.record, queue);
+        }
+        bench.commit();
+    }
+    (bench, queue)
+}
+
+fn numbers(disk: &SimulatedDisk) -> Vec<u64> {
+    JournalHarness::open(disk, 8192).queues().remove(0).1
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn on_a_full_disk_compaction_copies_half_a_segment_and_the_rest_when_there_is_room() {
+    let disk = SimulatedDisk::new();
+    let mut bench = JournalHarness::open(&disk, 8192);
+    let queue = bench.define("q");
+    // The first segment is alive, and all others are dead.
+    for number in 0..50 {
+        bench.publish(number, 100, &[queue]);
+    }
+    let publish_dead = |bench: &mut JournalHarness| {
+        let saved = bench.publish(1000, 100, &[queue]);
+        bench.durable.settled(saved.record, queue);
+        bench.commit();
+    };
+    (0..500).for_each(|_| publish_dead(&mut bench));
+    disk.limit(Some(0));
+    for _ in 0..200 {
+        publish_dead(&mut bench);
+    }
+    assert!(bench.durable.is_full());
+    for _ in 0..20 {
+        bench.durable.compact(u64::MAX);
+        bench.committer.commit_once();
+    }
+    let copied = bench.durable.copied_while_full;
+    assert!((4096..4096 + 200).contains(&copied), "{copied} bytes");
+    disk.limit(None);
+    for _ in 0..20 {
+        bench.committer.commit_once();
+        bench.durable.compact(u64::MAX);
+    }
+    let (alive, all) = bench.durable.size_bytes();
+    assert!(all <= 2 * alive + 2 * 8192, "{all} bytes, of which {alive} are alive");
+    drop(bench);
+    assert_eq!(numbers(&disk), (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn what_could_not_be_copied_for_lack_of_room_is_copied_later() {
+    let disk = SimulatedDisk::new();
+    // So little that two records wait at a time.
+    let options = DurableOptions { segment_bytes: 8192, pending_bytes_max: 400 };
+    let (mut bench, _) = sparse(&disk, options);
+    let first = bench.durable.log.first_sequence();
+    assert!(!bench.durable.compact(u64::MAX) && bench.durable.skipped, "there was no room for all");
+    for _ in 0..200 {
+        bench.committer.commit_once();
+        bench.durable.compact(u64::MAX);
+    }
+    let (alive, all) = bench.durable.size_bytes();
+    assert!(all <= 2 * alive + 2 * 8192, "{all} bytes, of which {alive} are alive");
+    assert!(bench.durable.log.first_sequence() > first);
+    drop(bench);
+    assert_eq!(numbers(&disk), (0..600).step_by(10).collect::<Vec<_>>());
 }

@@ -1,0 +1,80 @@
+//! Purges under way: the answer to a purge waits until everything that it dropped is settled on disk.
+//!
+//! A purge makes its entries unreachable at once, and they are settled some at a time. They are numbered as they begin, and
+//! end in this order.
+
+use std::collections::VecDeque;
+
+/// How far the purges of durable queues are.
+#[derive(Debug, Default)]
+pub(super) struct Purges {
+    begun: u64,
+    /// Purges whose entries are all settled.
+    settled: u64,
+    /// Purges whose settlements are recorded, each with the sequence that has to be synced, ascending.
+    recorded: VecDeque<(u64, u64)>,
+    /// Purges that no crash can take back.
+    kept: u64,
+}
+
+impl Purges {
+    /// Begin a purge.
+    pub fn begin(&mut self) {
+        self.begun += 1;
+    }
+
+    /// The number of the last purge that has begun.
+    pub fn last(&self) -> u64 {
+        self.begun
+    }
+
+    /// Note that the entries of the oldest purge are settled.
+    pub fn settle(&mut self) {
+        self.settled += 1;
+    }
+
+    /// Note that what was settled is recorded: it lasts when `sequence` is synced.
+    pub fn record(&mut self, sequence: u64) {
+        let known = self.recorded.back().map_or(self.kept, |(purge, _)| *purge);
+        if self.settled > known {
+            self.recorded.push_back((self.settled, sequence));
+        }
+    }
+
+    /// Note that the journal is synced up to a sequence. Returns whether a purge is kept now that was not before.
+    pub fn sync(&mut self, synced: u64) -> bool {
+        let before = self.kept;
+        while let Some((purge, _)) = self.recorded.front().filter(|(_, sequence)| *sequence <= synced) {
+            self.kept = *purge;
+            self.recorded.pop_front();
+        }
+        self.kept > before
+    }
+
+    /// Whether no crash can take back the purge with this number, nor any before it.
+    pub fn is_kept(&self, purge: u64) -> bool {
+        purge <= self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purge_is_kept_when_it_is_settled_recorded_and_synced() {
+        let mut purges = Purges::default();
+        purges.begin();
+        purges.begin();
+        purges.record(5);
+        assert!(!purges.sync(100), "nothing of it is settled");
+        purges.settle();
+        purges.record(7);
+        assert!(!purges.sync(6) && !purges.is_kept(1));
+        assert!(purges.sync(7) && purges.is_kept(1) && !purges.is_kept(purges.last()));
+        purges.settle();
+        purges.record(7);
+        assert!(purges.sync(7) && purges.is_kept(2), "there was nothing to record");
+        assert!(!purges.sync(8), "it is told once");
+    }
+}
