@@ -47,12 +47,10 @@ class Comparison:
         if late_ms:
             self._advance(late_ms)
         self.driver.call(client, data)
-        self.driver.settle()
         self.compare(client, apply)
-        self.tick()
 
     def _advance(self, ms: int) -> None:
-        """Let time pass, and tell the broker only if other queues than one would see it."""
+        """Let time pass. The broker is told before the next request only if more than one queue would see it."""
         self.driver.now += ms * 1000
         for world in self.worlds:
             world.now = self.driver.now
@@ -65,13 +63,13 @@ class Comparison:
             self.tick()
 
     def tick(self) -> None:
-        self.driver.tick()
-        self.driver.tick()  # one visits at most so many entries of a queue
-        self.driver.settle()
-        self.compare(ADMIN, lambda world, _: world.tick())
+        """Compare after time has passed."""
+        self.compare(ADMIN, lambda world, _: None)
 
     def compare(self, client: int, apply: Apply) -> None:
-        """Keep the worlds that explain what the broker said, and has now."""
+        """Let the broker come to rest, and keep the worlds that explain what it said, and has now."""
+        self.driver.tick()
+        self.driver.settle()
         said = self.driver.said()
         rows = self._rows()
         mine = said[client]
@@ -86,6 +84,7 @@ class Comparison:
             world.deliveries, world.now = list(seen), self.driver.now
             apply(world, mine)
             world.finish()
+            world.rest()
             self._check_said(world, client, mine, outcomes, cancelled)
             self._check_rows(world, rows)
 

@@ -161,13 +161,12 @@ class Runner(Comparison):
         self.compare(ADMIN, lambda world, _: requests.close_channel(world, it.client))
         self.driver.connect(it.client)
         self.confirms[it.client] = Confirms()
-        self.tick()
 
     @do.register
     def _(self, it: ops.Wait) -> None:
         end = self.driver.now + it.ms * 1000
         while self.driver.now < end:
-            times = {time for world in self.worlds for time in world.deadlines()}
+            times = {time for world in self.worlds for time in world.due_times()}
             self.driver.now = min([time for time in times if self.driver.now < time] + [end])
             self.driver.now = min(self.driver.now, end)
             self.tick()

@@ -202,6 +202,11 @@ class World:
         for queue in self.queues.values():
             if queue.ready and self.takers(queue):
                 raise ViolationError(f"{queue.ready[0]} of '{queue.spec.name}' was not delivered to a waiting consumer")
+
+    def rest(self) -> None:
+        """Let everything expire whose time has come, and refuse deliveries that nothing explains."""
+        while any(time <= self.now for time in self.due_times()):
+            self.tick()
         if self.deliveries:
             raise ViolationError(f"{self.deliveries[0]} was delivered, which no rule allows")
 
@@ -243,13 +248,13 @@ class World:
         is_used = any(it.queue == queue.spec.name for client in self.clients for it in client.consumers.values())
         return None if queue.spec.expires_ms is None or is_used else queue.used + queue.spec.expires_ms * 1000
 
-    def deadlines(self) -> set[int]:
-        """Return the times at which something will expire."""
-        entries = {entry.deadline for queue in self.queues.values() for entry in queue.ready}
-        return {it for it in entries | {self.queue_expiry(queue) for queue in self.queues.values()} if it is not None}
+    def due_times(self) -> set[int]:
+        """Return the times at which something expires: heads of queues, and queues."""
+        heads = {queue.ready[0].deadline for queue in self.queues.values() if queue.ready}
+        return {it for it in heads | {self.queue_expiry(queue) for queue in self.queues.values()} if it is not None}
 
     def tick(self) -> None:
-        """Let everything expire whose time has come."""
+        """Let expire what is at the head of a queue and overdue, and queues that nobody has used for long."""
         for queue in self.ranked(list(self.queues)):
             self.expire_head(queue)
             expiry = self.queue_expiry(queue)

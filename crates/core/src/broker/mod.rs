@@ -144,7 +144,7 @@ impl Broker {
         self.turn.has_next()
             || self.streams.has_readers()
             || self.queues.has_unreachable()
-            || self.queues.is_due(self.clock.now())
+            || (!self.is_stopping && self.queues.is_due(self.clock.now()))
     }
 
     /// Go on with work that was put off, for some milliseconds, and expire what is due. Call it when [`Broker::has_work`],
