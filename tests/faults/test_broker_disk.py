@@ -1,6 +1,6 @@
 """The broker survives power cuts, errors of fdatasync and full disks.
 
-`TAMIS_CUTS=400 TAMIS_ERRORS=50 pytest tests/faults/test_broker_disk.py` is the long form; TAMIS_SEED repeats a run."""
+`TAMIS_LONG=1 pytest tests/faults/test_broker_disk.py` is the long form; TAMIS_SEED repeats a run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from tests.faults.disks import LoopDisk, loop_disk, missing
 from tests.faults.idle import IdleLoop
 from tests.faults.paths import Paths
 from tests.faults.paths import declare as declare_all
+from tests.faults.promises import times
 
 pytestmark = pytest.mark.serial
 
-CUTS = int(os.environ.get("TAMIS_CUTS", "3"))
-ERRORS = int(os.environ.get("TAMIS_ERRORS", "3"))
+CUTS = times("TAMIS_CUTS", 3, 400)
+ERRORS = times("TAMIS_ERRORS", 3, 50)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 QUEUE = "work"
 SEGMENT_BYTES = 1 << 20

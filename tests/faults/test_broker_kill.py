@@ -1,6 +1,6 @@
 """Confirmed messages survive kill -9, in order, and are redelivered.
 
-`TAMIS_KILLS=100 pytest tests/faults/test_broker_kill.py` is the long form; TAMIS_SEED repeats a run."""
+`TAMIS_LONG=1 pytest tests/faults/test_broker_kill.py` is the long form; TAMIS_SEED repeats a run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from pamqp import commands
 from tests.faults.amqp import Client, Consumer, Ledger, Publisher
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.paths import Paths
+from tests.faults.promises import LONG, times
 
 pytestmark = pytest.mark.serial
 
-KILLS = int(os.environ.get("TAMIS_KILLS", "3"))
+KILLS = times("TAMIS_KILLS", 3, 100)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 QUEUE = "work"
 AGAIN_S_MAX = 1.0
@@ -50,7 +51,7 @@ def test_what_was_confirmed_is_there_after_kill_9(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "data", SMALL_SEGMENTS)
     for round_ in range(KILLS):
         with broker.start():
-            killed_under_load(broker, paths, f"r{round_}", chance.uniform(0.1, 3.0 if KILLS > 10 else 1.0))
+            killed_under_load(broker, paths, f"r{round_}", chance.uniform(0.1, 3.0 if LONG else 1.0))
     with broker.start():
         paths.drain(broker.port)
         assert broker.stop() == 0
@@ -144,7 +145,7 @@ def taken_again(port: int, rounds: int, *, no_ack: bool) -> list[tuple[float, li
 def test_what_a_consumer_left_unacknowledged_comes_again_and_says_so(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", SMALL_SEGMENTS) as broker:
         declare(broker.port)
-        found = taken_again(broker.port, 50 if KILLS > 10 else 5, no_ack=False)
+        found = taken_again(broker.port, 50 if LONG else 5, no_ack=False)
     print(f"longest {max(took_s for took_s, _, _ in found):.3f} s")
     for round_, (took_s, bodies, redelivered) in enumerate(found):
         assert bodies == [str(number) for number in range(100)], f"round {round_}: {len(bodies)} in {took_s:.1f} s"

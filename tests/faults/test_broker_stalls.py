@@ -18,10 +18,10 @@ from pamqp.body import ContentBody
 from tests.faults.amqp import Client
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.idle import IdleLoop
+from tests.faults.promises import LONG
 
 pytestmark = pytest.mark.serial
 
-LONG = bool(os.environ.get("TAMIS_LONG"))
 BINDINGS = 100_000
 QUEUED = 1_000_000 if LONG else 100_000
 LOGINS = 100 if LONG else 20

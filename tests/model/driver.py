@@ -165,7 +165,7 @@ class Driver:
     def _take(self, output: Any) -> tuple[bool, bool]:
         has_said = False
         while True:
-            connections, has_more, has_work, _ = output
+            connections, has_more, has_work, *_ = output
             clients = {number: client for client, number in self._numbers.items()}
             for number, data, _, wants_input in connections:
                 if (client := clients.get(number)) is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.promises import times
 from tests.model.exploring import UnclearError
 from tests.model.generator import random_program
 from tests.model.program import Program
@@ -17,8 +18,7 @@ from tests.model.runner import Runner
 from tests.model.shrink import shrink
 from tests.model.state import ViolationError
 
-LONG = bool(os.environ.get("TAMIS_LONG"))
-PROGRAMS = int(os.environ.get("TAMIS_PROGRAMS", "5000" if LONG else "300"))
+PROGRAMS = times("TAMIS_PROGRAMS", 300, 10_000)
 SEED = int(os.environ.get("TAMIS_SEED", "1"))
 UNCLEAR_SHARE_MAX = 0.02
 
