@@ -190,7 +190,7 @@ struct Sample {
 impl Sample {
     fn published<'a>(&'a self, exchange: &'a str) -> Published<'a> {
         let properties = BasicProperties::from_checked(&self.properties);
-        Published { exchange, routing_key: &self.key, properties, body: b"" }
+        Published { exchange, routing_key: &self.key, further_keys: &[], properties, body: b"" }
     }
 }
 

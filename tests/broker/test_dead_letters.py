@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import Any
 
 import pika
+import pytest
+from pamqp import commands
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import NackError
 
 from tests.broker.conftest import StartBroker
+from tests.faults.amqp import Client
 
 DURABLE = pika.BasicProperties(delivery_mode=2)
 
@@ -104,3 +109,55 @@ def test_a_dead_letter_survives_kill_9(start_broker: StartBroker) -> None:
     assert buried(channel)[2] == b"kept"
     method, _, body = channel.basic_get("work")
     assert body == b"later"
+
+
+def test_letters_reach_an_internal_exchange(start_broker: StartBroker) -> None:
+    channel = start_broker().connect().channel()
+    channel.exchange_declare("inner", "fanout", internal=True)
+    channel.queue_declare("buried")
+    channel.queue_bind("buried", "inner")
+    channel.queue_declare("work", arguments={"x-dead-letter-exchange": "inner"})
+    channel.basic_publish("", "work", b"x")
+    method, _, _ = channel.basic_get("work")
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    assert buried(channel)[2] == b"x"
+
+
+def test_a_cycle_behind_a_rejection_ends(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    channel = broker.connect().channel()
+    for queue, other, ttl in (("work", "b", {}), ("b", "c", {"x-message-ttl": 20}), ("c", "b", {"x-message-ttl": 20})):
+        to = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": other}
+        channel.queue_declare(queue, arguments=to | ttl)
+    channel.basic_publish("", "work", b"x")
+    method, _, _ = channel.basic_get("work")
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    until = time.monotonic() + 10
+    while broker.ask("overview")["metrics"]["messages"] and time.monotonic() < until:
+        time.sleep(0.05)
+    metrics = broker.ask("overview")["metrics"]
+    assert (metrics["messages"], metrics["letters"], metrics["letters_unroutable"]) == (0, 2, 1)
+
+
+def test_what_a_full_queue_refuses_goes_there_when_it_is_declared_so(start_broker: StartBroker) -> None:
+    channel = start_broker().connect().channel()
+    declare(channel, **{"x-max-length": 1, "x-overflow": "reject-publish-dlx"})
+    channel.confirm_delivery()
+    channel.basic_publish("", "work", b"kept")
+    with pytest.raises(NackError):
+        channel.basic_publish("", "work", b"refused")
+    assert buried(channel)[2] == b"refused"
+    assert next_message(channel, "work")[2] == b"kept"
+
+
+def test_a_deletion_is_answered_before_consumers_are_cancelled(start_broker: StartBroker) -> None:
+    with closing(Client(start_broker().port)) as client:
+        for durable in (False, True):
+            client.call(commands.Queue.Declare(queue="work", durable=durable), "Queue.DeclareOk")
+            client.call(commands.Basic.Consume(queue="work"), "Basic.ConsumeOk")
+            client.send(commands.Queue.Delete(queue="work"))
+            names: list[str] = []
+            until = time.monotonic() + 10
+            while len(names) < 2 and time.monotonic() < until:
+                names += [value.name for value in client.frames(1)]
+            assert names == ["Queue.DeleteOk", "Basic.Cancel"]

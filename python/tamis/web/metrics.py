@@ -34,6 +34,10 @@ COUNTERS = {
     "requeued": MetricForm("messages_requeued", "Deliveries that were returned to their queue."),
     "dropped": MetricForm("messages_dropped", "Queue entries dropped by a full queue, or rejected without requeue."),
     "expired": MetricForm("messages_expired", "Queue entries that expired."),
+    "letters": MetricForm("dead_letters_published", "Dead letters that were put into queues and streams."),
+    "letters_unroutable": MetricForm(
+        "dead_letters_unroutable", "Dead letters that no queue received, or that would have gone round for ever."
+    ),
     "refused": MetricForm("messages_refused", "Messages that a full queue refused."),
     "lost": MetricForm("messages_lost", "Messages that could not be read back from the journal."),
     "confirms": MetricForm("confirms_sent", "Publisher confirms; one may confirm many messages."),
@@ -58,6 +62,7 @@ GAUGES = {
     "messages": MetricForm("messages", "Messages in queues or not acknowledged. One in many queues counts once."),
     "messages_ready": MetricForm("messages_ready", "Queue entries that wait for a consumer."),
     "messages_unacknowledged": MetricForm("messages_unacknowledged", "Deliveries that are not acknowledged yet."),
+    "letters_waiting": MetricForm("dead_letters_waiting", "Dead letters that wait until they can be published."),
     "message_bytes": MetricForm("messages_memory_bytes", "Memory used by messages."),
     "blocked": MetricForm("publishers_blocked", "1 while publishers wait for memory or disk."),
     "memory_bytes": MetricForm("resident_memory_bytes", "Memory of the broker's process."),

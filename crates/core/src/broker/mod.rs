@@ -11,7 +11,7 @@
 //!                                    └─ durability (journal) ─► committed ─► confirm
 //! ```
 //! Each room owns the state that it is about, as a part of [`Broker`] with private fields: `Clients`, `Queues`,
-//! `MessageStore`, `Publishing`, `Backpressure`, `Durability`, `Streams`, `Turn`. What needs several parts is
+//! `MessageStore`, `Letters`, `Publishing`, `Backpressure`, `Durability`, `Streams`, `Turn`. What needs several parts is
 //! a method of [`Broker`], in the room of the step that it carries out. Files named by a noun hold data, files named by a
 //! verb hold such methods.
 //!
@@ -63,6 +63,7 @@ pub use options::BrokerOptions;
 use publishing::pending::Publishing;
 use publishing::shortage::Backpressure;
 use queues::all_queues::Queues;
+use queues::letter::Letters;
 use queues::message_store::MessageStore;
 pub use queues::policy::QueueKind;
 use streams::all_streams::Streams;
@@ -84,6 +85,7 @@ pub struct Broker {
     turn: Turn,
     queues: Queues,
     messages: MessageStore,
+    letters: Letters,
     publishing: Publishing,
     backpressure: Backpressure,
     streams: Streams,
@@ -112,6 +114,7 @@ impl Broker {
             turn: Turn::new(options.turn_budget),
             queues: Queues::default(),
             messages: MessageStore::default(),
+            letters: Letters::default(),
             publishing: Publishing::default(),
             backpressure: Backpressure::default(),
             streams: Streams::default(),
@@ -145,6 +148,7 @@ impl Broker {
             || self.streams.has_readers()
             || self.queues.has_unreachable()
             || (!self.is_stopping && self.queues.is_due(self.clock.now()))
+            || self.letters.has_work()
     }
 
     /// Go on with work that was put off, for some milliseconds, and expire what is due. Call it when [`Broker::has_work`],
@@ -155,6 +159,7 @@ impl Broker {
         self.next_turn();
         self.turn.begin();
         self.expire();
+        self.letters.allow_many();
         self.finish();
     }
 
@@ -176,7 +181,7 @@ impl Broker {
         self.send_letters();
         self.sweep();
         self.topology.sweep(BINDINGS_AT_ONCE);
-        self.durability.flush(self.clock.wall_us());
+        self.record_settled();
         if self.durability.sync_purges() {
             // There was nothing to record, so that no sync will follow.
             self.settle_waiting();
@@ -185,7 +190,7 @@ impl Broker {
         if self.check_shortage() {
             self.run();
             self.send_letters();
-            self.durability.flush(self.clock.wall_us());
+            self.record_settled();
             self.confirm();
         }
         self.turn.begin();

@@ -32,6 +32,7 @@ pub use disk::unsynced::UnsyncedDisk;
 pub use disk::{Disk, DiskFile};
 pub use errors::{AppendError, OpenError, ReadError};
 pub use format::footer::RecordHead;
+pub(crate) use format::record::HEADER_BYTES;
 pub use format::record::{HEAD_BYTES_MAX, Record, Sequence};
 pub use format::segment::{Location, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentNumber};
 pub use inspect::{Inspection, SegmentReport, inspect};

@@ -161,6 +161,15 @@ impl Channel {
         Ok(())
     }
 
+    /// Drop the work of the transaction, if there is one: deliveries that it settled wait for their acknowledgement again.
+    pub fn roll_back(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            drop(transaction.take_messages());
+            let settlements = transaction.take_settlements();
+            self.unacknowledged.restore(settlements.into_iter().flat_map(|pending| pending.deliveries));
+        }
+    }
+
     /// The queue that a name means: an empty name means the queue that was declared last.
     ///
     /// # Errors
@@ -171,6 +180,13 @@ impl Channel {
             ("", last) => Ok(last),
             (name, _) => Ok(name),
         }
+    }
+
+    /// Deliveries that are not settled: those that wait, and those that an open transaction settles.
+    #[cfg(test)]
+    pub fn outstanding(&self) -> impl Iterator<Item = &crate::broker::consumers::unacknowledged::Delivery> {
+        let settled = self.transaction.iter().flat_map(|transaction| transaction.deliveries());
+        self.unacknowledged.iter().chain(settled)
     }
 
     /// The memory of an incomplete message and of a transaction.

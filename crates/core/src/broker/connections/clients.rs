@@ -3,7 +3,6 @@
 use std::ops::{Index, IndexMut};
 
 use crate::amqp::Method;
-use crate::amqp::method::BasicNack;
 use crate::amqp::properties::put_content;
 
 use crate::broker::connections::channel::Channel;
@@ -235,15 +234,6 @@ impl Clients {
         (self.connections[slot].vhost, self.id(slot).to_bits())
     }
 
-    /// Tell the publisher of a channel's last message that it is not taken, when it wants to be told.
-    pub fn nack(&mut self, slot: ChannelSlot, number: Option<u64>) {
-        let channel = &mut self.channels[slot];
-        let (Some(number), Some(confirms)) = (number, &mut channel.confirms) else { return };
-        confirms.refuse(number);
-        let (connection, channel) = (channel.connection, channel.number);
-        self.answer(connection, channel, BasicNack { delivery_tag: number, multiple: false, requeue: false }.into());
-    }
-
     /// Return a mandatory message that is routed to no queue.
     pub fn return_message(&mut self, slot: ChannelSlot, parts: &Parts<'_>) {
         let channel = &self.channels[slot];
@@ -252,6 +242,16 @@ impl Clients {
         put_method(out, number, [&RETURN, NO_ROUTE, parts.route, &[]]);
         put_content(out, number, parts.properties, parts.body, *frame_max as usize);
         self.touch(connection);
+    }
+
+    /// Write a method on a channel, behind the answers that it still waits to give.
+    pub fn answer_in_order(&mut self, slot: ChannelSlot, method: Method<'_>) {
+        let channel = &mut self.channels[slot];
+        let (connection, number) = (channel.connection, channel.number);
+        match channel.held.back_mut() {
+            Some((_, bytes)) => method.encode(number, bytes),
+            None => self.answer(connection, number, method),
+        }
     }
 
     /// Write a method.

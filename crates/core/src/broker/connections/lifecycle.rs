@@ -153,6 +153,7 @@ impl Broker {
     fn empty_channel(&mut self, slot: ChannelSlot) {
         let channel = &mut self.clients[slot];
         channel.incoming = None;
+        channel.roll_back();
         channel.transaction = None;
         channel.confirms = None;
         channel.memo = None;

@@ -89,18 +89,15 @@ impl Broker {
     /// Answer on a channel, after the answers that are still held back there.
     pub(crate) fn reply(&mut self, slot: ChannelSlot, method: Method<'_>) -> Result<(), AmqpError> {
         let marks = self.take_promised();
-        let channel = &mut self.clients[slot];
-        let (connection, number) = (channel.connection, channel.number);
-        if !marks.is_empty() {
-            let mut bytes = Vec::new();
-            method.encode(number, &mut bytes);
-            channel.held.push_back((marks, bytes));
-            self.await_disk(slot);
-        } else if let Some((_, bytes)) = channel.held.back_mut() {
-            method.encode(number, bytes);
-        } else {
-            self.clients.answer(connection, number, method);
+        if marks.is_empty() {
+            self.clients.answer_in_order(slot, method);
+            return Ok(());
         }
+        let channel = &mut self.clients[slot];
+        let mut bytes = Vec::new();
+        method.encode(channel.number, &mut bytes);
+        channel.held.push_back((marks, bytes));
+        self.await_disk(slot);
         Ok(())
     }
 }

@@ -114,17 +114,16 @@ impl Broker {
         }
     }
 
-    /// Cancel the consumers of a queue that is deleted, and tell their clients.
-    pub(crate) fn cancel_consumers(&mut self, queue: QueueId) {
-        for slot in std::mem::take(&mut self.queues[queue].consumers) {
+    /// Remove the consumers of a queue that is deleted, and tell their clients: behind answers that wait to be given.
+    pub(crate) fn cancel_consumers(&mut self, consumers: Vec<ConsumerSlot>) {
+        for slot in consumers {
             let consumer = self.clients.remove_consumer(slot);
             let (connection, channel) = self.clients.channel_outlet(consumer.channel);
             channel.consumers.retain(|other| *other != slot);
             if connection.knows_cancel
                 && let Ok(consumer_tag) = std::str::from_utf8(consumer.name())
             {
-                let number = channel.number;
-                self.clients.answer(consumer.connection, number, BasicCancel { consumer_tag, no_wait: true }.into());
+                self.clients.answer_in_order(consumer.channel, BasicCancel { consumer_tag, no_wait: true }.into());
             }
         }
     }

@@ -84,7 +84,8 @@ impl Broker {
         if self.prepare(id, entry.message).is_err() {
             return self.settle(id, entry);
         }
-        let parts = self.messages.parts(entry.message);
+        let mut room = Vec::new();
+        let parts = self.messages.visible_parts(entry.message, &mut room);
         let mut outlet = self.clients.outlet(slot);
         let tag = outlet.write(entry.redelivered, &parts, self.options.output_bytes_max);
         self.metrics.delivered += 1;
@@ -105,7 +106,8 @@ impl Broker {
             return false;
         }
         let left = self.queues[id].ready().len() as u32;
-        let parts = self.messages.parts(entry.message);
+        let mut room = Vec::new();
+        let parts = self.messages.visible_parts(entry.message, &mut room);
         let (connection, channel) = self.clients.channel_outlet(slot);
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;

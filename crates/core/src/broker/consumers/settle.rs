@@ -9,6 +9,7 @@ use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, Handle, MessageId};
+use crate::broker::publishing::transaction::PendingSettlement;
 use crate::broker::queues::letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
@@ -19,14 +20,28 @@ impl Broker {
         let it = &mut self.clients[channel];
         let Some(transaction) = &mut it.transaction else { return self.settle_deliveries(channel, settle) };
         check_tag(settle, it.delivery_tag)?;
-        if !settle.multiple && !it.unacknowledged.contains(settle.tag) {
-            return Err(unknown(settle.tag));
+        if settle.multiple {
+            while let Some(delivery) = it.unacknowledged.settle_oldest(settle.through()) {
+                transaction.settle(settle.settlement, delivery);
+            }
+        } else {
+            let delivery = it.unacknowledged.settle(settle.tag).ok_or_else(|| unknown(settle.tag))?;
+            transaction.settle(settle.settlement, delivery);
         }
-        if transaction.settle(settle) {
-            self.backpressure.count_unfinished(&mut self.clients[channel]);
-            return Ok(());
+        self.backpressure.count_unfinished(&mut self.clients[channel]);
+        Ok(())
+    }
+
+    /// Carry out the settlements of a transaction.
+    pub(crate) fn settle_committed(&mut self, channel: ChannelSlot, settlements: Vec<PendingSettlement>) {
+        let had_credit = self.clients[channel].credit.is_left();
+        for PendingSettlement { settlement, deliveries } in settlements {
+            match settlement {
+                Settlement::Requeue => self.requeue(channel, deliveries),
+                _ => deliveries.iter().for_each(|delivery| self.settle_delivery(channel, delivery, settlement)),
+            }
         }
-        Err(error(ReplyCode::ResourceError, "too many acknowledgements in one transaction"))
+        self.wake_if_credit_came(channel, had_credit);
     }
 
     /// Carry out an ack, nack or reject now.
@@ -43,7 +58,7 @@ impl Broker {
             self.wake_if_credit_came(channel, had_credit);
             return Ok(());
         }
-        let through = if settle.tag == 0 { u64::MAX } else { settle.tag };
+        let through = settle.through();
         let had_credit = self.clients[channel].credit.is_left();
         if settle.settlement == Settlement::Requeue {
             let mut deliveries = Vec::new();

@@ -18,3 +18,10 @@ pub(crate) struct Settle {
     pub multiple: bool,
     pub settlement: Settlement,
 }
+
+impl Settle {
+    /// The last tag that it settles with `multiple`: 0 stands for all.
+    pub fn through(self) -> u64 {
+        if self.tag == 0 { u64::MAX } else { self.tag }
+    }
+}

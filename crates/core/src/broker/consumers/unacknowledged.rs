@@ -70,10 +70,12 @@ impl Unacknowledged {
         }
     }
 
-    /// Whether a delivery with exactly this tag waits.
-    pub fn contains(&self, tag: u64) -> bool {
-        let position = self.deliveries.binary_search_by_key(&tag, |(tag, _)| *tag);
-        position.is_ok_and(|index| matches!(self.deliveries[index].1, DeliveryState::Waiting(_)))
+    /// Add deliveries again that were settled here before.
+    pub fn restore(&mut self, deliveries: impl Iterator<Item = Delivery>) {
+        let mut all: Vec<Delivery> = self.iter().copied().chain(deliveries).collect();
+        all.sort_unstable_by_key(|delivery| delivery.tag);
+        self.waiting = all.len();
+        self.deliveries = all.into_iter().map(|delivery| (delivery.tag, DeliveryState::Waiting(delivery))).collect();
     }
 
     pub fn len(&self) -> usize {
@@ -120,7 +122,6 @@ mod tests {
         (1..=5).for_each(|tag| unacknowledged.push(delivery(tag)));
         assert_eq!(unacknowledged.settle(3).map(|delivery| delivery.tag), Some(3));
         assert!(unacknowledged.settle(3).is_none() && unacknowledged.settle(6).is_none());
-        assert!(unacknowledged.contains(2) && !unacknowledged.contains(3));
         assert_eq!((tags(&unacknowledged), unacknowledged.len()), (vec![1, 2, 4, 5], 4));
     }
 
@@ -134,6 +135,17 @@ mod tests {
             settled.push(delivery.tag);
         }
         assert_eq!((settled, tags(&unacknowledged)), (vec![1, 3, 4], vec![5]));
+    }
+
+    #[test]
+    fn what_is_restored_waits_in_its_place_again() {
+        let mut unacknowledged = Unacknowledged::default();
+        (1..=5).for_each(|tag| unacknowledged.push(delivery(tag)));
+        let settled = [4, 1, 2].map(|tag| unacknowledged.settle(tag).expect("waits"));
+        unacknowledged.restore(settled.into_iter());
+        assert_eq!((tags(&unacknowledged), unacknowledged.len()), (vec![1, 2, 3, 4, 5], 5));
+        assert_eq!(unacknowledged.settle(4).map(|delivery| delivery.tag), Some(4));
+        assert_eq!(unacknowledged.settle_oldest(5).map(|delivery| delivery.tag), Some(1));
     }
 
     #[test]

@@ -8,11 +8,11 @@ use crate::amqp::{AmqpError, RawTable, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, ConnectionId, Handle, JOURNAL, PURGES};
+use crate::broker::ids::{ChannelSlot, ConnectionId, ConsumerSlot, Handle, JOURNAL, PURGES, RETIRED};
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::Queue;
-use crate::broker::topology::{Declared, Owner, QueueId, QueueSettings};
+use crate::broker::topology::{Declared, DefinitionKey, Owner, QueueId, QueueSettings};
 
 impl Broker {
     /// Carry out queue.declare.
@@ -57,6 +57,7 @@ impl Broker {
         let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
         if it.durable && !it.exclusive && is_new() {
             self.durability.check_room()?;
+            self.durability.check_retired(&DefinitionKey::queue(&self.principal(channel).vhost, &name), &name)?;
         }
         let user = Arc::clone(&self.principal(channel).user);
         let settings = QueueSettings {
@@ -167,8 +168,13 @@ impl Broker {
         };
         let id = self.topology.delete_queue(vhost, &name, owner, (it.if_unused, it.if_empty), contents)?;
         // An exclusive queue can only be deleted by the connection that owns it.
-        let message_count = id.map_or(0, |id| self.forget_queue(id, Some(owner)));
-        if it.no_wait { Ok(()) } else { self.reply(channel, QueueDeleteOk { message_count }.into()) }
+        let (message_count, consumers) = id.map_or((0, Vec::new()), |id| self.forget_queue(id, Some(owner)));
+        if !it.no_wait {
+            self.reply(channel, QueueDeleteOk { message_count }.into())?;
+        }
+        // Behind the answer: a client may close its channel when it is told.
+        self.cancel_consumers(consumers);
+        Ok(())
     }
 
     /// Remove a queue with all bindings to it, because its owner or its last consumer is gone, or its time is up.
@@ -176,17 +182,21 @@ impl Broker {
         if self.queues.get(id).is_some() {
             let owner = self.topology.queue_info(id).and_then(|info| info.owner);
             self.topology.remove_queue(id);
-            self.forget_queue(id, owner);
+            let (_, consumers) = self.forget_queue(id, owner);
+            self.cancel_consumers(consumers);
         }
     }
 
-    /// Drop the contents of a queue that the topology has removed. Returns the number of entries that were ready.
-    /// `owner` is the connection that may have it among its exclusive queues.
-    fn forget_queue(&mut self, id: QueueId, owner: Option<Owner>) -> u32 {
+    /// Drop the contents of a queue that the topology has removed. Returns the number of entries that were ready, and the
+    /// consumers, which have to be cancelled. `owner` is the connection that may have it among its exclusive queues.
+    fn forget_queue(&mut self, id: QueueId, owner: Option<Owner>) -> (u32, Vec<ConsumerSlot>) {
         self.changed();
         let count = self.queues.drain(id, false);
-        self.cancel_consumers(id);
-        let Some(queue) = self.queues.remove(id) else { return count };
+        let Some(queue) = self.queues.remove(id) else { return (count, Vec::new()) };
+        if let Some(durable_id) = queue.durable_id.filter(|id| !self.durability.is_forgotten(*id)) {
+            // Its dead letters are published first.
+            self.publishing.promise(DiskMark { log: RETIRED, sequence: durable_id.0 });
+        }
         match (&queue.stream, queue.durable_id) {
             (Some(stream), _) => self.drop_stream(id, stream),
             (None, Some(durable_id)) if queue.unacknowledged > 0 => {
@@ -202,6 +212,6 @@ impl Broker {
             // It is no longer that connection's to remove.
             self.clients[owner].exclusive_queues.retain(|other| *other != id);
         }
-        count
+        (count, queue.consumers)
     }
 }

@@ -7,11 +7,13 @@ use crate::amqp::ReplyCode;
 
 use crate::broker::Broker;
 use crate::broker::clock::Micros;
+use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
-use crate::broker::ids::{JOURNAL, PURGES};
+use crate::broker::ids::{JOURNAL, PURGES, RETIRED};
 use crate::broker::management::event::Event;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::all_queues::Queues;
+use crate::broker::queues::letter::Reason;
 use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::queue::Queue;
 use crate::broker::topology::{Definition, Owner, Topology};
@@ -24,6 +26,7 @@ impl Broker {
             self.events.push(Event::Fatal { reason });
         }
         self.record_changes();
+        self.finish_synced_letters();
         self.durability.sync_purges();
         self.settle_waiting();
         self.wake_streams();
@@ -55,6 +58,13 @@ impl Broker {
                 }
             }
         }
+        for letter in self.letters.iter().filter(|letter| letter.reason == Reason::Rejected) {
+            if let (Some(durable_id), Kept::Saved { record, .. }) =
+                (letter.source.durable_id, self.messages.get(letter.entry.message).kept)
+            {
+                delivered.push((record, durable_id));
+            }
+        }
         self.durability.stop(&delivered, self.clock.wall_us());
     }
 
@@ -78,15 +88,21 @@ impl Broker {
     /// Record changes of the topology, as far as there is room; the answer to the current method waits for them.
     pub(crate) fn record_changes(&mut self) {
         let wall_us = self.clock.wall_us();
-        let (topology, queues) = (&self.topology, &mut self.queues);
+        let (topology, queues, letters) = (&self.topology, &mut self.queues, &self.letters);
         let defined = |definition: &Definition, id| {
             if let Some(queue) = queue_of(definition, topology, queues) {
                 queue.durable_id = Some(id);
             }
         };
-        if let Some(sequence) = self.durability.record_changes(wall_us, defined) {
+        if let Some(sequence) = self.durability.record_changes(wall_us, |id| letters.are_from(id), defined) {
             self.publishing.promise(DiskMark { log: JOURNAL, sequence });
         }
+    }
+
+    /// Record what was settled in this call, and deletions of queues whose dead letters are published now.
+    pub(crate) fn record_settled(&mut self) {
+        let letters = &self.letters;
+        self.durability.flush(self.clock.wall_us(), |id| letters.are_from(id));
     }
 
     /// Take the marks that the answer to the current method must wait for.
@@ -105,6 +121,7 @@ impl Broker {
         match mark.log {
             _ if !self.durability.is_on() => true,
             JOURNAL => self.durability.is_synced(mark.sequence),
+            RETIRED => self.durability.is_forgotten(DefinitionId(mark.sequence)),
             PURGES => self.durability.is_purged(mark.sequence),
             _ => self.streams.is_reached(mark),
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use crate::amqp::{AmqpError, ReplyCode};
-use crate::journal::{self, AppendError, Committer, Damage, Disk, Log};
+use crate::journal::{self, AppendError, Committer, Damage, Disk, Log, Sequence};
 
 use crate::broker::clock::Micros;
 use crate::broker::durability::purges::Purges;
@@ -19,7 +19,7 @@ use crate::broker::errors::error;
 use crate::broker::ids::{Handle, MessageId};
 use crate::broker::management::metrics::JournalMetrics;
 use crate::broker::parts::Parts;
-use crate::broker::topology::{Definition, QueueId, Topology, TopologyChange};
+use crate::broker::topology::{Definition, DefinitionKey, QueueId, Topology, TopologyChange};
 
 /// Changes that may wait for room in the journal before further ones are refused.
 const CHANGES_MAX: usize = 10_000;
@@ -48,6 +48,8 @@ struct Journal {
     evictable: VecDeque<(MessageId, u64)>,
     /// Deleted queues with unacknowledged deliveries: the definition whose entries these settle, and their number.
     deleted: HashMap<Handle<QueueId>, (DefinitionId, u32)>,
+    /// Deleted queues whose definitions are forgotten later, or not on disk yet.
+    retired: Vec<Retired>,
     purges: Purges,
     has_failed: bool,
     /// The time since which nothing becomes durable for lack of room.
@@ -62,6 +64,20 @@ struct Journal {
     damage: Vec<Damage>,
 }
 
+/// The definition of a deleted queue whose dead letters have to be on disk before it is forgotten.
+struct Retired {
+    id: DefinitionId,
+    key: Box<[u8]>,
+    /// The sequence of the record that says that it is removed.
+    forgotten: Option<Sequence>,
+}
+
+impl Retired {
+    fn is_on_disk(&self, synced: Sequence) -> bool {
+        self.forgotten.is_some_and(|sequence| sequence <= synced)
+    }
+}
+
 /// A file or directory of a deleted stream.
 enum Unwanted {
     File(PathBuf),
@@ -69,6 +85,35 @@ enum Unwanted {
 }
 
 impl Journal {
+    /// Record that a definition is removed. One that `is_needed` is only retired: it is forgotten later.
+    fn remove(
+        &mut self,
+        key: &[u8],
+        wall_us: i64,
+        is_needed: impl Fn(DefinitionId) -> bool,
+    ) -> Result<Option<Sequence>, AppendError> {
+        match self.durable.definition(key).filter(|id| is_needed(*id)) {
+            Some(id) => {
+                self.retired.push(Retired { id, key: key.into(), forgotten: None });
+                Ok(None)
+            }
+            None => self.durable.forget(key, wall_us),
+        }
+    }
+
+    /// Record that retired definitions are removed which nothing needs any more.
+    fn forget_retired(&mut self, wall_us: i64, is_needed: impl Fn(DefinitionId) -> bool) {
+        let synced = self.durable.synced();
+        self.retired.retain(|retired| !retired.is_on_disk(synced));
+        for retired in &mut self.retired {
+            if retired.forgotten.is_none() && !is_needed(retired.id) {
+                // Without room it is tried again the next time.
+                let forgotten = self.durable.forget(&retired.key, wall_us).ok();
+                retired.forgotten = forgotten.map(|sequence| sequence.unwrap_or(synced));
+            }
+        }
+    }
+
     fn streams_dir(&self) -> PathBuf {
         self.dir.join("streams")
     }
@@ -98,6 +143,7 @@ impl Durability {
             appended: 0,
             evictable: VecDeque::new(),
             deleted: HashMap::new(),
+            retired: Vec::new(),
             purges: Purges::default(),
             has_failed: false,
             stuck_since: None,
@@ -186,9 +232,14 @@ impl Durability {
         }
     }
 
-    /// Record changes, in their order, as far as there is room, and call `defined` with each new definition. Returns the
-    /// sequence of the last record.
-    pub fn record_changes(&mut self, wall_us: i64, mut defined: impl FnMut(&Definition, DefinitionId)) -> Option<u64> {
+    /// Record changes, in their order, as far as there is room, and call `defined` with each new definition. A removed one
+    /// that `is_needed` is forgotten later. Returns the sequence of the last record.
+    pub fn record_changes(
+        &mut self,
+        wall_us: i64,
+        is_needed: impl Fn(DefinitionId) -> bool,
+        mut defined: impl FnMut(&Definition, DefinitionId),
+    ) -> Option<u64> {
         let journal = self.journal.as_mut()?;
         let mut last = None;
         while let Some(change) = journal.changes.front() {
@@ -205,7 +256,10 @@ impl Durability {
                         Some(sequence)
                     })
                 }
-                TopologyChange::Removed(key) => journal.durable.forget(key.as_bytes(), wall_us),
+                TopologyChange::Removed(key) => {
+                    let key = key.as_bytes().to_vec();
+                    journal.remove(&key, wall_us, &is_needed)
+                }
             };
             let Ok(sequence) = recorded else { break };
             journal.changes.pop_front();
@@ -228,6 +282,26 @@ impl Durability {
         let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
         journal.appended += parts.size() as u64 + 64;
         journal.durable.message(parts.content(), queues, wall_us, time_to_live)
+    }
+
+    /// The bytes that a message for so many queues takes in the journal, at most. Nothing without a journal.
+    ///
+    /// # Errors
+    /// It can never be recorded.
+    pub fn record_bytes(&self, parts: &Parts<'_>, queues: usize) -> Result<usize, AppendError> {
+        self.durable().map_or(Ok(0), |durable| durable.record_bytes(&parts.content(), queues))
+    }
+
+    /// Keep room for messages of a transaction until [`Durability::end_reservation`]. False when there is not so much.
+    pub fn reserve(&mut self, bytes: usize) -> bool {
+        self.journal.as_mut().is_none_or(|journal| journal.durable.reserve(bytes))
+    }
+
+    /// End what [`Durability::reserve`] began.
+    pub fn end_reservation(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.durable.end_reservation();
+        }
     }
 
     /// Write a message to the journal so that it can leave memory. None without room.
@@ -282,14 +356,34 @@ impl Durability {
         Some(definition)
     }
 
-    /// Record what was settled in this call.
-    pub fn flush(&mut self, wall_us: i64) {
+    /// Record what was settled in this call, then the removal of definitions that are retired and not `is_needed`.
+    pub fn flush(&mut self, wall_us: i64, is_needed: impl Fn(DefinitionId) -> bool) {
         if let Some(journal) = &mut self.journal {
             // Settlements that there is no room for are kept for the next time.
             if let Ok(sequence) = journal.durable.flush(wall_us) {
                 journal.purges.record(sequence.0);
+                if !journal.retired.is_empty() {
+                    journal.forget_retired(wall_us, is_needed);
+                }
             }
         }
+    }
+
+    /// Whether a definition is not retired, or its removal is on disk.
+    pub fn is_forgotten(&self, id: DefinitionId) -> bool {
+        let Some(journal) = &self.journal else { return true };
+        let synced = journal.durable.synced();
+        journal.retired.iter().all(|retired| retired.id != id || retired.is_on_disk(synced))
+    }
+
+    /// Refuse a new definition under the key of one that is retired: it would be taken for the old one.
+    pub fn check_retired(&self, key: &DefinitionKey, name: &str) -> Result<(), AmqpError> {
+        let retired = self.journal.iter().flat_map(|journal| &journal.retired);
+        if retired.filter(|retired| retired.forgotten.is_none()).any(|retired| *retired.key == *key.as_bytes()) {
+            let reason = format!("queue '{name}' is being deleted: its dead letters are not on disk yet");
+            return Err(error(ReplyCode::ResourceLocked, &reason));
+        }
+        Ok(())
     }
 
     /// Begin the purge of a durable queue: its entries will be settled, and then [`Durability::purge_settled`] called.

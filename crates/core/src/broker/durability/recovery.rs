@@ -105,7 +105,7 @@ impl Broker {
         let report = broker.recover_all(recovered)?;
         // The vhost that every broker has, when it is new here.
         broker.changed();
-        broker.durability.flush(broker.clock.wall_us());
+        broker.record_settled();
         Ok((broker, report))
     }
 
@@ -116,6 +116,8 @@ impl Broker {
         let mut report = RecoveryReport { damage, is_clean, messages: messages.len(), ..RecoveryReport::default() };
         let queue_ids = self.recover_definitions(definitions, &mut report)?;
         self.recover_messages(&messages, queues, &queue_ids);
+        // What was dropped may be back, because its dead letter was not on disk yet.
+        queue_ids.values().for_each(|queue| self.drop_head(*queue));
         report.damage.append(&mut self.durability.take_damage());
         let is_whole = report.damage.is_empty() && report.skipped.is_empty();
         if had_records && is_whole && self.durability.durable().is_some_and(|durable| durable.lost_count() == 0) {

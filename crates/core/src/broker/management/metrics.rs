@@ -25,6 +25,10 @@ pub struct Metrics {
     pub dropped: u64,
     /// Entries whose time had run out.
     pub expired: u64,
+    /// Dead letters that were put into queues and streams.
+    pub letters: u64,
+    /// Dead letters that went nowhere: no exchange or queue took them, or they would have gone round for ever.
+    pub letters_unroutable: u64,
     /// Messages that a full queue refused.
     pub refused: u64,
     /// Publisher confirms: acks, each of which may stand for many messages.
@@ -53,6 +57,8 @@ pub struct Metrics {
     pub messages_ready: u64,
     /// Deliveries that wait for their acknowledgement.
     pub messages_unacknowledged: u64,
+    /// Dead letters that wait until they can be published.
+    pub letters_waiting: u64,
     /// Memory of messages, including incomplete ones and those of open transactions.
     pub message_bytes: u64,
     /// 1 while publishers are blocked.

@@ -104,6 +104,7 @@ impl Broker {
             messages: self.messages.len() as u64,
             messages_ready: self.queues.iter().map(|(_, queue)| queue.ready().len() as u64).sum(),
             messages_unacknowledged: self.queues.iter().map(|(_, queue)| u64::from(queue.unacknowledged)).sum(),
+            letters_waiting: self.letters.len() as u64,
             message_bytes: self.memory_bytes(),
             blocked: self.backpressure.is_on().into(),
             events_dropped: self.events.dropped,

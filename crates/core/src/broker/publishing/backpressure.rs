@@ -17,7 +17,7 @@ impl Broker {
     /// The memory that messages take: in queues, in transactions, and incomplete ones.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.messages.resident_bytes() + self.backpressure.unfinished_bytes
+        self.messages.resident_bytes() + self.backpressure.unfinished_bytes + self.letters.size_bytes()
     }
 
     /// Close the connection of the channel that keeps most of what is in no queue yet, when that takes all the memory:
@@ -43,7 +43,7 @@ impl Broker {
             Some(Shortage::Disk)
         } else if bytes > bytes_max || (was_short && bytes > bytes_max / 10 * 9) {
             Some(Shortage::Memory)
-        } else if self.streams.is_congested() || self.durability.is_congested() {
+        } else if self.streams.is_congested() || self.durability.is_congested() || self.letters.is_congested() {
             Some(Shortage::Journal)
         } else {
             None

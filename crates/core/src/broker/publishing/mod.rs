@@ -1,7 +1,9 @@
 //! Publishing: a message is checked, routed, kept and confirmed.
 
 pub(crate) mod backpressure;
+pub(crate) mod check_transaction;
 pub(crate) mod confirms;
+pub(crate) mod further_keys;
 pub(crate) mod pending;
 pub(crate) mod publish;
 pub(crate) mod route_memo;

@@ -9,9 +9,10 @@ use crate::broker::access::control::{Resource, Verb};
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::durable::{Saved, TimeToLive};
 use crate::broker::errors::{FailedAt, error};
-use crate::broker::ids::{ChannelSlot, JOURNAL};
+use crate::broker::ids::{ChannelSlot, JOURNAL, MessageId};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
+use crate::broker::publishing::further_keys::{FurtherKeys, further_keys, may_have_copies, without_blind_copies};
 use crate::broker::publishing::route_memo::Memo;
 use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::policy::TIME_MS_MAX;
@@ -62,19 +63,22 @@ impl Broker {
         result.map_err(FailedAt::at_publish)
     }
 
-    /// Whether the message may be published, apart from where it goes.
+    /// Check all that can be known of a message before its transaction is committed.
     fn check_publish(
         &mut self,
         slot: ChannelSlot,
         parts: &Parts<'_>,
         properties: &BasicProperties<'_>,
     ) -> Result<(), AmqpError> {
-        self.check_route(slot, parts)?;
-        self.check_user(slot, properties)
+        self.check_user(slot, properties)?;
+        expiration(properties)?;
+        let (exchange, _) = self.check_route(slot, parts, &further_keys(properties)?)?;
+        let (vhost, _) = self.clients.vhost_and_owner(slot);
+        self.topology.check_publish(vhost, exchange)
     }
 
     /// Find the queues that a message goes to.
-    fn route(
+    pub(super) fn route(
         &mut self,
         slot: ChannelSlot,
         parts: &Parts<'_>,
@@ -82,7 +86,9 @@ impl Broker {
         routed: &mut Vec<QueueId>,
     ) -> Result<(), AmqpError> {
         self.check_user(slot, &properties)?;
+        let may_have_copies = may_have_copies(&properties);
         if let Some(memo) = &self.clients[slot].memo
+            && !may_have_copies
             && *memo.route == *parts.route
             && memo.topology_version == self.topology.version()
             && memo.permissions_version == self.permissions.version()
@@ -90,12 +96,14 @@ impl Broker {
             routed.extend_from_slice(&memo.queues);
             return Ok(());
         }
-        let (exchange, routing_key) = self.check_route(slot, parts)?;
+        let further_keys = if may_have_copies { further_keys(&properties)? } else { FurtherKeys::new() };
+        let (exchange, routing_key) = self.check_route(slot, parts, &further_keys)?;
         let (vhost, _) = self.clients.vhost_and_owner(slot);
-        let message = Published { exchange, routing_key, properties, body: parts.body };
+        self.turn.spend(further_keys.len() as u32);
+        let message = Published { exchange, routing_key, further_keys: &further_keys, properties, body: parts.body };
         let scratch = &mut self.publishing.route_scratch;
         self.topology.route(vhost, &message, scratch, routed)?;
-        if scratch.key_decided() && routed.len() <= MEMO_QUEUES_MAX {
+        if !may_have_copies && scratch.key_decided() && routed.len() <= MEMO_QUEUES_MAX {
             self.clients[slot].memo = Some(Box::new(Memo {
                 route: parts.route.into(),
                 topology_version: self.topology.version(),
@@ -106,17 +114,20 @@ impl Broker {
         Ok(())
     }
 
-    /// The exchange and key of a message, if it may be published there.
-    pub(super) fn check_route<'a>(
+    /// The exchange and key of a message, if it may be published there with all of its keys.
+    fn check_route<'a>(
         &mut self,
         slot: ChannelSlot,
         parts: &Parts<'a>,
+        further_keys: &[&str],
     ) -> Result<(&'a str, &'a str), AmqpError> {
         let text =
             |bytes| std::str::from_utf8(bytes).map_err(|_| error(ReplyCode::SyntaxError, "a name is not valid UTF-8"));
         let (exchange, routing_key) = (text(parts.exchange())?, text(parts.routing_key())?);
         self.check_access(slot, Verb::Write, Resource::Exchange, exchange)?;
-        self.check_topic_access(slot, Verb::Write, exchange, routing_key)?;
+        for key in std::iter::once(&routing_key).chain(further_keys) {
+            self.check_topic_access(slot, Verb::Write, exchange, key)?;
+        }
         Ok((exchange, routing_key))
     }
 
@@ -154,7 +165,8 @@ impl Broker {
         }
         let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
-            if let Err(reason) = self.append_to_streams(parts, routed, &mut marks) {
+            let mut room = Vec::new();
+            if let Err(reason) = self.append_to_streams(&without_blind_copies(*parts, &mut room), routed, &mut marks) {
                 return self.refuse_publish(slot, number, &reason);
             }
             routed.retain(|queue| self.queues[*queue].stream.is_none());
@@ -163,7 +175,7 @@ impl Broker {
                 return Ok(());
             }
         }
-        let is_refused = self.queues.drop_refusing(routed, parts.size());
+        let refusing = self.queues.take_refusing(routed, parts.size());
         let mut saved = None;
         if self.durability.is_on() && properties.is_persistent() {
             match self.save_for(parts, routed, time_to_live_ms) {
@@ -178,10 +190,11 @@ impl Broker {
             marks.push(DiskMark { log: JOURNAL, sequence: saved.sequence.0 });
         }
         self.put_into_queues(parts, saved, routed, time_to_live_ms);
-        if is_refused {
-            self.metrics.refused += 1;
-            self.clients.nack(slot, number);
-        } else if !marks.is_empty() {
+        if !refusing.is_empty() {
+            self.bury_refused(parts, &refusing);
+            return self.nack(slot, number);
+        }
+        if !marks.is_empty() {
             self.await_marks(slot, number, marks);
         }
         Ok(())
@@ -196,7 +209,7 @@ impl Broker {
         queues: &[QueueId],
         time_to_live_ms: Option<u64>,
     ) {
-        let message = self.messages.insert(parts);
+        let message = self.keep(parts);
         if let Some((saved, queues)) = saved {
             let stored = self.messages.get_mut(message);
             stored.kept = Kept::Saved { record: saved.record, queues };
@@ -212,6 +225,14 @@ impl Broker {
         self.spill(message);
     }
 
+    /// Keep a message in memory. The caller has the one reference to it.
+    pub(crate) fn keep(&mut self, parts: &Parts<'_>) -> MessageId {
+        let message = self.messages.insert(parts);
+        let may_have_copies = may_have_copies(&BasicProperties::from_checked(parts.properties));
+        self.messages.get_mut(message).may_have_blind_copies = may_have_copies;
+        message
+    }
+
     /// Refuse a message for lack of room: a publisher that asked for confirms gets a nack. A message that can never have
     /// room closes the channel, like any message that is too large: it would be tried for ever.
     fn refuse_publish(
@@ -224,8 +245,7 @@ impl Broker {
         if self.clients[slot].transaction.is_some() || matches!(reason, AppendError::TooLarge { .. }) {
             return Err(error(ReplyCode::PreconditionFailed, &format!("the message cannot be kept: {reason}")));
         }
-        self.clients.nack(slot, number);
-        Ok(())
+        self.nack(slot, number)
     }
 
     /// Record a message for the durable queues among those that take it. Returns its record and the number of those

@@ -1,7 +1,9 @@
 //! Tells publishers what is safe: sends confirms, and answers that wait for the disk.
 
-use crate::amqp::method::BasicAck;
+use crate::amqp::method::{BasicAck, BasicNack};
+use crate::amqp::{AmqpError, ReplyCode};
 use crate::broker::Broker;
+use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, Handle};
 use crate::broker::publishing::confirms::{Confirms, DiskMark, DiskMarks};
 
@@ -31,6 +33,27 @@ impl Broker {
         }
     }
 
+    /// Tell the publisher of a channel's last message that it is not taken, when it wants to be told.
+    ///
+    /// # Errors
+    /// 406: too many were refused since the first message that still waits for the disk.
+    pub(super) fn nack(&mut self, channel: ChannelSlot, number: Option<u64>) -> Result<(), AmqpError> {
+        let it = &mut self.clients[channel];
+        let (Some(number), Some(confirms)) = (number, &mut it.confirms) else { return Ok(()) };
+        if !confirms.refuse(number) {
+            let reason = "too many messages are refused while an earlier one waits for the disk";
+            return Err(error(ReplyCode::PreconditionFailed, reason));
+        }
+        #[cfg(test)]
+        if self.faults.acks_refused {
+            confirms.forget_refused();
+        }
+        let (connection, channel) = (it.connection, it.number);
+        let nack = BasicNack { delivery_tag: number, multiple: false, requeue: false };
+        self.clients.answer(connection, channel, nack.into());
+        Ok(())
+    }
+
     /// Confirm what was published in this call and waits for no disk.
     pub(crate) fn confirm(&mut self) {
         let mut confirming = std::mem::take(&mut self.publishing.confirming);
@@ -51,15 +74,13 @@ impl Broker {
             return;
         }
         let Some(mut confirms) = self.clients[channel].confirms.take() else { return };
-        let acknowledged = confirms.acknowledge(|mark: DiskMark| self.is_reached(mark));
-        let is_waiting = confirms.is_waiting();
-        let it = &mut self.clients[channel];
-        it.confirms = Some(confirms);
-        let (connection, number) = (it.connection, it.number);
-        if let Some(ack) = acknowledged {
+        let (connection, number) = (self.clients[channel].connection, self.clients[channel].number);
+        while let Some(ack) = confirms.acknowledge(|mark: DiskMark| self.is_reached(mark)) {
             self.metrics.confirms += 1;
             self.clients.answer(connection, number, BasicAck { delivery_tag: ack.tag, multiple: ack.multiple }.into());
         }
+        let is_waiting = confirms.is_waiting();
+        self.clients[channel].confirms = Some(confirms);
         if is_waiting {
             self.await_disk(channel);
         }

@@ -11,7 +11,7 @@ use crate::broker::ids::{ConnectionSlot, Handle};
 pub(crate) enum Shortage {
     Memory,
     Disk,
-    /// The journal has more to write than the disk has taken.
+    /// The journal has more to write than the disk has taken, or too many dead letters wait.
     Journal,
 }
 

@@ -1,7 +1,8 @@
 //! Transactions: what is published and settled is kept until the next commit, which carries out all of it.
 
 use crate::broker::connections::content::PublishFlags;
-use crate::broker::consumers::settlement::Settle;
+use crate::broker::consumers::settlement::Settlement;
+use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::parts::Parts;
 
 /// A published message. Its route is looked up when it is committed.
@@ -25,19 +26,26 @@ impl PendingMessage {
     }
 }
 
+/// Deliveries that a transaction settles alike. Until its end they wait here, and not among the unacknowledged ones: none
+/// is settled twice, and basic.recover leaves them alone.
+#[derive(Debug)]
+pub(crate) struct PendingSettlement {
+    pub settlement: Settlement,
+    pub deliveries: Vec<Delivery>,
+}
+
 /// The work of the next commit: first messages, then settlements.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
-    pub(super) messages: Vec<PendingMessage>,
-    pub(super) settles: Vec<Settle>,
-    pub(super) bytes: usize,
+    messages: Vec<PendingMessage>,
+    settlements: Vec<PendingSettlement>,
+    /// The number of deliveries in `settlements`.
+    settled: usize,
+    bytes: usize,
 }
 
-/// Maximum size of a transaction; a larger one is refused with 506. The journal takes that much beyond the point at
-/// which publishers have to wait, so that a commit never stops in the middle for lack of room.
+/// Maximum size of a transaction's messages; a larger one is refused with 506.
 const TRANSACTION_BYTES_MAX: usize = 16 << 20;
-/// Maximum number of settlements of a transaction.
-const TRANSACTION_SETTLES_MAX: usize = 1 << 20;
 
 impl Transaction {
     /// Keep a message. False when the transaction is too large.
@@ -50,20 +58,35 @@ impl Transaction {
         true
     }
 
-    /// Keep a settlement. False when the transaction is too large.
-    pub fn settle(&mut self, settle: Settle) -> bool {
-        self.settles.push(settle);
-        self.settles.len() <= TRANSACTION_SETTLES_MAX
+    /// Keep a delivery that is settled. There are never more than were unacknowledged.
+    pub fn settle(&mut self, settlement: Settlement, delivery: Delivery) {
+        self.settled += 1;
+        match self.settlements.last_mut().filter(|last| last.settlement == settlement) {
+            Some(last) => last.deliveries.push(delivery),
+            None => self.settlements.push(PendingSettlement { settlement, deliveries: vec![delivery] }),
+        }
     }
 
     /// The memory that the transaction takes.
     pub fn size_bytes(&self) -> usize {
-        self.bytes + self.settles.len() * size_of::<Settle>()
+        self.bytes + self.settled * size_of::<Delivery>()
     }
 
-    /// Take out everything; the next transaction begins empty.
-    pub fn take(&mut self) -> (Vec<PendingMessage>, Vec<Settle>) {
+    /// Take out all messages.
+    pub fn take_messages(&mut self) -> Vec<PendingMessage> {
         self.bytes = 0;
-        (std::mem::take(&mut self.messages), std::mem::take(&mut self.settles))
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Take out all settlements.
+    pub fn take_settlements(&mut self) -> Vec<PendingSettlement> {
+        self.settled = 0;
+        std::mem::take(&mut self.settlements)
+    }
+
+    /// The deliveries that it settles.
+    #[cfg(test)]
+    pub fn deliveries(&self) -> impl Iterator<Item = &Delivery> {
+        self.settlements.iter().flat_map(|pending| &pending.deliveries)
     }
 }

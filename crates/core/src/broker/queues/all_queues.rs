@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
+use smallvec::SmallVec;
+
 use crate::broker::clock::{Micros, NEVER};
 use crate::broker::dense_map::DenseMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
-use crate::broker::queues::letter::Letter;
 use crate::broker::queues::message_store::MessageStore;
 use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::queues::timers::Timers;
@@ -23,8 +24,6 @@ pub(crate) struct Queues {
     timers: Timers,
     /// Entries of purged and deleted queues, released a few at a time, because releasing a million would stop everybody.
     unreachable: VecDeque<UnreachableEntries>,
-    /// Dead letters that are published at the end of the same call.
-    letters: VecDeque<Letter>,
 }
 
 /// Entries that nobody can reach any more.
@@ -93,13 +92,18 @@ impl Queues {
         entry
     }
 
-    /// Drop those of `routed` that refuse a message of this size. Returns whether there are any. None of them is a
-    /// stream.
+    /// Take those out of `routed` that refuse a message of this size. None of them is a stream.
     #[inline]
-    pub fn drop_refusing(&self, routed: &mut Vec<QueueId>, size: usize) -> bool {
-        let count = routed.len();
-        routed.retain(|id| !self.queues[*id].refuses(size));
-        routed.len() < count
+    pub fn take_refusing(&self, routed: &mut Vec<QueueId>, size: usize) -> SmallVec<[QueueId; 1]> {
+        let mut refusing = SmallVec::new();
+        routed.retain(|id| {
+            let refuses = self.queues[*id].refuses(size);
+            if refuses {
+                refusing.push(*id);
+            }
+            !refuses
+        });
+        refusing
     }
 
     /// Settle a delivery of a stream, in any way: the log keeps the message for other readers.
@@ -192,16 +196,6 @@ impl Queues {
         let end = if *is_purge { Unreachable::EndOfPurge } else { Unreachable::End };
         self.unreachable.pop_front();
         Some(end)
-    }
-
-    /// Publish a dead letter at the end of the call.
-    pub fn push_letter(&mut self, letter: Letter) {
-        self.letters.push_back(letter);
-    }
-
-    /// The next dead letter to publish.
-    pub fn next_letter(&mut self) -> Option<Letter> {
-        self.letters.pop_front()
     }
 
     /// Every entry that waits to be released.

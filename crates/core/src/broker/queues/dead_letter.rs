@@ -1,20 +1,36 @@
 //! Dead letters: messages that a queue drops are published to its dead letter exchange, with the reason in a header.
 //!
-//! A letter is made when an entry is dropped and published at the end of the same call, before what was settled is recorded:
-//! a crash in between doubles it and never loses it. Publishing may drop entries of other queues, which makes further
-//! letters; they are queued, so that a chain of full queues needs no stack.
+//! What is dropped waits as a letter (`letter.rs`) and is published at the end of the same call. Where there is more than
+//! one call has time for, or the journal has no room, the rest waits its turn. Publishing may drop entries of other queues,
+//! which makes further letters; they are queued, so that a chain of full queues needs no stack.
+//!
+//! The letter of a persistent message is recorded before its original is settled, in the same log: whoever finds the
+//! original settled after a crash finds the letter too. A letter in a stream is another log's, so its original is settled
+//! when the stream is synced.
 //!
 //! Source: RabbitMQ's dead letter exchanges; the header `x-death` is theirs.
 
+use std::sync::Arc;
+
 use crate::amqp::table::{FieldValue, Table};
-use crate::amqp::{BasicProperties, PropertyFields, RawTable};
+use crate::amqp::{BasicProperties, PropertyFields, RawTable, RawValue};
+use crate::journal::AppendError;
 
 use crate::broker::Broker;
+use crate::broker::clock::NEVER;
+use crate::broker::ids::Handle;
+use crate::broker::management::event::Event;
 use crate::broker::parts::Parts;
 use crate::broker::publishing::confirms::DiskMarks;
-use crate::broker::queues::letter::{Letter, Reason};
+use crate::broker::publishing::further_keys::{BCC, CC, further_keys, without, without_blind_copies};
+use crate::broker::queues::letter::{LETTER_STEPS, Letter, LetterSource, Reason};
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId};
+
+/// The further cost of a message that is read back from the journal, in steps of a quarter of a microsecond.
+const READ_BACK_STEPS: usize = 64;
+/// The number of bytes of a message that cost one step: it is copied three times.
+const BYTES_PER_STEP: usize = 256;
 
 /// Why and where a message was dropped, for the header `x-death`.
 struct Death<'a> {
@@ -23,108 +39,219 @@ struct Death<'a> {
     exchange: &'a str,
     routing_key: &'a str,
     time_s: u64,
+    /// Whether the letter has another routing key: then the message's own keys end here.
+    is_readdressed: bool,
 }
 
 impl Broker {
     /// Drop an entry of a queue, after making its dead letter if the queue has a dead letter exchange.
     pub(crate) fn discard(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) {
-        if self.queues[queue].policy.dead_letters.is_some()
-            && let Some(letter) = self.letter(queue, entry, reason)
-        {
-            self.queues.push_letter(letter);
-        }
-        self.settle(queue, entry);
-    }
-
-    fn letter(&mut self, queue: QueueId, entry: QueueEntry, reason: Reason) -> Option<Letter> {
-        self.prepare(queue, entry.message).ok()?;
+        let Some(source) = self.letter_source(queue) else { return self.settle(queue, entry) };
         let time_s = u64::try_from(self.clock.wall_us() / 1_000_000).unwrap_or_default();
-        let parts = self.messages.parts(entry.message);
-        let info = self.topology.queue_info(queue)?;
-        let to = self.queues[queue].policy.dead_letters.as_ref()?;
-        let exchange = std::str::from_utf8(parts.exchange()).ok()?;
-        let routing_key = std::str::from_utf8(parts.routing_key()).ok()?;
-        let death = Death { queue: info.name, reason, exchange, routing_key, time_s };
-        Some(Letter {
-            vhost: info.vhost,
-            exchange: to.exchange.clone(),
-            routing_key: to.routing_key.clone().unwrap_or_else(|| routing_key.into()),
-            properties: with_death(BasicProperties::from_checked(parts.properties), &death),
-            body: parts.body.to_vec(),
-        })
+        self.letters.push(Letter { source, entry, reason, time_s });
+        // Whoever makes letters gets no further than they can follow.
+        self.turn.spend(LETTER_STEPS as u32);
     }
 
-    /// Publish all dead letters, including those that result from publishing.
-    pub(crate) fn send_letters(&mut self) {
-        while let Some(letter) = self.queues.next_letter() {
-            self.send_letter(&letter);
+    /// Count a message that full queues refuse, and make its dead letters where they are declared so.
+    pub(crate) fn bury_refused(&mut self, parts: &Parts<'_>, refusing: &[QueueId]) {
+        self.metrics.refused += u64::from(!refusing.is_empty());
+        for &queue in refusing {
+            if self.queues[queue].policy.buries_refused {
+                let message = self.keep(parts);
+                self.discard(queue, QueueEntry::new(0, message, NEVER), Reason::MaxLength);
+            }
         }
     }
 
-    /// Put a letter into the queues that it is routed to. An exchange that does not exist takes nothing.
-    fn send_letter(&mut self, letter: &Letter) {
-        let properties = BasicProperties::from_checked(&letter.properties);
-        let message =
-            Published { exchange: &letter.exchange, routing_key: &letter.routing_key, properties, body: &letter.body };
-        let mut routed: Vec<QueueId> = Vec::new();
-        if self.topology.route(letter.vhost, &message, self.publishing.route_scratch(), &mut routed).is_err() {
+    fn letter_source(&self, id: QueueId) -> Option<Arc<LetterSource>> {
+        let it = &self.queues[id];
+        let to = it.policy.dead_letters.as_ref()?;
+        let queue = Handle { id, serial: it.serial };
+        if let Some(known) = self.letters.source_of(queue, it.durable_id) {
+            return Some(known);
+        }
+        let info = self.topology.queue_info(id)?;
+        let (vhost, name, durable_id) = (info.vhost, info.name.into(), it.durable_id);
+        Some(Arc::new(LetterSource { queue, vhost, name, to: to.clone(), durable_id }))
+    }
+
+    /// Publish some of the letters that wait, with those that result from publishing.
+    pub(crate) fn send_letters(&mut self) {
+        let mut steps = self.letters.take_steps();
+        while steps > 0 && self.letters.are_waiting() {
+            if !self.has_room_for_letters() {
+                return self.letters.stall();
+            }
+            let Some(letter) = self.letters.take() else { return };
+            steps = steps.saturating_sub(self.letter_steps(&letter));
+            match self.send_letter(&letter) {
+                Ok(marks) => self.finish_letter(letter, marks),
+                Err(reason @ AppendError::TooLarge { .. }) => {
+                    self.report_lost_letter(&letter, &reason.to_string());
+                    self.finish_letter(letter, DiskMarks::new());
+                }
+                Err(_) => return self.letters.put_back(letter),
+            }
+        }
+    }
+
+    fn has_room_for_letters(&self) -> bool {
+        #[cfg(test)]
+        if self.faults.letters_unsaved {
+            return true;
+        }
+        !self.durability.is_congested() && !self.streams.is_congested()
+    }
+
+    fn letter_steps(&self, letter: &Letter) -> usize {
+        let message = self.messages.get(letter.entry.message);
+        let read_back = if message.is_resident() { 0 } else { READ_BACK_STEPS };
+        LETTER_STEPS + read_back + message.size() / BYTES_PER_STEP
+    }
+
+    /// Settle the entry of a letter, as soon as streams that have the letter are synced.
+    fn finish_letter(&mut self, letter: Letter, marks: DiskMarks) {
+        if marks.iter().all(|mark| self.is_reached(*mark)) {
+            self.release_entry(letter.entry, letter.source.durable_id);
+            self.letters.finish(&letter);
+        } else {
+            self.letters.await_sync(marks, letter);
+        }
+    }
+
+    /// Settle the entries of letters that streams have on disk now.
+    pub(crate) fn finish_synced_letters(&mut self) {
+        if !self.letters.await_streams() {
             return;
         }
-        let deaths = deaths_of(properties.headers());
+        let mut letters = std::mem::take(&mut self.letters);
+        while let Some(letter) = letters.take_synced(|marks| marks.iter().all(|mark| self.is_reached(*mark))) {
+            self.release_entry(letter.entry, letter.source.durable_id);
+            letters.finish(&letter);
+        }
+        self.letters = letters;
+    }
+
+    /// Put a letter into the queues that it is routed to. Returns the marks of streams that it waits for. An exchange that
+    /// does not exist takes nothing.
+    ///
+    /// # Errors
+    /// There is no room for it; then nothing has happened, unless a stream has it already.
+    fn send_letter(&mut self, letter: &Letter) -> Result<DiskMarks, AppendError> {
+        let message = letter.entry.message;
+        if !self.messages.get(message).is_resident()
+            && let Err(reason) = self.messages.load(message, &self.durability)
+        {
+            self.report_lost_letter(letter, &reason);
+            return Ok(DiskMarks::new());
+        }
+        let parts = self.messages.parts(message);
+        let source = &*letter.source;
+        let (exchange, own_key) = (text(parts.exchange()), text(parts.routing_key()));
+        let routing_key = source.to.routing_key.as_deref().unwrap_or(own_key);
+        let death = Death {
+            queue: &source.name,
+            reason: letter.reason,
+            exchange,
+            routing_key: own_key,
+            time_s: letter.time_s,
+            is_readdressed: source.to.routing_key.is_some(),
+        };
+        let (properties, deaths) = with_death(BasicProperties::from_checked(parts.properties), &death);
+        let properties = BasicProperties::from_checked(&properties);
+        let further_keys = further_keys(&properties).unwrap_or_default();
+        let (to, body) = (&*source.to.exchange, parts.body);
+        let published = Published { exchange: to, routing_key, further_keys: &further_keys, properties, body };
+        let mut routed: Vec<QueueId> = Vec::new();
+        let scratch = self.publishing.route_scratch();
+        if self.topology.route_letter(source.vhost, &published, scratch, &mut routed).is_err() {
+            routed.clear();
+        }
         routed.retain(|queue| !self.is_cycle(*queue, &deaths));
         if routed.is_empty() {
-            return;
+            self.metrics.letters_unroutable += 1;
+            return Ok(DiskMarks::new());
         }
-        let mut route = Vec::with_capacity(letter.exchange.len() + letter.routing_key.len() + 2);
-        for name in [&letter.exchange, &letter.routing_key] {
-            route.push(name.len() as u8);
-            route.extend_from_slice(name.as_bytes());
-        }
-        let parts = Parts { route: &route, properties: &letter.properties, body: &letter.body };
-        self.put_letter(&parts, properties.is_persistent(), &mut routed);
+        let (route, body) = (route_of([to, routing_key]), parts.body.to_vec());
+        let parts = Parts { route: &route, properties: properties.as_bytes(), body: &body };
+        self.put_letter(&parts, properties.is_persistent(), &mut routed)
     }
 
-    fn put_letter(&mut self, parts: &Parts<'_>, is_persistent: bool, routed: &mut Vec<QueueId>) {
+    fn put_letter(
+        &mut self,
+        parts: &Parts<'_>,
+        is_persistent: bool,
+        routed: &mut Vec<QueueId>,
+    ) -> Result<DiskMarks, AppendError> {
+        let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
-            // A stream whose disk has no room drops it: there is nobody who could be told to wait.
-            _ = self.append_to_streams(parts, routed, &mut DiskMarks::new());
+            let mut room = Vec::new();
+            self.append_to_streams(&without_blind_copies(*parts, &mut room), routed, &mut marks)?;
             routed.retain(|queue| self.queues[*queue].stream.is_none());
         }
-        // A queue that refuses it drops it, too.
-        self.queues.drop_refusing(routed, parts.size());
+        // A queue that refuses it drops it: there is nobody who could be told.
+        let refusing = self.queues.take_refusing(routed, parts.size());
         let is_durable = self.durability.is_on() && is_persistent;
-        let saved = if is_durable { self.save_for(parts, routed, None).ok().flatten() } else { None };
+        let saved = match is_durable {
+            true => match self.save_for(parts, routed, None) {
+                #[cfg(test)]
+                Err(_) if self.faults.letters_unsaved => None,
+                saved => saved?,
+            },
+            false => None,
+        };
+        self.metrics.letters += 1;
         self.put_into_queues(parts, saved, routed, None);
+        self.bury_refused(parts, &refusing);
+        Ok(marks)
+    }
+
+    fn report_lost_letter(&mut self, letter: &Letter, reason: &str) {
+        self.metrics.lost += 1;
+        let reason = format!("its dead letter cannot be published: {reason}");
+        self.events.push(Event::MessageLost { queue: letter.source.name.to_string(), reason });
     }
 
     /// Whether a message has been in this queue before, and nobody has rejected it since: it would go round for ever.
     fn is_cycle(&self, queue: QueueId, deaths: &[Table]) -> bool {
         let Some(name) = self.topology.queue_info(queue).map(|info| info.name) else { return true };
         let is = |death: &Table, field, value| death.get(field).and_then(FieldValue::as_str) == Some(value);
-        let mut since = deaths.iter().take_while(|death| !is(death, "reason", Reason::Rejected.name()));
-        since.any(|death| is(death, "queue", name))
+        let Some(last) = deaths.iter().position(|death| is(death, "queue", name)) else { return false };
+        !deaths[..=last].iter().any(|death| is(death, "reason", Reason::Rejected.name()))
     }
+}
+
+/// A name on the wire, which was checked when it came.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Exchange and routing key as two short strings.
+fn route_of(names: [&str; 2]) -> Vec<u8> {
+    let mut route = Vec::with_capacity(names[0].len() + names[1].len() + 2);
+    for name in names {
+        route.push(name.len() as u8);
+        route.extend_from_slice(name.as_bytes());
+    }
+    route
 }
 
 /// The entries of `x-death`, the latest first.
-fn deaths_of(headers: Option<RawTable<'_>>) -> Vec<Table> {
-    let parsed = headers.and_then(|headers| headers.parse().ok()).unwrap_or_default();
-    match parsed.get("x-death") {
-        Some(FieldValue::Array(deaths)) => deaths
-            .iter()
-            .filter_map(|death| match death {
-                FieldValue::Table(death) => Some(death.clone()),
-                _ => None,
-            })
-            .collect(),
-        _ => Vec::new(),
-    }
+fn deaths_of(headers: RawTable<'_>) -> Vec<Table> {
+    let Some(RawValue::Array(deaths)) = headers.get("x-death") else { return Vec::new() };
+    let table = |death| match death {
+        RawValue::Table(death) => death.parse().ok(),
+        _ => None,
+    };
+    deaths.iter().map_while(Result::ok).filter_map(table).collect()
 }
 
-/// A message's properties with one more entry in `x-death`. Its own time to live is removed: it would expire again.
-fn with_death(properties: BasicProperties<'_>, death: &Death<'_>) -> Vec<u8> {
-    let mut headers = properties.headers().and_then(|headers| headers.parse().ok()).unwrap_or_default();
-    let mut deaths = deaths_of(properties.headers());
+/// A message's properties with one more entry in `x-death`, and all of these entries. Its own time to live is removed: it
+/// would expire again. So are the keys of copies, when the letter is addressed anew.
+fn with_death(properties: BasicProperties<'_>, death: &Death<'_>) -> (Vec<u8>, Vec<Table>) {
+    let headers = properties.headers().unwrap_or_default();
+    let mut deaths = deaths_of(headers);
     let same = |other: &Table| {
         other.get("queue").and_then(FieldValue::as_str) == Some(death.queue)
             && other.get("reason").and_then(FieldValue::as_str) == Some(death.reason.name())
@@ -137,23 +264,35 @@ fn with_death(properties: BasicProperties<'_>, death: &Death<'_>) -> Vec<u8> {
     latest.insert("queue", death.queue);
     latest.insert("time", FieldValue::Timestamp(death.time_s));
     latest.insert("exchange", death.exchange);
-    latest.insert("routing-keys", FieldValue::Array(vec![death.routing_key.into()]));
+    latest.insert("routing-keys", visible_keys(death.routing_key, headers));
     if let Some(expiration) = properties.expiration() {
         latest.insert("original-expiration", expiration);
     }
     deaths.insert(0, latest);
-    headers.insert("x-death", FieldValue::Array(deaths.into_iter().map(FieldValue::Table).collect()));
+    let ended: &[&str] = if death.is_readdressed { &["x-death", CC, BCC] } else { &["x-death"] };
+    let mut bytes = without(headers, ended);
+    let mut added = Table::new();
+    added.push("x-death", FieldValue::Array(deaths.iter().cloned().map(FieldValue::Table).collect()));
     for (name, value) in [
         ("x-first-death-reason", death.reason.name()),
         ("x-first-death-queue", death.queue),
         ("x-first-death-exchange", death.exchange),
     ] {
         if headers.get(name).is_none() {
-            headers.insert(name, value);
+            added.push(name, value);
         }
     }
-    let bytes = headers.to_bytes();
+    added.encode_fields(&mut bytes);
     let mut out = Vec::new();
     PropertyFields { headers: Some(RawTable::new(&bytes)), expiration: None, ..properties.fields() }.encode(&mut out);
-    out
+    (out, deaths)
+}
+
+/// The routing keys of a message as `x-death` shows them: its own and those of copies that are not blind.
+fn visible_keys(own: &str, headers: RawTable<'_>) -> FieldValue {
+    let mut keys = vec![FieldValue::from(own)];
+    if let Some(RawValue::Array(copies)) = headers.get(CC) {
+        keys.extend(copies.iter().map_while(Result::ok).filter_map(|key| key.as_str().map(FieldValue::from)));
+    }
+    FieldValue::Array(keys)
 }

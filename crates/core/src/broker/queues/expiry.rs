@@ -13,10 +13,8 @@ use crate::broker::topology::QueueId;
 
 /// The cost of dropping an entry, in steps of a turn.
 const DROP_STEPS: u32 = 4;
-/// The cost of a dead letter, which is parsed, routed and recorded, besides its bytes.
-const LETTER_STEPS: u32 = 40;
-/// The number of bytes of a dead letter that cost a step.
-const BYTES_PER_STEP: usize = 1024;
+/// The cost of removing a queue, in steps of a turn.
+const REMOVE_STEPS: u32 = 40;
 
 impl Broker {
     /// Drop entries from the head of a queue whose time has run out, as far as the turn goes. Returns whether the head may
@@ -37,10 +35,6 @@ impl Broker {
     fn expire_entry(&mut self, queue: QueueId) {
         let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
         self.turn.spend(DROP_STEPS);
-        if self.queues[queue].policy.dead_letters.is_some() {
-            let bytes = self.messages.get(entry.message).size();
-            self.turn.spend(LETTER_STEPS + (bytes / BYTES_PER_STEP) as u32);
-        }
         self.metrics.expired += 1;
         self.discard(queue, entry, Reason::Expired);
     }
@@ -60,7 +54,7 @@ impl Broker {
         self.expire_head(queue);
         let it = &mut self.queues[queue];
         if it.unused_until() <= self.clock.now() {
-            self.turn.spend(LETTER_STEPS);
+            self.turn.spend(REMOVE_STEPS);
             return self.remove_queue(queue);
         }
         it.trim();

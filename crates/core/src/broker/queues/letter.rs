@@ -1,6 +1,29 @@
-//! A message that a queue has dropped and sends on, with the reason.
+//! Dead letters on their way: entries that queues have dropped, each with the reason, until its letter is published.
+//!
+//! A letter is no copy of its message: it keeps the entry, which keeps the message where it is, in memory or on disk. The
+//! entry is settled when the letter is published, so that a crash in between doubles a message and never loses it.
 
-use crate::broker::topology::VhostId;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::broker::durable::DefinitionId;
+use crate::broker::ids::Handle;
+use crate::broker::publishing::confirms::DiskMarks;
+use crate::broker::queues::policy::DeadLetters;
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::topology::{QueueId, VhostId};
+
+/// Maximum number of letters that wait before publishers wait for them, too.
+const CONGESTED_LETTERS: usize = 65_536;
+
+/// Maximum work for letters in one call, in steps of a quarter of a microsecond.
+const STEPS_MAX: usize = 8192;
+/// The work for letters in a call that has made none.
+const STEPS_IN_PASSING: usize = 512;
+/// The cost of a letter whose message is small and in memory.
+pub(super) const LETTER_STEPS: usize = 16;
 
 /// Why a queue dropped a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +45,155 @@ impl Reason {
     }
 }
 
-/// A dropped message on its way to an exchange.
+/// A queue that drops messages, as their letters need it: they may outlive the queue.
+#[derive(Debug)]
+pub(crate) struct LetterSource {
+    pub queue: Handle<QueueId>,
+    pub vhost: VhostId,
+    pub name: Box<str>,
+    pub to: DeadLetters,
+    /// The queue's definition, if it is durable: its entries are settled there.
+    pub durable_id: Option<DefinitionId>,
+}
+
+/// A dropped entry that waits for its letter: 48 bytes.
 #[derive(Debug)]
 pub(crate) struct Letter {
-    pub(super) vhost: VhostId,
-    pub(super) exchange: Box<str>,
-    pub(super) routing_key: Box<str>,
-    pub(super) properties: Vec<u8>,
-    pub(super) body: Vec<u8>,
+    pub source: Arc<LetterSource>,
+    pub entry: QueueEntry,
+    pub reason: Reason,
+    /// When the entry was dropped, in seconds since 1970.
+    pub time_s: u64,
+}
+
+/// All letters on their way, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Letters {
+    waiting: VecDeque<Letter>,
+    /// Letters that were published to streams, until the streams have them on disk: they are logs of their own.
+    unsynced: VecDeque<(DiskMarks, Letter)>,
+    /// The number of both, for each definition of a queue that they come from.
+    by_definition: HashMap<DefinitionId, u32>,
+    /// Whether the first letter waits for room on the disk.
+    is_stalled: bool,
+    is_congested: bool,
+    /// The further steps that the current call may take.
+    steps: usize,
+    /// The source of the last letter.
+    source: Option<Arc<LetterSource>>,
+}
+
+impl Letters {
+    /// The source that letters of this queue had last, if it still holds.
+    pub fn source_of(&self, queue: Handle<QueueId>, durable_id: Option<DefinitionId>) -> Option<Arc<LetterSource>> {
+        let source = self.source.as_ref()?;
+        (source.queue == queue && source.durable_id == durable_id).then(|| Arc::clone(source))
+    }
+
+    /// Add a letter.
+    pub fn push(&mut self, letter: Letter) {
+        if let Some(definition) = letter.source.durable_id {
+            *self.by_definition.entry(definition).or_default() += 1;
+        }
+        self.steps += LETTER_STEPS;
+        self.source = Some(Arc::clone(&letter.source));
+        self.waiting.push_back(letter);
+        self.is_congested |= self.waiting.len() > CONGESTED_LETTERS;
+    }
+
+    /// Let the current call publish as many letters as one may: it has nothing else to do.
+    pub fn allow_many(&mut self) {
+        self.steps = STEPS_MAX;
+    }
+
+    /// Take the steps that the current call may take: enough for the letters that it has made, and some more.
+    pub fn take_steps(&mut self) -> usize {
+        (STEPS_IN_PASSING + std::mem::take(&mut self.steps)).min(STEPS_MAX)
+    }
+
+    /// Take the first letter that waits, to publish it.
+    pub fn take(&mut self) -> Option<Letter> {
+        self.is_stalled = false;
+        let letter = self.waiting.pop_front();
+        if self.waiting.is_empty() && self.waiting.capacity() > 1024 {
+            // Free the memory that a burst of letters needed.
+            self.waiting = VecDeque::new();
+        }
+        self.is_congested &= self.waiting.len() > CONGESTED_LETTERS / 2;
+        letter
+    }
+
+    /// Put the first letter back, for which there is no room now.
+    pub fn put_back(&mut self, letter: Letter) {
+        self.waiting.push_front(letter);
+        self.is_stalled = true;
+    }
+
+    /// Note that there is no room for the first letter now.
+    pub fn stall(&mut self) {
+        self.is_stalled = true;
+    }
+
+    /// Whether letters wait to be published.
+    pub fn are_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether letters that are published wait for streams.
+    pub fn await_streams(&self) -> bool {
+        !self.unsynced.is_empty()
+    }
+
+    /// Let a letter that was published wait for streams.
+    pub fn await_sync(&mut self, marks: DiskMarks, letter: Letter) {
+        self.unsynced.push_back((marks, letter));
+    }
+
+    /// Take the first letter that waits for streams, if they have it now.
+    pub fn take_synced(&mut self, is_synced: impl Fn(&DiskMarks) -> bool) -> Option<Letter> {
+        let (marks, _) = self.unsynced.front()?;
+        if is_synced(marks) { self.unsynced.pop_front().map(|(_, letter)| letter) } else { None }
+    }
+
+    /// Forget a letter that was taken: its entry is settled.
+    pub fn finish(&mut self, letter: &Letter) {
+        let Some(definition) = letter.source.durable_id else { return };
+        if let Some(count) = self.by_definition.get_mut(&definition) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_definition.remove(&definition);
+            }
+        }
+    }
+
+    /// Whether letters of this queue are on their way.
+    pub fn are_from(&self, definition: DefinitionId) -> bool {
+        self.by_definition.contains_key(&definition)
+    }
+
+    /// Whether a letter waits that can be published now.
+    pub fn has_work(&self) -> bool {
+        !self.waiting.is_empty() && !self.is_stalled
+    }
+
+    /// Whether so many wait that publishers wait for them.
+    pub fn is_congested(&self) -> bool {
+        self.is_congested
+    }
+
+    /// The number of letters on their way.
+    pub fn len(&self) -> usize {
+        self.waiting.len() + self.unsynced.len()
+    }
+
+    /// The memory that they take besides their messages.
+    pub fn size_bytes(&self) -> u64 {
+        (self.waiting.capacity() * size_of::<Letter>() + self.unsynced.capacity() * size_of::<(DiskMarks, Letter)>())
+            as u64
+    }
+
+    /// Every letter on its way.
+    pub fn iter(&self) -> impl Iterator<Item = &Letter> {
+        self.waiting.iter().chain(self.unsynced.iter().map(|(_, letter)| letter))
+    }
 }

@@ -8,6 +8,7 @@ use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::{DefinitionId, RecordId};
 use crate::broker::ids::MessageId;
 use crate::broker::parts::Parts;
+use crate::broker::publishing::further_keys::without_blind_copies;
 use crate::broker::slab::{Slab, SlotId};
 
 /// The memory that a message takes besides its bytes: its slot here, its entries in queues, and its state in the
@@ -40,6 +41,8 @@ pub(crate) struct StoredMessage {
     body: u32,
     /// The offset of the properties, at most 512: two short strings precede them.
     properties: u16,
+    /// Whether its properties may have keys that receivers must not see.
+    pub may_have_blind_copies: bool,
     pub kept: Kept,
     /// The sequence number of its record in the journal, if there is one.
     pub sequence: u64,
@@ -89,6 +92,7 @@ impl MessageStore {
             properties: parts.route.len() as u16,
             bytes: Some(parts.joined().into_boxed_slice()),
             references: 1,
+            may_have_blind_copies: false,
             kept: Kept::Nowhere,
             sequence: 0,
         })
@@ -104,6 +108,7 @@ impl MessageStore {
             size: (route + properties + body) as u32,
             body: (route + properties) as u32,
             properties: route as u16,
+            may_have_blind_copies: true,
             kept: Kept::Nowhere,
             sequence: 0,
         })
@@ -213,6 +218,13 @@ impl MessageStore {
     pub fn parts(&self, id: MessageId) -> Parts<'_> {
         let message = &self.messages[id];
         message.parts().unwrap_or_else(|| message.parts_of(&self.loaded))
+    }
+
+    /// The same, as receivers see them; `room` is for properties without what receivers must not see.
+    #[inline]
+    pub fn visible_parts<'a>(&'a self, id: MessageId, room: &'a mut Vec<u8>) -> Parts<'a> {
+        let parts = self.parts(id);
+        if self.messages[id].may_have_blind_copies { without_blind_copies(parts, room) } else { parts }
     }
 
     /// Bring a message back into memory. One that cannot be read stays away, and is lost for whoever has it.

@@ -38,6 +38,8 @@ pub(crate) struct Policy {
     pub bytes_max: Option<u64>,
     /// Whether a full queue refuses the new message instead of dropping the oldest.
     pub rejects_publish: bool,
+    /// Whether what it refuses becomes a dead letter besides.
+    pub buries_refused: bool,
     pub message_ttl_ms: Option<u64>,
     /// The time after which an unused queue is deleted.
     pub expires_ms: Option<u64>,
@@ -99,7 +101,7 @@ impl Policy {
             "x-queue-type" => self.kind = kind(value)?,
             "x-max-length" => self.length_max = Some(count(value)?),
             "x-max-length-bytes" => self.bytes_max = Some(count(value)?),
-            "x-overflow" => self.rejects_publish = rejects(value)?,
+            "x-overflow" => (self.rejects_publish, self.buries_refused) = overflow(value)?,
             "x-message-ttl" => self.message_ttl_ms = Some(milliseconds(value, 0)?),
             "x-expires" => self.expires_ms = Some(milliseconds(value, 1)?),
             "x-dead-letter-strategy" => check_strategy(value)?,
@@ -162,11 +164,13 @@ fn kind(value: RawValue<'_>) -> Result<QueueKind, String> {
     }
 }
 
-fn rejects(value: RawValue<'_>) -> Result<bool, String> {
+/// Read whether a full queue refuses the new message, and whether it makes a dead letter of what it refuses.
+fn overflow(value: RawValue<'_>) -> Result<(bool, bool), String> {
     match value.as_str() {
-        Some("drop-head") => Ok(false),
-        Some("reject-publish") => Ok(true),
-        Some(other) => Err(format!("'{other}' is none of drop-head, reject-publish")),
+        Some("drop-head") => Ok((false, false)),
+        Some("reject-publish") => Ok((true, false)),
+        Some("reject-publish-dlx") => Ok((true, true)),
+        Some(other) => Err(format!("'{other}' is none of drop-head, reject-publish, reject-publish-dlx")),
         None => Err("expected a string".to_owned()),
     }
 }

@@ -31,6 +31,12 @@ pub(super) struct Faults {
     pub requeues_last: bool,
     /// Deliver without looking at the credit of a consumer.
     pub ignores_credit: bool,
+    /// Let a later ack cover messages that were nacked.
+    pub acks_refused: bool,
+    /// Begin a commit without knowing whether all of it can be done.
+    pub commits_unchecked: bool,
+    /// Settle what was dropped although the journal had no room for its dead letter.
+    pub letters_unsaved: bool,
     /// Record messages without their time to live.
     pub forgets_expiration: bool,
     /// Answer a purge before the disk has it.

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::journal::Log;
+use crate::journal::{self, AppendError, Log};
 
 use crate::broker::ids::{ConsumerSlot, Handle, LogId};
 use crate::broker::publishing::confirms::DiskMark;
@@ -87,6 +87,16 @@ impl Streams {
     /// Whether a log is synced up to `mark`; true for a log that is gone.
     pub fn is_reached(&self, mark: DiskMark) -> bool {
         self.log(mark.log).is_none_or(|log| log.synced().0 >= mark.sequence)
+    }
+
+    /// Check that a log can hold a message of this size.
+    ///
+    /// # Errors
+    /// It never can.
+    pub fn check_size(&self, id: LogId, size_bytes: usize) -> Result<(), AppendError> {
+        let max_bytes = self.log(id).map_or(usize::MAX, Log::record_bytes_max);
+        let size_bytes = size_bytes + journal::HEADER_BYTES;
+        if size_bytes > max_bytes { Err(AppendError::TooLarge { size_bytes, max_bytes }) } else { Ok(()) }
     }
 
     /// Note that a message was appended to a log. Returns whether its publishers have to wait from now on.

@@ -36,6 +36,24 @@ impl Control for Easy {
     }
 }
 
+/// The properties of a message that survives a restart.
+pub const PERSISTENT: PropertyFields<'static> = PropertyFields {
+    delivery_mode: Some(2),
+    content_type: None,
+    content_encoding: None,
+    headers: None,
+    priority: None,
+    correlation_id: None,
+    reply_to: None,
+    expiration: None,
+    message_id: None,
+    timestamp: None,
+    message_type: None,
+    user_id: None,
+    app_id: None,
+    cluster_id: None,
+};
+
 /// A method that came, with its content when it has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedMethod {
@@ -131,12 +149,19 @@ impl TestBroker {
         options: BrokerOptions,
         control: Easy,
     ) -> Result<(Self, RecoveryReport), String> {
-        let storage = Storage {
-            disk: Arc::new(disk.clone()),
-            dir: "/data".into(),
-            committer: Committer::manual(|| ()),
-            journal: DurableOptions { segment_bytes: 1 << 20, ..DurableOptions::default() },
-        };
+        let journal = DurableOptions { segment_bytes: 1 << 20, ..DurableOptions::default() };
+        Self::open_journal(disk, options, control, journal)
+    }
+
+    /// The same, with settings of the journal.
+    pub fn open_journal(
+        disk: &SimulatedDisk,
+        options: BrokerOptions,
+        control: Easy,
+        journal: DurableOptions,
+    ) -> Result<(Self, RecoveryReport), String> {
+        let committer = Committer::manual(|| ());
+        let storage = Storage { disk: Arc::new(disk.clone()), dir: "/data".into(), committer, journal };
         let (broker, found) =
             Broker::open(options, Box::new(control), storage, 0, EPOCH_US).map_err(|error| error.to_string())?;
         Ok((Self { broker, now: 0 }, found))

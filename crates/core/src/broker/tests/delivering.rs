@@ -219,7 +219,7 @@ fn a_purged_or_deleted_queue_leaves_nothing_behind() {
     world.publish(id, "", "work", b"m");
     world.consume(id, "work", "c", false);
     let seen = world.ask(id, 1, QueueDelete { queue: "work", ..Default::default() });
-    assert_eq!(names(&seen), ["basic.cancel", "queue.delete-ok"]);
+    assert_eq!(names(&seen), ["queue.delete-ok", "basic.cancel"]);
     assert_eq!(names(&world.ask(id, 1, BasicAck { delivery_tag: 1, multiple: false })), [""; 0], "no error");
     assert_eq!((world.broker.metrics().messages, world.broker.metrics().queues), (0, 0));
 }
@@ -277,4 +277,23 @@ fn an_ended_connection_is_told_once() {
     assert_eq!(world.broker.output(id, &mut bytes), Flow::Ended);
     assert_eq!(names(&super::client::read(&bytes).0), ["connection.close-ok"]);
     assert_eq!(world.broker.metrics().connections, 0);
+}
+
+#[test]
+fn the_answer_to_a_deletion_comes_before_the_consumer_hears_of_it() {
+    let disk = crate::journal::SimulatedDisk::new();
+    for durable in [false, true] {
+        let mut world = TestBroker::on_disk(&disk, crate::broker::BrokerOptions::default()).0;
+        let id = world.connect();
+        world.send(id, 1, QueueDeclare { queue: "work", durable, ..Default::default() });
+        world.commit();
+        world.seen(id);
+        world.consume(id, "work", "c", false);
+        world.send(id, 1, QueueDelete { queue: "work", ..Default::default() });
+        if durable {
+            assert_eq!(names(&world.seen(id)), [""; 0], "both wait for the disk");
+            world.commit();
+        }
+        assert_eq!(names(&world.seen(id)), ["queue.delete-ok", "basic.cancel"]);
+    }
 }

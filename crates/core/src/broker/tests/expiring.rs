@@ -1,7 +1,7 @@
 //! What expires, when, and what nobody gets after its time.
 
-use super::client::{EPOCH_US, TestBroker, bodies, closed, names, published, table, text};
-use super::keeping::{PERSISTENT, crash, declare, drain, publish};
+use super::client::{EPOCH_US, PERSISTENT, TestBroker, bodies, closed, names, published, table, text};
+use super::keeping::{crash, declare, drain, publish};
 use crate::amqp::method::{BasicCancel, BasicGet, BasicNack, QueueDeclare};
 use crate::amqp::{FieldValue, Method, PropertyFields};
 use crate::broker::durable::{Content, Durable, DurableOptions, RecoveredDefinition};

@@ -44,8 +44,9 @@ fn references(broker: &Broker) -> Result<(), String> {
     let mut counted: HashMap<MessageId, u32> = HashMap::new();
     let ready = broker.queues.iter().flat_map(|(_, queue)| queue.ready());
     let unreachable = broker.queues.unreachable();
-    let out = broker.clients.channels().flat_map(|(_, channel)| channel.unacknowledged.iter().map(|it| &it.entry));
-    for entry in ready.chain(unreachable).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
+    let out = broker.clients.channels().flat_map(|(_, channel)| channel.outstanding().map(|it| &it.entry));
+    let letters = broker.letters.iter().map(|letter| &letter.entry);
+    for entry in ready.chain(unreachable).chain(letters).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
         *counted.entry(entry.message).or_default() += 1;
     }
     let mut bytes = 0;
@@ -68,7 +69,7 @@ fn deliveries(broker: &Broker) -> Result<(), String> {
     let mut of_consumer: HashMap<Handle<ConsumerSlot>, u32> = HashMap::new();
     for (number, channel) in broker.clients.channels() {
         let mut of_channel = 0;
-        for delivery in channel.unacknowledged.iter() {
+        for delivery in channel.outstanding() {
             *of_queue.entry(delivery.queue).or_default() += 1;
             if let Some(consumer) = delivery.consumer {
                 of_channel += 1;

@@ -1,30 +1,13 @@
 //! Tests of what survives a crash, and of when it is promised.
 
-use super::client::{TestBroker, bodies, closed, names, published, table, text};
+use super::client::{PERSISTENT, TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicConsume, BasicGet, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueuePurge, TxCommit,
     TxSelect,
 };
-use crate::amqp::{FieldValue, Method, PropertyFields};
+use crate::amqp::{FieldValue, Method};
 use crate::broker::{BrokerOptions, ConnectionId, Event};
 use crate::journal::{Dice, SimulatedDisk};
-
-pub(super) const PERSISTENT: PropertyFields<'static> = PropertyFields {
-    delivery_mode: Some(2),
-    content_type: None,
-    content_encoding: None,
-    headers: None,
-    priority: None,
-    correlation_id: None,
-    reply_to: None,
-    expiration: None,
-    message_id: None,
-    timestamp: None,
-    message_type: None,
-    user_id: None,
-    app_id: None,
-    cluster_id: None,
-};
 
 pub(super) fn declare(world: &mut TestBroker, id: ConnectionId, queue: &'static str) {
     world.send(id, 1, QueueDeclare { queue, durable: true, ..Default::default() });

@@ -1,6 +1,9 @@
 //! The broker through raw bytes, as clients see it.
 
 pub(super) mod client;
+mod confirming;
+mod copies;
+mod dead_letters;
 mod delivering;
 mod expiring;
 pub(super) mod invariants;
@@ -10,4 +13,5 @@ mod purging;
 mod refusing;
 mod shortage;
 mod streaming;
+mod transactions;
 mod turns;

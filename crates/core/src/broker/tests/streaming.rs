@@ -188,9 +188,9 @@ fn streams_take_messages_from_exchanges_and_refuse_what_they_cannot_do() {
         assert_eq!(closed(&world.seen(id)).map(|(_, code, _)| code), Some(code), "{method:?}");
     }
     let seen = world.ask(id, 1, QueueDelete { queue: "log", ..Default::default() });
-    assert_eq!(names(&seen), ["basic.cancel"]);
+    assert_eq!(names(&seen), [""; 0]);
     world.commit();
-    assert_eq!(names(&world.seen(id)), ["queue.delete-ok"]);
+    assert_eq!(names(&world.seen(id)), ["queue.delete-ok", "basic.cancel"]);
     world.ask(id, 1, BasicAck { delivery_tag: 1, multiple: false });
     (1..20).for_each(|tick| world.broker.tick(tick, 0));
     assert!(disk.paths().iter().all(|path| !path.starts_with("/data/streams")));

@@ -222,7 +222,8 @@ impl DefinitionKey {
         Self::of(EXCHANGE, &[vhost.as_bytes(), name.as_bytes()])
     }
 
-    pub(super) fn queue(vhost: &str, name: &str) -> Self {
+    /// The key of a queue.
+    pub(crate) fn queue(vhost: &str, name: &str) -> Self {
         Self::of(QUEUE, &[vhost.as_bytes(), name.as_bytes()])
     }
 

@@ -18,6 +18,8 @@ pub struct Published<'a> {
     pub exchange: &'a str,
     /// Its routing key.
     pub routing_key: &'a str,
+    /// Keys by which it is routed as well, each to the queues that do not have it yet.
+    pub further_keys: &'a [&'a str],
     /// Its properties, with the headers.
     pub properties: BasicProperties<'a>,
     /// All of its body.
@@ -76,13 +78,27 @@ impl VisitedSet {
 }
 
 impl Topology {
-    /// Append every queue that a message goes to, each once, in the order of the route. Returns their number.
+    /// Check that clients may publish to an exchange.
+    ///
+    /// # Errors
+    /// 404; 403 if it is internal.
+    pub fn check_publish(&self, vhost: VhostId, exchange: &str) -> Result<(), AmqpError> {
+        if exchange.is_empty() { Ok(()) } else { self.public_exchange(vhost, exchange).map(drop) }
+    }
+
+    fn public_exchange(&self, vhost: VhostId, name: &str) -> Result<ExchangeId, AmqpError> {
+        let there = self.get_vhost(vhost)?;
+        let id = *there.exchanges.get(name).ok_or_else(|| errors::no_exchange(name, &there.name))?;
+        if self.exchanges[id].internal { Err(errors::internal_exchange(name, &there.name)) } else { Ok(id) }
+    }
+
+    /// Append every queue that a client's message goes to, each once, in the order of the route. Returns their number.
     ///
     /// Each exchange is passed once, so that cycles end. When no binding of an exchange takes the message, it goes to the
     /// alternate exchange, if there is one.
     ///
     /// Cost: two look-ups for the default exchange and for what a key decides; one match for each exchange on the route that
-    /// has queries; a step for each queue.
+    /// has queries; a step for each queue. All of this for each key.
     ///
     /// # Errors
     /// 404 for the exchange; 403 if it is internal.
@@ -93,19 +109,63 @@ impl Topology {
         scratch: &mut RouteScratch,
         queues: &mut Vec<QueueId>,
     ) -> Result<usize, AmqpError> {
+        if message.exchange.is_empty() {
+            return self.route_by_name(vhost, message, scratch, queues);
+        }
+        let first = self.public_exchange(vhost, message.exchange)?;
+        self.route_from(first, message, scratch, queues)
+    }
+
+    /// The same for a message of the broker itself, which may go to an internal exchange.
+    ///
+    /// # Errors
+    /// 404 for the exchange.
+    pub fn route_letter(
+        &self,
+        vhost: VhostId,
+        message: &Published<'_>,
+        scratch: &mut RouteScratch,
+        queues: &mut Vec<QueueId>,
+    ) -> Result<usize, AmqpError> {
+        if message.exchange.is_empty() {
+            return self.route_by_name(vhost, message, scratch, queues);
+        }
+        let there = self.get_vhost(vhost)?;
+        let first = there.exchanges.get(message.exchange);
+        let first = *first.ok_or_else(|| errors::no_exchange(message.exchange, &there.name))?;
+        self.route_from(first, message, scratch, queues)
+    }
+
+    /// Follow the default exchange: each key is the name of a queue.
+    fn route_by_name(
+        &self,
+        vhost: VhostId,
+        message: &Published<'_>,
+        scratch: &mut RouteScratch,
+        queues: &mut Vec<QueueId>,
+    ) -> Result<usize, AmqpError> {
         let there = self.get_vhost(vhost)?;
         let start = queues.len();
         scratch.saw_content = false;
-        if message.exchange.is_empty() {
-            queues.extend(there.queues.get(message.routing_key));
-            return Ok(queues.len() - start);
+        queues.extend(there.queues.get(message.routing_key));
+        for key in message.further_keys {
+            let further = there.queues.get(*key).filter(|id| !queues[start..].contains(id));
+            queues.extend(further);
         }
-        let first =
-            *there.exchanges.get(message.exchange).ok_or_else(|| errors::no_exchange(message.exchange, &there.name))?;
-        if self.exchanges[first].internal {
-            return Err(errors::internal_exchange(message.exchange, &there.name));
-        }
+        Ok(queues.len() - start)
+    }
+
+    fn route_from(
+        &self,
+        first: ExchangeId,
+        message: &Published<'_>,
+        scratch: &mut RouteScratch,
+        queues: &mut Vec<QueueId>,
+    ) -> Result<usize, AmqpError> {
+        let there = self.get_vhost(self.exchanges[first].vhost)?;
+        let start = queues.len();
         let RouteScratch { rooms, matched, queues: visited, exchanges, pending, view, saw_content } = scratch;
+        *saw_content = false;
         visited.begin(self.queues.end());
         exchanges.begin(self.exchanges.end());
         exchanges.is_new(first);
@@ -126,14 +186,16 @@ impl Topology {
         };
         while let Some(id) = walk.pending.pop() {
             let exchange = &self.exchanges[id];
-            if walk.pass(exchange, message.routing_key)? {
+            if walk.pass(exchange, message)? {
                 continue;
             }
             match exchange.alternate.as_deref() {
                 None => {}
                 Some("") => {
-                    if let Some(id) = there.queues.get(message.routing_key) {
-                        walk.go(&[Destination::Queue(*id)]);
+                    for key in std::iter::once(&message.routing_key).chain(message.further_keys) {
+                        if let Some(id) = there.queues.get(*key) {
+                            walk.go(&[Destination::Queue(*id)]);
+                        }
                     }
                 }
                 Some(name) => {
@@ -163,13 +225,23 @@ struct RouteWalk<'a, 'm> {
 
 impl RouteWalk<'_, '_> {
     /// Follow all bindings of one exchange that take the message. False when none does.
-    fn pass(&mut self, exchange: &Exchange, routing_key: &str) -> Result<bool, AmqpError> {
+    fn pass(&mut self, exchange: &Exchange, message: &Published<'_>) -> Result<bool, AmqpError> {
+        let mut any = self.pass_key(exchange, message.routing_key)?;
+        for number in &exchange.always {
+            any |= self.go(&exchange.conditions[*number].destinations);
+        }
+        for key in message.further_keys {
+            any |= self.pass_key(exchange, key)?;
+        }
+        Ok(any)
+    }
+
+    /// Follow the bindings that take the message because of this key, or look at it.
+    #[inline]
+    fn pass_key(&mut self, exchange: &Exchange, routing_key: &str) -> Result<bool, AmqpError> {
         let mut any = false;
         if let Some(condition) = exchange.find_key(routing_key) {
             any |= self.go(&condition.destinations);
-        }
-        for number in &exchange.always {
-            any |= self.go(&exchange.conditions[*number].destinations);
         }
         if let Some(queries) = &exchange.queries {
             self.matched.clear();

@@ -136,8 +136,13 @@ mod tests {
             let headers = [("n", FieldValue::I32(n))].into_iter().collect::<Table>().to_bytes();
             let mut bytes = Vec::new();
             PropertyFields { headers: Some(RawTable::new(&headers)), ..PropertyFields::default() }.encode(&mut bytes);
-            let published =
-                Published { exchange, routing_key: "", properties: BasicProperties::from_checked(&bytes), body: b"" };
+            let published = Published {
+                exchange,
+                routing_key: "",
+                further_keys: &[],
+                properties: BasicProperties::from_checked(&bytes),
+                body: b"",
+            };
             let mut found = Vec::new();
             let mut scratch = RouteScratch::default();
             self.topology.route(self.vhost, &published, &mut scratch, &mut found).expect("routed");

@@ -62,3 +62,11 @@ pub struct Content<'a> {
     /// Body.
     pub body: &'a [u8],
 }
+
+impl Content<'_> {
+    /// The size of all parts.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.route.len() + self.properties.len() + self.body.len()
+    }
+}

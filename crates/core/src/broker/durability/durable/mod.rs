@@ -39,6 +39,11 @@ pub use recovery::{RecoveredDefinition, RecoveredEntry, RecoveredJournal, Recove
 /// Maximum depth of dependencies: a binding depends on a queue, and a queue on a vhost.
 const PARENTS_DEPTH_MAX: usize = 8;
 
+/// The maximum size of a message's record without its content and queues.
+const MESSAGE_BYTES_MAX: usize = RECORD_BYTES + 40;
+/// The maximum size of a queue's number in the record of a message.
+const QUEUE_BYTES_MAX: usize = 10;
+
 /// Settings of a [`Durable`].
 #[derive(Clone, Copy, Debug)]
 pub struct DurableOptions {
@@ -65,6 +70,8 @@ pub struct Durable {
     /// Definitions by key.
     keys: HashMap<Box<[u8]>, DefinitionId>,
     definitions: HashMap<DefinitionId, Defined>,
+    /// The room that is kept for the transaction that is being committed.
+    reserved: usize,
     /// Settled entries that are not recorded yet: queue and position.
     settled: Vec<(DefinitionId, Sequence)>,
     /// Copies that are not synced yet.
@@ -117,6 +124,7 @@ impl Durable {
             slots: LiveRecords::default(),
             keys: HashMap::new(),
             definitions: HashMap::new(),
+            reserved: 0,
             settled: Vec::new(),
             moves: VecDeque::new(),
             skipped: false,
@@ -202,7 +210,7 @@ impl Durable {
         time_us: i64,
         time_to_live: TimeToLive,
     ) -> Result<Saved, AppendError> {
-        self.admit(&content)?;
+        self.admit(&content, self.reserved)?;
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         MessageHead::of(&content, time_to_live).put(kind::MESSAGE, &mut head);
@@ -252,7 +260,7 @@ impl Durable {
     /// # Errors
     /// [`AppendError`]; then nothing has changed.
     pub fn spill(&mut self, content: Content<'_>, references: u32, time_us: i64) -> Result<Saved, AppendError> {
-        self.admit(&content)?;
+        self.admit(&content, 0)?;
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         MessageHead::of(&content, TimeToLive::FOREVER).put(kind::SPILLED, &mut head);
@@ -411,11 +419,36 @@ impl Durable {
         }
     }
 
+    /// The bytes that a message for so many queues takes, at most.
+    ///
+    /// # Errors
+    /// It can never be recorded.
+    pub fn record_bytes(&self, content: &Content<'_>, queues: usize) -> Result<usize, AppendError> {
+        let record_bytes = MESSAGE_BYTES_MAX + content.size_bytes();
+        let (size_bytes, max_bytes) =
+            (record_bytes + (QUEUE_BYTES_MAX * queues).min(HEAD_BYTES_MAX), self.log.record_bytes_max());
+        if size_bytes > max_bytes {
+            return Err(AppendError::TooLarge { size_bytes, max_bytes });
+        }
+        Ok(record_bytes + QUEUE_BYTES_MAX * queues)
+    }
+
+    /// Keep room for further messages, beyond the point at which others are refused. False when there is not so much.
+    pub fn reserve(&mut self, bytes: usize) -> bool {
+        let has_room = bytes <= self.options.pending_bytes_max / 2 && !self.is_congested();
+        self.reserved = if has_room { bytes } else { 0 };
+        has_room
+    }
+
+    /// End what [`Durable::reserve`] began.
+    pub fn end_reservation(&mut self) {
+        self.reserved = 0;
+    }
+
     /// Refuse a message when the remaining room is for what must not be refused.
-    fn admit(&self, content: &Content<'_>) -> Result<(), AppendError> {
-        let size = content.route.len() + content.properties.len() + content.body.len();
+    fn admit(&self, content: &Content<'_>, reserved: usize) -> Result<(), AppendError> {
         let waiting = self.log.pending_bytes();
-        if waiting > 0 && waiting + size > self.options.pending_bytes_max / 2 {
+        if waiting > 0 && waiting + content.size_bytes() > self.options.pending_bytes_max / 2 + reserved {
             return Err(AppendError::Busy);
         }
         Ok(())

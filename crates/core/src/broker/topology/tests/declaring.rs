@@ -232,7 +232,13 @@ fn internal_exchanges_are_reached_by_bindings_alone() {
     world.bind("x", Target::Queue("q"), "", &none()).expect("bound");
     world.bind("amq.fanout", Target::Exchange("x"), "", &none()).expect("bound");
     assert_eq!(world.route("amq.fanout", "", &none(), ""), ["q"]);
-    let message = Published { exchange: "x", routing_key: "", properties: BasicProperties::default(), body: b"" };
+    let message = Published {
+        exchange: "x",
+        routing_key: "",
+        further_keys: &[],
+        properties: BasicProperties::default(),
+        body: b"",
+    };
     let refused = world.topology.route(vhost, &message, &mut world.scratch, &mut Vec::new());
     assert_eq!(text(refused), "ACCESS_REFUSED - cannot publish to internal exchange 'x' in vhost '/'");
 }

@@ -67,7 +67,7 @@ impl TestTopology {
         properties: BasicProperties<'_>,
         body: &[u8],
     ) -> Vec<String> {
-        let message = Published { exchange, routing_key, properties, body };
+        let message = Published { exchange, routing_key, further_keys: &[], properties, body };
         let mut queues = Vec::new();
         let count = self.topology.route(self.vhost, &message, &mut self.scratch, &mut queues).expect("routed");
         assert_eq!(count, queues.len());

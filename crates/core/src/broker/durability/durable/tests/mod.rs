@@ -79,7 +79,7 @@ impl JournalHarness {
 
 /// Every third message lives for ever, others for a time that can be told from their number.
 fn time_to_live(number: u64) -> TimeToLive {
-    TimeToLive::from_ms((number % 3 > 0).then_some(number * 1000))
+    TimeToLive::from_ms((!number.is_multiple_of(3)).then_some(number * 1000))
 }
 
 /// A message that can be told from its number.

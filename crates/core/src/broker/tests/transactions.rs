@@ -1,0 +1,179 @@
+//! Transactions: all of one happens when it is committed, or nothing.
+
+use super::client::{PERSISTENT, ReceivedMethod, TestBroker, bodies, closed, names, published, table, text};
+use crate::amqp::method::{
+    BasicAck, BasicGet, BasicNack, BasicRecover, ExchangeDeclare, ExchangeDelete, QueueBind, QueueDeclare, TxCommit,
+    TxRollback, TxSelect,
+};
+use crate::amqp::{FieldValue, PropertyFields};
+use crate::broker::simulation::Faults;
+use crate::broker::{BrokerOptions, ConnectionId};
+use crate::journal::SimulatedDisk;
+
+fn transactional(world: &mut TestBroker) -> ConnectionId {
+    let id = world.connect();
+    assert_eq!(names(&world.ask(id, 1, TxSelect {})), ["tx.select-ok"]);
+    id
+}
+
+fn code(seen: &[ReceivedMethod]) -> Option<u16> {
+    closed(seen).map(|(_, code, _)| code)
+}
+
+fn get(world: &mut TestBroker, id: ConnectionId, queue: &'static str) -> Vec<String> {
+    bodies(&world.ask(id, 1, BasicGet { queue, ..Default::default() }))
+}
+
+#[test]
+fn what_a_message_says_of_itself_is_refused_when_it_is_published() {
+    for (properties, exchange, expected) in [
+        (PropertyFields { expiration: Some("soon"), ..Default::default() }, "", 406),
+        (PropertyFields { user_id: Some("somebody"), ..Default::default() }, "", 406),
+        (PropertyFields::default(), "none", 404),
+        (PropertyFields::default(), "forbidden", 403),
+        (PropertyFields::default(), "inner", 403),
+    ] {
+        let mut world = TestBroker::default();
+        let owner = world.connect();
+        world.declare(owner, "work");
+        let inner =
+            ExchangeDeclare { exchange: "inner", exchange_type: "fanout", internal: true, ..Default::default() };
+        world.ask(owner, 1, inner);
+        let id = transactional(&mut world);
+        world.publish(id, "", "work", b"good");
+        assert_eq!(names(&world.seen(id)), [""; 0]);
+        world.broker.receive(id, &published(exchange, "work", &properties, b"bad"), 0);
+        assert_eq!(code(&world.seen(id)), Some(expected), "{exchange} {properties:?}");
+        assert_eq!(world.broker.metrics().published, 0);
+    }
+}
+
+/// Publish to a queue and to an exchange that is deleted before the commit. Returns the code, and what was published.
+fn commit_without_exchange(faults: Faults) -> (Option<u16>, u64) {
+    let mut world = TestBroker::default();
+    world.broker.faults = faults;
+    let owner = world.connect();
+    world.declare(owner, "work");
+    world.ask(owner, 1, ExchangeDeclare { exchange: "logs", exchange_type: "fanout", ..Default::default() });
+    let id = transactional(&mut world);
+    world.publish(id, "", "work", b"1");
+    world.publish(id, "logs", "work", b"2");
+    world.ask(owner, 1, ExchangeDelete { exchange: "logs", ..Default::default() });
+    (code(&world.ask(id, 1, TxCommit {})), world.broker.metrics().published)
+}
+
+#[test]
+fn a_commit_that_became_impossible_does_nothing() {
+    assert_eq!(commit_without_exchange(Faults::default()), (Some(404), 0));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_commit_that_begins_without_a_check_is_caught() {
+    let faults = Faults { commits_unchecked: true, ..Faults::default() };
+    assert_eq!(commit_without_exchange(faults), (Some(404), 1), "the first message was published");
+}
+
+#[test]
+fn a_full_queue_refuses_the_whole_transaction() {
+    let mut world = TestBroker::default();
+    let owner = world.connect();
+    world.declare(owner, "work");
+    let arguments = table(&[("x-max-length", FieldValue::I32(3)), ("x-overflow", text("reject-publish"))]);
+    world.ask(owner, 1, QueueDeclare { queue: "small", arguments, ..Default::default() });
+    world.publish(owner, "", "small", b"0");
+    for (count, expected) in [(3, Some(406)), (2, None)] {
+        let id = transactional(&mut world);
+        world.publish(id, "", "work", b"beside");
+        (0..count).for_each(|_| world.publish(id, "", "small", b"x"));
+        let before = world.broker.metrics().messages;
+        let seen = world.ask(id, 1, TxCommit {});
+        assert_eq!(code(&seen), expected, "{count} messages");
+        let published = if expected.is_none() { count + 1 } else { 0 };
+        assert_eq!(world.broker.metrics().messages - before, published);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "fills the journal")]
+fn a_transaction_that_the_journal_cannot_hold_is_refused_whole() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let owner = world.connect();
+    world.send(owner, 1, QueueDeclare { queue: "work", durable: true, ..Default::default() });
+    world.commit();
+    let id = transactional(&mut world);
+    world.broker.receive(id, &published("", "work", &PERSISTENT, b"1"), 0);
+    world.broker.receive(id, &published("", "work", &PERSISTENT, &[0; 600_000]), 0);
+    let seen = world.ask(id, 1, TxCommit {});
+    let (_, code, text) = closed(&seen).expect("refused");
+    assert_eq!((code, world.broker.metrics().published), (406, 0));
+    assert!(text.contains("the message cannot be kept: a record of 600"), "{text}");
+    // Many small messages for very many queues: their records are mostly numbers of queues.
+    for queue in 0..500 {
+        let queue: &'static str = Box::leak(format!("q{queue}").into_boxed_str());
+        world.send(owner, 1, QueueDeclare { queue, durable: true, ..Default::default() });
+        world.send(owner, 1, QueueBind { queue, exchange: "amq.fanout", ..Default::default() });
+    }
+    world.commit();
+    let id = transactional(&mut world);
+    for _ in 0..20_000 {
+        world.broker.receive(id, &published("amq.fanout", "", &PERSISTENT, b"x"), 0);
+    }
+    let seen = world.ask(id, 1, TxCommit {});
+    let (_, code, text) = closed(&seen).expect("refused");
+    assert_eq!((code, world.broker.metrics().published), (406, 0));
+    assert!(text.contains("the journal has no room for the transaction"), "{text}");
+}
+
+#[test]
+fn a_delivery_is_settled_once_in_a_transaction() {
+    let mut world = TestBroker::default();
+    let owner = world.connect();
+    world.declare(owner, "from");
+    world.declare(owner, "to");
+    world.publish(owner, "", "from", b"1");
+    let id = transactional(&mut world);
+    assert_eq!(get(&mut world, id, "from"), ["1"]);
+    world.publish(id, "", "to", b"copy");
+    assert_eq!(names(&world.ask(id, 1, BasicAck { delivery_tag: 1, multiple: false })), [""; 0]);
+    let seen = world.ask(id, 1, BasicAck { delivery_tag: 1, multiple: false });
+    assert_eq!(code(&seen), Some(406));
+    assert_eq!((get(&mut world, owner, "to"), get(&mut world, owner, "from")), (vec![], vec!["1".to_owned()]));
+}
+
+#[test]
+fn recover_leaves_alone_what_an_open_transaction_has_settled() {
+    let mut world = TestBroker::default();
+    let owner = world.connect();
+    world.declare(owner, "work");
+    ["1", "2", "3"].iter().for_each(|body| world.publish(owner, "", "work", body.as_bytes()));
+    let id = transactional(&mut world);
+    (0..3).for_each(|_| drop(get(&mut world, id, "work")));
+    world.send(id, 1, BasicAck { delivery_tag: 1, multiple: false });
+    world.send(id, 1, BasicNack { delivery_tag: 2, multiple: false, requeue: true });
+    assert_eq!(names(&world.ask(id, 1, BasicRecover { requeue: true })), ["basic.recover-ok"]);
+    assert_eq!((world.broker.metrics().messages_ready, world.broker.metrics().messages), (1, 3));
+    assert_eq!(names(&world.ask(id, 1, TxCommit {})), ["tx.commit-ok"]);
+    assert_eq!((world.broker.metrics().messages_ready, world.broker.metrics().messages), (2, 2));
+    assert_eq!([get(&mut world, owner, "work"), get(&mut world, owner, "work")].concat(), ["2", "3"]);
+}
+
+#[test]
+fn what_a_transaction_settled_waits_again_when_it_is_rolled_back_or_its_channel_closes() {
+    let mut world = TestBroker::default();
+    let owner = world.connect();
+    world.declare(owner, "work");
+    ["1", "2"].iter().for_each(|body| world.publish(owner, "", "work", body.as_bytes()));
+    let id = transactional(&mut world);
+    (0..2).for_each(|_| drop(get(&mut world, id, "work")));
+    world.send(id, 1, BasicAck { delivery_tag: 0, multiple: true });
+    assert!(world.broker.metrics().message_bytes > 0);
+    assert_eq!(names(&world.ask(id, 1, TxRollback {})), ["tx.rollback-ok"]);
+    world.send(id, 1, BasicAck { delivery_tag: 2, multiple: false });
+    assert_eq!(names(&world.ask(id, 1, TxCommit {})), ["tx.commit-ok"]);
+    world.send(id, 1, BasicAck { delivery_tag: 1, multiple: false });
+    world.broker.disconnect(id, 0);
+    assert_eq!(get(&mut world, owner, "work"), ["1"]);
+    assert_eq!(world.broker.metrics().messages, 1);
+}
