@@ -274,7 +274,7 @@ def _large(chance: random.Random) -> Program:
         QueueSpec("q0", ttl_ms=300 if way == "ttl" else None, dead_letters="", dead_key="q1"),
         QueueSpec("q1", length_max=_maybe(chance, 0.2, 3)),
     )
-    count = chance.randint(3, 9)
+    count = chance.randint(6, 9)
     expiration = "200" if way == "expiration" else None
     publishes = [Publish(0, "", "q0", size=HUGE_BODY_BYTES, expiration=expiration) for _ in range(count)]
     drops = [*(ops.Get(0, "q0") for _ in range(count)), ops.Settle(0, 0, "discard", all=True)]
