@@ -78,6 +78,21 @@ class Client:
             + (frame.marshal(ContentBody(body), 1) if body else b"")
         )
 
+    def send_bytes(self, data: bytes) -> None:
+        """Send frames without waiting."""
+        self._send_bytes(data)
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for select."""
+        return self._socket.fileno()
+
+    def receive_bytes(self, timeout_s: float) -> bytes:
+        """Return what has arrived, after waiting at most `timeout_s` for more."""
+        self._receive(timeout_s)
+        data = bytes(self._left)
+        self._left.clear()
+        return data
+
     def _send_bytes(self, data: bytes) -> None:
         try:
             self._socket.sendall(data)

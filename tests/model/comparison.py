@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from pathlib import Path
+from copy import deepcopy
 
 from tests.model.confirms import Confirms
 from tests.model.driver import ADMIN, Driver
@@ -25,9 +26,8 @@ class Comparison:
         confirms: what each client knows of its messages.
     """
 
-    def __init__(self, program: Program, folder: Path) -> None:
-        self.program = program
-        self.driver = Driver(program, folder)
+    def __init__(self, program: Program, driver: Driver) -> None:
+        self.program, self.driver = program, driver
         for exchange in program.exchanges:
             self.driver.declare_exchange(exchange)
         for queue in program.queues:
@@ -68,15 +68,32 @@ class Comparison:
 
     def compare(self, client: int, apply: Apply) -> None:
         """Let the broker come to rest, and keep the worlds that explain what it said, and has now."""
-        self.driver.tick()
-        self.driver.settle()
+        until = time.monotonic() + self.driver.patience_s
+        while True:
+            self.driver.tick()
+            self.driver.settle()
+            try:
+                self._explain(client, apply)
+                break
+            except ViolationError:
+                if time.monotonic() >= until:
+                    raise
+        is_closed = self.driver.said()[client].closed is not None
+        self.driver.forget_said()
+        if is_closed:
+            self.driver.reopen_channel(client)
+            if client != ADMIN:
+                self.confirms[client] = Confirms()
+
+    def _explain(self, client: int, apply: Apply) -> None:
         said = self.driver.said()
         rows = self._rows()
         mine = said[client]
         others = [it for number, it in said.items() if number != client]
         if any(it.closed is not None or it.answers or it.got or it.confirms for it in others):
             raise ViolationError(f"a client that asked for nothing was told {others}")
-        outcomes = self._outcomes(client, mine)
+        confirms = deepcopy(self.confirms[client]) if self._is_confirming(client) else Confirms()
+        outcomes = confirms.hear(mine.confirms)
         seen = [delivery for it in said.values() for delivery in it.deliveries]
         cancelled = {tag for it in said.values() for tag in it.cancelled}
 
@@ -88,18 +105,15 @@ class Comparison:
             self._check_said(world, client, mine, outcomes, cancelled)
             self._check_rows(world, rows)
 
-        self.worlds = explore(self.worlds, check)
+        worlds = explore(self.worlds, check)
         if unread := self.driver.unread():
             raise ViolationError(f"clients {unread} wait for ever: low on memory, with little in it")
-        if mine.closed is not None:
-            self.driver.reopen_channel(client)
-            if client != ADMIN:
-                self.confirms[client] = Confirms()
+        self.worlds = worlds
+        if self._is_confirming(client):
+            self.confirms[client] = confirms
 
-    def _outcomes(self, client: int, said: Said) -> list[str]:
-        if client == ADMIN or self.program.clients[client] != "confirm":
-            return []
-        return self.confirms[client].hear(said.confirms)
+    def _is_confirming(self, client: int) -> bool:
+        return client != ADMIN and self.program.clients[client] == "confirm"
 
     def _check_said(self, world: World, client: int, said: Said, outcomes: list[str], cancelled: set[str]) -> None:
         expected = world.expected
@@ -112,8 +126,7 @@ class Comparison:
             raise ViolationError(f"returned {said.returned}, expected {expected.returned}")
         if cancelled != expected.cancelled:
             raise ViolationError(f"cancelled {cancelled}, expected {expected.cancelled}")
-        is_confirmed = client != ADMIN and self.program.clients[client] == "confirm" and not expected.closed
-        if is_confirmed and outcomes != expected.outcomes:
+        if self._is_confirming(client) and not expected.closed and outcomes != expected.outcomes:
             raise ViolationError(f"confirmed {_brief(outcomes)}, expected {_brief(expected.outcomes)}")
 
     def _rows(self) -> dict[str, tuple[int, int, int]]:

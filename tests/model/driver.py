@@ -40,7 +40,14 @@ class Everything:
 
 
 class Driver:
-    """A broker over a folder, and the clients of a program with one open channel each."""
+    """A broker over a folder, and the clients of a program with one open channel each.
+
+    Attributes:
+        now: the time, in microseconds.
+        patience_s: how long the broker may take until it has said what it must.
+    """
+
+    patience_s = 0.0
 
     def __init__(self, program: Program, folder: Path) -> None:
         self._program, self._folder = program, folder
@@ -99,10 +106,15 @@ class Driver:
 
     def open_channel(self, client: int) -> None:
         """Open the channel of a client, again after it was closed."""
+        self.call(client, frames.method(commands.Channel.Open()))
+        self.select_mode(client)
+
+    def select_mode(self, client: int) -> None:
+        """Let a client ask for confirms, or begin a transaction, as its mode says."""
         mode = "plain" if client == ADMIN else self._program.clients[client]
         select = {"confirm": commands.Confirm.Select, "tx": commands.Tx.Select}.get(mode)
-        data = frames.method(commands.Channel.Open()) + (frames.method(select()) if select else b"")
-        self.call(client, data)
+        if select:
+            self.call(client, frames.method(select()))
         self.settle()
         self._readers[client].take()
 
@@ -155,8 +167,13 @@ class Driver:
         return has_said or has_work
 
     def said(self) -> dict[int, frames.Said]:
-        """Return what the broker said to each client since the last time."""
-        return {client: reader.take() for client, reader in self._readers.items()}
+        """Return what the broker said to each client since the last `forget_said`."""
+        return {client: reader.said for client, reader in self._readers.items()}
+
+    def forget_said(self) -> None:
+        """Forget what was said until now."""
+        for reader in self._readers.values():
+            reader.take()
 
     def unread(self) -> list[int]:
         """Return the clients whose sockets the broker does not read."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import singledispatchmethod
-from pathlib import Path
 
 from pamqp import commands
 
@@ -12,7 +11,7 @@ from tests.model import frames, requests
 from tests.model import program as ops
 from tests.model.comparison import Comparison
 from tests.model.confirms import Confirms
-from tests.model.driver import ADMIN
+from tests.model.driver import ADMIN, Driver
 from tests.model.exploring import explore
 from tests.model.frames import Said
 from tests.model.state import Consumer, ViolationError
@@ -28,8 +27,8 @@ class Runner(Comparison):
         step: the number of the operation that runs.
     """
 
-    def __init__(self, program: ops.Program, folder: Path) -> None:
-        super().__init__(program, folder)
+    def __init__(self, program: ops.Program, driver: Driver) -> None:
+        super().__init__(program, driver)
         self.step = -1
         self._messages = self._consumers = self._extras = 0
 

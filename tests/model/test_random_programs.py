@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.promises import times
+from tests.model.driver import Driver
 from tests.model.exploring import UnclearError
 from tests.model.generator import random_program
 from tests.model.program import Program
@@ -30,7 +31,7 @@ def violation(program: Program, folder: Path) -> str | None:
         UnclearError: it cannot be told.
     """
     with tempfile.TemporaryDirectory(dir=folder) as data:
-        runner = Runner(program, Path(data))
+        runner = Runner(program, Driver(program, Path(data)))
         try:
             runner.run()
         except ViolationError as error:
