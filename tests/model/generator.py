@@ -56,13 +56,15 @@ def _exchanges(chance: random.Random) -> tuple[ExchangeSpec, ...]:
 def _queue(chance: random.Random, number: int, exchanges: list[str]) -> QueueSpec:
     dead_letters = _maybe(chance, 0.6, chance.choice([*exchanges, "", ""]))
     length_max = _maybe(chance, 0.35, chance.randint(0, 4))
+    rejects = length_max is not None and chance.random() < 0.4
     return QueueSpec(
         f"q{number}",
         durable=chance.random() < 0.75,
         ttl_ms=_maybe(chance, 0.3, 100 * chance.randint(1, 9) + number),
         expires_ms=_maybe(chance, 0.1, 1000 * chance.randint(1, 3) + 500 + number),
         length_max=length_max,
-        rejects=length_max is not None and chance.random() < 0.4,
+        rejects=rejects,
+        buries=rejects and chance.random() < 0.4,
         dead_letters=dead_letters,
         dead_key=None if dead_letters is None else _maybe(chance, 0.6, chance.choice(KEYS)),
     )

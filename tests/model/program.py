@@ -21,7 +21,7 @@ class ExchangeSpec:
 
 @dataclass(frozen=True)
 class QueueSpec:
-    """A queue to be declared; None is an argument that is not given."""
+    """A queue to be declared; None is an argument that is not given. One that `buries` what it refuses also `rejects`."""
 
     name: str
     durable: bool = True
@@ -30,6 +30,7 @@ class QueueSpec:
     length_max: int | None = None
     bytes_max: int | None = None
     rejects: bool = False
+    buries: bool = False
     dead_letters: str | None = None
     dead_key: str | None = None
 
@@ -38,6 +39,11 @@ class QueueSpec:
         """Return whether the queue has a maximum length."""
         return self.length_max is not None or self.bytes_max is not None
 
+    def _overflow(self) -> str | None:
+        if self.buries:
+            return "reject-publish-dlx"
+        return "reject-publish" if self.rejects else None
+
     def arguments(self) -> dict[str, object]:
         """Return the arguments of queue.declare."""
         given = {
@@ -45,7 +51,7 @@ class QueueSpec:
             "x-expires": self.expires_ms,
             "x-max-length": self.length_max,
             "x-max-length-bytes": self.bytes_max,
-            "x-overflow": "reject-publish" if self.rejects else None,
+            "x-overflow": self._overflow(),
             "x-dead-letter-exchange": self.dead_letters,
             "x-dead-letter-routing-key": self.dead_key,
         }

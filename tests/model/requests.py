@@ -55,19 +55,15 @@ def publish_all(world: World, number: int, items: Iterable[tuple[int, Publish]],
             publish_now(world, identity, publish)
 
 
+def message_of(identity: int, publish: Publish) -> Message:
+    """Return a message as it is published."""
+    where = (identity, publish.exchange, publish.key)
+    return Message(*where, publish.persistent, publish.expiration, publish.number, publish.text, publish.size)
+
+
 def publish_now(world: World, identity: int, publish: Publish) -> None:
     """Put a message into the queues that take it, and note what the publisher is told."""
-    message = Message(
-        identity,
-        publish.exchange,
-        publish.key,
-        publish.persistent,
-        publish.expiration,
-        publish.number,
-        publish.text,
-        publish.size,
-    )
-    is_routed, is_refused = world.publish(message)
+    is_routed, is_refused = world.publish(message_of(identity, publish))
     world.expected.outcomes.append("Basic.Nack" if is_refused else "Basic.Ack")
     if not is_routed and publish.mandatory:
         world.expected.returned.append(identity)
@@ -137,7 +133,7 @@ def commit(world: World, number: int) -> None:
     client = world.clients[number]
     transaction, client.transaction = client.transaction, Transaction()
     codes = [code for _, publish in transaction.publishes if (code := mistake(world, publish)) is not None]
-    if transaction.is_broken or codes:
+    if transaction.is_broken or codes or not _fits(world, transaction):
         close_channel(world, number, *(codes or [PRECONDITION_FAILED]))
         return
     for identity, publish in transaction.publishes:
@@ -145,6 +141,18 @@ def commit(world: World, number: int) -> None:
     for tags, how in transaction.settles:
         settle_now(world, client, tags, how)
     world.expected.answers.append("Tx.CommitOk")
+
+
+def _fits(world: World, transaction: Transaction) -> bool:
+    """Return whether the queues that refuse messages have room for all of a transaction."""
+    messages = [message_of(identity, publish) for identity, publish in transaction.publishes]
+    routes = [(message, world.route(message)) for message in messages]
+    for name, queue in world.queues.items():
+        sizes = [message.size for message, names in routes if name in names]
+        ready = [entry.message.size for entry in queue.ready]
+        if sizes and queue.spec.rejects and world.is_over(queue.spec, len(ready + sizes), sum(ready + sizes)):
+            return False
+    return True
 
 
 def rollback(world: World, number: int) -> None:
@@ -242,6 +250,12 @@ def restart(world: World, now: int, *, is_clean: bool) -> None:
         entries = sorted(queue.ready + back, key=lambda entry: entry.position)
         queue.ready = [_recovered(entry, is_clean) for entry in entries if entry.message.persistent]
         queue.used = now
+
+
+def drop_overflow(world: World) -> None:
+    """Drop what bounded queues have too much of when what was not acknowledged has come back."""
+    for queue in world.ranked(list(world.queues)):
+        world.drop_head(queue)
 
 
 def _recovered(entry: Entry, is_clean: bool) -> Entry:

@@ -16,7 +16,7 @@ from tests.model.program import Program
 from tests.model.runner import Runner
 from tests.model.socket_driver import SocketDriver
 
-PROGRAMS = times("TAMIS_SOCKET_PROGRAMS", 3, 100)
+PROGRAMS = times("TAMIS_SOCKET_PROGRAMS", 2, 100)
 SIZE_MAX = 100
 
 

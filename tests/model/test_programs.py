@@ -118,6 +118,20 @@ PROGRAMS = {
         operations=(Publish(1, "", "q0"), Get(0, "q0"), Settle(0), Recover(0), Commit(0)),
         clients=("tx", "plain"),
     ),
+    "a queue that refuses messages drops none that comes back to it": Program(
+        exchanges=(),
+        queues=(QueueSpec("q0", length_max=1, rejects=True),),
+        bindings=(),
+        operations=(Publish(0, "", "q0"), Get(0, "q0"), Publish(0, "", "q0"), Settle(0, how="requeue")),
+        clients=("confirm",),
+    ),
+    "a full queue drops what comes back to it after a kill": Program(
+        exchanges=(),
+        queues=(QueueSpec("q0", length_max=1, dead_letters="", dead_key="q1"), QueueSpec("q1")),
+        bindings=(),
+        operations=(Publish(0, "", "q0"), Get(0, "q0"), Publish(0, "", "q0"), Restart(kill=True)),
+        clients=("confirm",),
+    ),
     "two messages that push each other out of a queue do not stop the broker": Program(
         exchanges=(),
         queues=(QueueSpec("q0", length_max=1, dead_letters=""),),

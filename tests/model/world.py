@@ -89,8 +89,10 @@ class World:
         return held.queue in self.queues and self.declared[held.queue] == held.declared
 
     def drop_head(self, queue: Queue) -> None:
-        """Drop the oldest entries of a queue that is over its bounds."""
-        while self.is_over(queue.spec, len(queue.ready), sum(entry.message.size for entry in queue.ready)):
+        """Drop the oldest entries of a queue that is over its bounds. One that refuses messages drops none."""
+        while not queue.spec.rejects and self.is_over(
+            queue.spec, len(queue.ready), sum(entry.message.size for entry in queue.ready)
+        ):
             self.discard(queue, queue.ready.pop(0), "maxlen")
 
     @staticmethod
@@ -131,10 +133,18 @@ class World:
     def publish(self, message: Message) -> tuple[bool, bool]:
         """Route a message and put it into queues. Returns whether there are any, and whether one refused it."""
         queues = self.ranked(self.route(message))
-        taking = [queue for queue in queues if not self.refuses(queue, message.size)]
-        for queue in taking:
-            self.put(queue, message)
-        return bool(queues), len(taking) < len(queues)
+        return bool(queues), self.put_into(queues, message)
+
+    def put_into(self, queues: list[Queue], message: Message) -> bool:
+        """Put a message into the queues that take it; the others may bury it. Returns whether there are others."""
+        refusing = [queue for queue in queues if self.refuses(queue, message.size)]
+        for queue in queues:
+            if queue not in refusing:
+                self.put(queue, message)
+        for queue in refusing:
+            if queue.spec.buries:
+                self.discard(queue, Entry(message, 0, None), "maxlen")
+        return bool(refusing)
 
     # ---- deliveries ----
 
@@ -227,10 +237,8 @@ class World:
             letter = self.letters.pop(0)
             if letter.exchange and letter.exchange not in self.topology.exchanges:
                 continue
-            queues = self.ranked(name for name in self.route(letter) if not is_cycle(letter.deaths, name))
-            for queue in queues:
-                if not self.refuses(queue, letter.size):
-                    self.put(queue, letter)
+            names = [name for name in self.route(letter) if not is_cycle(letter.deaths, name)]
+            self.put_into(self.ranked(names), letter)
 
     # ---- time ----
 
