@@ -21,7 +21,9 @@ class ExchangeSpec:
 
 @dataclass(frozen=True)
 class QueueSpec:
-    """A queue to be declared; None is an argument that is not given. One that `buries` what it refuses also `rejects`."""
+    """A queue to be declared; None is an argument that is not given.
+
+    One that `buries`, makes letters of what it refuses, also `rejects`."""
 
     name: str
     durable: bool = True
