@@ -54,6 +54,10 @@ class Queue:
     is_gone: bool = False
     ready: list[Entry] = field(default_factory=list)
 
+    def extent(self) -> tuple[int, int]:
+        """Return the number of ready entries, and their size."""
+        return len(self.ready), sum(entry.message.size for entry in self.ready)
+
 
 @dataclass
 class Consumer:

@@ -90,9 +90,7 @@ class World:
 
     def drop_head(self, queue: Queue) -> None:
         """Drop the oldest entries of a queue that is over its bounds. One that refuses messages drops none."""
-        while not queue.spec.rejects and self.is_over(
-            queue.spec, len(queue.ready), sum(entry.message.size for entry in queue.ready)
-        ):
+        while not queue.spec.rejects and self.is_over(queue.spec, *queue.extent()):
             self.discard(queue, queue.ready.pop(0), "maxlen")
 
     @staticmethod
@@ -104,8 +102,8 @@ class World:
 
     def refuses(self, queue: Queue, size: int) -> bool:
         """Return whether a queue refuses a message of that size."""
-        total = sum(entry.message.size for entry in queue.ready) + size
-        return queue.spec.rejects and self.is_over(queue.spec, len(queue.ready) + 1, total)
+        length, total = queue.extent()
+        return queue.spec.rejects and self.is_over(queue.spec, length + 1, total + size)
 
     def discard(self, queue: Queue, entry: Entry, reason: str) -> None:
         """Drop an entry; it becomes a letter if the queue has a dead letter exchange."""
