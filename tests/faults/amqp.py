@@ -56,7 +56,7 @@ class Client:
         _OPEN.add(self)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._left = bytearray()
-        self._send_bytes(b"AMQP\x00\x00\x09\x01")
+        self.send_bytes(b"AMQP\x00\x00\x09\x01")
         self.wait("Connection.Start", timeout_s)
         able = {"capabilities": {"connection.blocked": True, "consumer_cancel_notify": True}}
         self.send(commands.Connection.StartOk(able, "PLAIN", "\0guest\0guest", "en_US"), 0)
@@ -68,19 +68,15 @@ class Client:
 
     def send(self, method: Any, channel: int = 1) -> None:
         """Send a method without waiting."""
-        self._send_bytes(frame.marshal(method, channel))
+        self.send_bytes(frame.marshal(method, channel))
 
     def publish(self, exchange: str, key: str, body: bytes, **properties: Any) -> None:
         """Send a message without waiting."""
-        self._send_bytes(
+        self.send_bytes(
             frame.marshal(commands.Basic.Publish(exchange=exchange, routing_key=key), 1)
             + frame.marshal(header.ContentHeader(0, len(body), commands.Basic.Properties(**properties)), 1)
             + (frame.marshal(ContentBody(body), 1) if body else b"")
         )
-
-    def send_bytes(self, data: bytes) -> None:
-        """Send frames without waiting."""
-        self._send_bytes(data)
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for select."""
@@ -93,7 +89,8 @@ class Client:
         self._left.clear()
         return data
 
-    def _send_bytes(self, data: bytes) -> None:
+    def send_bytes(self, data: bytes) -> None:
+        """Send frames without waiting."""
         try:
             self._socket.sendall(data)
         except OSError as error:
