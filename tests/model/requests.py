@@ -28,28 +28,31 @@ def close_channel(world: World, number: int, *codes: int) -> None:
 # ---- publishing ----
 
 
-def mistake(world: World, publish: Publish) -> int | None:
-    """Return the code with which a message is refused, or None."""
+def mistakes(world: World, publish: Publish) -> list[int]:
+    """Return the codes with which a message may be refused: none if it is right."""
+    codes = []
     if publish.exchange:
         spec = world.topology.exchanges.get(publish.exchange)
         if spec is None:
-            return NOT_FOUND
-        if spec.internal:
-            return ACCESS_REFUSED
-    return PRECONDITION_FAILED if publish.expiration is not None and not publish.expiration.isdigit() else None
+            codes.append(NOT_FOUND)
+        elif spec.internal:
+            codes.append(ACCESS_REFUSED)
+    if publish.expiration is not None and not publish.expiration.isdigit():
+        codes.append(PRECONDITION_FAILED)
+    return codes
 
 
 def publish_all(world: World, number: int, items: Iterable[tuple[int, Publish]], said: Said) -> None:
     """Publish messages: now, or with the transaction."""
     client = world.clients[number]
     for identity, publish in items:
-        code = mistake(world, publish)
+        codes = mistakes(world, publish)
         if client.mode == "tx":
             client.transaction.publishes.append((identity, publish))
-            if code is not None and _is_refused_now(world, number, code, said):
+            if codes and _is_refused_now(world, number, codes, said):
                 return
-        elif code is not None:
-            close_channel(world, number, code)
+        elif codes:
+            close_channel(world, number, *codes)
             return
         else:
             publish_now(world, identity, publish)
@@ -69,10 +72,10 @@ def publish_now(world: World, identity: int, publish: Publish) -> None:
         world.expected.returned.append(identity)
 
 
-def _is_refused_now(world: World, number: int, code: int, said: Said) -> bool:
+def _is_refused_now(world: World, number: int, codes: list[int], said: Said) -> bool:
     """Note a mistake in a transaction, which is refused at once or when it is committed."""
     if said.closed is not None:
-        close_channel(world, number, code)
+        close_channel(world, number, *codes)
         return True
     world.clients[number].transaction.is_broken = True
     return False
@@ -94,7 +97,7 @@ def settle(world: World, number: int, tags: Sequence[int], how: str, said: Said)
         if client.mode != "tx":
             close_channel(world, number, PRECONDITION_FAILED)
         else:
-            _is_refused_now(world, number, PRECONDITION_FAILED, said)
+            _is_refused_now(world, number, [PRECONDITION_FAILED], said)
     elif client.mode == "tx":
         client.transaction.settles.append((tuple(tags), how))
     else:
@@ -132,7 +135,7 @@ def commit(world: World, number: int) -> None:
     """Do all that the transaction holds, or, when there is a mistake in it, nothing."""
     client = world.clients[number]
     transaction, client.transaction = client.transaction, Transaction()
-    codes = [code for _, publish in transaction.publishes if (code := mistake(world, publish)) is not None]
+    codes = [code for _, publish in transaction.publishes for code in mistakes(world, publish)]
     if transaction.is_broken or codes or not _fits(world, transaction):
         close_channel(world, number, *(codes or [PRECONDITION_FAILED]))
         return
