@@ -33,7 +33,7 @@ pytest = status=0; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
-.PHONY: help setup run test quick lint tree circles homonyms crates format bench faults coverage fuzz miri wheel release \
+.PHONY: help setup run test quick lint tree circles homonyms limits crates format bench faults coverage fuzz miri wheel release \
 	constraints clean tools
 
 help: ## show this list
@@ -104,6 +104,9 @@ circles: ## find groups of more than three files that import each other in a cir
 
 homonyms: ## find type names that two or more Rust files declare
 	@$(PYTHON) -m tools.homonyms
+
+limits: setup ## write the table of the broker's limits into docs/broker.md
+	@$(BIN)/python -m tools.limits
 
 crates: ## check the licences and sources of the crates (deny.toml); needs cargo-deny, fetches nothing
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \

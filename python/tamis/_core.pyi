@@ -22,6 +22,7 @@ __all__ = [
     "amqp_decode_frame",
     "amqp_encode_method",
     "boolean",
+    "broker_limits",
     "contains",
     "fields",
     "journal_kind",
@@ -339,6 +340,9 @@ def opaque(
     name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_ns: float
 ) -> Query: ...
 def words(text: str) -> list[str]: ...
+def broker_limits() -> dict[str, int]:
+    """Return the limits of the broker that no setting changes, by name."""
+
 def amqp_decode_frame(data: bytes, frame_size_max: int) -> tuple[int, str, dict[str, Any], int] | None:
     """Return channel, name, fields and size in bytes of the first AMQP frame in `data`; None if it is incomplete.
 

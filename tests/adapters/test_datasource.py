@@ -61,7 +61,7 @@ def test_the_columns_are_those_that_every_adapter_gives(spark: SparkSession, tmp
     )
     common = [("body", "string"), ("xml", "string")]
     ends = [("error", "string"), ("raw", "binary")]
-    begins = [("partition", "string"), ("offset", "bigint"), ("topic", "string")]
+    begins = [("partition", "string"), ("offset", "bigint"), ("digest", "string"), ("topic", "string")]
     assert frame.dtypes == [*begins, ("properties", mail_type), *common, *ends]
     message, dead = frame.orderBy("partition").collect()
     assert message.properties.author == "a@b"
@@ -74,7 +74,7 @@ def test_the_columns_are_those_that_every_adapter_gives(spark: SparkSession, tmp
     assert lines.dtypes == [*begins, ("properties", "string"), *common, *ends]
     assert lines.count() == 0
     signed = reader.option("signature", "true").load(str(tmp_path))
-    assert signed.dtypes == [*frame.dtypes[:6], ("signature", "map<string,array<int>>"), *ends]
+    assert signed.dtypes == [*frame.dtypes[:7], ("signature", "map<string,array<int>>"), *ends]
     assert signed.orderBy("partition").first().signature == {"hat": [1]}
 
 

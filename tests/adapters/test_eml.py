@@ -16,7 +16,7 @@ from tests.adapters.reading import BEGINNING, between, mail, read_all, subjects
 
 
 def source_of(path: Path, **options: object) -> EmlSource:
-    return EmlSource(SourceOptions(path=str(path), **options))  # type: ignore[arg-type]
+    return EmlSource(SourceOptions(path=str(path), **{"settle_ms": 100} | options))  # type: ignore[arg-type]
 
 
 def put(folder: Path, *numbers: int) -> None:

@@ -255,9 +255,11 @@ def test_another_log_in_the_same_place_stops_the_adapter(log: StreamLog) -> None
     write(log, 3)
     reader = source(log)
     end = reader.latest(BEGINNING, None)
+    before = {row.digest for row in read_all(reader)}
     shutil.rmtree(log.folder)
     again = StreamLog(log.folder, log_id=8)
     write(again, 9)
+    assert before.isdisjoint(row.digest for row in read_all(source(log))), "all its messages are new"
     with pytest.raises(
         AdapterError, match="the stream was deleted and declared again since it was read up to number 4"
     ):

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import itertools
+import re
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tamis.adapters.mail import message
+from tamis.adapters.mail import message, parts
 from tamis.adapters.mail.message import MailError, read_mail
 from tamis.adapters.mail.properties import MAIL_PROPERTIES
 
@@ -104,6 +108,21 @@ def test_a_blank_plain_part_gives_way_to_html() -> None:
     assert body_of(raw) == "Hi"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "blank"), [(b"quoted-printable", b"=20"), (b"base64", b"DQo="), (b"quoted-printable", b"=C2=A0")]
+)
+def test_a_plain_part_that_is_blank_only_once_decoded_gives_way_too(encoding: bytes, blank: bytes) -> None:
+    raw = (
+        b"Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain; charset=utf-8\n"
+        b"Content-Transfer-Encoding: "
+        + encoding
+        + b"\n\n"
+        + blank
+        + b"\n--b\nContent-Type: text/html\n\n<b>H</b>i\n--b--"
+    )
+    assert body_of(raw) == "Hi"
+
+
 def test_the_text_of_an_attached_message_comes_after_that_of_the_message_itself() -> None:
     attached = b"--b\nContent-Type: message/rfc822\n\nSubject: inner\n\nInner\n"
     html = b"--b\nContent-Type: text/html\n\nOuter\n"
@@ -124,6 +143,11 @@ def test_a_message_without_text_has_no_body() -> None:
         (b"base64", b"Q2Fm!w6k", "Café"),
         (b"base64", b"Q2Fmw6kgQ", "Café "),
         (b"base64", b"Q2Fmw6k=IG9r", "Café ok"),
+        (b"base64", b"Q2Fmw6k=\nUnsubscribe\n", "Café"),
+        (b"base64", b"Q2Fmw6k=\n____________\nGardeners mailing list\nhttps://example.org\n", "Café"),
+        (b"base64", b"Q2Fmw6lz\n____________\nGardeners mailing list\nhttps://example.org\n", "Cafés"),
+        (b"base64", b"Q2Fmw6lz\nGardeners mailing list\n", "Cafés"),
+        (b"base64", b"Q2Fm w6lz\nQ2Fm w6k=\n", "CafésCafé"),
         (b"x-uuencode", b"begin 644 a.txt\n%2&5L;&\\\n`\nend\n", "Hello"),
         (b"unheard-of", b"as it is", "as it is"),
     ],
@@ -181,7 +205,7 @@ def test_encoded_words_are_decoded_however_they_are_written(written: bytes, expe
         (b"\r\n \n", "empty"),
         (b"Permission is hereby granted, free of charge\n\nto any person", "no header"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", "no header"),
-        (b"X: " + b"x" * (message.HEADER_BYTES_MAX + 1), "header is longer"),
+        (b"X: " + b"x" * (parts.HEADER_BYTES_MAX + 1), "header is longer"),
         (b"A: b\n" * (message.HEADER_COUNT_MAX + 1) + b"\n", "header lines"),
     ],
 )
@@ -223,8 +247,89 @@ def test_a_message_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_no_message_takes_long(raw: bytes) -> None:
     started = time.process_time()
-    read_mail(raw)
+    with suppress(MailError):
+        read_mail(raw)
     assert time.process_time() - started < 2.0
+
+
+ZIP = b"Content-Type: application/zip\n\n"
+
+
+def nested(levels: int, content: bytes) -> bytes:
+    """Return a message of so many multiparts, each in the one before."""
+    heads = (b'Content-Type: multipart/mixed; boundary="%d"\n\n--%d\n' % (n, n) for n in range(levels))
+    return b"Subject: deep\n" + b"".join(heads) + content
+
+
+@pytest.mark.parametrize("line", [b"x" * 79 + b"\n", b"--\n"])
+def test_the_time_does_not_grow_with_the_depth(line: bytes) -> None:
+    """A walk that searches or copies the rest at each level takes 100 times as long."""
+    attachment = ZIP + line * ((16 << 20) // len(line))
+    started = time.process_time()
+    with suppress(MailError):  # a million lines of dashes are beyond a bound
+        assert body_of(nested(99, attachment)) is None
+    assert time.process_time() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (nested(101, b"\ndeep"), "no text in the first 100 levels"),
+        (b"Content-Type: message/rfc822\n\n" * 102 + b"deep", "no text in the first 100 levels"),
+        (nested(1, b"\n\n--0\n" * 10_001 + b"\nlast"), "no text in the first 10,000 parts"),
+        (nested(1, ZIP + b"--x\n" * 21 + b"--0\n\nlast"), "no text in the first 20 lines that begin with '--'"),
+    ],
+    ids=["levels", "messages", "parts", "lines"],
+)
+def test_a_message_without_text_before_a_bound_is_a_dead_letter_that_names_it(
+    raw: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "DASHED_LINES_MAX", 20 if "lines" in reason else 1_000_000)
+    with pytest.raises(MailError, match=re.escape(reason)):
+        read_mail(raw)
+
+
+def test_what_was_read_before_a_bound_counts() -> None:
+    shallow = b"Content-Type: multipart/mixed; boundary=out\n\n--out\n"
+    html = b"Content-Type: text/html\n\n<p>near</p>\n--out\n"
+    assert body_of(shallow + html + nested(200, b"\ndeep")) == "near"
+    assert body_of(shallow + nested(200, b"\ndeep") + b"\n--out\n\nbeside\n--out--") == "beside"
+    assert body_of(nested(99, b"\ndeep")) == "deep"
+
+
+Tree = list["Tree"] | bytes
+TREES = st.recursive(
+    st.sampled_from([b"text", b"", b"a\n\nb", b"--", b"--x", b"-- 1", b"--1x\n--9--\nc"]),
+    lambda below: st.lists(below, min_size=1, max_size=3),
+    max_leaves=12,
+)
+
+
+def leaves_of(tree: Tree) -> list[bytes]:
+    return [tree] if isinstance(tree, bytes) else [leaf for below in tree for leaf in leaves_of(below)]
+
+
+def mime_of(tree: Tree, closed: bool, names: Iterator[int]) -> bytes:
+    """Return an entity that is the tree, with a boundary of its own for each multipart."""
+    if isinstance(tree, bytes):
+        return b"Content-Type: text/x\n\n" + tree
+    name = b"%d" % next(names)
+    inside = b"".join(b"--" + name + b"\n" + mime_of(below, closed, names) + b"\n" for below in tree)
+    return (
+        b"Content-Type: multipart/mixed; boundary="
+        + name
+        + b"\n\n"
+        + inside
+        + (b"--" + name + b"--" if closed else b"")
+    )
+
+
+@given(TREES, st.booleans())
+def test_the_parts_of_any_tree_are_its_leaves(tree: Tree, closed: bool) -> None:
+    raw = mime_of([tree, b"end"], closed, itertools.count(100))
+    headers, content = parts.read_headers(raw, 0, len(raw))
+    found = [part.content for part in parts.TextParts(raw, parts.Entity(headers, content))]
+    assert [text.rstrip(b"\n") for text in found] == leaves_of([tree, b"end"])
 
 
 LINES = st.sampled_from(

@@ -226,7 +226,7 @@ ENDLESS.append(ENDLESS)
         ({"arguments": {"x": Decimal("1e99999999")}}, ValueError, "digits are a 32-bit integer"),
         ({"arguments": {"x": Decimal("nan")}}, ValueError, "digits are a 32-bit integer"),
         ({"arguments": {"x" * 256: 1}}, ValueError, "a table with names of at most 255 bytes"),
-        ({"arguments": {"x": "y" * 65536}}, ValueError, "a table of at most 65536 bytes"),
+        ({"arguments": {"x": "y" * 262144}}, ValueError, "a table of at most 262144 bytes"),
         ({"queu": "q"}, ValueError, "queue.declare has no field 'queu': its fields are ticket, queue, passive"),
     ],
 )

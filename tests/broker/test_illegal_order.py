@@ -64,9 +64,9 @@ class Plane:
     def talk(self, connection: int, data: bytes) -> list[Frame]:
         """Return the output for a connection; output for others is dropped."""
         self.now_us += 1000
-        outputs, has_more, _ = self.broker.receive(connection, data, self.now_us)
+        outputs, has_more, *_ = self.broker.receive(connection, data, self.now_us)
         while has_more:
-            further, has_more, _ = self.broker.take_output()
+            further, has_more, *_ = self.broker.take_output()
             outputs += further
         out = b"".join(piece for number, piece, _, _ in outputs if number == connection)
         frames: list[Frame] = []

@@ -138,7 +138,7 @@ def test_a_client_whose_write_fails_costs_the_others_nothing() -> None:
 
     async def write() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-        assert not plane._write_round(([(1, b"lost", True, True), (2, b"kept", True, True)], False, False))
+        assert not plane._write_round(([(1, b"lost", True, True), (2, b"kept", True, True)], False, False, None))
 
     asyncio.run(write())
     assert failing.transport.is_aborted

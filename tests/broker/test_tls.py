@@ -22,7 +22,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> TlsConfig:
     made = authority.issue_cert("localhost")
     made.private_key_pem.write_to_path(str(folder / "key.pem"))
     made.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
-    return TlsConfig(folder / "cert.pem", folder / "key.pem", folder / "ca.pem", verify_peer="required")
+    return TlsConfig(folder / "cert.pem", folder / "key.pem", folder / "ca.pem", "required", "common_name")
 
 
 def test_old_versions_are_not_spoken(files: TlsConfig) -> None:
@@ -74,3 +74,7 @@ def test_a_certificate_names_a_user_by_common_name_or_alternative_name(files: Tl
     assert user_of({"subject": ()}, files) is None
     assert user_of({"subject": ()}, by_alternative) is None
     assert user_of(None, files) is None
+
+
+def test_a_certificate_names_nobody_where_certificates_do_not_log_in(files: TlsConfig) -> None:
+    assert user_of(CERTIFICATE, TlsConfig(files.cert, files.key, files.ca, "required")) is None

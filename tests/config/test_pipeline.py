@@ -179,3 +179,51 @@ def test_a_password_may_go_to_this_machine_in_the_clear(tmp_path: Path) -> None:
     server = _load(tmp_path, GOOD.replace('"localhost"', login)).deliveries[1]
     assert isinstance(server, SmtpDelivery)
     assert server.port == 25
+
+
+TWO_FILES = """\
+[[delivery]]
+name = "one"
+type = "jsonl"
+path = "out/lines.jsonl"
+[[delivery]]
+name = "two"
+type = "jsonl"
+path = "{path}"
+"""
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["out/lines.jsonl", "out/../out/lines.jsonl", "{folder}/out/lines.jsonl", "link.jsonl", "same/lines.jsonl"],
+)
+@pytest.mark.parametrize("exists", [False, True])
+def test_two_deliveries_may_not_write_one_file(tmp_path: Path, path: str, exists: bool) -> None:
+    (tmp_path / "out").mkdir()
+    if exists:
+        (tmp_path / "out" / "lines.jsonl").touch()
+    (tmp_path / "link.jsonl").symlink_to("out/lines.jsonl")
+    (tmp_path / "same").symlink_to("out")
+    (mistake,) = _mistakes(tmp_path, TWO_FILES.format(path=path.format(folder=tmp_path)))
+    assert mistake == (
+        f"pipeline.toml, line 5: the deliveries 'one' and 'two' would both write the file "
+        f"{tmp_path.resolve()}/out/lines.jsonl; give each a file of its own"
+    )
+
+
+def test_two_names_of_one_file_are_one_file(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "lines.jsonl").touch()
+    (tmp_path / "hard.jsonl").hardlink_to(tmp_path / "out" / "lines.jsonl")
+    (mistake,) = _mistakes(tmp_path, TWO_FILES.format(path="hard.jsonl"))
+    assert "'one' and 'two' would both write the file" in mistake
+    assert len(_load(tmp_path, TWO_FILES.format(path="other.jsonl")).deliveries) == 2
+
+
+def test_two_deliveries_may_not_write_into_one_folder(tmp_path: Path) -> None:
+    """A file is named after its notification, which both may deliver."""
+    again = '[[delivery]]\nname = "again"\ntype = "eml"\nfolder = "./outbox"\n'
+    (mistake,) = _mistakes(tmp_path, GOOD + again)
+    assert mistake.startswith(
+        "pipeline.toml, line 26: the deliveries 'outbox' and 'again' would both write the folder"
+    ), mistake

@@ -35,5 +35,5 @@ def expected_matches(folder: DemoFolder) -> tuple[dict[str, set[str]], int]:
                 dead += 1
                 continue
             for key in matcher.match(properties_of(row.properties), row.topic, row.body):
-                found[str(key)].add(notification_id(str(key), 1, config.name, row.partition, row.offset))
+                found[str(key)].add(notification_id(str(key), 1, config.name, row.partition, row.offset, row.digest))
     return found, dead

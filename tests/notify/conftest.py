@@ -52,6 +52,7 @@ def record() -> NotificationRecord:
         source="inbox",
         partition="mail/a.mbox",
         offset=4711,
+        digest="00",
         topic="mail.inbox",
         properties='{"author": "James", "subject": "Garden notes", "date": "2002-08-22T18:26:25Z", "list": null}',
         body="Plant the garlic\nbefore the first frost.\n",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tamis.config.deliveries import EmlDelivery, JsonlDelivery, StoreDelivery
+from tamis.errors import StoreError
 from tamis.notify import engine as engine_module
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
@@ -192,6 +193,53 @@ def test_a_file_that_another_process_writes_is_left_alone(store: Store, clock: C
         engine = NotificationEngine(store, [JsonlDelivery(name="lines", type="jsonl", path=path)], clock)
         assert "another process writes this file" in engine.deliver_pending().troubles["lines"]
     assert path.read_bytes() == b""
+
+
+def _lines(store: Store, clock: Clock, path: Path) -> NotificationEngine:
+    return NotificationEngine(store, [JsonlDelivery(name="lines", type="jsonl", path=path)], clock)
+
+
+def test_lines_of_another_writer_are_never_cut_off(store: Store, clock: Clock, tmp_path: Path) -> None:
+    """Two pipelines with one path, each with a store of its own: each would take the other's lines for torn ones."""
+    path = tmp_path / "lines.jsonl"
+    fill(store, 30, deliveries=("lines",))
+    with Store.open(tmp_path / "other.sqlite") as other:
+        fill(other, 30, key="heat", deliveries=("lines",))
+        one, two = _lines(store, clock, path), _lines(other, clock, path)
+        assert one.deliver_pending(10).delivered == 10
+        assert two.deliver_pending(10).delivered == 10
+        counts = one.deliver_pending(10)
+        assert "bytes were not written by this delivery" in counts.troubles["lines"]
+        assert "Nothing was cut off" in counts.troubles["lines"]
+        assert two.deliver_pending().delivered == 20
+        assert store.counts().deliveries_pending == 20, "no try is counted"
+    written = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["query"] for line in written] == ["frost"] * 10 + ["heat"] * 30
+    path.rename(tmp_path / "moved away")
+    clock.move(3600)
+    assert one.deliver_pending().delivered == 20
+
+
+def test_what_a_crash_left_is_cut_off_and_only_that(store: Store, clock: Clock, tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    fill(store, 3, deliveries=("lines",))
+    assert _lines(store, clock, path).deliver_pending(1).delivered == 1
+    good = path.read_bytes()
+    with pytest.MonkeyPatch.context() as crash:
+        crash.setattr(Store, "record_outcomes", lambda *_: (_ for _ in ()).throw(StoreError("killed")))
+        with pytest.raises(StoreError):
+            _lines(store, clock, path).deliver_pending()
+    left = path.read_bytes()
+    assert left.startswith(good)
+    assert left.count(b"\n") == 3
+    path.write_bytes(left[:-5])
+    assert _lines(store, clock, path).deliver_pending().delivered == 2
+    assert path.read_bytes() == left
+    path.write_bytes(left + left.splitlines(keepends=True)[0])
+    store.retry_dead()
+    store.pin_batch("t", 0)
+    store.commit_batch("t", 0, result([message(9)]))
+    assert "not written by this delivery" in _lines(store, clock, path).deliver_pending().troubles["lines"]
 
 
 def test_half_a_surrogate_pair_is_no_poison(store: Store, clock: Clock, tmp_path: Path) -> None:

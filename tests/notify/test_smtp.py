@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
 import ssl
@@ -24,7 +25,7 @@ from tamis.errors import ConfigError
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
 from tamis.store import Store
 from tests.notify.conftest import Clock
-from tests.store.rows import fill
+from tests.store.rows import fill, message, result
 
 DROP = "drop"
 
@@ -36,22 +37,32 @@ class Inbox:
         self.received: list[bytes] = []
         self.answer: Callable[[int], str] = lambda number: "250 OK"
         self.refused: set[str] = set()
+        self.put_off: set[str] = set()
         self.tried = 0
+        self.answer_after_s = 0.0
+        self.hangs_on: str | None = None
+        self.envelopes: list[list[str]] = []
 
     async def handle_RCPT(  # noqa: N802 - the server's name for it
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         if address in self.refused:
             return "550 5.1.1 no such user"
+        if address in self.put_off:
+            return "450 4.2.0 greylisted"
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        assert isinstance(envelope.content, bytes)
+        if self.hangs_on in (None, message_from_bytes(envelope.content)["Message-ID"]):
+            await asyncio.sleep(self.answer_after_s)
         answer = self.answer(self.tried)
         self.tried += 1
         if answer.startswith("250") or answer == DROP:
             assert isinstance(envelope.content, bytes)
             self.received.append(envelope.content)
+            self.envelopes.append(list(envelope.rcpt_tos))
         if answer == DROP:
             assert server.transport is not None
             server.transport.abort()
@@ -218,6 +229,117 @@ def test_recipients_that_are_refused_are_named(store: Store, clock: Clock, inbox
     both = _engine(store, clock, port, to=["nobody@example.org", "ann@example.org"])
     assert both.deliver_pending().delivered == 1
     assert store.deliveries()[0].reason == "refused for nobody@example.org: 550 5.1.1 no such user"
+
+
+EVERYBODY = ["ann@example.org", "Bob <bob@example.org>", "nobody@example.org", "ann@example.org"]
+
+
+def test_a_recipient_who_was_put_off_is_tried_again_and_only_they(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    inbox.put_off, inbox.refused = {"bob@example.org"}, {"nobody@example.org"}
+    port = serve()
+    assert _engine(store, clock, port, to=EVERYBODY).deliver_pending() == DeliveryCounts(retried=1)
+    (waiting,) = store.deliveries(state="pending")
+    assert (waiting.attempts, waiting.reason) == (1, "bob@example.org: 450 4.2.0 greylisted")
+    clock.move(1)
+    inbox.put_off.clear()
+    restarted = _engine(store, clock, port, to=EVERYBODY)  # who has it already is in the store
+    assert restarted.deliver_pending() == DeliveryCounts(delivered=1)
+    assert inbox.envelopes == [["ann@example.org"], ["bob@example.org"]]
+    assert inbox.received[0] == inbox.received[1]
+    assert set(inbox.ids) == _wanted(store)
+    (done,) = store.deliveries()
+    assert (done.state, done.reason) == ("delivered", "refused for nobody@example.org: 550 5.1.1 no such user")
+
+
+def test_a_recipient_who_is_put_off_for_ever_is_named_in_the_dead_letter(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    inbox.put_off = {"bob@example.org"}
+    engine = _engine(store, clock, serve(), to=EVERYBODY[:2], tries=3, back_off_s=[10.0, 60.0])
+    for wait in (10, 60):
+        assert engine.deliver_pending() == DeliveryCounts(retried=1)
+        clock.move(wait - 1)
+        assert engine.deliver_pending() == DeliveryCounts()
+        clock.move(1)
+    assert engine.deliver_pending() == DeliveryCounts(dead=1)
+    (dead,) = store.deliveries(state="dead")
+    assert dead.reason == "bob@example.org: 450 4.2.0 greylisted (try 3 of 3)"
+    inbox.put_off.clear()
+    assert store.retry_dead("mail") == 1
+    clock.move(3600)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=1)
+    assert inbox.envelopes == [["ann@example.org"], ["bob@example.org"]]
+
+
+def test_a_recipient_who_is_no_longer_wanted_is_waited_for_no_more(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    inbox.put_off = {"bob@example.org"}
+    port = serve()
+    assert _engine(store, clock, port, to=EVERYBODY[:2]).deliver_pending() == DeliveryCounts(retried=1)
+    clock.move(1)
+    assert _engine(store, clock, port, to=EVERYBODY[:1]).deliver_pending() == DeliveryCounts(delivered=1)
+    assert inbox.envelopes == [["ann@example.org"]]
+
+
+def test_where_nobody_is_accepted_everybody_is_tried_again(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 1, deliveries=("mail",))
+    inbox.refused, inbox.put_off = {"ann@example.org"}, {"bob@example.org"}
+    engine = _engine(store, clock, serve(), to=EVERYBODY[:2])
+    assert engine.deliver_pending() == DeliveryCounts(retried=1)
+    clock.move(1)
+    inbox.refused, inbox.put_off = {"ann@example.org", "bob@example.org"}, set()
+    assert engine.deliver_pending() == DeliveryCounts(retried=1)
+    (waiting,) = store.deliveries(state="pending")
+    assert waiting.reason == "; ".join(f"{who}@example.org: 550 5.1.1 no such user" for who in ("ann", "bob"))
+    clock.move(1)
+    inbox.refused.clear()
+    assert engine.deliver_pending() == DeliveryCounts(delivered=1)
+    assert inbox.envelopes == [["ann@example.org", "bob@example.org"]]
+
+
+def test_a_server_that_does_not_answer_costs_no_notification_a_try(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 40, deliveries=("mail",))
+    inbox.answer_after_s = 3.0
+    engine = _engine(store, clock, serve(), timeout_s=0.5, back_off_s=[10.0])
+    for hanging in range(2):
+        started = time.monotonic()
+        counts = engine.deliver_pending()
+        assert "no answer within 0.5 s" in counts.troubles["mail"], "the first of 40 says that the server hangs"
+        assert time.monotonic() - started < 10
+        assert {record.attempts for record in store.deliveries()} == {0}, hanging
+        clock.move(10)
+    inbox.answer_after_s = 0.0
+    assert engine.deliver_pending() == DeliveryCounts(delivered=40)
+
+
+def test_a_message_that_always_makes_the_server_hang_is_dead_in_the_end(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    fill(store, 6, deliveries=("mail",))
+    poison = f"<{store.notifications(newest_first=False)[2].id}@tamis.invalid>"
+    inbox.hangs_on = poison
+    inbox.answer_after_s = 3.0
+    engine = _engine(store, clock, serve(), timeout_s=0.5, tries=2, back_off_s=[1.0])
+    for _ in range(8):
+        engine.deliver_pending()
+        clock.move(1)
+        another = message(100 + len(inbox.received), partition="more")
+        store.pin_batch(f"more {len(inbox.received)}", 0)
+        store.commit_batch(f"more {len(inbox.received)}", 0, result([another]))
+    (dead,) = store.deliveries(state="dead")
+    assert (dead.attempts, f"<{dead.notification_id}@tamis.invalid>") == (2, poison)
+    assert "no answer within 0.5 s" in str(dead.reason)
+    assert {record.attempts for record in store.deliveries(state="delivered")} == {1}
 
 
 def test_a_server_that_hangs_up_after_the_text_gets_it_again_under_the_same_id(

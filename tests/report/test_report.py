@@ -35,12 +35,17 @@ def fill(store: Store, dates: list[str | None], body: str, subject: str = "hello
     messages, notifications = [], []
     for offset, date in enumerate(dates):
         properties = json.dumps({"author": "Ann <ann@x>", "subject": subject, "date": date})
-        messages.append(MessageRow("inbox", "mail.mbox", offset, "mail.inbox", properties, body, None))
-        identity = ("frost", 1, "inbox", "mail.mbox", offset)
+        messages.append(MessageRow("inbox", "mail.mbox", offset, "00", "mail.inbox", properties, body, None))
+        identity = ("frost", 1, "inbox", "mail.mbox", offset, "00")
         notifications.append(Notification(notification_id(*identity), *identity))
     dead = [
         DeadLetter(
-            "inbox", "mail.mbox", 999, EVIL.encode("utf-8", "surrogatepass").decode("utf-8", "replace"), b"\xff<b>"
+            "inbox",
+            "mail.mbox",
+            999,
+            "00",
+            EVIL.encode("utf-8", "surrogatepass").decode("utf-8", "replace"),
+            b"\xff<b>",
         )
     ]
     store.pin_batch("s", 0)

@@ -49,8 +49,7 @@ def write_lines(path: Path, numbers: range) -> None:
 def matched_numbers(store: Store, key: str) -> list[int]:
     """Return the messages (by their n) that `key` matched, in the order of the outbox."""
     statement = """SELECT json_extract(m.properties, '$.n') FROM outbox o JOIN messages m
-        ON m.source = o.source AND m.partition = o.partition AND m."offset" = o."offset"
-        WHERE o.query_key = ? ORDER BY o.seq"""
+        USING (source, partition, "offset", digest) WHERE o.query_key = ? ORDER BY o.seq"""
     with store._read() as connection:
         return [row[0] for row in connection.exec_driver_sql(statement, (key,))]
 
@@ -129,6 +128,31 @@ def test_a_checkpoint_that_was_removed_is_read_again_and_adds_nothing(workshop: 
     again = workshop.run()
     assert (again.read, again.notifications) == (10, 0)
     assert outbox(workshop.store) == found != []
+
+
+def test_the_advice_for_a_file_that_was_replaced_is_right(workshop: Workshop) -> None:
+    """New messages are notified once, also at the bytes of earlier ones, and what stayed in its place is not again."""
+    path, mail_file = workshop.folder / "in.jsonl", workshop.folder / "mail" / "a.eml"
+    mail_file.parent.mkdir()
+    mail_file.write_bytes(b"Subject: 1\n\nbefore")
+    write_lines(path, range(3))
+    workshop.adapter("lines", "jsonl", path)
+    workshop.adapter("mail", "eml", mail_file.parent)
+    workshop.store.add_query(tamis.QuerySpec("all", "n >= 0 OR subject IS NOT NULL"))
+    assert workshop.run().notifications == 4
+
+    path.write_text('{"n": 0}\n{"n": 8}\n{"n": 9}\n')
+    mail_file.write_bytes(b"Subject: 1\n\nafter ")
+    told = workshop.run()
+    assert (told.read, told.notifications) == (1, 1)
+    assert "in.jsonl: the file was replaced" in told.failed["lines"]
+    assert workshop.store.notifications(1)[0].body == "after "
+
+    shutil.rmtree(workshop.folder / "checkpoints" / "lines")
+    again = workshop.run()
+    assert (again.read, again.notifications, again.failed) == (3, 2, {})
+    assert matched_numbers(workshop.store, "all") == [0, 1, 2, None, None, 8, 9]
+    assert workshop.run().read == 0
 
 
 def test_what_cannot_be_read_becomes_a_dead_letter_and_matches_nothing(workshop: Workshop) -> None:

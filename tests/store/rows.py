@@ -10,21 +10,21 @@ from tamis.query import QuerySpec
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
 
 
-def message(offset: int, partition: str = "mail/a.mbox", **properties: Any) -> MessageRow:
+def message(offset: int, partition: str = "mail/a.mbox", digest: str = "00", **properties: Any) -> MessageRow:
     """Return a message of the adapter `inbox`."""
     told = {"subject": f"message {offset}", "date": "2002-08-22T18:26:25Z"} | properties
-    return MessageRow("inbox", partition, offset, "mail.inbox", json.dumps(told), f"body {offset}", None)
+    return MessageRow("inbox", partition, offset, digest, "mail.inbox", json.dumps(told), f"body {offset}", None)
 
 
 def notification(key: str, version: int, about: MessageRow) -> Notification:
     """Return a notification that the query matched the message."""
-    place = (about.source, about.partition, about.offset)
-    return Notification(notification_id(key, version, *place), key, version, *place)
+    named = (about.source, about.partition, about.offset, about.digest)
+    return Notification(notification_id(key, version, *named), key, version, *named)
 
 
-def dead_letter(offset: int) -> DeadLetter:
+def dead_letter(offset: int, digest: str = "00") -> DeadLetter:
     """Return a message that could not be read."""
-    return DeadLetter("inbox", "mail/a.mbox", offset, "no header", b"\xff raw")
+    return DeadLetter("inbox", "mail/a.mbox", offset, digest, "no header", b"\xff raw")
 
 
 def result(messages: Iterable[MessageRow], keys: Iterable[str] = ("frost",), dead: int = 0) -> BatchResult:

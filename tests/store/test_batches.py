@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 
 from tamis.query import QuerySpec
 from tamis.store import BatchCounts, BatchResult, Store
+from tamis.store import batches as batches_module
 from tests.store.rows import dead_letter, message, notification, result
 
 
@@ -111,3 +114,39 @@ def test_texts_of_every_kind_come_back(frost: Store, tmp_path: Path) -> None:
     frost.commit_batch("s", 0, result([about]))
     (record,) = frost.notifications()
     assert (record.partition, record.body, record.xml, record.topic, record.offset) == (odd, odd, odd, odd, 2**62)
+
+
+def test_another_message_at_the_same_place_is_told_with_its_own_text(frost: Store) -> None:
+    """A file that was replaced has other messages at the bytes where it had some before."""
+    first, same, other = message(0), message(0), message(0, digest="ff")._replace(body="replaced")
+    for number, about in enumerate([first, same, other]):
+        frost.pin_batch(f"checkpoint {number}", 0)
+        letters = [dead_letter(9, about.digest)]
+        batch = BatchResult([about], [notification("frost", 1, about)], letters, 2, 1)
+        counts = frost.commit_batch(f"checkpoint {number}", 0, batch)
+        assert (counts.notifications, counts.dead) == ((0, 0) if about is same else (1, 1))
+    assert [record.body for record in frost.notifications()] == ["replaced", "body 0"]
+    assert len(frost.deliveries()) == len(frost.dead_letters()) == 2
+    assert {due.notification.body for due in frost.due_deliveries("outbox", 9)} == {"replaced", "body 0"}
+
+
+def test_a_notification_is_as_old_as_the_commit_and_not_as_its_beginning(
+    frost: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inserted_at = []
+    insert = batches_module._insert_new
+
+    def insert_slowly(*arguments: Any) -> int:
+        count = insert(*arguments)
+        time.sleep(0.02)
+        inserted_at.append(datetime.now(UTC))
+        return count
+
+    monkeypatch.setattr(batches_module, "_insert_new", insert_slowly)
+    frost.pin_batch("s", 0)
+    frost.commit_batch("s", 0, result([message(0)], dead=1))
+    (record,) = frost.notifications()
+    assert inserted_at[-1] <= record.created_at <= datetime.now(UTC)
+    (matches,) = frost.query_matches()
+    assert matches.last_match_at == record.created_at
+    assert len(inserted_at) == 4

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tamis.store import notification_id
 
-PARTS = st.tuples(st.text(), st.integers(1, 10), st.text(), st.text(), st.integers(0, 2**63 - 1))
+PARTS = st.tuples(st.text(), st.integers(1, 10), st.text(), st.text(), st.integers(0, 2**63 - 1), st.text())
 
 
-def test_the_id_is_the_beginning_of_a_digest_of_all_five_parts() -> None:
-    digest = hashlib.sha256(b'["frost",1,"inbox","mail/1.mbox",0]').hexdigest()
-    assert notification_id("frost", 1, "inbox", "mail/1.mbox", 0) == digest[:32]
+def test_the_id_is_the_beginning_of_a_digest_of_all_six_parts() -> None:
+    digest = hashlib.sha256(b'["frost",1,"inbox","mail/1.mbox",0,"00"]').hexdigest()
+    assert notification_id("frost", 1, "inbox", "mail/1.mbox", 0, "00") == digest[:32]
 
 
 @given(PARTS, PARTS)

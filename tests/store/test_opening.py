@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,29 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, version: str) -> 
     _execute(path, f"UPDATE alembic_version SET version_num = '{version}'")
     with pytest.raises(StoreError, match=rf"s.sqlite: the store is of version {version.lstrip('0')}, .* update tamis"):
         Store.open(path)
+
+
+@pytest.fixture
+def first_version(tmp_path: Path) -> Path:
+    """Make a store of the first version, with one notification that a delivery is pending for."""
+    path = tmp_path / "old.sqlite"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript((Path(__file__).with_name("version_1.sql")).read_text())
+    connection.close()
+    return path
+
+
+def test_a_store_of_the_first_version_keeps_what_it_holds(first_version: Path) -> None:
+    with Store.open(first_version) as store:
+        (record,) = store.notifications()
+        assert (record.id, record.digest, record.body) == ("n1", "", "Plant the garlic")
+        assert record.created_at == datetime(2026, 11, 21, 12, 0, 1, tzinfo=UTC)
+        (due,) = store.due_deliveries("outbox", 9)
+        assert (due.attempts, due.recipients, due.notification) == (2, {}, record)
+        assert [(letter.reason, letter.raw) for letter in store.dead_letters()] == [("no header", b"\xff")]
+        with store._read() as connection:
+            assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    _is_whole(first_version)
 
 
 def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -26,6 +26,12 @@ use crate::errors::storage_error;
 /// The number of bytes after which one call returns no further connection's output.
 const OUTPUT_BYTES_AT_ONCE: usize = 1024 * 1024;
 
+/// The limits of the broker that no setting changes, by name.
+#[pyfunction]
+pub(crate) fn broker_limits() -> HashMap<&'static str, u64> {
+    broker::fixed_limits().into_iter().collect()
+}
+
 /// The control plane: an object with the methods of `tamis.broker.rules.Rules`.
 struct PyControl(Py<PyAny>);
 
@@ -95,8 +101,6 @@ pub struct PyBroker {
     broker: broker::Broker,
     /// Buffer for the bytes that were read.
     input: Vec<u8>,
-    /// Buffer for the bytes to be written.
-    output: Vec<u8>,
     /// Connections whose output is still to be returned.
     dirty: Vec<ConnectionId>,
     /// Connections whose sockets take no bytes now.
@@ -120,15 +124,17 @@ fn storage(dir: PathBuf, segment_bytes: u32, syncs: bool) -> PyResult<(Storage, 
 
 impl PyBroker {
     fn new(broker: broker::Broker, wake: Option<UnixStream>, recovered: RecoveryReport) -> Self {
-        let (input, output, dirty, paused) = <(Vec<u8>, Vec<u8>, Vec<ConnectionId>, HashSet<ConnectionId>)>::default();
-        Self { broker, input, output, dirty, paused, wake, recovered }
+        let (input, dirty, paused) = <(Vec<u8>, Vec<ConnectionId>, HashSet<ConnectionId>)>::default();
+        Self { broker, input, dirty, paused, wake, recovered }
     }
 
-    /// Return the output of one connection. A paused socket gets no bytes, but whether to read it is still returned.
+    /// Return the output of one connection. A paused socket gets no bytes, but whether to read it is still returned, and
+    /// whether the connection is over.
     fn connection_output<'py>(&mut self, py: Python<'py>, id: ConnectionId) -> ConnectionOutput<'py> {
-        self.output.clear();
-        let is_open = self.paused.contains(&id) || self.broker.output(id, &mut self.output) == Flow::Open;
-        (id.to_bits(), PyBytes::new(py, &self.output), is_open, self.broker.wants_input(id))
+        let takes_bytes = !self.paused.contains(&id) || self.broker.is_over(id);
+        let data = PyBytes::new(py, if takes_bytes { self.broker.pending_output(id) } else { &[] });
+        let is_open = !takes_bytes || self.broker.written(id, data.as_bytes().len()) == Flow::Open;
+        (id.to_bits(), data, is_open, self.broker.wants_input(id))
     }
 }
 
@@ -279,8 +285,9 @@ impl PyBroker {
         while left > 0
             && let Some(id) = connections.next()
         {
-            outputs.push(self.connection_output(py, id));
-            left = left.saturating_sub(self.output.len());
+            let output = self.connection_output(py, id);
+            left = left.saturating_sub(output.1.as_bytes().len());
+            outputs.push(output);
         }
         self.dirty = connections.collect();
         self.broker.take_dirty(&mut self.dirty);

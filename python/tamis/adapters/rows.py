@@ -4,6 +4,7 @@ A row is a message or a dead letter, which is a message that could not be read, 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +33,7 @@ class Row:
     Attributes:
         partition: the file.
         offset: where the message begins in it, in bytes; 0 for a file that is one message.
+        digest: of its bytes; of streams the id of the log. Another message at the same place has another one.
         topic: dotted words.
         properties: of mail, a mapping; of JSON lines, JSON text; of streams, the two parts of a variant; None in a dead
             letter.
@@ -46,6 +48,7 @@ class Row:
 
     partition: str = field(metadata=_kind("string"))
     offset: int = field(metadata=_kind("bigint"))
+    digest: str = field(metadata=_kind("string"))
     topic: str = field(metadata=_kind("string"))
     properties: dict[str, Any] | str | None = field(default=None, metadata=_kind("properties"))
     body: str | None = field(default=None, metadata=_kind("string"))
@@ -88,14 +91,23 @@ def mail_row(
 
     Cost: 0.35 ms for a usual message, of which the parsing 0.25 and the document 0.1; a signature takes 0.25 more.
     """
+    digest = digest_of(raw)
     try:
         mail = read_mail(raw, source=source)
     except MailError as error:
-        return Row(partition, offset, topic, error=str(error), raw=raw)
+        return Row(partition, offset, digest, topic, error=str(error), raw=raw)
     signature = signature_of(mail.body, stop_words)
     xml = to_xml(mail.properties, mail.body)
     header = list(mail.properties["header"].items())
-    return Row(partition, offset, topic, {**mail.properties, "header": header}, mail.body, xml, signature)
+    return Row(partition, offset, digest, topic, {**mail.properties, "header": header}, mail.body, xml, signature)
+
+
+def digest_of(content: bytes) -> str:
+    """The digest of a message's bytes, but for the line ends after it: a file may gain them when it grows.
+
+    Cost: 1 µs per KiB.
+    """
+    return hashlib.blake2b(content.rstrip(b"\r\n"), digest_size=16).hexdigest()
 
 
 def signature_of(body: str | None, stop_words: frozenset[str] | None) -> list[tuple[str, list[int]]] | None:

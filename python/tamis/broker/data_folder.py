@@ -12,6 +12,8 @@ from tamis.errors import ConfigError
 
 LOCK_FILE_NAME = "lock"
 CONTROL_SOCKET_NAME = "control.sock"
+RECORD_FOLDER_NAMES = ("journal", "streams")
+"""Folders of the data plane."""
 
 
 class DataFolder:
@@ -25,6 +27,11 @@ class DataFolder:
     def control_socket(self) -> Path:
         """The path of the control socket."""
         return self.path / CONTROL_SOCKET_NAME
+
+    @property
+    def has_records(self) -> bool:
+        """Whether a broker has kept something here: a file of its journal, or a stream."""
+        return any(any((self.path / name).glob("*")) for name in RECORD_FOLDER_NAMES)
 
     def close(self) -> None:
         """Release the lock."""

@@ -45,12 +45,12 @@ def _no_password(config: TlsConfig) -> Callable[[], str]:
 
 
 def user_of(certificate: dict[str, Any] | None, config: TlsConfig) -> str | None:
-    """Return the user that a verified certificate names, according to `login_from`; None if it names none.
+    """Return the user that a verified certificate names; None if it names none, or certificates log nobody in.
 
     Args:
         certificate: as `ssl.SSLSocket.getpeercert` gives it.
     """
-    if not certificate:
+    if not certificate or config.login_from is None:
         return None
     if config.login_from == "common_name":
         return next(_common_names(certificate), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -22,6 +23,11 @@ class _Delivery(Section):
     name: Name
     tries: Count = 5
     back_off_s: Annotated[tuple[Seconds, ...], Field(min_length=1)] = (10.0, 60.0, 300.0, 1800.0)
+
+    @property
+    def target(self) -> Path | None:
+        """The file or folder that it writes, which no other delivery may write; None if it writes none."""
+        return None
 
 
 class _Mail(_Delivery):
@@ -44,12 +50,22 @@ class EmlDelivery(_Mail):
     type: Literal["eml"]
     folder: PathBeside
 
+    @property
+    def target(self) -> Path:
+        """As of every delivery."""
+        return self.folder
+
 
 class JsonlDelivery(_Delivery):
     """A delivery of type ``jsonl``: one line of JSON per notification, appended to `path`."""
 
     type: Literal["jsonl"]
     path: PathBeside
+
+    @property
+    def target(self) -> Path:
+        """As of every delivery."""
+        return self.path
 
 
 class SmtpDelivery(_Mail):

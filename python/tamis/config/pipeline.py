@@ -6,6 +6,7 @@ Nothing is opened or created here: `tamis.config.pipeline_check` tries what a ru
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -122,6 +123,24 @@ class PipelineConfig(Section):
             names.add(item.name)
         return items
 
+    @field_validator("deliveries")
+    @classmethod
+    def _targets_are_apart(cls, deliveries: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Refuse two deliveries that would write the same file, or files of the same names into one folder."""
+        taken: dict[object, str] = {}
+        for index, delivery in enumerate(deliveries):
+            if (target := delivery.target) is None:
+                continue
+            for identity in _identities(target):
+                if (other := taken.setdefault((delivery.type, identity), delivery.name)) != delivery.name:
+                    kind = "file" if delivery.type == "jsonl" else "folder"
+                    raise MistakeError(
+                        (index,),
+                        f"the deliveries '{other}' and '{delivery.name}' would both write the {kind} "
+                        f"{target.resolve()}; give each a {kind} of its own",
+                    )
+        return deliveries
+
     @model_validator(mode="after")
     def _deliveries_exist(self) -> Self:
         known = [delivery.name for delivery in self.deliveries]
@@ -131,6 +150,14 @@ class PipelineConfig(Section):
                     ("queries", "deliveries", index), f"no [[delivery]] is named '{name}'{did_you_mean(name, known)}"
                 )
         return self
+
+
+def _identities(target: Path) -> Iterator[object]:
+    """What two names of one file or folder share: its path without links, and its inode if it exists."""
+    yield target.resolve()
+    with suppress(OSError):
+        status = target.stat()
+        yield status.st_dev, status.st_ino
 
 
 def _with_sections(document: dict[str, Any]) -> dict[str, Any]:

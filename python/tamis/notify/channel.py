@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from tamis.errors import TamisError
 from tamis.store import DueDelivery
+from tamis.store.records import Recipients
 
 
 class ChannelError(TamisError):
     """The whole channel cannot be used now (no server, no folder, a full disk), whatever the notification."""
+
+
+class ChannelTimeoutError(ChannelError):
+    """The channel did not answer in time; whether that is its fault or the notification's cannot be seen."""
 
 
 @dataclass(frozen=True)
@@ -22,16 +27,18 @@ class Sent:
     Attributes:
         failures: delivery id -> why it could not be delivered; it is tried again later.
         notes: delivery id -> what to record for one that was delivered.
+        recipients: delivery id -> those that it is done with, as in `DueDelivery`; of those not named here, as before.
         file_size: (delivery, file, bytes) if they were appended to a file: its size with them.
     """
 
-    failures: Mapping[int, str] = field(default_factory=dict)
-    notes: Mapping[int, str] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
+    recipients: dict[int, Recipients] = field(default_factory=dict)
     file_size: tuple[str, Path, int] | None = None
 
 
 class Channel(Protocol):
-    """Hands notifications over. Used from one thread: `open`, `deliver` as often as needed, `close`.
+    """Hands notifications over. Used from one thread, but for `interrupt`: `open`, `deliver` as needed, `close`.
 
     Deliveries are recorded only after `deliver` has returned, so a crash in between delivers the same ones again. A
     channel that can detect this makes it harmless; one that cannot (SMTP) takes one at a time.
@@ -55,6 +62,9 @@ class Channel(Protocol):
         Raises:
             ChannelError: the channel failed; none of them counts as tried.
         """
+
+    def interrupt(self) -> None:
+        """From another thread: give up what would keep `open` or `deliver` waiting; they raise a ChannelError."""
 
     def close(self) -> None:
         """Release everything. Never raises; calling it again does nothing."""

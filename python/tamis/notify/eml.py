@@ -51,6 +51,9 @@ class EmlChannel:
             raise ChannelError(explain(self._folder, error)) from error
         return Sent(failures)
 
+    def interrupt(self) -> None:
+        """Do nothing: nothing here waits."""
+
     def close(self) -> None:
         """Do nothing: no file is open."""
 

@@ -1,12 +1,13 @@
 """The channel ``jsonl``: appends one line of JSON per notification to a file, exactly once.
 
 The transaction that marks lines as delivered also stores the size of the file. Anything beyond that size was left by a
-crash: it is cut off when the file is opened, and delivered again. So the file belongs to the pipeline alone: lines that
-other programs append are cut off too."""
+crash: it is cut off when the file is opened, and delivered again. Lines beyond that size that are not of this delivery
+are another writer's: then nothing is cut off, and the channel says that the file is shared."""
 
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.content import why
 from tamis.notify.files import explain, sync_folder
 from tamis.store import DueDelivery, NotificationRecord, Store
+
+_LEFT_LINES_MAX = 10_000
+"""Maximum number of lines that a crash may have left; it is at most one batch."""
 
 
 class JsonlChannel:
@@ -34,7 +38,7 @@ class JsonlChannel:
         """Open and lock the file, and cut off what is not recorded as delivered.
 
         Raises:
-            ChannelError: it cannot be written, or another process writes it.
+            ChannelError: it cannot be written, or another writer writes it, too.
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,6 +53,9 @@ class JsonlChannel:
         except OSError as error:
             self.close()
             raise ChannelError(explain(self._path, error)) from error
+        except ChannelError:
+            self.close()
+            raise
 
     def deliver(self, due: Sequence[DueDelivery]) -> Sent:
         """Append a line for each, and sync the file once.
@@ -68,6 +75,9 @@ class JsonlChannel:
             raise ChannelError(explain(self._path, error)) from error
         return Sent(failures, file_size=(self._name, self._path, size_bytes))
 
+    def interrupt(self) -> None:
+        """Do nothing: nothing here waits."""
+
     def close(self) -> None:
         """Close the file and release its lock."""
         if self._file is not None:
@@ -85,12 +95,38 @@ class JsonlChannel:
             self._store.record_outcomes([], (self._name, self._path, os.fstat(file.fileno()).st_size))
             sync_folder(self._path.parent)
         elif size_bytes > known_bytes:
+            self._check_that_all_is_ours(known_bytes, size_bytes)
             file.truncate(known_bytes)
+
+    def _check_that_all_is_ours(self, start: int, end: int) -> None:
+        """Check that the bytes from `start` are what a crash can have left: lines of pending deliveries, one torn.
+
+        Raises:
+            ChannelError: another writer's lines are among them.
+        """
+        with self._path.open("rb") as file:
+            file.seek(start)
+            lines = list(itertools.islice(file, _LEFT_LINES_MAX + 1))
+        ids = [_id_of(line) for line in lines if line.endswith(b"\n")]
+        if len(lines) > _LEFT_LINES_MAX or self._store.pending_among(self._name, ids) != set(ids):
+            raise ChannelError(
+                f"{self._path}: the last {end - start:,} bytes were not written by this delivery: another delivery, "
+                "pipeline or program writes the file, too. Nothing was cut off. Give each a path of its own, then move "
+                "this file away"
+            )
 
     def _ends_a_line(self, size_bytes: int) -> bool:
         with self._path.open("rb") as file:
             file.seek(size_bytes - 1)
             return file.read(1) == b"\n"
+
+
+def _id_of(line: bytes) -> str:
+    """The id of the notification of a line; empty if it is no such line."""
+    try:
+        return str(json.loads(line)["id"])
+    except (ValueError, TypeError, LookupError):
+        return ""
 
 
 def _line(delivery: DueDelivery, failures: dict[int, str]) -> bytes | None:

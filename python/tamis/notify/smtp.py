@@ -3,22 +3,30 @@
 SMTP does not say whether a server that hung up after the text has accepted the message; it is then sent again with the
 same Message-ID. Only one message at a time is under way, so a crash sends at most one twice.
 
+Each recipient has an outcome of its own: one that accepted or refused (5xx) is done with, one that was put off (4xx) is
+tried again. A server that does not answer in time is in trouble as a whole.
+
 Source: RFC 5321, section 4.5.4 (retrying), RFC 3207 (STARTTLS)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from email.utils import parseaddr
 
 import aiosmtplib
 
 from tamis.config.deliveries import SmtpDelivery
-from tamis.notify.channel import ChannelError, Sent
+from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
 from tamis.notify.mail import render_mail
 from tamis.store import DueDelivery
 
 _SERVICE_NOT_AVAILABLE = 421  # said of the server, not of a message
+_PERMANENT = 500  # replies from here on are final
+
+Replies = dict[str, aiosmtplib.SMTPResponse]
+"""Recipient -> why the server did not accept the message for them."""
 
 
 class SmtpChannel:
@@ -33,12 +41,15 @@ class SmtpChannel:
     def __init__(self, config: SmtpDelivery) -> None:
         """Make the channel; nothing is connected yet."""
         self._config = config
+        self._server = f"{config.host}:{config.port}"
         self._sender = parseaddr(config.sender)[1] or config.sender
-        self._recipients = [parseaddr(recipient)[1] or recipient for recipient in config.recipients]
+        addresses = (parseaddr(recipient)[1] or recipient for recipient in config.recipients)
+        self._recipients = list(dict.fromkeys(addresses))
         self._password = config.password()
         self._tls = config.tls_context()
         self._runner: asyncio.Runner | None = None
         self._client: aiosmtplib.SMTP | None = None
+        self._under_way: asyncio.Task[None] | None = None
 
     def open(self) -> None:
         """Connect and log in.
@@ -48,7 +59,7 @@ class SmtpChannel:
         """
         self._runner = asyncio.Runner()
         try:
-            self._runner.run(self._connect())
+            self._run(self._connect())
         except ChannelError:
             self.close()
             raise
@@ -57,14 +68,20 @@ class SmtpChannel:
         """Send one e-mail for each.
 
         Raises:
+            ChannelTimeoutError: the server took longer than `timeout_s` over one of them.
             ChannelError: the server cannot be reached, or is closing.
         """
-        assert self._runner is not None, "open comes first"  # noqa: S101 - for the type checker
-        failures: dict[int, str] = {}
-        notes: dict[int, str] = {}
+        sent = Sent({}, {}, {})
         for delivery in due:
-            self._runner.run(self._send(delivery, failures, notes))
-        return Sent(failures, notes)
+            self._run(self._send(delivery, sent))
+        return sent
+
+    def interrupt(self) -> None:
+        """Give up the message under way, which may then arrive twice."""
+        task = self._under_way
+        if task is not None:
+            with suppress(RuntimeError):  # the loop was just closed: nothing is under way
+                task.get_loop().call_soon_threadsafe(task.cancel)
 
     def close(self) -> None:
         """Say goodbye to the server if it still listens."""
@@ -72,6 +89,21 @@ class SmtpChannel:
         if runner is not None:
             runner.run(self._disconnect())
             runner.close()
+
+    def _run(self, work: Coroutine[None, None, object]) -> None:
+        """Run one step of the protocol to its end, or until `interrupt`."""
+        assert self._runner is not None, "open comes first"  # noqa: S101 - for the type checker
+        try:
+            self._runner.run(self._interruptible(work))
+        except asyncio.CancelledError as error:
+            raise ChannelError("the pipeline was stopped while the server did not answer") from error
+
+    async def _interruptible(self, work: Coroutine[None, None, object]) -> None:
+        self._under_way = asyncio.current_task()
+        try:
+            await work
+        finally:
+            self._under_way = None
 
     async def _connect(self) -> aiosmtplib.SMTP:
         if self._client is not None and self._client.is_connected:
@@ -91,41 +123,85 @@ class SmtpChannel:
                 await client.starttls()
             if config.user is not None and self._password is not None:
                 await client.login(config.user, self._password)
+        except asyncio.CancelledError:
+            await _hang_up(client)
+            raise
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             await _hang_up(client)
-            raise ChannelError(f"{config.host}:{config.port}: no mail can be sent: {_one_line(error)}") from error
+            raise ChannelError(f"{self._server}: no mail can be sent: {_one_line(error)}") from error
         self._client = client
         return client
 
-    async def _send(self, delivery: DueDelivery, failures: dict[int, str], notes: dict[int, str]) -> None:
+    async def _send(self, delivery: DueDelivery, sent: Sent) -> None:
         config, number = self._config, delivery.delivery_id
         try:
             content = render_mail(delivery.notification, config.sender, config.recipients, config.domain)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            failures[number] = f"cannot be rendered as an e-mail: {error}"
+            sent.failures[number] = f"cannot be rendered as an e-mail: {error}"
             return
+        waiting = [recipient for recipient in self._recipients if recipient not in delivery.recipients]
+        try:
+            replies = await self._hand_over(waiting, content) if waiting else {}
+        except (aiosmtplib.SMTPException, OSError) as error:
+            sent.failures[number] = _one_line(error)
+        else:
+            accepted = {recipient: None for recipient in waiting if recipient not in replies}
+            _judge(number, {**delivery.recipients, **accepted}, replies, sent)
+
+    async def _hand_over(self, recipients: Sequence[str], content: bytes) -> Replies:
+        """Send the message to those recipients; return the replies for those that the server did not accept it for.
+
+        Raises:
+            ChannelError: the server is closing, or does not answer.
+            SMTPException, OSError: the server refuses the message, or has hung up.
+        """
         client = await self._connect()
         try:
-            refused, _ = await client.sendmail(self._sender, self._recipients, content)
+            replies, _ = await client.sendmail(self._sender, recipients, content)
+        except TimeoutError as error:
+            await self._disconnect()
+            raise ChannelTimeoutError(f"{self._server}: no answer within {self._config.timeout_s:g} s") from error
+        except aiosmtplib.SMTPRecipientsRefused as error:
+            replies = {one.recipient: aiosmtplib.SMTPResponse(one.code, one.message) for one in error.recipients}
         except aiosmtplib.SMTPResponseException as error:
             if error.code == _SERVICE_NOT_AVAILABLE:
                 await self._disconnect()
-                raise ChannelError(f"{config.host}:{config.port}: {_one_line(error)}") from error
-            failures[number] = _one_line(error)
-        except (aiosmtplib.SMTPException, OSError) as error:
-            failures[number] = _one_line(error)
-            if not isinstance(error, aiosmtplib.SMTPRecipientsRefused):  # hung up, or too slow to be trusted
-                await self._disconnect()
-        else:
-            if refused:
-                notes[number] = "; ".join(
-                    f"refused for {who}: {reply.code} {reply.message}" for who, reply in refused.items()
-                )
+                raise ChannelError(f"{self._server}: {_one_line(error)}") from error
+            raise
+        except BaseException:  # it has hung up, or we were interrupted
+            await self._disconnect()
+            raise
+        if closing := next((reply for reply in replies.values() if reply.code == _SERVICE_NOT_AVAILABLE), None):
+            await self._disconnect()
+            raise ChannelError(f"{self._server}: {closing.code} {_flat(closing.message)}")
+        return replies
 
     async def _disconnect(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await _hang_up(client)
+
+
+def _judge(number: int, done: dict[str, str | None], replies: Replies, sent: Sent) -> None:
+    """Record in `sent` what became of one message.
+
+    Args:
+        number: its delivery id.
+        done: the recipients that it is done with, without `replies`.
+        replies: of the others.
+        sent: the outcome.
+    """
+    said = {recipient: f"{reply.code} {_flat(reply.message)}" for recipient, reply in replies.items()}
+    put_off = [recipient for recipient, reply in replies.items() if reply.code < _PERMANENT]
+    done |= {recipient: text for recipient, text in said.items() if recipient not in put_off}
+    if put_off:
+        sent.failures[number] = "; ".join(f"{recipient}: {said[recipient]}" for recipient in put_off)
+    elif None not in done.values():  # nobody has it, so that it has failed as a whole
+        sent.failures[number] = "; ".join(f"{recipient}: {text}" for recipient, text in done.items())
+        done = {}
+    elif any(done.values()):
+        sent.notes[number] = "; ".join(f"refused for {recipient}: {text}" for recipient, text in done.items() if text)
+    sent.recipients[number] = done
 
 
 async def _hang_up(client: aiosmtplib.SMTP) -> None:
@@ -145,8 +221,6 @@ async def _hang_up(client: aiosmtplib.SMTP) -> None:
 
 def _one_line(error: Exception) -> str:
     """The server's answer, or what happened to the connection, on one line."""
-    if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
-        return "; ".join(f"{one.recipient}: {one.code} {_flat(one.message)}" for one in error.recipients)
     if isinstance(error, aiosmtplib.SMTPResponseException):
         return f"{error.code} {_flat(error.message)}"
     return _flat(str(error)) or type(error).__name__

@@ -20,5 +20,8 @@ class StoreChannel:
         """Report all of them as delivered."""
         return Sent()
 
+    def interrupt(self) -> None:
+        """Do nothing: nothing here waits."""
+
     def close(self) -> None:
         """Do nothing: the store stays open."""

@@ -169,9 +169,9 @@ class _Stored:
 
 def _one_a_message(notifications: Iterable[NotificationRecord]) -> list[NotificationRecord]:
     """The first notification of each message."""
-    first: dict[tuple[str, str, int], NotificationRecord] = {}
+    first: dict[tuple[str, str, int, str], NotificationRecord] = {}
     for record in notifications:
-        first.setdefault((record.source, record.partition, record.offset), record)
+        first.setdefault(record.message_key, record)
     return list(first.values())
 
 
@@ -245,12 +245,12 @@ def _examples(notifications: Sequence[NotificationRecord], compiled: dict[str, Q
             of_query[record.query_key].append(record)
     rarest_first = sorted(of_query.values(), key=len)
     examples: list[Example] = []
-    shown: set[tuple[str, str, int]] = set()  # a message is shown once, whatever matched it
+    shown: set[tuple[str, str, int, str]] = set()  # a message is shown once, whatever matched it
     for records in rarest_first:
-        fresh = [record for record in records if (record.source, record.partition, record.offset) not in shown]
+        fresh = [record for record in records if record.message_key not in shown]
         if fresh:
             record, example = _example(fresh, compiled[records[0].query_key])
-            shown.add((record.source, record.partition, record.offset))
+            shown.add(record.message_key)
             examples.append(example)
     examples.sort(key=lambda example: not any(piece.marked for piece in example.excerpt))  # stable
     return examples[:EXAMPLES]

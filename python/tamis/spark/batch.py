@@ -119,21 +119,14 @@ def make_result(matched: Matched, snapshot: Snapshot, source: str) -> BatchResul
     notifications: list[Notification] = []
     dead_letters: list[DeadLetter] = []
     for row in _rows(matched.rows):
-        partition, offset = row["partition"], row["offset"]
+        key = (source, row["partition"], row["offset"], row["digest"])
         if row["error"] is not None:
-            dead_letters.append(DeadLetter(source, partition, offset, row["error"], row["raw"] or b""))
+            dead_letters.append(DeadLetter(*key, row["error"], row["raw"] or b""))
             continue
         texts = {"topic": row["topic"] or "", "properties": row["properties"] or "{}"}
         messages.append(MessageRow(source, **{name: row[name] for name in _MESSAGE_COLUMNS} | texts))
         notifications += [
-            Notification(
-                notification_id(query.key, query.version, source, partition, offset),
-                query.key,
-                query.version,
-                source,
-                partition,
-                offset,
-            )
+            Notification(notification_id(query.key, query.version, *key), query.key, query.version, *key)
             for query in snapshot.records_of(row["ids"])
         ]
     return BatchResult(messages, notifications, dead_letters, matched.read, len(messages))

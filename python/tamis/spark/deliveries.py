@@ -1,75 +1,105 @@
-"""Delivers what the outbox holds while the pipeline runs, in a thread of the driver."""
+"""Delivers what the outbox holds while the pipeline runs, in threads of the driver: one for each way out of it."""
 
 from __future__ import annotations
 
 import threading
-from typing import Protocol
+import time
+from collections.abc import Iterable
 
-from tamis.notify.engine import DeliveryCounts
+from tamis.notify.dispatch import Dispatcher
 from tamis.spark.progress import Tally
 
 LIMIT = 500
-"""Maximum number of deliveries per call: few enough to stop within a second or two."""
+"""Maximum number of deliveries per call, after which they are counted."""
+
+GRACE_S = 2.0
+"""Time that a delivery under way has when the pipeline is stopped; then it is given up, and tried again later."""
 
 _IDLE_S = 1.0
+_LOOK_S = 0.1
 
 
-class Notifier(Protocol):
-    """The part of the notification engine that is used here."""
+class DeliveryThreads:
+    """Uses the ways out of the outbox after every batch with results, and once per second for retries.
 
-    def deliver_pending(self, limit: int) -> DeliveryCounts:
-        """Try up to `limit` deliveries that are due."""
-
-
-class DeliveryThread:
-    """Calls the notification engine after every batch with results, and once per second for retries.
+    A way out that hangs, such as a mail server that does not answer, keeps neither the others nor the end waiting.
 
     Args:
-        notifier: the notification engine; used from this thread alone.
+        dispatchers: they are used from these threads alone.
         tally: counts the deliveries.
-
-    Attributes:
-        failure: the exception that ended the thread, or None.
-        troubles: delivery -> why its channel cannot be used now.
     """
 
-    def __init__(self, notifier: Notifier, tally: Tally) -> None:
-        self._notifier, self._tally = notifier, tally
-        self._wake, self._finish, self._abandon = threading.Event(), threading.Event(), threading.Event()
-        self.failure: Exception | None = None
-        self.troubles: dict[str, str] = {}
-        self._thread = threading.Thread(target=self._run, name="tamis-deliveries", daemon=True)
+    def __init__(self, dispatchers: Iterable[Dispatcher], tally: Tally) -> None:
+        self._finish, self._abandon = threading.Event(), threading.Event()
+        self._threads = [_DeliveryThread(dispatcher, tally, self._finish, self._abandon) for dispatcher in dispatchers]
+
+    @property
+    def failure(self) -> Exception | None:
+        """The first exception that ended a thread, or None."""
+        return next((thread.failure for thread in self._threads if thread.failure is not None), None)
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """Delivery -> why its channel cannot be used now."""
+        return {name: reason for thread in self._threads for name, reason in thread.troubles.items()}
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
 
     def wake(self) -> None:
         """Say that there may be something to deliver."""
-        self._wake.set()
+        for thread in self._threads:
+            thread.wake.set()
 
-    def close(self, *, drain: bool) -> None:
-        """End the thread: after everything that is due now if `drain` is true, else after the call in progress."""
+    def close(self, *, drain: bool, stop: threading.Event) -> None:
+        """End the threads: after everything that is due now if `drain` is true, else after what is under way.
+
+        Args:
+            drain: see above.
+            stop: ends the draining, too, when it is set.
+        """
         (self._finish if drain else self._abandon).set()
-        self._wake.set()
-        self._thread.join()
+        self.wake()
+        interrupt_at = None if drain else time.monotonic() + GRACE_S
+        while alive := [thread for thread in self._threads if thread.is_alive()]:
+            if interrupt_at is None and stop.is_set():
+                self._abandon.set()
+                interrupt_at = time.monotonic() + GRACE_S
+            if interrupt_at is not None and time.monotonic() >= interrupt_at:
+                for thread in alive:
+                    thread.dispatcher.interrupt()
+            alive[0].join(_LOOK_S)
 
-    def _run(self) -> None:
+
+class _DeliveryThread(threading.Thread):
+    """Uses one way out until it is told to finish or to give up."""
+
+    def __init__(self, dispatcher: Dispatcher, tally: Tally, finish: threading.Event, abandon: threading.Event) -> None:
+        super().__init__(name=f"tamis-delivery-{dispatcher.name}", daemon=True)
+        self.dispatcher, self._tally = dispatcher, tally
+        self._finish, self._abandon = finish, abandon
+        self.wake = threading.Event()
+        self.failure: Exception | None = None
+        self.troubles: dict[str, str] = {}
+
+    def run(self) -> None:
         try:
             while not self._abandon.is_set():
                 finishing = self._finish.is_set()  # read before the last look, which then covers all that came earlier
                 self._drain()
                 if finishing:
                     return
-                self._wake.wait(_IDLE_S)
-                self._wake.clear()
+                self.wake.wait(_IDLE_S)
+                self.wake.clear()
         except Exception as error:  # noqa: BLE001 - handed over to the thread that runs the pipeline
             self.failure = error
 
     def _drain(self) -> None:
         while not self._abandon.is_set():
-            counts = self._notifier.deliver_pending(LIMIT)
+            counts = self.dispatcher.deliver(LIMIT, self._abandon.is_set)
             self.troubles = dict(counts.troubles)
             self._tally.add_deliveries(counts.delivered, counts.dead)
-            if counts.delivered + counts.dead + counts.retried == 0:
+            if counts.tried == 0:
                 return

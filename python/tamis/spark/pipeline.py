@@ -22,7 +22,7 @@ from tamis.adapters.manager import LOOK_INTERVAL_S, AdapterManager
 from tamis.errors import TamisError
 from tamis.notify.engine import NotificationEngine
 from tamis.spark.batch import process_batch
-from tamis.spark.deliveries import DeliveryThread
+from tamis.spark.deliveries import DeliveryThreads
 from tamis.spark.progress import Progress, RunSummary, Tally
 from tamis.spark.sessions import close_session, session
 from tamis.spark.snapshots import Snapshots
@@ -118,7 +118,7 @@ class Pipeline:
                 run.report(progress)
                 self._stop.wait(PROGRESS_INTERVAL_S)
         finally:
-            run.close(drain=once and not self._stop.is_set())
+            run.close(drain=once and not self._stop.is_set(), stop=self._stop)
         run.report(progress)
         return run.summary(self._stopped_by)
 
@@ -154,7 +154,7 @@ class _Run:
         self._config, self._store, self._once = config, store, once
         self._tally = Tally()
         self._snapshots = Snapshots(store, config.pipeline.work)
-        self._deliveries = DeliveryThread(NotificationEngine(store, config.deliveries), self._tally)
+        self._deliveries = DeliveryThreads(NotificationEngine(store, config.deliveries).dispatchers, self._tally)
         adapters = [Adapter.from_config(adapter) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)
         self._fatal: Exception | None = None
@@ -177,12 +177,15 @@ class _Run:
             self._look_at = time.monotonic() + LOOK_INTERVAL_S
         return not self._once or "running" in self._manager.list().values()
 
-    def close(self, *, drain: bool) -> None:
-        """Stop the adapters, each between two batches, then the deliveries; with `drain` after everything due."""
+    def close(self, *, drain: bool, stop: threading.Event) -> None:
+        """Stop the adapters, each between two batches, then the deliveries; with `drain` after everything due.
+
+        Setting `stop` meanwhile ends the draining.
+        """
         try:
             self._manager.close()
         finally:
-            self._deliveries.close(drain=drain and self._fatal is None)
+            self._deliveries.close(drain=drain and self._fatal is None, stop=stop)
 
     def report(self, progress: OnProgress | None) -> None:
         """Report the progress of the run."""

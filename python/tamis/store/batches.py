@@ -75,7 +75,7 @@ class Batches(Database):
                 return _counts(row)
             now = datetime.now(UTC)
             _insert_new(connection, messages, _message_rows(result))
-            notifications = _insert_new(connection, outbox, _outbox_rows(stream, batch_id, result.notifications, now))
+            notifications = _insert_new(connection, outbox, _outbox_rows(stream, batch_id, result.notifications))
             _insert_new(
                 connection, deliveries, _delivery_rows(connection, result.notifications, default_deliveries, now)
             )
@@ -83,7 +83,7 @@ class Batches(Database):
                 connection, dead_letters, (letter._asdict() | {"created_at": now} for letter in result.dead_letters)
             )
             counts = BatchCounts(result.read_count, result.matched_count, notifications, dead)
-            _finish(connection, stream, batch_id, counts, now)
+            _finish(connection, stream, batch_id, counts)
             return counts
 
     def batch_counts(self, stream: str, batch_id: int) -> BatchCounts | None:
@@ -102,7 +102,8 @@ def _counts(row: Row[*tuple[Any, ...]]) -> BatchCounts:
     return BatchCounts(row.read_count, row.matched_count, row.notification_count, row.dead_count)
 
 
-def _finish(connection: Connection, stream: str, batch_id: int, counts: BatchCounts, now: datetime) -> None:
+def _finish(connection: Connection, stream: str, batch_id: int, counts: BatchCounts) -> None:
+    """Record that the batch is done: the last statement of its transaction, so that its time is that of the commit."""
     connection.execute(
         update(batches)
         .where(batches.c.stream == stream, batches.c.batch_id == batch_id)
@@ -112,7 +113,7 @@ def _finish(connection: Connection, stream: str, batch_id: int, counts: BatchCou
             matched_count=counts.matched,
             notification_count=counts.notifications,
             dead_count=counts.dead,
-            committed_at=now,
+            committed_at=datetime.now(UTC),
         )
     )
 
@@ -130,13 +131,11 @@ def _message_rows(result: BatchResult) -> Iterable[dict[str, Any]]:
     return (message._asdict() for message in result.messages)
 
 
-def _outbox_rows(
-    stream: str, batch_id: int, notifications: Iterable[Notification], now: datetime
-) -> Iterable[dict[str, Any]]:
+def _outbox_rows(stream: str, batch_id: int, notifications: Iterable[Notification]) -> Iterable[dict[str, Any]]:
     for notification in notifications:
         row = notification._asdict()
         row["notification_id"] = row.pop("id")
-        row.update(stream=stream, batch_id=batch_id, created_at=now)
+        row.update(stream=stream, batch_id=batch_id)
         yield row
 
 
@@ -154,6 +153,7 @@ def _delivery_rows(
                 "attempts": 0,
                 "next_attempt_at": now,
                 "updated_at": now,
+                "recipients": {},
             }
 
 

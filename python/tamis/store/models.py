@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -100,6 +100,7 @@ messages = Table(
     Column("source", String, primary_key=True),
     Column("partition", String, primary_key=True),
     Column("offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", String, primary_key=True),  # another message at the place of an earlier one has another digest
     Column("topic", String, nullable=False),
     Column("properties", String, nullable=False),
     Column("body", String),
@@ -116,13 +117,14 @@ outbox = Table(
     Column("source", String, nullable=False),
     Column("partition", String, nullable=False),
     Column("offset", BigInteger, nullable=False),
+    Column("digest", String, nullable=False),
     Column("stream", String, nullable=False),
-    Column("batch_id", Integer, nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
+    Column("batch_id", Integer, nullable=False),  # the notification is as old as its batch's commit
     UniqueConstraint("notification_id", name="outbox_notification_id"),
     ForeignKeyConstraint(["query_key", "query_version"], ["query_versions.key", "query_versions.version"]),
     ForeignKeyConstraint(
-        ["source", "partition", "offset"], ["messages.source", "messages.partition", "messages.offset"]
+        ["source", "partition", "offset", "digest"],
+        ["messages.source", "messages.partition", "messages.offset", "messages.digest"],
     ),
     ForeignKeyConstraint(["stream", "batch_id"], ["batches.stream", "batches.batch_id"]),
     Index("outbox_query_key", "query_key", "seq"),
@@ -139,6 +141,7 @@ deliveries = Table(
     Column("next_attempt_at", UtcDateTime, nullable=False),
     Column("reason", String),
     Column("updated_at", UtcDateTime, nullable=False),
+    Column("recipients", JSON, nullable=False),  # recipient -> null, or why it was refused; the others wait
     UniqueConstraint("notification_id", "name", name="deliveries_once"),
     CheckConstraint("state IN ('pending', 'delivered', 'dead')", name="deliveries_state"),
     Index("deliveries_due", "state", "name", "next_attempt_at", "id"),  # counts of states, too
@@ -158,6 +161,7 @@ dead_letters = Table(
     Column("source", String, primary_key=True),
     Column("partition", String, primary_key=True),
     Column("offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", String, primary_key=True),
     Column("reason", String, nullable=False),
     Column("raw", LargeBinary, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +11,13 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, and_, bindparam, func, select, update
 from sqlalchemy.dialects import sqlite
 
-from tamis.store.database import Database
-from tamis.store.models import deliveries, delivery_files, messages, outbox, query_versions
+from tamis.store.database import Database, chunks
+from tamis.store.models import batches, deliveries, delivery_files, messages, outbox, query_versions
 from tamis.store.records import DeliveryRecord, DeliveryState, DueDelivery, MessageRow, NotificationRecord, Outcome
+
+TO_MESSAGE = and_(*(messages.c[name] == outbox.c[name] for name in ("source", "partition", "offset", "digest")))
+TO_BATCH = and_(batches.c.stream == outbox.c.stream, batches.c.batch_id == outbox.c.batch_id)
+"""How the outbox is joined with the messages, and with the batches."""
 
 _d = deliveries.c
 _PENDING = _d.state == "pending"
@@ -25,16 +29,16 @@ class Outbox(Database):
     def due_deliveries(self, name: str, limit: int, now: datetime | None = None) -> list[DueDelivery]:
         """Up to `limit` pending deliveries of the channel `name` whose time has come, the longest due first."""
         due = and_(_d.name == name, _PENDING, _d.next_attempt_at <= (now or datetime.now(UTC)))
-        first = select(_d.id, _d.attempts, _d.notification_id, _d.next_attempt_at).where(due)
+        first = select(_d.id, _d.attempts, _d.recipients, _d.notification_id, _d.next_attempt_at).where(due)
         first_due = first.order_by(_d.next_attempt_at, _d.id).limit(limit).subquery()
         statement = (
-            notification_query(first_due.c.id.label("delivery_id"), first_due.c.attempts)
+            notification_query(first_due.c.id.label("delivery_id"), first_due.c.attempts, first_due.c.recipients)
             .join(first_due, first_due.c.notification_id == outbox.c.notification_id)
             .order_by(first_due.c.next_attempt_at, first_due.c.id)
         )
         with self._read() as connection:
             return [
-                DueDelivery(row.delivery_id, row.attempts, notification_record(row))
+                DueDelivery(row.delivery_id, row.attempts, notification_record(row), row.recipients)
                 for row in connection.execute(statement)
             ]
 
@@ -59,6 +63,15 @@ class Outbox(Database):
         with self._read() as connection:
             statement = select(f.size_bytes).where(f.name == name, f.path == str(path))
             return connection.execute(statement).scalar_one_or_none()
+
+    def pending_among(self, name: str, notification_ids: Sequence[str]) -> set[str]:
+        """Those of some notifications whose delivery through the channel `name` is pending."""
+        pending: set[str] = set()
+        with self._read() as connection:
+            for some in chunks(notification_ids):
+                statement = select(_d.notification_id).where(_d.name == name, _PENDING, _d.notification_id.in_(some))
+                pending.update(connection.execute(statement).scalars())
+        return pending
 
     def pending_delivery_names(self) -> list[str]:
         """The channels with pending deliveries. Cost: one index look-up for each, whatever the backlog."""
@@ -124,7 +137,7 @@ class Outbox(Database):
 
 def notification_query(*more: Any) -> Select[*tuple[Any, ...]]:
     """A SELECT of notifications with their message and query, and the columns `more`."""
-    q, m = query_versions, messages
+    q, m, b = query_versions, messages, batches
     return (
         select(
             outbox.c.seq,
@@ -133,20 +146,14 @@ def notification_query(*more: Any) -> Select[*tuple[Any, ...]]:
             outbox.c.query_version,
             q.c.text.label("query_text"),
             q.c.language.label("query_language"),
-            outbox.c.created_at,
+            b.c.committed_at.label("created_at"),
             *(m.c[name] for name in MessageRow._fields),
             *more,
         )
         .select_from(outbox)
         .join(q, and_(q.c.key == outbox.c.query_key, q.c.version == outbox.c.query_version))
-        .join(
-            m,
-            and_(
-                m.c.source == outbox.c.source,
-                m.c.partition == outbox.c.partition,
-                m.c.offset == outbox.c.offset,
-            ),
-        )
+        .join(m, TO_MESSAGE)
+        .join(b, TO_BATCH)
     )
 
 
@@ -167,6 +174,7 @@ _OUTCOME = (
         attempts=_d.attempts + bindparam("tries"),
         next_attempt_at=func.coalesce(bindparam("next_at", type_=_d.next_attempt_at.type), _d.next_attempt_at),
         updated_at=bindparam("now", type_=_d.updated_at.type),
+        recipients=bindparam("done_with", type_=_d.recipients.type),
     )
 )
 
@@ -179,6 +187,7 @@ def _outcome_row(outcome: Outcome, now: datetime) -> dict[str, Any]:
         "tries": int(outcome.counted),
         "next_at": outcome.next_attempt_at,
         "now": now,
+        "done_with": dict(outcome.recipients),
     }
 
 

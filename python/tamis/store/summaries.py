@@ -6,11 +6,11 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, FromClause, and_, case, func, select, text
+from sqlalchemy import ColumnElement, Connection, FromClause, case, func, select, text
 
 from tamis.store.database import Database
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
-from tamis.store.outbox import notification_query, notification_record
+from tamis.store.outbox import TO_BATCH, TO_MESSAGE, notification_query, notification_record
 from tamis.store.queries import current_revision
 from tamis.store.records import Counts, DeadLetterRecord, NotificationRecord, QueryMatches
 
@@ -136,27 +136,28 @@ def _delivery_states(connection: Connection) -> dict[str, int]:
 
 
 _o = outbox.c
-_TO_MESSAGE = and_(messages.c.source == _o.source, messages.c.partition == _o.partition, messages.c.offset == _o.offset)
 _HAS_JSON = func.json_valid(messages.c.properties) == 1
 _VALID_QUERIES = select(query_versions).where(query_versions.c.to_revision.is_(None)).order_by(query_versions.c.place)
-_TOTALS = select(_o.query_key, func.count().label("matches"), func.max(_o.created_at).label("last_match_at")).group_by(
-    _o.query_key
+_TOTALS = (
+    select(_o.query_key, func.count().label("matches"), func.max(batches.c.committed_at).label("last_match_at"))
+    .select_from(outbox.join(batches, TO_BATCH))
+    .group_by(_o.query_key)
 )
 _FIRST = select(func.min(_o.seq)).group_by(_o.query_key)
 _FIRST_SUBJECTS = (
     select(_o.query_key, func.json_extract(messages.c.properties, "$.subject"))
     .select_from(outbox)
-    .join(messages, _TO_MESSAGE)
+    .join(messages, TO_MESSAGE)
     .where(_o.seq.in_(_FIRST), _HAS_JSON)
 )
 
 
 def _timelines(connection: Connection, bucket: Bucket, by: str) -> dict[str, list[tuple[datetime, int]]]:
     """Query -> (start of the step, number of notifications), ascending."""
-    source: FromClause = outbox
-    moment: ColumnElement[Any] = _o.created_at
+    source: FromClause = outbox.join(batches, TO_BATCH)
+    moment: ColumnElement[Any] = batches.c.committed_at
     if by == "date":
-        source = outbox.join(messages, _TO_MESSAGE)
+        source = outbox.join(messages, TO_MESSAGE)
         moment = case((_HAS_JSON, func.json_extract(messages.c.properties, "$.date")))
     # Both are ISO 8601 in UTC, so that a step of time is a prefix of the text.
     step = func.substr(func.strftime("%Y-%m-%d %H:%M", moment), 1, _PREFIX_CHARACTERS[bucket])

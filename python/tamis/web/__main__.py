@@ -9,21 +9,24 @@ import os
 import socket
 import sys
 import traceback
+from math import ceil
 from pathlib import Path
 
 import uvicorn
 
+from tamis.broker import system
 from tamis.broker.data_folder import CONTROL_SOCKET_NAME
 from tamis.broker.log import Log
 from tamis.web.auth import Authenticator
 from tamis.web.broker_link import BrokerLink
+from tamis.web.connection import HEAD_S, Connections
 from tamis.web.process import BACKLOG, HttpSettings
 from tamis.web.routes import application
+from tamis.web.web_server import WebServer
 
-CONNECTIONS_MAX = 200
-"""Maximum number of connections; further requests are answered with 503."""
+CONNECTIONS_MAX = 2048
+"""Maximum number of connections; beyond it, the one that has waited longest for a request is closed."""
 HEADER_BYTES_MAX = 16 * 1024
-KEEP_ALIVE_S = 15
 STOP_S = 1
 NICENESS = 10
 """Niceness of the process: messages are more urgent."""
@@ -63,7 +66,7 @@ class _LogHandler(logging.Handler):
 async def _serve(settings: HttpSettings) -> None:
     data = Path(settings.data)
     link = BrokerLink(data / CONTROL_SOCKET_NAME)
-    server = uvicorn.Server(
+    server = WebServer(
         uvicorn.Config(
             application(link, Authenticator(data, settings.is_local_only)),
             log_config=None,
@@ -73,14 +76,13 @@ async def _serve(settings: HttpSettings) -> None:
             lifespan="off",
             ws="none",
             backlog=BACKLOG,
-            limit_concurrency=CONNECTIONS_MAX,
             h11_max_incomplete_event_size=HEADER_BYTES_MAX,
-            http="h11",
-            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_keep_alive=ceil(HEAD_S),
             timeout_graceful_shutdown=STOP_S,
             ssl_certfile=settings.cert,
             ssl_keyfile=settings.key,
-        )
+        ),
+        Connections(system.allow_files(CONNECTIONS_MAX)),
     )
     ending = asyncio.create_task(_end_with_stdin(server))
     try:

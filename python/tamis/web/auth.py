@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 
 from tamis.broker.config import is_loopback
 from tamis.broker.login.backoff import Backoff
-from tamis.broker.login.password_verifier import PasswordVerifier
+from tamis.broker.login.password_queue import PasswordQueue
 from tamis.broker.users.access import Access
 from tamis.broker.users.user import Limits
 from tamis.broker.users.users_file import UsersFile
@@ -20,10 +19,6 @@ from tamis.errors import AccessError
 
 CREDENTIALS_BYTES_MAX = 4096
 """Maximum length of encoded credentials."""
-WAITING_MAX = 100
-"""Maximum number of passwords that wait for verification; further logins are refused."""
-PASSWORD_THREADS = 2
-"""Number of threads; argon2 takes 19 MiB and about 25 ms per password."""
 
 
 class AuthError(Exception):
@@ -53,10 +48,8 @@ class Authenticator:
         self._is_local_only = is_local_only
         self._stamp: tuple[int, int, int] | None = None
         self._access = Access({}, (), Limits(), is_local_only)
-        self._verifier = PasswordVerifier()
         self._backoff = Backoff()
-        self._waiting_count = 0
-        self._threads = ThreadPoolExecutor(PASSWORD_THREADS, "password")
+        self._passwords = PasswordQueue(self._backoff)
 
     async def authenticate(self, authorization: str | None, address: str, role: str) -> str:
         """Return the name of the user whom `authorization` authenticates and who has `role`.
@@ -71,7 +64,7 @@ class Authenticator:
         name, password = _credentials(authorization)
         access = await asyncio.to_thread(self._read)
         password_hash = access.password_of(name)
-        if not self._verifier.is_known(password_hash, password):
+        if not self._passwords.is_known(password_hash, password):
             await self._verify(password_hash, password, address)
         is_local = not address or is_loopback(address)
         if access.may_log_in(name, is_local):
@@ -95,15 +88,15 @@ class Authenticator:
     async def _verify(self, password_hash: str | None, password: bytes, address: str) -> None:
         if not self._backoff.may_try(address):
             raise AuthError(429, "too many wrong passwords from this address: wait a few seconds")
-        if self._waiting_count >= WAITING_MAX:
+        verdict: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def answer(is_right: bool) -> None:
+            if not verdict.done():
+                verdict.set_result(is_right)
+
+        if not self._passwords.submit(address, password_hash, password, lambda: not verdict.done(), answer):
             raise AuthError(503, "too many logins at once: try again")
-        self._waiting_count += 1
-        try:
-            loop = asyncio.get_running_loop()
-            is_right = await loop.run_in_executor(self._threads, self._verifier.is_right, password_hash, password)
-        finally:
-            self._waiting_count -= 1
-        if is_right:
+        if await verdict:
             return
         delay_s = self._backoff.failed(address, monotonic())
         try:

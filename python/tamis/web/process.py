@@ -21,7 +21,8 @@ from tamis.broker.config import BrokerConfig, TlsConfig, in_url
 from tamis.broker.log import Format, Level
 from tamis.errors import ConfigError
 
-BACKLOG = 128
+BACKLOG = 1024
+"""Maximum number of connections that wait to be accepted."""
 STOP_S = 3.0
 """Maximum time to end when told to; then the process is killed."""
 RESTART_S_MIN, RESTART_S_MAX = 1.0, 30.0

@@ -24,6 +24,8 @@ ROLE = "monitoring"
 LIMIT_DEFAULT, LIMIT_MAX = 100, 500
 """Rows per answer. Each takes the broker 15 us, during which no message is delivered."""
 OFFSET_MAX = 2**53
+REQUESTS_MAX = 200
+"""Maximum number of requests in progress, without those for health and metrics, which are always answered."""
 LISTS = ("queues", "exchanges", "bindings", "connections")
 
 
@@ -50,8 +52,8 @@ def application(link: Link, auth: Auth) -> Starlette:
     routes = [
         Route("/health", handlers.health),
         Route("/metrics", handlers.guarded(handlers.metrics)),
-        Route("/api/overview", handlers.guarded(handlers.overview)),
-        *[Route(f"/api/{name}", handlers.guarded(handlers.rows(name))) for name in LISTS],
+        Route("/api/overview", handlers.counted(handlers.overview)),
+        *[Route(f"/api/{name}", handlers.counted(handlers.rows(name))) for name in LISTS],
     ]
     return Starlette(
         routes=routes,
@@ -73,6 +75,7 @@ class _Handlers:
     def __init__(self, link: Link, auth: Auth) -> None:
         self._link = link
         self._auth = auth
+        self._requests_count = 0
 
     def guarded(self, handler: Handler) -> Handler:
         """Restrict `handler` to users with the role."""
@@ -81,6 +84,21 @@ class _Handlers:
             address = request.client.host if request.client else ""
             await self._auth.authenticate(request.headers.get("authorization"), address, ROLE)
             return await handler(request)
+
+        return answer
+
+    def counted(self, handler: Handler) -> Handler:
+        """Restrict `handler` to users with the role; all counted handlers have `REQUESTS_MAX` requests at a time."""
+        guarded = self.guarded(handler)
+
+        async def answer(request: Request) -> Response:
+            if self._requests_count >= REQUESTS_MAX:
+                return _error(503, "too many requests at once: try again", {"retry-after": "1"})
+            self._requests_count += 1
+            try:
+                return await guarded(request)
+            finally:
+                self._requests_count -= 1
 
         return answer
 

@@ -9,7 +9,7 @@ use super::reply::{ReplyCode, Scope};
 /// Bytes that are no method, content header or table. Small and without a heap allocation, since hot code returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// The code to close the connection with.
+    /// The code to close the connection with, or only the channel.
     pub code: ReplyCode,
     /// The reason, without the code's name.
     pub reason: &'static str,
@@ -20,6 +20,12 @@ impl DecodeError {
     #[must_use]
     pub const fn syntax(reason: &'static str) -> Self {
         Self { code: ReplyCode::SyntaxError, reason }
+    }
+
+    /// An error in fields that the protocol allows, but not in this size or depth: 406, which closes only the channel.
+    #[must_use]
+    pub const fn over_bound(reason: &'static str) -> Self {
+        Self { code: ReplyCode::PreconditionFailed, reason }
     }
 
     /// The error as the peer is told, with the method that could not be decoded.

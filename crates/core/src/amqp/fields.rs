@@ -116,7 +116,7 @@ fn write(writer: &mut WireEncoder<'_>, kind: FieldKind, value: Option<&FieldValu
 fn table_bytes(table: &Table) -> Result<Vec<u8>, &'static str> {
     table.check_writable(1)?;
     let bytes = table.to_bytes();
-    if bytes.len() > TABLE_SIZE_BYTES_MAX { Err("a table of at most 65536 bytes") } else { Ok(bytes) }
+    if bytes.len() > TABLE_SIZE_BYTES_MAX { Err("a table of at most 262144 bytes") } else { Ok(bytes) }
 }
 
 fn number<N: TryFrom<i64> + Default>(value: Option<&FieldValue>) -> Option<N> {

@@ -14,11 +14,12 @@ use super::wire::WireDecoder;
 /// The maximum nesting of tables and arrays; the table itself is level 1. Decoding recurses, so this bounds the stack.
 pub const TABLE_DEPTH_MAX: usize = 32;
 
-/// The maximum size of a table, without its length field.
-pub const TABLE_SIZE_BYTES_MAX: usize = 64 * 1024;
+/// The maximum size of a table, without its length field. Twice the usual size of a frame, so that the headers of a
+/// message may fill one and dead letters can still add theirs.
+pub const TABLE_SIZE_BYTES_MAX: usize = 256 * 1024;
 
-const TOO_LARGE: DecodeError = DecodeError::syntax("a table is over 65536 bytes");
-const TOO_DEEP: DecodeError = DecodeError::syntax("a table nests over 32 levels deep");
+const TOO_LARGE: DecodeError = DecodeError::over_bound("a table is over 262144 bytes");
+const TOO_DEEP: DecodeError = DecodeError::over_bound("a table nests over 32 levels deep");
 const UNKNOWN_TYPE: DecodeError = DecodeError::syntax("a table has a value of unknown type");
 
 /// The bytes of a table, without its length field. They are decoded lazily, and may be invalid until

@@ -1,7 +1,10 @@
 """Extracts the text of HTML in linear time, and keeps words apart where elements do.
 
 The time of lexbor grows with the square of the nesting (13 s for 100,000 open elements). So tags are removed before it
-parses: only entities, comments, and elements whose content is not text remain for it."""
+parses: only entities, and elements whose content is not text, remain for it. A tag ends where browsers end it, also in
+HTML with mistakes; else a half tag would remain, and hide the text after it.
+
+Source: https://html.spec.whatwg.org/#tokenization."""
 
 from __future__ import annotations
 
@@ -15,12 +18,20 @@ _BLOCKS: Final = frozenset(
     "figure footer form frame frameset h1 h2 h3 h4 h5 h6 header hr html iframe legend li main menu nav ol optgroup "
     "option p pre section summary table tbody td tfoot th thead tr ul".split()
 )
-_OPAQUE: Final = frozenset("script style title textarea xmp noscript noembed noframes head template svg math".split())
-_NOT_TEXT: Final = ["script", "style", "title", "template", "svg", "math"]
+_OPAQUE: Final = frozenset("textarea xmp noscript noembed noframes head template svg math".split())
+_NOT_TEXT: Final = ["template", "svg", "math"]
 _LEFT_TAGS_MAX: Final = 10_000
 
-_TAG = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:]{0,20})(?:[\s/](?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*+)?>")
-_ANY_TAG = re.compile(r"<[^<>]*>?")
+# Every alternative that begins to match ends at the latest with the text, so that the search is linear.
+_VALUE = r"=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\s\"'>][^\s>]*+)?"
+_MARKUP = re.compile(
+    r"<!--(?:-?>|(?:[^-]++|-(?!-!?>))*+(?:--!?>|\Z))"  # a comment
+    r"|<(?:[!?]|/(?=[^a-z]))[^>]*+(?:>|\Z)"  # a document type, and what browsers take for a comment
+    r"|<(?P<hidden>script|style|title)(?=[\s/>])(?:[^<]++|<(?!/(?P=hidden)[\s/>]))*+(?:</[^>]*+>|\Z)"
+    rf"|</?(?P<name>[a-z][^\s/>]*+)(?:{_VALUE}|[^>=])*+(?:>|\Z)"
+    r"|<",  # text, which must not begin a tag with what follows when a tag between them is gone
+    re.IGNORECASE,
+)
 _SPACES = re.compile(r"[ \t\r\f\v\u00a0]+")
 _LINES = re.compile(r" ?\n[ \n]*")
 
@@ -31,18 +42,18 @@ def html_to_text(html: str) -> str:
     Raises:
         AdapterError: the parser of the extra `adapters` is not installed.
     """
-    flat = _TAG.sub(_flatten, html)
+    flat = _MARKUP.sub(_flatten, html)
     if flat.count("<") > _LEFT_TAGS_MAX:
-        flat = _ANY_TAG.sub(" ", flat)  # no mail program wrote this
+        flat = flat.replace("<", "&lt;")  # no mail program wrote this
     text = _visible_text(flat)
     return _LINES.sub("\n", _SPACES.sub(" ", text)).strip()
 
 
-def _flatten(tag: re.Match[str]) -> str:
-    name = tag.group(1).lower()
-    if name in _BLOCKS:
-        return "\n"
-    return tag.group() if name in _OPAQUE else ""
+def _flatten(markup: re.Match[str]) -> str:
+    found, name = markup.group(), (markup["name"] or "").lower()
+    if found == "<":
+        return "&lt;"
+    return "\n" if name in _BLOCKS else found if name in _OPAQUE else ""
 
 
 def _visible_text(html: str) -> str:

@@ -3,8 +3,8 @@
 New files are recognised by the time of their last change (ctime, which the system sets) and their name: progress in a
 folder is the ``[ctime_ns, name]`` of the last file that was read there. Each folder has its own progress, so that a
 folder that is moved here is read although its files are old. Files younger than `settle_ms` wait: the system's clock
-ticks every 1 to 10 ms, and all files of one tick must exist before progress passes that tick. A file that is changed is
-read again; its partition and offset are the same, so nobody is notified twice."""
+ticks every 1 to 10 ms, and all files of one tick must exist before progress passes that tick; and a file that is still
+being written must not be read. A file that is changed is read again: it is a new message if its content has changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
-from tamis.adapters.rows import RAW_KEPT_BYTES, Row, too_large
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, too_large
 from tamis.adapters.sources.files import FileSource, status_of
 from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, path_text, progress_of, slice_bytes
 
@@ -30,7 +30,7 @@ class EmlSource(FileSource):
 
     type: ClassVar[str] = "eml"
     pattern: ClassVar[str] = "*.eml"
-    settle_ms: ClassVar[int] = 100
+    settle_ms: ClassVar[int] = 1_000
 
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
@@ -75,11 +75,13 @@ class EmlSource(FileSource):
                 size_bytes = max(len(raw), os.fstat(file.fileno()).st_size)
         except OSError as error:
             reason = f"the file cannot be read: {error.strerror}"
-            return Row(path_text(path), 0, self.options.topic, error=reason, raw=b"")
+            return self._dead(path, b"", reason)
         if len(raw) > MESSAGE_BYTES_MAX:
-            reason = too_large(size_bytes, MESSAGE_BYTES_MAX)
-            return Row(path_text(path), 0, self.options.topic, error=reason, raw=raw[:RAW_KEPT_BYTES])
+            return self._dead(path, raw[:RAW_KEPT_BYTES], too_large(size_bytes, MESSAGE_BYTES_MAX))
         return self._mail_row(raw, path, 0, os.path.basename(os.path.dirname(path)))  # noqa: PTH119, PTH120
+
+    def _dead(self, path: str, raw: bytes, reason: str) -> Row:
+        return Row(path_text(path), 0, digest_of(raw), self.options.topic, error=reason, raw=raw)
 
     def _files(self) -> Iterator[tuple[str, _Key, int]]:
         """The folder, (ctime, name) and size of every file."""

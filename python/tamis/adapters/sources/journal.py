@@ -104,6 +104,7 @@ class JournalSource(Source):
 
     def _read(self, at: int, behind: int) -> Iterator[Row]:
         reader = self._open(at)
+        log = str(reader.log_id)
         while at < behind:
             try:
                 records, gaps = reader.read(min(READ_COUNT, behind - at), READ_BYTES)
@@ -113,12 +114,11 @@ class JournalSource(Source):
                 raise AdapterError(f"{self._partition}: the log ends before number {at:,}, which was there before")
             at = reader.position
             # A gap may go beyond the batch: the next batch reports the other part of it.
-            gap_rows = [(gap[0], self._gap(gap[0], min(gap[1], behind - 1), gap[2])) for gap in gaps if gap[0] < behind]
-            messages = ((record[0], self._row(*record)) for record in records if record[0] < behind)
-            for _, row in sorted([*gap_rows, *messages], key=lambda pair: pair[0]):
-                yield row
+            rows = [self._gap(log, first, min(last, behind - 1), why) for first, last, why in gaps if first < behind]
+            rows += [self._row(log, *record) for record in records if record[0] < behind]
+            yield from sorted(rows, key=lambda row: row.offset)
 
-    def _row(self, number: int, time_us: int, kind: int, record: bytes) -> Row:
+    def _row(self, log: str, number: int, time_us: int, kind: int, record: bytes) -> Row:
         """The row of one message; a dead letter if the record does not hold one."""
         body_mode: Literal["text", "json"] = "json" if self.options.query_body == "json" else "text"
         try:
@@ -127,10 +127,11 @@ class JournalSource(Source):
             xml = to_xml(_document(properties), text)
         except ValueError as error:
             raw = record[:RAW_KEPT_BYTES]
-            return Row(self._partition, number, self.options.topic, error=str(error), raw=raw, time=time_us)
+            return Row(self._partition, number, log, self.options.topic, error=str(error), raw=raw, time=time_us)
         return Row(
             self._partition,
             number,
+            log,
             topic,
             {"value": value, "metadata": metadata},
             text,
@@ -141,10 +142,10 @@ class JournalSource(Source):
             time=time_us,
         )
 
-    def _gap(self, first: int, last: int, reason: str) -> Row:
+    def _gap(self, log: str, first: int, last: int, reason: str) -> Row:
         count = last - first + 1
         which = f"message {first:,} was" if count == 1 else f"{count:,} messages, {first:,} to {last:,}, were"
-        return Row(self._partition, first, self.options.topic, error=f"{which} {_REASONS[reason]}", raw=b"")
+        return Row(self._partition, first, log, self.options.topic, error=f"{which} {_REASONS[reason]}", raw=b"")
 
     def _beginning(self, reader: JournalReader) -> int:
         if self.options.starting_offset == "first":
@@ -158,7 +159,8 @@ class JournalSource(Source):
         if str(reader.log_id) != progress[1]:
             raise AdapterError(
                 f"{self._partition}: the stream was deleted and declared again since it was read up to number "
-                f"{progress[0]:,}. To read the new one, give the adapter another name and its messages another path"
+                f"{progress[0]:,}. To read the new one, stop the pipeline, remove the folder of the adapter in "
+                "'checkpoints', and start again: all its messages are new"
             )
         return int(progress[0])
 

@@ -12,7 +12,7 @@ import re
 from typing import Any, ClassVar, Final, NoReturn
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
-from tamis.adapters.rows import Row, signature_of, too_large
+from tamis.adapters.rows import Row, digest_of, signature_of, too_large
 from tamis.adapters.sources.records import Piece, RecordSource
 from tamis.adapters.sources.source import path_text
 from tamis.adapters.xml import DEPTH_MAX, to_xml
@@ -37,19 +37,20 @@ class JsonlSource(RecordSource):
         """The row of one line; None for an empty one."""
         if not piece.content.strip():
             return None
-        topic, partition = self.options.topic, path_text(path)
+        topic, partition, digest = self.options.topic, path_text(path), digest_of(piece.content)
         try:
             if not piece.is_whole:
                 raise LineError(too_large(piece.size_bytes, MESSAGE_BYTES_MAX))
             properties = read_line(piece.content)
         except LineError as error:
-            return Row(partition, piece.offset, topic, error=str(error), raw=piece.content)
+            return Row(partition, piece.offset, digest, topic, error=str(error), raw=piece.content)
         if isinstance(named := properties.get(self.options.topic_field or ""), str):
             topic = named
         body = _text(properties.pop(self.options.body_field, None)) if self.options.body_field else None
         xml = to_xml(properties, body)
         text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
-        return Row(partition, piece.offset, topic, text, body, xml, signature_of(body, self.signature_stop_words))
+        signature = signature_of(body, self.signature_stop_words)
+        return Row(partition, piece.offset, digest, topic, text, body, xml, signature)
 
 
 def read_line(line: bytes) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from codecs import BOM_UTF8
 from typing import ClassVar, Final
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
-from tamis.adapters.rows import Row, too_large
+from tamis.adapters.rows import Row, digest_of, too_large
 from tamis.adapters.sources.records import Piece, RecordSource
 from tamis.adapters.sources.source import path_text
 
@@ -45,7 +45,8 @@ class MboxSource(RecordSource):
         )
 
     def _dead(self, piece: Piece, path: str, reason: str) -> Row:
-        return Row(path_text(path), piece.offset, self.options.topic, error=reason, raw=piece.content)
+        digest = digest_of(piece.content)
+        return Row(path_text(path), piece.offset, digest, self.options.topic, error=reason, raw=piece.content)
 
 
 def unescape(content: bytes) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar, Final
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
+from tamis.adapters.options import SourceOptions
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row
 from tamis.adapters.sources.files import FileSource, open_file, status_of
 from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, path_text, progress_of, slice_bytes
@@ -46,11 +47,15 @@ class RecordSource(FileSource):
 
     Progress in a file is ``[bytes, mark]``: all messages before that byte have been read. `mark` is a digest of the
     first and last KiB before it, so that a file that was replaced, cut or edited is detected instead of being read from
-    the middle of a message.
+    the middle of a message. It is looked at again whenever the file has changed, also if it has not grown.
     """
 
     separator: ClassVar[bytes]
     """Begins with a line feed; messages begin after that, and at the beginning of the file."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._checked: dict[str, tuple[int, ...]] = {}  # path -> position, and the file's state when its mark was right
 
     @abstractmethod
     def row(self, piece: Piece, path: str) -> Row | None:
@@ -106,11 +111,13 @@ class RecordSource(FileSource):
         if status.st_size < position:
             raise AdapterError(_changed(path, f"it had {position:,} bytes and has {status.st_size:,}"))
         end = status.st_size if bound is None else min(bound, status.st_size)
-        if end <= position:
+        state = (position, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+        if end <= position and self._checked.get(path) == state:
             return None
         with open_file(path) as file:
             _check_mark(file, path, position, mark)
-            if bound is None and not settled and not self._is_quiet(status):
+            self._checked[path] = state
+            if end > position and bound is None and not settled and not self._is_quiet(status):
                 end = last_boundary(file, position, end, self.separator)
         return Range(path, position, end) if end > position else None
 
@@ -259,5 +266,6 @@ def _check_mark(file: BinaryIO, path: str, position: int, mark: str) -> None:
 def _changed(path: str, what: str) -> str:
     return (
         f"{path_text(path)}: the file was replaced, cut or edited while it was read: {what}. "
-        "Expected it only to grow. To read it as a new file, give it another name, or remove the adapter's checkpoint"
+        "Expected it only to grow. To read what it holds now, stop the pipeline, remove the folder of the adapter in "
+        "'checkpoints', and start again: messages that are new are notified, those that stayed in their place are not"
     )

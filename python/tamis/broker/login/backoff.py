@@ -15,6 +15,8 @@ DELAY_S_MIN, DELAY_S_MAX = 0.25, 5.0
 """First and longest delay; each failure doubles it."""
 HALF_LIFE_S = 60.0
 """Time without a failure after which half of the failures are forgotten."""
+REMEMBERED_FAILURES_MIN = 0.5
+"""Number of remembered failures from which an address waits behind others."""
 WAITING_MAX = 10
 """Maximum number of wrong logins of an address that wait for their answers."""
 ADDRESSES_MAX = 10_000
@@ -26,6 +28,9 @@ class _Record:
 
     def __init__(self) -> None:
         self.failures, self.last_s, self.waiting = 0.0, 0.0, 0
+
+    def failures_at(self, now_s: float) -> float:
+        return self.failures * float(0.5 ** ((now_s - self.last_s) / HALF_LIFE_S))
 
 
 class Backoff:
@@ -39,12 +44,17 @@ class Backoff:
         record = self._records.get(_network(address))
         return record is None or record.waiting < WAITING_MAX
 
+    def has_failed(self, address: str, now_s: float) -> bool:
+        """Return whether a login from `address` was wrong lately: once within a minute, or more often before."""
+        record = self._records.get(_network(address))
+        return record is not None and record.failures_at(now_s) >= REMEMBERED_FAILURES_MIN
+
     def failed(self, address: str, now_s: float) -> float:
         """Record a wrong login; return the delay of its answer in seconds. Call `answered` when it has been given."""
         network = _network(address)
         record = self._records.setdefault(network, _Record())
         self._records.move_to_end(network)
-        record.failures = record.failures * 0.5 ** ((now_s - record.last_s) / HALF_LIFE_S) + 1
+        record.failures = record.failures_at(now_s) + 1
         record.last_s = now_s
         record.waiting += 1
         self._forget_the_oldest()

@@ -117,16 +117,19 @@ class Peer:
     """The caller's facts about the client.
 
     Attributes:
-        address: for logs and back-off; empty for a Unix socket.
+        address: for back-off; empty for a Unix socket.
         is_local: whether it is a loopback address or a Unix socket.
         is_private: whether the connection cannot be read by others (TLS or local), or the operator accepts that.
-        certificate_name: the user that the client's verified certificate names; None without a certificate.
+        certificate_name: the user that the client's verified certificate names; None without a certificate, or where
+            certificates log nobody in.
+        name: address and port, for logs and operators; empty for a Unix socket.
     """
 
     address: str = ""
     is_local: bool = True
     is_private: bool = True
     certificate_name: str | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -408,7 +411,11 @@ class Handshake:
         self._buffer = bytearray()
         if self.state is State.CLOSING:
             return
-        self._close(error.reply_code, error.reply_text, error.class_id, error.method_id)
+        # A table over the bounds would close a channel, and there is none yet.
+        code, text = error.reply_code, error.reply_text
+        if code == 406:
+            code, text = 502, text.replace("PRECONDITION_FAILED", "SYNTAX_ERROR")
+        self._close(code, text, error.class_id, error.method_id)
 
     def _close(self, code: int, text: str, class_id: int = 0, method_id: int = 0) -> None:
         self.reason = self.reason or text

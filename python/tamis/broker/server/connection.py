@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from tamis.broker.config import TlsConfig, is_loopback
+from tamis.broker.config import TlsConfig, in_url, is_loopback
 from tamis.broker.login.handshake import Handshake, Login, Open, Peer, State
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     Attributes:
         handshake: until it is over; None from then on.
         number: the data plane's number for the open connection; -1 before and after.
+        end_s: when the handshake must be over, by the event loop's clock.
     """
 
     __slots__ = (
@@ -29,6 +31,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_is_reading",
         "_is_refused",
         "_plane",
+        "_timer",
+        "end_s",
         "handshake",
         "number",
         "peer",
@@ -43,6 +47,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._plane = connections.plane
         self._is_refused = False
         self._is_reading = True
+        self._timer: asyncio.TimerHandle | None = None
+        self.end_s = 0.0
         self.tls = tls
         self.transport = cast(asyncio.Transport, None)  # until connection_made, which is called first
         self.peer = _UNKNOWN_PEER
@@ -76,6 +82,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
+        self.cancel_timer()
         self._connections.remove(self)
 
     def pause_writing(self) -> None:
@@ -110,10 +117,15 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _refused(self, handshake: Handshake) -> None:
         """End a failed handshake. The client has some time to read the reason and to confirm it."""
         if handshake.state is State.CLOSED:
-            self.transport.close()
+            self.hang_up()
         if not self._is_refused:
             self._is_refused = True
             self._connections.refused(self, handshake.reason)
+
+    @property
+    def awaits_login(self) -> bool:
+        """Whether the client still waits for the answer to its Login."""
+        return self.handshake is not None and self.handshake.state is State.LOGIN
 
     def answer_login(self, mechanism: str, refusal: str) -> None:
         """Answer the handshake's Login; an empty `refusal` accepts it. The client may have left in the meantime."""
@@ -136,12 +148,41 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.transport.write(data)
         if not is_open:
             self._connections.end(self)
-        elif wants_input is not self._is_reading and not self.transport.is_closing():
-            self._is_reading = wants_input
-            if wants_input:
-                self.transport.resume_reading()
-            else:
-                self.transport.pause_reading()
+        else:
+            self._read(wants_input)
+
+    def _read(self, wants_input: bool) -> None:
+        if wants_input is self._is_reading or self.transport.is_closing():
+            return
+        self._is_reading = wants_input
+        if wants_input:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+    # ---- the end ----
+
+    def hang_up(self) -> None:
+        """Write no more, and drop what still comes until the client closes the socket.
+
+        Were the socket closed while bytes of the client are unread, the client would get a reset instead of the last
+        bytes that were written to it.
+        """
+        if not self.transport.is_closing():
+            self._read(True)
+            if self.transport.can_write_eof():  # TLS cannot
+                self.transport.write_eof()
+
+    def call_at(self, when_s: float, callback: Callable[[], None]) -> None:
+        """Call `callback` at this time of the event loop, instead of what was to be called before."""
+        self.cancel_timer()
+        self._timer = asyncio.get_running_loop().call_at(when_s, callback)
+
+    def cancel_timer(self) -> None:
+        """Call nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def _peer(transport: asyncio.Transport, tls: TlsConfig | None, is_insecure: bool) -> Peer:
@@ -154,4 +195,5 @@ def _peer(transport: asyncio.Transport, tls: TlsConfig | None, is_insecure: bool
         from tamis.broker.tls import user_of
 
         certificate = user_of(transport.get_extra_info("peercert"), tls)
-    return Peer(name[0], is_local, is_private=tls is not None or is_local or is_insecure, certificate_name=certificate)
+    is_private = tls is not None or is_local or is_insecure
+    return Peer(name[0], is_local, is_private, certificate, name=f"{in_url(name[0])}:{name[1]}")

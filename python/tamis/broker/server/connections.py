@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from functools import partial
 
 from tamis.broker.config import BrokerConfig
 from tamis.broker.log import Log
@@ -17,7 +18,9 @@ from tamis.broker.server.logins import Logins
 from tamis.broker.users.access import Access
 
 LINGER_S = 5.0
-"""Maximum time that a closed socket may take for its last bytes; then it is aborted."""
+"""Maximum time that a client has to take its last bytes and to close its socket; then the socket is aborted."""
+TELL_AT = 0.9
+"""Share of the handshake's time after which the client is told that it is over; at the end the socket is aborted."""
 SPECIFIED_QOS_CLIENTS = frozenset(("py-amqp",))
 """Products whose basic.qos without `global` applies to the channel, as the specification says. kombu, and Celery with
 it, expects that of every broker that is not RabbitMQ: it widens the prefetch of an existing consumer, so that delayed
@@ -51,20 +54,42 @@ class Connections:
         self._offer = Offer(limits.channels, limits.frame_bytes, limits.heartbeat_s)
         self._handshake_s = limits.handshake_s
         self._open_by_user: Counter[str] = Counter()
-        self._deadlines: deque[tuple[float, ClientConnection]] = deque()
-        self._lingering: deque[tuple[float, asyncio.Transport]] = deque()
+        self._handshaking: OrderedDict[ClientConnection, None] = OrderedDict()
 
     # ---- the life of a connection ----
 
     def add(self, connection: ClientConnection) -> None:
-        """Begin the handshake of a client that has connected, or refuse the socket when there are too many."""
+        """Begin the handshake of a client that has connected.
+
+        Where there are too many sockets, the one whose handshake has lasted longest makes room; without such a one, the
+        new socket is refused.
+        """
         self.sockets_count += 1
-        if self.is_stopping or self.sockets_count > self.sockets_max:
-            self._log.warning("connection refused", peer=connection.peer.address, reason="too many connections")
-            connection.transport.abort()
+        refused = self._one_too_many(connection)
+        if refused is not None:
+            self._log.warning("connection refused", peer=refused.peer.name, reason="too many connections")
+            self._handshaking.pop(refused, None)
+            refused.transport.abort()
+        if refused is connection:
             return
         connection.handshake = Handshake(connection.peer, self._offer)
-        self._deadlines.append((_now_s() + self._handshake_s, connection))
+        self._handshaking[connection] = None
+        now_s = _now_s()
+        connection.end_s = now_s + self._handshake_s
+        connection.call_at(now_s + TELL_AT * self._handshake_s, partial(self._tell_slow, connection))
+
+    def _one_too_many(self, connection: ClientConnection) -> ClientConnection | None:
+        """Return the connection that is to go, if one is."""
+        if self.is_stopping:
+            return connection
+        return next(iter(self._handshaking), connection) if self.sockets_count > self.sockets_max else None
+
+    def _tell_slow(self, connection: ClientConnection) -> None:
+        """Refuse a handshake that takes too long."""
+        connection.call_at(connection.end_s, connection.transport.abort)
+        if connection.handshake is not None:
+            connection.handshake.refuse(320, "CONNECTION_FORCED - the handshake took too long")
+            connection.continue_handshake(None)
 
     def admit(self, handshake: Handshake, question: Open) -> None:
         """Answer whether the user may enter the virtual host."""
@@ -81,23 +106,25 @@ class Connections:
         if agreed is None:
             return
         connection.handshake = None
+        connection.cancel_timer()
+        self._handshaking.pop(connection, None)
         connection.user, connection.vhost = sys.intern(agreed.user), sys.intern(agreed.vhost)
-        connection.number = self._connect(agreed, connection.peer.address)
+        connection.number = self._connect(agreed, connection.peer.name)
         self.plane.clients[connection.number] = connection
         self._open_by_user[connection.user] += 1
-        self._log.debug("connection opened", peer=connection.peer.address, user=agreed.user, **agreed.client)
+        self._log.debug("connection opened", peer=connection.peer.name, user=agreed.user, **agreed.client)
         if agreed.remaining:
             self.plane.receive(connection.number, agreed.remaining)
         self.plane.flush()
 
-    def _connect(self, agreed: Agreed, address: str) -> int:
+    def _connect(self, agreed: Agreed, peer: str) -> int:
         return self.plane.broker.connect(
             user=agreed.user,
             vhost=agreed.vhost,
             frame_max=agreed.frame_bytes_max,
             channel_max=agreed.channel_max,
             heartbeat_s=agreed.heartbeat_s,
-            peer=address,
+            peer=peer,
             client_name=agreed.client.get("connection_name", agreed.client.get("product", "")),
             knows_blocked="connection.blocked" in agreed.capabilities,
             knows_cancel="consumer_cancel_notify" in agreed.capabilities,
@@ -107,19 +134,20 @@ class Connections:
 
     def refused(self, connection: ClientConnection, reason: str) -> None:
         """Note that a handshake has failed."""
-        self._linger(connection.transport)
-        self._log.warning("handshake failed", peer=connection.peer.address, reason=reason)
+        connection.call_at(min(connection.end_s, _now_s() + LINGER_S), connection.transport.abort)
+        self._log.warning("handshake failed", peer=connection.peer.name, reason=reason)
 
     def end(self, connection: ClientConnection) -> None:
-        """Close the socket of a connection that the data plane has ended."""
+        """Close the socket of a connection that the data plane has ended, soon, whatever the client does."""
         self.forget(connection)
-        connection.transport.close()
-        self._linger(connection.transport)
+        connection.hang_up()
+        connection.call_at(_now_s() + LINGER_S, connection.transport.abort)
 
     def remove(self, connection: ClientConnection) -> None:
         """Forget a connection whose socket is closed."""
         self.sockets_count -= 1
         connection.handshake = None
+        self._handshaking.pop(connection, None)
         number = self.forget(connection)
         if number >= 0:
             self.plane.broker.disconnect(number, now_us())
@@ -135,20 +163,7 @@ class Connections:
             self._tell_when_empty()
         return number
 
-    def _linger(self, transport: asyncio.Transport) -> None:
-        self._lingering.append((_now_s() + LINGER_S, transport))
-
     # ---- all connections at once ----
-
-    def check_deadlines(self, now_s: float) -> None:
-        """Refuse handshakes that take too long, and abort sockets that do not close."""
-        while self._deadlines and (self._deadlines[0][0] <= now_s or self._deadlines[0][1].handshake is None):
-            _, connection = self._deadlines.popleft()
-            if connection.handshake is not None and not connection.transport.is_closing():
-                connection.handshake.refuse(320, "CONNECTION_FORCED - the handshake took too long")
-                connection.continue_handshake(None)
-        while self._lingering and self._lingering[0][0] <= now_s:
-            self._lingering.popleft()[1].abort()
 
     def change_access(self, access: Access) -> frozenset[str]:
         """Put other users into force, and close connections that are no longer permitted; return the changed users."""
@@ -165,9 +180,8 @@ class Connections:
     def stop(self) -> None:
         """Take no further connections, and ask the clients to close theirs."""
         self.is_stopping = True
-        for _, connection in self._deadlines:
-            if connection.handshake is not None:
-                connection.transport.abort()
+        for connection in list(self._handshaking):
+            connection.transport.abort()
         self.plane.broker.stop("the broker is stopping", now_us())
         self.plane.flush()
         self._tell_when_empty()

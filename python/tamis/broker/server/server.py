@@ -71,7 +71,7 @@ class Server:
         self._start_http = start_http
         self._http: HttpServer | None = None
         self._users_file = UsersFile(folder.path)
-        self._is_first_start = self._users_file.make_first(config.vhosts)
+        self._is_first_start = self._users_file.make_first(config.vhosts, folder.has_records)
         self._users = UsersWatch(self._users_file, config, log)
         rules = Rules(self._users.initial, config.store)
         self._plane = DataPlane(config, folder.path, rules)
@@ -137,7 +137,6 @@ class Server:
 
     def _tick(self, now_s: float) -> None:
         """Do what is due, ten times a second."""
-        self._connections.check_deadlines(now_s)
         self._plane.broker.tick(now_us(), wall_us())
         self._plane.flush()
         for event, fields in self._plane.broker.take_events():

@@ -74,14 +74,24 @@ class UsersFile:
             self._write(users)
             return MappingProxyType(users)
 
-    def make_first(self, vhosts: tuple[str, ...] = ("/",)) -> bool:
+    def make_first(self, vhosts: tuple[str, ...] = ("/",), has_records: bool = False) -> bool:
         """On the first start, make `admin`, with a generated password in a file, and `guest`; return whether it was so.
 
         `guest` has the password that every AMQP client tries, and may log in from this machine only.
+
+        Args:
+            vhosts: where both have all permissions.
+            has_records: whether a broker has run here before.
+
+        Raises:
+            AccessError: there is no file although a broker has run here: with new users, everybody on this machine
+                would have all permissions.
         """
         with self._locked():
             if self.path.exists():
                 return False
+            if has_records:
+                raise AccessError(_missing(self.path))
             secret = passwords.generated()
             with ThreadPoolExecutor(2) as threads:  # in parallel: the first start should be quick too
                 admins, guests = threads.map(passwords.hash_password, (secret.encode(), b"guest"))
@@ -113,6 +123,13 @@ class UsersFile:
             yield
         finally:
             os.close(lock)
+
+
+def _missing(path: Path) -> str:
+    return (
+        f"{path} is missing, but a broker has kept messages or definitions beside it: restore it from a backup\n"
+        f'  or begin without users: echo \'{{"version": 1, "users": {{}}}}\' > {path}, and then `tamis users add`'
+    )
 
 
 def _replace(path: Path, text: str) -> None:

@@ -20,6 +20,8 @@ pub enum Resource {
     Exchange,
     /// A queue.
     Queue,
+    /// A query of the store, by its key.
+    Query,
 }
 
 /// One question to the control plane.

@@ -17,6 +17,9 @@ use crate::broker::errors::error;
 use crate::broker::ids::ChannelSlot;
 use crate::broker::topology::{ExchangeInfo, ExchangeKind};
 
+/// The pattern of all routing keys: it stands for a key that nobody knows yet.
+pub(crate) const ANY_KEY: &str = "#";
+
 impl Broker {
     /// The user of a channel in its vhost.
     pub(crate) fn principal(&self, channel: ChannelSlot) -> &Principal {
@@ -48,13 +51,15 @@ impl Broker {
             (Resource::Exchange, "") => ("exchange", "amq.default"),
             (Resource::Exchange, name) => ("exchange", name),
             (Resource::Queue, name) => ("queue", name),
+            (Resource::Query, name) => ("stored query", name),
         };
         let Principal { user, vhost, .. } = principals.get(slot);
         let reason = format!("{verb} access to {resource} '{name}' in vhost '{vhost}' refused for user '{user}'");
         Err(error(ReplyCode::AccessRefused, &reason))
     }
 
-    /// Check that the user of a channel may do this with this routing key, where routing keys matter.
+    /// Check that the user of a channel may do this with this routing key, where routing keys matter. A binding's pattern
+    /// is looked at as if it were a key. An exchange that does not exist may become one where they matter.
     ///
     /// # Errors
     /// 403.
@@ -72,7 +77,8 @@ impl Broker {
             return Ok(());
         }
         let is_topic = |info: ExchangeInfo<'_>| info.settings.kind == ExchangeKind::Topic;
-        if !self.topology.exchange_info(vhost, exchange).is_some_and(is_topic)
+        if exchange.is_empty()
+            || !self.topology.exchange_info(vhost, exchange).is_none_or(is_topic)
             || principals.allows_topic(&mut **control, slot, verb, exchange, routing_key)
         {
             return Ok(());

@@ -22,7 +22,7 @@ pub(crate) struct Principal {
     /// The number of its connections.
     connections: u32,
     /// By verb and resource.
-    verdicts: [Verdicts; 6],
+    verdicts: [Verdicts; 9],
     /// By verb, for exchange and key, with a NUL between them.
     topics: [Verdicts; 3],
     has_topic_rules: Option<bool>,
@@ -161,7 +161,7 @@ impl Principals {
     ) -> bool {
         let principal = &mut self.slab[number];
         let name = if name.is_empty() && resource == Resource::Exchange { "amq.default" } else { name };
-        let verdicts = &mut principal.verdicts[verb as usize * 2 + resource as usize];
+        let verdicts = &mut principal.verdicts[verb as usize * 3 + resource as usize];
         if let Some(verdict) = verdicts.get(name) {
             return *verdict;
         }

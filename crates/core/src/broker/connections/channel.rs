@@ -98,6 +98,8 @@ pub(crate) struct Channel {
     pub unacknowledged: Unacknowledged,
     /// The slots of the consumers, oldest first.
     pub consumers: Vec<ConsumerSlot>,
+    /// The consumer that took credit of the channel last.
+    pub served: Option<ConsumerSlot>,
     /// The name of the queue declared last, which an empty name refers to.
     pub last_queue: Box<str>,
     /// The message whose frames are arriving.
@@ -127,6 +129,7 @@ impl Channel {
             credit: Credit::default(),
             unacknowledged: Unacknowledged::default(),
             consumers: Vec::new(),
+            served: None,
             last_queue: Box::default(),
             incoming: None,
             confirms: None,
@@ -187,6 +190,12 @@ impl Channel {
     pub fn outstanding(&self) -> impl Iterator<Item = &crate::broker::consumers::unacknowledged::Delivery> {
         let settled = self.transaction.iter().flat_map(|transaction| transaction.deliveries());
         self.unacknowledged.iter().chain(settled)
+    }
+
+    /// The index of the consumer behind the one that was served last.
+    pub fn next_in_turn(&self) -> usize {
+        let served = self.served.and_then(|served| self.consumers.iter().position(|consumer| *consumer == served));
+        served.map_or(0, |index| index + 1)
     }
 
     /// The memory of an incomplete message and of a transaction.

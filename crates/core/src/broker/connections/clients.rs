@@ -44,7 +44,7 @@ impl Outlet<'_> {
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;
         let frame_max = connection.frame_max as usize;
-        put_delivery(&mut connection.out, channel.number, &consumer.tag, tag, redelivered, parts, frame_max);
+        put_delivery(connection.out.tail(), channel.number, &consumer.tag, tag, redelivered, parts, frame_max);
         connection.is_congested |= connection.out.len() >= output_bytes_max;
         if !connection.is_dirty {
             connection.is_dirty = true;
@@ -53,13 +53,25 @@ impl Outlet<'_> {
         tag
     }
 
-    /// Let the delivery that was written wait for its acknowledgement, and take its credit.
+    /// Let the delivery that was written wait for its acknowledgement, and take its credit. Returns whether other
+    /// consumers share it.
     #[inline]
-    pub fn await_acknowledgement(&mut self, slot: ConsumerSlot, tag: u64, entry: QueueEntry, queue: Handle<QueueId>) {
+    pub fn await_acknowledgement(
+        &mut self,
+        slot: ConsumerSlot,
+        tag: u64,
+        entry: QueueEntry,
+        queue: Handle<QueueId>,
+    ) -> bool {
         self.consumer.credit.take();
         self.channel.credit.take();
         let consumer = Some(self.consumer.handle(slot));
         self.channel.unacknowledged.push(Delivery { tag, entry, queue, consumer });
+        let is_shared = self.channel.credit.limit() != 0;
+        if is_shared {
+            self.channel.served = Some(slot);
+        }
+        is_shared
     }
 }
 
@@ -239,6 +251,7 @@ impl Clients {
         let channel = &self.channels[slot];
         let (number, connection) = (channel.number, channel.connection);
         let Connection { out, frame_max, .. } = &mut self.connections[connection];
+        let out = out.tail();
         put_method(out, number, [&RETURN, NO_ROUTE, parts.route, &[]]);
         put_content(out, number, parts.properties, parts.body, *frame_max as usize);
         self.touch(connection);
@@ -256,7 +269,7 @@ impl Clients {
 
     /// Write a method.
     pub fn answer(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>) {
-        method.encode(channel, &mut self.connections[slot].out);
+        method.encode(channel, self.connections[slot].out.tail());
         self.touch(slot);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::broker::clock::Micros;
+use crate::broker::connections::output_buffer::OutputBuffer;
 use crate::broker::ids::{ChannelSlot, PrincipalSlot};
 use crate::broker::options::BrokerOptions;
 use crate::broker::topology::{QueueId, VhostId};
@@ -39,8 +40,8 @@ pub(crate) enum ConnectionState {
     Open,
     /// We sent connection.close at this time, and drop what arrives until close-ok.
     Closing(Micros),
-    /// Nothing more is read; what is left in `out` is written, then the socket is closed.
-    Ended,
+    /// Since this time nothing more is read; what is left in `out` is written, then the socket is closed.
+    Ended(Micros),
 }
 
 #[derive(Debug)]
@@ -79,7 +80,8 @@ pub(crate) struct Connection {
     pub channels: Vec<(u16, ChannelSlot)>,
     /// Bytes that are not a complete frame yet, or wait to be processed.
     pub input: Vec<u8>,
-    pub out: Vec<u8>,
+    /// Bytes that wait to be written.
+    pub out: OutputBuffer,
     /// The exclusive queues, which are deleted with the connection.
     pub exclusive_queues: Vec<QueueId>,
     pub about: Arc<PeerInfo>,
@@ -129,7 +131,7 @@ impl Connection {
             said: now,
             channels: Vec::new(),
             input: Vec::new(),
-            out: Vec::new(),
+            out: OutputBuffer::default(),
             exclusive_queues: Vec::new(),
             about: PeerInfo { peer: login.peer.into(), client_name: login.client_name.into(), since: now }.into(),
             bytes_in: 0,
@@ -149,6 +151,12 @@ impl Connection {
         }
     }
 
+    /// Whether nothing more is read.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, ConnectionState::Ended(_))
+    }
+
     /// Whether deliveries may be added to its output.
     #[inline]
     pub fn takes_deliveries(&self) -> bool {
@@ -157,14 +165,25 @@ impl Connection {
 
     /// Whether bytes from the client are worth reading now.
     pub fn wants_input(&self) -> bool {
-        !self.is_blocked && !self.is_suspended && self.state != ConnectionState::Ended
+        !self.is_blocked && !self.is_suspended && !self.has_ended()
+    }
+
+    /// Read nothing more from now on. One that has ended stays as it is.
+    pub fn end(&mut self, now: Micros) {
+        if !self.has_ended() {
+            self.state = ConnectionState::Ended(now);
+        }
+        self.input = Vec::new();
+    }
+
+    /// Whether nothing more is read, and everything is written.
+    pub fn is_over(&self) -> bool {
+        self.has_ended() && self.out.is_empty()
     }
 
     /// Free the memory that a burst needed.
     pub fn trim(&mut self) {
-        if self.out.is_empty() {
-            self.out = Vec::new();
-        }
+        self.out.trim();
         if self.input.is_empty() {
             self.input = Vec::new();
         }

@@ -27,7 +27,7 @@ impl Broker {
         connection.bytes_in += bytes.len() as u64;
         connection.heard = self.clock.now();
         if !connection.wants_input() {
-            if connection.state != ConnectionState::Ended {
+            if !connection.has_ended() {
                 connection.input.extend_from_slice(bytes);
                 connection.is_suspended = true;
             }
@@ -36,7 +36,7 @@ impl Broker {
         let remaining = self.complete_frame(slot, bytes);
         let used = self.process(slot, remaining);
         if let Some(connection) = self.clients.connection_in(slot)
-            && connection.state != ConnectionState::Ended
+            && !connection.has_ended()
         {
             connection.input.extend_from_slice(&remaining[used..]);
         }
@@ -85,7 +85,7 @@ impl Broker {
         let mut at = 0;
         loop {
             let connection = &mut self.clients[slot];
-            if connection.state == ConnectionState::Ended {
+            if connection.has_ended() {
                 return bytes.len();
             }
             if connection.is_blocked || connection.out.len() >= self.options.output_bytes_max {
@@ -116,7 +116,7 @@ impl Broker {
                 Err(error) => {
                     self.refuse(slot, 0, error.into());
                     // Nobody knows where the next frame begins.
-                    self.clients[slot].state = ConnectionState::Ended;
+                    self.clients[slot].end(self.clock.now());
                     return bytes.len();
                 }
             }

@@ -10,7 +10,7 @@ use crate::broker::connections::connection::{Connection, ConnectionState, Login}
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
 use crate::broker::management::event::Event;
 
-/// The time that a client has to answer our connection.close.
+/// The time that a client has to answer our connection.close, and after that to read what is left for it.
 const CLOSE_US_MAX: Micros = 10_000_000;
 /// The silence after which the memory of buffers is freed.
 const TRIM_AFTER_US: Micros = 2_000_000;
@@ -113,10 +113,15 @@ impl Broker {
     /// End a connection: nothing more is read, and the socket is closed when everything is written.
     pub(crate) fn end_connection(&mut self, slot: ConnectionSlot) {
         self.empty_connection(slot);
-        let connection = &mut self.clients[slot];
-        connection.state = ConnectionState::Ended;
-        connection.input = Vec::new();
+        let now = self.clock.now();
+        self.clients[slot].end(now);
         self.clients.touch(slot);
+    }
+
+    /// End a connection whose client does not do its part: what it has not read is dropped.
+    fn cut_connection(&mut self, slot: ConnectionSlot) {
+        self.end_connection(slot);
+        self.clients[slot].out.clear();
     }
 
     /// Remove the channels and the exclusive queues of a connection.
@@ -185,9 +190,9 @@ impl Broker {
     fn check_connection(&mut self, slot: ConnectionSlot) {
         let now = self.clock.now();
         let connection = &mut self.clients[slot];
-        if let ConnectionState::Closing(since) = connection.state {
+        if let ConnectionState::Closing(since) | ConnectionState::Ended(since) = connection.state {
             if now - since > CLOSE_US_MAX {
-                self.end_connection(slot);
+                self.cut_connection(slot);
             }
             return;
         }
@@ -195,16 +200,16 @@ impl Broker {
             connection.trim();
         }
         let half = connection.heartbeat_us;
-        if half == 0 || connection.state == ConnectionState::Ended {
+        if half == 0 {
             return;
         }
         // A connection that is not read cannot be heard.
         if connection.wants_input() && now - connection.heard > 4 * half {
             let id = ConnectionId::new(slot, connection.serial);
             self.events.push(Event::HeartbeatMissed { connection: id });
-            self.end_connection(slot);
+            self.cut_connection(slot);
         } else if connection.out.is_empty() && now - connection.said >= half {
-            connection.out.extend_from_slice(&crate::amqp::frame::HEARTBEAT);
+            connection.out.tail().extend_from_slice(&crate::amqp::frame::HEARTBEAT);
             connection.said = now;
             self.clients.touch(slot);
         }

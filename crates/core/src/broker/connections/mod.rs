@@ -10,4 +10,5 @@ pub(crate) mod fairness;
 pub(crate) mod input;
 pub(crate) mod lifecycle;
 pub(crate) mod output;
+pub(crate) mod output_buffer;
 pub(crate) mod turn;

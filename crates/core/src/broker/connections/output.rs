@@ -3,12 +3,7 @@
 use crate::amqp::{AmqpError, Method};
 
 use crate::broker::Broker;
-use crate::broker::connections::connection::ConnectionState;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
-
-/// The minimum size of output that is handed over in its own buffer. Less is copied, so that small connections do not
-/// end up with the buffers of large ones.
-const SWAP_BYTES_MIN: usize = 32 * 1024;
 
 /// Whether a connection goes on after [`Broker::output`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,16 +24,23 @@ impl Broker {
     /// [`output_bytes_at_once`](crate::broker::BrokerOptions::output_bytes_at_once): when there is more, the connection
     /// is dirty again. Call it when the socket takes bytes; what is not taken stops this connection's consumers.
     pub fn output(&mut self, id: ConnectionId, bytes: &mut Vec<u8>) -> Flow {
+        let front = self.pending_output(id);
+        let count = front.len();
+        bytes.extend_from_slice(front);
+        self.written(id, count)
+    }
+
+    /// What [`Broker::output`] would append now, without a copy. Tell [`Broker::written`] when it is on its way.
+    #[must_use]
+    pub fn pending_output(&self, id: ConnectionId) -> &[u8] {
+        self.clients.find(id).map_or(&[], |slot| self.clients[slot].out.front(self.options.output_bytes_at_once))
+    }
+
+    /// Note that the first `count` bytes of [`Broker::pending_output`] are on their way to the client.
+    pub fn written(&mut self, id: ConnectionId, count: usize) -> Flow {
         let Some(slot) = self.clients.find(id) else { return Flow::Ended };
-        let at_once = self.options.output_bytes_at_once;
         let connection = &mut self.clients[slot];
-        let count = connection.out.len().min(at_once);
-        if count >= SWAP_BYTES_MIN && count == connection.out.len() && bytes.is_empty() {
-            std::mem::swap(bytes, &mut connection.out);
-        } else {
-            bytes.extend_from_slice(&connection.out[..count]);
-            connection.out.drain(..count);
-        }
+        connection.out.take(count);
         connection.bytes_out += count as u64;
         self.metrics.bytes_out += count as u64;
         if count > 0 {
@@ -46,7 +48,7 @@ impl Broker {
         }
         if !connection.out.is_empty() {
             self.clients.touch(slot);
-        } else if connection.state == ConnectionState::Ended {
+        } else if connection.has_ended() {
             self.remove_connection(slot);
             self.finish();
             return Flow::Ended;
@@ -77,6 +79,13 @@ impl Broker {
             self.wake_connection(slot);
             self.finish();
         }
+    }
+
+    /// Whether the connection is over and nothing is left to be written. Such a connection is told by
+    /// [`Broker::output`] even if its socket takes no bytes.
+    #[must_use]
+    pub fn is_over(&self, id: ConnectionId) -> bool {
+        self.clients.find(id).is_some_and(|slot| self.clients[slot].is_over())
     }
 
     /// Whether bytes from this connection are worth reading now. When this is false, stop reading its socket until it is

@@ -162,7 +162,12 @@ impl Broker {
     }
 }
 
-/// The `x-priority` of a consumer. Other arguments that begin with `x-` and are not offered are refused by name.
+/// Arguments of consumers that other brokers offer: to ignore them would deliver other messages than were asked for.
+const NOT_OFFERED: [&str; 4] =
+    ["x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered", "x-consumer-timeout"];
+
+/// The `x-priority` of a consumer. What is not offered for such a queue is refused by name; unknown arguments are ignored,
+/// as those of queues and exchanges are.
 fn priority(arguments: RawTable<'_>, is_reader: bool) -> Result<i32, AmqpError> {
     let mut priority = 0;
     for (name, value) in arguments.iter().map_while(Result::ok) {
@@ -174,11 +179,12 @@ fn priority(arguments: RawTable<'_>, is_reader: bool) -> Result<i32, AmqpError> 
                 }
                 None => "expected an integer of 32 bits",
             },
-            "x-cancel-on-ha-failover" => continue,
             "x-stream-offset" | "x-query" | "x-query-language" | "x-query-body" | "x-query-key" if is_reader => {
                 continue;
             }
-            name if name.starts_with("x-") => "not offered by this broker for such a queue",
+            name if NOT_OFFERED.contains(&name) || name.starts_with("x-query") => {
+                "not offered by this broker for such a queue"
+            }
             _ => continue,
         };
         return Err(error(ReplyCode::PreconditionFailed, &format!("invalid arg '{name}' of a consumer: {reason}")));

@@ -70,19 +70,24 @@ impl Broker {
         self.clients.can_take(consumer)
     }
 
-    /// Deliver everything that somebody can take. Where more has expired than fits into the turn, this goes on later.
+    /// Deliver everything that somebody can take. Where more has expired than fits into the turn, this goes on later. Where
+    /// consumers of other queues share the credit, the queue goes to the end of those with something to deliver after each
+    /// message, so that they take turns.
     pub(crate) fn pump(&mut self, queue: QueueId) {
         while self.expire_head(queue) && self.queues[queue].front().is_some() {
             let Some(consumer) = self.taker(queue) else { return };
             let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
-            self.deliver(queue, consumer, entry);
+            if self.deliver(queue, consumer, entry) {
+                return self.queues.schedule(queue);
+            }
         }
     }
 
-    /// Deliver one entry to a consumer that can take it.
-    fn deliver(&mut self, id: QueueId, slot: ConsumerSlot, entry: QueueEntry) {
+    /// Deliver one entry to a consumer that can take it. Returns whether it took credit that others share.
+    fn deliver(&mut self, id: QueueId, slot: ConsumerSlot, entry: QueueEntry) -> bool {
         if self.prepare(id, entry.message).is_err() {
-            return self.settle(id, entry);
+            self.settle(id, entry);
+            return false;
         }
         let mut room = Vec::new();
         let parts = self.messages.visible_parts(entry.message, &mut room);
@@ -93,10 +98,11 @@ impl Broker {
         let queue = &mut self.queues[id];
         queue.ring.rotate();
         if outlet.consumer.no_ack {
-            return self.settle(id, entry);
+            self.settle(id, entry);
+            return false;
         }
         queue.unacknowledged += 1;
-        outlet.await_acknowledgement(slot, tag, entry, Handle { id, serial: queue.serial });
+        outlet.await_acknowledgement(slot, tag, entry, Handle { id, serial: queue.serial })
     }
 
     /// Answer basic.get with an entry, and the number of entries behind it. Returns whether it could be delivered.
@@ -116,7 +122,7 @@ impl Broker {
         numbers[8] = entry.redelivered.into();
         let frame_max = connection.frame_max as usize;
         // Behind the answers that the channel still waits to give.
-        let out = channel.held.back_mut().map_or(&mut connection.out, |(_, bytes)| bytes);
+        let out = channel.held.back_mut().map_or_else(|| connection.out.tail(), |(_, bytes)| bytes);
         put_method(out, channel.number, [&GET_OK, &numbers, parts.route, &left.to_be_bytes()]);
         put_content(out, channel.number, parts.properties, parts.body, frame_max);
         self.metrics.delivered += 1;
@@ -149,9 +155,10 @@ impl Broker {
         self.queues.schedule(queue);
     }
 
-    /// Wake all consumers of a channel.
+    /// Wake all consumers of a channel. The one that took shared credit last comes last.
     pub(crate) fn wake_channel(&mut self, channel: ChannelSlot) {
-        for index in 0..self.clients[channel].consumers.len() {
+        let (first, count) = (self.clients[channel].next_in_turn(), self.clients[channel].consumers.len());
+        for index in (first..count).chain(0..first) {
             self.wake(self.clients[channel].consumers[index]);
         }
     }

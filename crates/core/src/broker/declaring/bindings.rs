@@ -1,14 +1,15 @@
 //! Makes and removes bindings.
 
-use crate::amqp::AmqpError;
 use crate::amqp::method::{
     ExchangeBind, ExchangeBindOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueUnbind, QueueUnbindOk,
 };
+use crate::amqp::{AmqpError, RawTable};
 
 use crate::broker::Broker;
+use crate::broker::access::ANY_KEY;
 use crate::broker::access::control::{Resource, Verb};
 use crate::broker::ids::ChannelSlot;
-use crate::broker::topology::{Bind, Target, check_query_arguments};
+use crate::broker::topology::{Bind, ExchangeKind, Target, check_query_arguments};
 
 impl Broker {
     /// Carry out exchange.bind.
@@ -48,6 +49,7 @@ impl Broker {
     fn bind(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
         self.check_binding(channel, bind)?;
         check_query_arguments(bind.arguments)?;
+        self.check_stored_query(channel, bind.arguments)?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         if let Err(full) = self.durability.check_room()
             && self.topology.is_new_and_survives(vhost, bind, owner)?
@@ -76,6 +78,34 @@ impl Broker {
         };
         self.check_access(channel, Verb::Write, resource, name)?;
         self.check_access(channel, Verb::Read, Resource::Exchange, bind.source)?;
-        self.check_topic_access(channel, Verb::Read, bind.source, bind.key)
+        self.check_topic_access(channel, Verb::Read, bind.source, bind.key)?;
+        match bind.target {
+            // Whatever passes through the binding is published there.
+            Target::Exchange(name) => {
+                self.check_topic_access(channel, Verb::Write, name, self.passing_keys(channel, bind))
+            }
+            Target::Queue(_) => Ok(()),
+        }
+    }
+
+    /// The pattern of the routing keys that pass through a binding.
+    fn passing_keys<'a>(&self, channel: ChannelSlot, bind: &Bind<'a>) -> &'a str {
+        let (vhost, _) = self.clients.vhost_and_owner(channel);
+        match self.topology.exchange_info(vhost, bind.source).map(|info| info.settings.kind) {
+            Some(ExchangeKind::Direct | ExchangeKind::Topic) => bind.key,
+            _ => ANY_KEY,
+        }
+    }
+
+    /// Check that the user may use the query of the store that arguments name.
+    pub(crate) fn check_stored_query(
+        &mut self,
+        channel: ChannelSlot,
+        arguments: RawTable<'_>,
+    ) -> Result<(), AmqpError> {
+        match arguments.get("x-query-key").and_then(|key| key.as_str()) {
+            Some(key) => self.check_access(channel, Verb::Read, Resource::Query, key),
+            None => Ok(()),
+        }
     }
 }

@@ -4,6 +4,7 @@ use crate::amqp::AmqpError;
 use crate::amqp::method::{ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk};
 
 use crate::broker::Broker;
+use crate::broker::access::ANY_KEY;
 use crate::broker::access::control::{Resource, Verb};
 use crate::broker::ids::ChannelSlot;
 use crate::broker::topology::ExchangeSettings;
@@ -46,6 +47,7 @@ impl Broker {
             if let Some(alternate) = it.arguments.get("alternate-exchange").and_then(|value| value.as_str()) {
                 self.check_access(channel, Verb::Read, Resource::Exchange, it.exchange)?;
                 self.check_access(channel, Verb::Write, Resource::Exchange, alternate)?;
+                self.check_topic_access(channel, Verb::Write, alternate, ANY_KEY)?;
             }
             self.topology.declare_exchange(vhost, it.exchange, &settings)?;
             self.changed();

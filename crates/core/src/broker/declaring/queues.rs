@@ -6,6 +6,7 @@ use crate::amqp::method::{QueueDeclare, QueueDeclareOk, QueueDelete, QueueDelete
 use crate::amqp::{AmqpError, RawTable, ReplyCode};
 
 use crate::broker::Broker;
+use crate::broker::access::ANY_KEY;
 use crate::broker::access::control::{Resource, Verb};
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConsumerSlot, Handle, JOURNAL, PURGES, RETIRED};
@@ -53,6 +54,8 @@ impl Broker {
             // Otherwise a user's own queue would be a way to publish or to read where the user may not.
             self.check_access(channel, Verb::Read, Resource::Queue, &name)?;
             self.check_access(channel, Verb::Write, Resource::Exchange, &letters.exchange)?;
+            let key = letters.routing_key.as_deref().unwrap_or(ANY_KEY);
+            self.check_topic_access(channel, Verb::Write, &letters.exchange, key)?;
         }
         let is_new = || self.topology.queue(vhost, &name, owner).is_err_and(|error| error.code == ReplyCode::NotFound);
         if it.durable && !it.exclusive && is_new() {

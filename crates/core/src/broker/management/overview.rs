@@ -139,7 +139,7 @@ impl Broker {
                 state: match connection.state {
                     ConnectionState::Open if connection.is_blocked => "blocked",
                     ConnectionState::Open => "running",
-                    ConnectionState::Closing(_) | ConnectionState::Ended => "closing",
+                    ConnectionState::Closing(_) | ConnectionState::Ended(_) => "closing",
                 },
                 channels: connection.channels.len(),
                 unacknowledged: connection.channels.iter().map(unacknowledged).sum(),

@@ -16,7 +16,7 @@ use crate::journal::AppendError;
 
 /// The room that the messages of a transaction need.
 #[derive(Default)]
-struct Demand {
+struct TransactionDemand {
     journal_bytes: usize,
     /// The messages for each queue that refuses what does not fit: their number and bytes.
     queues: HashMap<QueueId, (u64, u64)>,
@@ -42,7 +42,7 @@ impl Broker {
         if self.faults.commits_unchecked {
             return Ok(());
         }
-        let mut demand = Demand::default();
+        let mut demand = TransactionDemand::default();
         let mut routed = std::mem::take(&mut self.publishing.routed);
         let checked = messages.iter().try_for_each(|message| {
             routed.clear();
@@ -61,7 +61,7 @@ impl Broker {
         channel: ChannelSlot,
         message: &PendingMessage,
         routed: &mut Vec<QueueId>,
-        demand: &mut Demand,
+        demand: &mut TransactionDemand,
     ) -> Result<(), AmqpError> {
         let parts = message.parts();
         let properties = BasicProperties::from_checked(parts.properties);
@@ -77,7 +77,7 @@ impl Broker {
     }
 
     /// Check that a queue has room for one more message of the transaction.
-    fn check_queue(&self, id: QueueId, parts: &Parts<'_>, demand: &mut Demand) -> Result<(), AmqpError> {
+    fn check_queue(&self, id: QueueId, parts: &Parts<'_>, demand: &mut TransactionDemand) -> Result<(), AmqpError> {
         let queue = &self.queues[id];
         if let Some(stream) = &queue.stream {
             return self.streams.check_size(stream.log, parts.size()).map_err(|reason| cannot_keep(&reason));

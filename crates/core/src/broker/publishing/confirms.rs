@@ -37,7 +37,7 @@ pub(crate) struct Confirms {
 }
 
 /// Maximum number of messages that are refused while an earlier one waits for a disk: 8 MiB of numbers.
-const REFUSED_MAX: usize = 1 << 20;
+pub(crate) const REFUSED_MAX: usize = 1 << 20;
 
 impl Confirms {
     /// Count a message, and return its number. It is confirmed as soon as all messages before it are.

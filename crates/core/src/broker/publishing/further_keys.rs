@@ -17,7 +17,7 @@ pub(crate) const CC: &str = "CC";
 pub(crate) const BCC: &str = "BCC";
 
 /// Maximum number of further keys of a message: an exchange looks each of them up.
-const KEYS_MAX: usize = 256;
+pub(crate) const KEYS_MAX: usize = 256;
 
 /// The further routing keys of a message: nearly always none.
 pub(crate) type FurtherKeys<'a> = SmallVec<[&'a str; 4]>;
@@ -70,6 +70,9 @@ fn invalid(header: &str, reason: &str) -> AmqpError {
 /// The parts of a message as receivers see them, without the keys of blind copies; `room` is for other properties.
 pub(crate) fn without_blind_copies<'a>(parts: Parts<'a>, room: &'a mut Vec<u8>) -> Parts<'a> {
     let properties = BasicProperties::from_checked(parts.properties);
+    if !may_have_copies(&properties) {
+        return parts;
+    }
     let Some(headers) = properties.headers().filter(|headers| headers.get(BCC).is_some()) else { return parts };
     let headers = without(headers, &[BCC]);
     PropertyFields { headers: Some(RawTable::new(&headers)), ..properties.fields() }.encode(room);

@@ -119,7 +119,7 @@ impl Broker {
                 self.clients[channel].held = held;
                 return self.await_disk(channel);
             }
-            self.clients[connection].out.extend_from_slice(bytes);
+            self.clients[connection].out.tail().extend_from_slice(bytes);
             self.clients.touch(connection);
             held.pop_front();
         }

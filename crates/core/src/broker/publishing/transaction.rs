@@ -45,7 +45,7 @@ pub(crate) struct Transaction {
 }
 
 /// Maximum size of a transaction's messages; a larger one is refused with 506.
-const TRANSACTION_BYTES_MAX: usize = 16 << 20;
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 16 << 20;
 
 impl Transaction {
     /// Keep a message. False when the transaction is too large.

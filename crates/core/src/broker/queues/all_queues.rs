@@ -18,8 +18,8 @@ use crate::broker::topology::QueueId;
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     queues: DenseMap<QueueId, Queue>,
-    /// Queues that may have something to deliver.
-    runnable: Vec<QueueId>,
+    /// Queues that may have something to deliver, in the order of their turns.
+    runnable: VecDeque<QueueId>,
     /// When something in a queue, or the queue itself, may expire.
     timers: Timers,
     /// Entries of purged and deleted queues, released a few at a time, because releasing a million would stop everybody.
@@ -123,13 +123,13 @@ impl Queues {
         let queue = &mut self.queues[id];
         if !queue.is_runnable && !queue.ring.is_empty() && !queue.ready().is_empty() {
             queue.is_runnable = true;
-            self.runnable.push(id);
+            self.runnable.push_back(id);
         }
     }
 
     /// The next queue that was scheduled.
     pub fn next_runnable(&mut self) -> Option<QueueId> {
-        while let Some(id) = self.runnable.pop() {
+        while let Some(id) = self.runnable.pop_front() {
             if let Some(queue) = self.queues.get_mut(id)
                 && queue.is_runnable
             {
@@ -162,7 +162,7 @@ impl Queues {
 
     /// Whether something has to expire now.
     pub fn is_due(&self, now: Micros) -> bool {
-        self.timers.due(now).is_some()
+        self.timers.is_due(now)
     }
 
     /// The timers of queues.

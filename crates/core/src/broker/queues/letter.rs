@@ -16,7 +16,7 @@ use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{QueueId, VhostId};
 
 /// Maximum number of letters that wait before publishers wait for them, too.
-const CONGESTED_LETTERS: usize = 65_536;
+pub(crate) const CONGESTED_LETTERS: usize = 65_536;
 
 /// Maximum work for letters in one call, in steps of a quarter of a microsecond.
 const STEPS_MAX: usize = 8192;

@@ -12,13 +12,15 @@ use crate::broker::topology::QueueId;
 #[derive(Debug)]
 pub(crate) struct Timers {
     set: BTreeSet<(Micros, QueueId)>,
+    /// The time of the first: every call looks at it.
+    first: Micros,
     /// The time for which the caller has set its alarm; NEVER when it has none.
     told: Micros,
 }
 
 impl Default for Timers {
     fn default() -> Self {
-        Self { set: BTreeSet::new(), told: NEVER }
+        Self { set: BTreeSet::new(), first: NEVER, told: NEVER }
     }
 }
 
@@ -31,23 +33,29 @@ impl Timers {
         if new != NEVER {
             self.set.insert((new, queue));
         }
+        self.first = self.set.first().map_or(NEVER, |(time, _)| *time);
     }
 
     /// The queue whose timer has run out first, if one has.
     pub fn due(&self, now: Micros) -> Option<QueueId> {
-        self.set.first().filter(|(time, _)| *time <= now).map(|(_, queue)| *queue)
+        if self.is_due(now) { self.set.first().map(|(_, queue)| *queue) } else { None }
+    }
+
+    /// Whether a timer has run out.
+    #[inline]
+    pub fn is_due(&self, now: Micros) -> bool {
+        self.first <= now
     }
 
     /// The time for which the caller has to set its alarm, when that is earlier than what it was told before, or when that
     /// alarm has rung. What is due already needs no alarm.
     #[inline]
     pub fn alarm(&mut self, now: Micros) -> Option<Micros> {
-        let (next, _) = *self.set.first()?;
-        if next <= now || (next >= self.told && self.told > now) {
+        if self.first == NEVER || self.is_due(now) || (self.first >= self.told && self.told > now) {
             return None;
         }
-        self.told = next;
-        Some(next)
+        self.told = self.first;
+        Some(self.first)
     }
 
     /// The caller has been woken, maybe too early: it is told again what comes next.

@@ -82,7 +82,7 @@ impl Broker {
         queue: QueueId,
         consume: &BasicConsume<'_>,
     ) -> Result<Option<Box<StreamReader>>, AmqpError> {
-        let Some(stream) = &self.queues[queue].stream else { return Ok(None) };
+        let Some(log) = self.queues[queue].stream.as_ref().map(|stream| stream.log) else { return Ok(None) };
         let refused = |reason: &str| error(ReplyCode::PreconditionFailed, reason);
         if consume.no_ack {
             return Err(error(ReplyCode::NotImplemented, "a stream has no consumers without acknowledgement"));
@@ -93,9 +93,10 @@ impl Broker {
             return Err(refused(&reason));
         }
         check_query_arguments(consume.arguments)?;
+        self.check_stored_query(channel, consume.arguments)?;
         let permissions = &mut self.permissions;
         let filter = ConsumerFilter::parse(consume.arguments, &mut |key| permissions.stored_query(key))?;
-        let log = self.streams.log(stream.log).ok_or_else(|| refused("the stream is gone"))?;
+        let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
         let start = start(consume.arguments, log, self.clock.wall_us())
             .map_err(|reason| refused(&format!("invalid arg 'x-stream-offset' of a consumer: {reason}")))?;
         let reader = log.reader(start).map_err(|error| refused(&error.to_string()))?;

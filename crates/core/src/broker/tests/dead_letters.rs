@@ -256,7 +256,7 @@ fn a_queue_is_deleted_when_its_letters_are_on_disk() {
     assert_eq!(names(&full.world.seen(full.id)), [""; 0], "the answer waits for the letters");
     let other = full.world.connect();
     let again = QueueDeclare { queue: "work", durable: true, ..Default::default() };
-    let (_, code, text) = closed(&full.world.ask(other, 1, again.clone())).expect("refused");
+    let (_, code, text) = closed(&full.world.ask(other, 1, again)).expect("refused");
     assert_eq!((code, text.contains("its dead letters are not on disk yet")), (405, true), "{text}");
     let mut seen = Vec::new();
     for _ in 0..MESSAGES {

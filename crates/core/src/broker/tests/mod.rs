@@ -1,6 +1,7 @@
 //! The broker through raw bytes, as clients see it.
 
 pub(super) mod client;
+mod closing;
 mod confirming;
 mod copies;
 mod dead_letters;
@@ -9,9 +10,11 @@ mod expiring;
 pub(super) mod invariants;
 mod keeping;
 mod nonsense;
+mod permissions;
 mod purging;
 mod refusing;
 mod shortage;
 mod streaming;
+mod taking_turns;
 mod transactions;
 mod turns;

@@ -241,7 +241,7 @@ impl DefinitionKey {
 }
 
 fn put(out: &mut Vec<u8>, field: &[u8]) {
-    // No field is longer than a table: 64 KiB.
+    // No field is longer than a table: 256 KiB.
     out.extend_from_slice(&(field.len() as u32).to_le_bytes());
     out.extend_from_slice(field);
 }

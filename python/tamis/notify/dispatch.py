@@ -1,0 +1,200 @@
+"""Dispatches what is due in the outbox to one channel, and records the outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from tamis.config.deliveries import DeliveryConfig
+from tamis.notify.channel import Channel, ChannelError, ChannelTimeoutError, Sent
+from tamis.store import DueDelivery, Outcome, Store
+
+_PAGE = 500  # due deliveries that are read from the store at once
+_UNCONFIGURED_WAIT = timedelta(minutes=1)  # between two notes on deliveries that no block configures
+
+Now = Callable[[], datetime]
+"""Returns the time, UTC."""
+
+
+@dataclass
+class DeliveryCounts:
+    """The results of one call.
+
+    Attributes:
+        delivered: notifications handed over.
+        retried: those that failed and are tried again later.
+        dead: those that failed for the last time.
+        troubles: delivery -> why its channel cannot be used now; its notifications wait.
+    """
+
+    delivered: int = 0
+    retried: int = 0
+    dead: int = 0
+    troubles: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tried(self) -> int:
+        """Notifications that were tried."""
+        return self.delivered + self.retried + self.dead
+
+    def add(self, other: DeliveryCounts) -> None:
+        """Add the counts of another call."""
+        self.delivered += other.delivered
+        self.retried += other.retried
+        self.dead += other.dead
+        self.troubles.update(other.troubles)
+
+
+class Dispatcher(Protocol):
+    """Works through the outbox for one delivery. Used from one thread, but for `interrupt`."""
+
+    name: str
+
+    def deliver(self, limit: int, stopped: Callable[[], bool]) -> DeliveryCounts:
+        """Try what is due now: at most `limit` notifications, the longest due first.
+
+        Args:
+            limit: see above.
+            stopped: asked between two notifications, or two groups of them; true ends the call.
+
+        Raises:
+            StoreError: the store cannot be written; what it did not record is delivered again.
+        """
+
+    def interrupt(self) -> None:
+        """From another thread: give up what is under way."""
+
+
+class ChannelDispatcher:
+    """Dispatches to the channel of one delivery.
+
+    A channel that is down is left alone for a while, and costs no notification a try. A notification over which it
+    timed out is put aside, so that the others go first; only if it happens again, and the channel worked in between,
+    has the notification failed.
+
+    Args:
+        config: the delivery.
+        channel: its channel.
+        store: the outbox.
+        now: the clock.
+    """
+
+    def __init__(self, config: DeliveryConfig, channel: Channel, store: Store, now: Now) -> None:
+        self.name = config.name
+        self._config, self._channel, self._store, self._now = config, channel, store, now
+        self._trouble_count = 0  # failures of the channel since it last worked
+        self._trouble, self._until = "", now()
+        self._timed_out: set[int] = set()
+
+    def deliver(self, limit: int, stopped: Callable[[], bool] = lambda: False) -> DeliveryCounts:
+        """As `Dispatcher.deliver`."""
+        counts = DeliveryCounts()
+        if self._trouble_count and self._until > self._now():
+            counts.troubles[self.name] = self._trouble
+            return counts
+        is_open = False
+        try:
+            for due in self._due(limit):
+                if stopped():
+                    break
+                if not is_open:
+                    self._channel.open()
+                    is_open = True
+                self._try(due, counts)
+        except ChannelError as error:
+            if not stopped():
+                self._pause(str(error), counts)
+        finally:
+            if is_open:
+                self._channel.close()
+        return counts
+
+    def interrupt(self) -> None:
+        """As `Dispatcher.interrupt`."""
+        self._channel.interrupt()
+
+    def _due(self, limit: int) -> Iterator[list[DueDelivery]]:
+        left, batch_count = limit, self._channel.batch_count
+        while left > 0 and (page := self._store.due_deliveries(self.name, min(left, _PAGE), self._now())):
+            left -= len(page)
+            for start in range(0, len(page), batch_count):
+                yield page[start : start + batch_count]
+
+    def _try(self, due: Sequence[DueDelivery], counts: DeliveryCounts) -> None:
+        try:
+            sent = self._channel.deliver(due)
+        except ChannelTimeoutError as error:
+            self._put_aside(due, str(error), counts)
+            raise
+        self._record(due, sent, counts)
+        self._trouble_count = 0
+
+    def _put_aside(self, due: Sequence[DueDelivery], reason: str, counts: DeliveryCounts) -> None:
+        """Let the others go first; what has stopped a working channel before has failed."""
+        failed = [one for one in due if self._trouble_count == 0 and one.delivery_id in self._timed_out]
+        self._record(failed, Sent({one.delivery_id: reason for one in failed}), counts)
+        later = self._now() + self._wait(self._trouble_count + 1)
+        waiting = [one for one in due if one not in failed]
+        self._store.record_outcomes(
+            Outcome(one.delivery_id, "pending", reason, later, counted=False, recipients=one.recipients)
+            for one in waiting
+        )
+        self._timed_out.update(one.delivery_id for one in due)
+
+    def _record(self, due: Sequence[DueDelivery], sent: Sent, counts: DeliveryCounts) -> None:
+        outcomes = [self._outcome(delivery, sent) for delivery in due]
+        self._store.record_outcomes(outcomes, sent.file_size)
+        self._timed_out.difference_update(outcome.delivery_id for outcome in outcomes)
+        counts.delivered += sum(outcome.state == "delivered" for outcome in outcomes)
+        counts.retried += sum(outcome.state == "pending" for outcome in outcomes)
+        counts.dead += sum(outcome.state == "dead" for outcome in outcomes)
+
+    def _outcome(self, delivery: DueDelivery, sent: Sent) -> Outcome:
+        number, tries = delivery.delivery_id, delivery.attempts + 1
+        reason, recipients = sent.failures.get(number), sent.recipients.get(number, delivery.recipients)
+        if reason is None:
+            note = f"delivered at try {tries}" if tries > 1 else None
+            return Outcome(number, "delivered", sent.notes.get(number, note), recipients=recipients)
+        if tries >= self._config.tries:
+            reason = f"{reason} (try {tries} of {self._config.tries})"
+            return Outcome(number, "dead", reason, recipients=recipients)
+        return Outcome(number, "pending", reason, self._now() + self._wait(tries), recipients=recipients)
+
+    def _pause(self, reason: str, counts: DeliveryCounts) -> None:
+        """Do not use the channel for a while; its notifications record why they wait."""
+        self._trouble_count += 1
+        self._trouble, self._until = reason, self._now() + self._wait(self._trouble_count)
+        self._store.note_pending(self.name, reason)
+        counts.troubles[self.name] = reason
+
+    def _wait(self, tries: int) -> timedelta:
+        """The time to wait after this number of consecutive failures."""
+        waits = self._config.back_off_s
+        return timedelta(seconds=waits[min(tries, len(waits)) - 1])
+
+
+class UnconfiguredDispatcher:
+    """Says of notifications for deliveries that no block configures why they wait."""
+
+    name = "none"
+
+    def __init__(self, known: Sequence[str], store: Store, now: Now) -> None:
+        self._known, self._store, self._now = frozenset(known), store, now
+        self._noted: set[str] = set()
+        self._until = now()
+
+    def deliver(self, limit: int, stopped: Callable[[], bool] = lambda: False) -> DeliveryCounts:
+        """Note the reason once a minute; nothing is delivered."""
+        del limit, stopped
+        names = [name for name in self._store.pending_delivery_names() if name not in self._known]
+        troubles = {name: f"no [[delivery]] is named '{name}'" for name in names}
+        if troubles.keys() - self._noted or self._until <= self._now():
+            for name, reason in troubles.items():
+                self._store.note_pending(name, reason)
+            self._noted, self._until = set(troubles), self._now() + _UNCONFIGURED_WAIT
+        return DeliveryCounts(troubles=troubles)
+
+    def interrupt(self) -> None:
+        """Do nothing: nothing here waits."""
