@@ -42,24 +42,20 @@ class Comparison:
         """One of the worlds: what clients were told is the same in all of them."""
         return self.worlds[0]
 
-    def call(self, client: int, data: bytes, apply: Apply, late_ms: int = 0) -> None:
+    def call(self, client: int, data: bytes, apply: Apply, late: tuple[int, str] = (0, "")) -> None:
         """Send what a client asks for, and compare; then let the broker look for what has expired."""
-        if late_ms:
-            self._advance(late_ms)
+        if late[0]:
+            self._advance(*late)
         self.driver.call(client, data)
         self.compare(client, apply)
 
-    def _advance(self, ms: int) -> None:
-        """Let time pass. The broker is told before the next request only if more than one queue would see it."""
+    def _advance(self, ms: int, queue: str) -> None:
+        """Let time pass. The broker is told before the next request unless only this queue would see it."""
         self.driver.now += ms * 1000
         for world in self.worlds:
             world.now = self.driver.now
-        if (
-            len(
-                [queue for queue in self.world.queues.values() if queue.ready and self.world.is_overdue(queue.ready[0])]
-            )
-            > 1
-        ):
+        others = [it for name, it in self.world.queues.items() if name != queue and it.ready]
+        if any(self.world.is_overdue(it.ready[0]) for it in others):
             self.tick()
 
     def tick(self) -> None:

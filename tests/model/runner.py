@@ -80,7 +80,7 @@ class Runner(Comparison):
             it.client,
             data,
             lambda world, said: requests.get(world, it.client, it.queue, it.no_ack, said),
-            late_ms=it.late_ms,
+            late=(it.late_ms, it.queue),
         )
 
     @do.register
@@ -92,7 +92,10 @@ class Runner(Comparison):
             commands.Basic.Consume(queue=it.queue, consumer_tag=tag, no_ack=it.no_ack)
         )
         self.call(
-            it.client, data, lambda world, _: requests.consume(world, it.client, tag, consumer), late_ms=it.late_ms
+            it.client,
+            data,
+            lambda world, _: requests.consume(world, it.client, tag, consumer),
+            late=(it.late_ms, it.queue),
         )
 
     @do.register

@@ -8,7 +8,7 @@ use crate::amqp::{FieldValue, PropertyFields, RawTable};
 use crate::broker::tests::client::{table, text};
 use crate::journal::Dice;
 
-use super::actor::{Actor, Sent};
+use super::actor::{Actor, Sent, Transacted};
 use super::ledger::{Ledger, MessageName};
 use super::paths::{QUEUES, STREAM, WAYS, Way, is_durable};
 
@@ -31,6 +31,7 @@ impl Actor {
         }
         // A mistake: the transaction must be refused as a whole.
         let is_wrong = self.is_transactional && dice.once_in(20);
+        self.has_mistake |= is_wrong;
         let expiration = if is_wrong { Some("soon") } else { way.expiration };
         let size = if dice.once_in(10) { 9000 } else { 20 };
         let body = MessageName::body(self.publisher, self.numbers, size);
@@ -42,11 +43,12 @@ impl Actor {
             return;
         }
         let names = std::mem::take(&mut self.uncommitted);
+        let has_mistake = std::mem::take(&mut self.has_mistake);
         if dice.once_in(5) {
             return self.write(&TxRollback {}.into());
         }
         self.write(&TxCommit {}.into());
-        self.committing.push_back(names.clone());
+        self.committing.push_back(Transacted { names: names.clone(), has_mistake });
         self.sent.push((self.written, Sent::Committed(names)));
     }
 

@@ -18,6 +18,13 @@ pub(super) enum Sent {
     Committed(Vec<MessageName>),
 }
 
+/// A transaction that was committed and not answered.
+#[derive(Debug)]
+pub(super) struct Transacted {
+    pub names: Vec<MessageName>,
+    pub has_mistake: bool,
+}
+
 /// A delivery that is not settled.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Holding {
@@ -39,9 +46,11 @@ pub struct Actor {
     pub(super) publisher: u64,
     pub(super) numbers: u64,
     pub(super) is_transactional: bool,
-    /// The messages of the open transaction, and of those that were committed and not answered.
+    /// The messages of the open transaction.
     pub(super) uncommitted: Vec<MessageName>,
-    pub(super) committing: VecDeque<Vec<MessageName>>,
+    pub(super) committing: VecDeque<Transacted>,
+    /// Whether something in the open transaction must be refused.
+    pub(super) has_mistake: bool,
     /// By publisher's confirm number: the message, once for each queue that takes it.
     pub(super) unconfirmed: BTreeMap<u64, Vec<MessageName>>,
     nacked: BTreeSet<u64>,
@@ -74,6 +83,7 @@ impl Actor {
             is_transactional,
             uncommitted: Vec::new(),
             committing: VecDeque::new(),
+            has_mistake: false,
             unconfirmed: BTreeMap::new(),
             nacked: BTreeSet::new(),
             published: 0,
@@ -164,8 +174,8 @@ impl Actor {
                 Method::BasicAck(ack) => self.acknowledged(&ack, ledger)?,
                 Method::BasicNack(nack) => self.refused(&nack, ledger)?,
                 Method::TxCommitOk(_) => {
-                    let names = self.committing.pop_front().unwrap_or_default();
-                    names.into_iter().for_each(|name| ledger.confirmed(name));
+                    let committed = self.committing.pop_front().ok_or("a commit that nobody asked for")?;
+                    committed.names.into_iter().for_each(|name| ledger.confirmed(name));
                 }
                 Method::ChannelClose(_) if self.is_transactional => self.closed(ledger)?,
                 Method::ChannelOpenOk(_)
@@ -204,12 +214,20 @@ impl Actor {
         names.into_iter().try_for_each(|name| ledger.refused(name))
     }
 
-    /// The broker refused a transaction: nothing that was not answered has happened.
+    /// The broker refused a transaction: of one with a mistake nothing has happened. What became of others that were not
+    /// answered nobody can tell.
     fn closed(&mut self, ledger: &mut Ledger) -> Result<(), String> {
         self.is_over = true;
         self.sent.retain(|(_, sent)| !matches!(sent, Sent::Committed(_)));
-        let names = self.committing.drain(..).flatten();
-        names.collect::<Vec<_>>().into_iter().try_for_each(|name| ledger.not_committed(name))
+        for transacted in self.committing.drain(..) {
+            for name in transacted.names {
+                if transacted.has_mistake {
+                    ledger.not_committed(name)?;
+                }
+                ledger.doubted(name);
+            }
+        }
+        Ok(())
     }
 
     fn delivered(

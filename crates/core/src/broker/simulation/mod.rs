@@ -134,7 +134,7 @@ fn a_broker_that_acknowledges_what_it_refused_is_caught() {
 #[cfg_attr(miri, ignore = "a control of another test's answers")]
 fn a_broker_that_commits_a_part_is_caught() {
     let violation = caught(Faults { commits_unchecked: true, ..Faults::default() });
-    assert!(violation.contains("came"), "{violation}");
+    assert!(violation.contains("is lost"), "{violation}");
 }
 
 #[test]
