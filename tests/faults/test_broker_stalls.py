@@ -27,6 +27,8 @@ QUEUED = 1_000_000 if LONG else 100_000
 LOGINS = 100 if LONG else 20
 STALL_MS_MAX = 20.0
 """The promised maximum; twice what an idle process waits meanwhile is added: for the broker and for the probe."""
+SLACK = 1 if LONG else 5
+"""Beside other tests, and in builds that are not optimised, five times the maximum; `make faults` asserts the maximum."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Delays:
 
     def is_kept(self) -> bool:
         """Return whether the promise is kept."""
-        return self.longest_ms <= STALL_MS_MAX + self.noise_ms
+        return self.longest_ms <= SLACK * STALL_MS_MAX + self.noise_ms
 
 
 class Probe(threading.Thread):
@@ -146,7 +148,7 @@ def test_control_a_broker_that_stands_still_is_caught(tmp_path: Path) -> None:
 
         def stand_still() -> None:
             os.kill(broker.pid, signal.SIGSTOP)
-            time.sleep(10 * STALL_MS_MAX / 1_000)
+            time.sleep(20 * STALL_MS_MAX / 1_000)
             os.kill(broker.pid, signal.SIGCONT)
 
         delays = probe.measure(stand_still)
