@@ -28,7 +28,7 @@ LOGINS = 100 if LONG else 20
 STALL_MS_MAX = 20.0
 """The promised maximum; twice what an idle process waits meanwhile is added: for the broker and for the probe."""
 SLACK = 1 if LONG else 5
-"""Beside other tests and in builds that are not optimised, five times the maximum; `make faults` asserts the maximum."""
+"""Beside other tests, and in slow builds, five times the maximum is allowed; `make faults` asserts the maximum."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ pub(super) mod invariants;
 mod keeping;
 mod nonsense;
 mod permissions;
+mod pricing;
 mod purging;
 mod refusing;
 mod shortage;
