@@ -5,7 +5,7 @@ use crate::amqp::{BasicProperties as AmqpProperties, RawTable, RawValue};
 use crate::json;
 use crate::message::{Body, Message, Properties, Value};
 
-use super::super::QueryLimits;
+use super::super::query_limits::QueryLimits;
 use super::names::{self, BodyMode, JSON, Needs};
 
 /// Buffers for what queries see, kept between messages.
