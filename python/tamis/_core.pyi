@@ -313,7 +313,19 @@ class JournalReader:
         Returns:
             `path`, `synced`, `segments` (each `ordinal`, `file`, `first_sequence`, `record_count`, `kinds` {kind:
             count}, `data_bytes`, `file_bytes`, `is_sealed`, `first_time_us`, `last_time_us`) and `damage` (each `kind`,
-            `segment`, `offset`, `size_bytes`, `first_sequence`, `lost_count`), oldest first."""
+            `segment`, `offset`, `size_bytes`, `first_sequence`, `lost_count`), oldest first; and `missing`, a sentence
+            for each file without which the log is not opened."""
+
+    @staticmethod
+    def accept_losses(path: str | PathLike[str]) -> list[str]:
+        """Make the mark of a log fit the files that are there, so that it opens; no broker may use it meanwhile.
+
+        Returns:
+            A sentence for each file that was missing, at most 7; none if the log was whole: then nothing is written.
+
+        Raises:
+            JournalError: nothing tells which log it is, or a newer version wrote it.
+            OSError: a file cannot be read or written."""
 
 def journal_kind(kind: int, *, is_stream: bool) -> str | None:
     """Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none."""
@@ -409,6 +421,7 @@ class Broker:
         seed: int,
         now_us: int,
         wall_us: int,
+        connection_bytes: int = 0,
         data: str | PathLike[str] | None = None,
         segment_bytes: int = 67_108_864,
         syncs: bool = True,
@@ -500,6 +513,9 @@ class Broker:
 
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the events since the last call, for the log: name and fields."""
+
+    def memory_counted_bytes(self) -> int:
+        """Return the memory that counts towards `memory_bytes_max`. It takes some nanoseconds."""
 
     def metrics(self) -> dict[str, int]:
         """Return counters and gauges of the whole broker."""

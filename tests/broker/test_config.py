@@ -60,7 +60,7 @@ def test_what_the_document_shows_can_be_written_so(tmp_path: Path) -> None:
     document = (Path(__file__).parents[2] / "docs/broker.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"```toml\n(.*?)```", document, re.DOTALL)
     config = load(tmp_path, text)
-    assert config.limits == LimitsConfig(connections_per_user=100, queues_per_user=1000)
+    assert config.limits == LimitsConfig(connections_per_user=100, queues_per_user=1000, memory_bytes=1 << 30)
     shown = {line.partition("=")[0].strip() for line in text.splitlines() if "=" in line}
     sections = (BrokerConfig, TlsConfig, JournalConfig, LimitsConfig, LogConfig)
     fields = {one.name for section in sections for one in dataclasses.fields(section)}

@@ -180,7 +180,7 @@ impl PyBroker {
 #[pymethods]
 impl PyBroker {
     #[new]
-    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false, queries=None))]
+    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, connection_bytes=0, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false, queries=None))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
     fn open(
         py: Python<'_>,
@@ -192,6 +192,7 @@ impl PyBroker {
         seed: u64,
         now_us: u64,
         wall_us: i64,
+        connection_bytes: u64,
         data: Option<PathBuf>,
         segment_bytes: u32,
         syncs: bool,
@@ -203,6 +204,7 @@ impl PyBroker {
             channel_max,
             message_bytes_max,
             memory_bytes_max,
+            connection_bytes,
             seed,
             confirms_received,
             queries: query_limits(&queries.unwrap_or_default())?,
@@ -394,8 +396,18 @@ impl PyBroker {
         self.broker.take_events().into_iter().map(|event| event_to_py(py, event)).collect()
     }
 
+    fn memory_counted_bytes(&self) -> u64 {
+        self.broker.memory().total()
+    }
+
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let row = metrics_to_py(py, &self.broker.metrics())?;
+        let memory = self.broker.memory();
+        for (name, bytes) in memory.parts() {
+            row.set_item(format!("memory_{name}_bytes"), bytes)?;
+        }
+        row.set_item("memory_counted_bytes", memory.total())?;
+        row.set_item("memory_limit_bytes", self.broker.memory_bytes_max())?;
         if let Some(journal) = self.broker.journal_metrics() {
             journal_to_py(&row, &journal)?;
         }
@@ -557,6 +569,10 @@ fn event_to_py(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_
         Event::Fatal { reason } => {
             fields.set_item("reason", reason)?;
             "nothing can be made durable any more"
+        }
+        Event::SpillFailed { reason } => {
+            fields.set_item("reason", reason)?;
+            "entries of queues stay in memory"
         }
         Event::Unblocked => "publishers go on",
         Event::MessageLost { queue, reason } => {

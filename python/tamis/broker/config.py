@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
-from tamis.broker.limits import Limit
+from tamis.broker import system
+from tamis.broker.limit import Limit
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class LimitsConfig:
         queues_per_user: maximum per user; None: no limit.
         heartbeat_s: offered to clients, which may ask for another value, or with 0 for none.
         handshake_s: maximum time for the handshake; then the connection is closed.
-        memory_bytes: maximum size of messages in memory; above it, publishers wait (connection.blocked).
+        memory_bytes: maximum memory of the process; above it, publishers wait (connection.blocked). By default half of
+            what the container or the machine has.
         query_bytes: maximum memory of one compiled query; a larger one is refused with 406.
         query_ns_per_byte: maximum of the worst time that one query takes per byte of a message's text; a higher one is
             refused with 406.
@@ -125,11 +127,12 @@ class LimitsConfig:
         Ge(16 * 1024 * 1024),
         Limit(
             "memory",
-            "connection.blocked: publishers are not read until there is room, consumers go on. If nine tenths of it "
-            "are in no queue, the connection with the largest part is closed with 506",
+            "connection.blocked: publishers are not read until there is room, consumers go on; new queues and bindings "
+            "are refused with 506. If nine tenths of it are in messages that are in no queue yet, the connection with "
+            "the largest part is closed with 506",
             "bytes",
         ),
-    ] = 1024 * 1024 * 1024
+    ] = field(default_factory=system.default_memory_bytes)
     query_bytes: Annotated[
         int, Ge(4096), Le(4 * 1024 * 1024), Limit("a compiled query", "refused with 406", "bytes")
     ] = 1024 * 1024

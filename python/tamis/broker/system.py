@@ -1,7 +1,8 @@
-"""Asks the operating system about the broker's process: open files, priority, memory."""
+"""Asks the operating system about the broker's process, and tells it: open files, priority, memory."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import sys
@@ -10,6 +11,12 @@ from pathlib import Path
 
 NICENESS = 10
 """Niceness of threads that verify passwords. With more, one that holds the interpreter's lock would wait too long."""
+CGROUPS = Path("/sys/fs/cgroup")
+"""Where the system shows control groups, of version 2 or with one directory per controller."""
+MMAP_THRESHOLD = -3
+"""The name of the option in malloc.h."""
+MMAP_BYTES_MIN = 256 * 1024
+"""Allocations of this size are mapped, so that they grow without copying and go back to the system when freed."""
 FILES_KEPT_FREE = 256
 """Number of files that connections may not use: the journal and the control socket need them."""
 
@@ -38,3 +45,63 @@ def memory_bytes() -> int:
     except (OSError, ValueError, IndexError):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_limit_bytes(cgroups: Path = CGROUPS, of_process: Path = Path("/proc/self/cgroup")) -> int:
+    """Return the memory that this process may use: the machine's, or less where a control group allows less.
+
+    Args:
+        cgroups: where the system shows control groups.
+        of_process: the file that names those of this process.
+    """
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *_cgroup_limits(cgroups, of_process)])
+
+
+def default_memory_bytes() -> int:
+    """Return what the broker takes when nobody says otherwise: half of the limit, and at least 16 MiB."""
+    return max(memory_limit_bytes() // 2, 16 * 1024 * 1024)
+
+
+def _cgroup_limits(cgroups: Path, of_process: Path) -> list[int]:
+    """Return the limits of the control groups of this process and of the groups around them."""
+    try:
+        lines = of_process.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    limits = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, name = cgroups, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = cgroups / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = root / path.lstrip("/")
+        # In a container, the path may be one that only the host has; then the root is the container's own group.
+        limits += [_limit(folder / name) for folder in (group, *group.parents) if folder.is_relative_to(root)]
+    return [limit for limit in limits if limit is not None]
+
+
+def _limit(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):  # no such group, or "max"
+        return None
+
+
+def return_large_allocations() -> None:
+    """Let the allocator map large allocations one by one. Without glibc nothing happens."""
+    if mallopt := getattr(_libc(), "mallopt", None):
+        mallopt(MMAP_THRESHOLD, MMAP_BYTES_MIN)
+
+
+def give_memory_back() -> None:
+    """Give what is free back to the system. Without glibc nothing happens."""
+    if malloc_trim := getattr(_libc(), "malloc_trim", None):
+        malloc_trim(0)
+
+
+def _libc() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if sys.platform == "linux" else None

@@ -66,6 +66,27 @@ GAUGES = {
     "messages_unacknowledged": MetricForm("messages_unacknowledged", "Deliveries that are not acknowledged yet."),
     "letters_waiting": MetricForm("dead_letters_waiting", "Dead letters that wait until they can be published."),
     "message_bytes": MetricForm("messages_memory_bytes", "Memory used by messages."),
+    "memory_counted_bytes": MetricForm("memory_counted_bytes", "Memory of everything that counts towards the limit."),
+    "memory_limit_bytes": MetricForm("memory_limit_bytes", "Counted memory above which publishers wait."),
+    "memory_messages_bytes": MetricForm("memory_messages_bytes", "Counted memory: messages, without their entries."),
+    "memory_entries_bytes": MetricForm("memory_entries_bytes", "Counted memory: entries of queues."),
+    "memory_unacknowledged_bytes": MetricForm(
+        "memory_unacknowledged_bytes", "Counted memory: deliveries that are not acknowledged."
+    ),
+    "memory_unfinished_bytes": MetricForm(
+        "memory_unfinished_bytes", "Counted memory: incomplete messages and open transactions."
+    ),
+    "memory_letters_bytes": MetricForm("memory_letters_bytes", "Counted memory: dead letters on their way."),
+    "memory_buffers_bytes": MetricForm("memory_buffers_bytes", "Counted memory: input and output of connections."),
+    "memory_connections_bytes": MetricForm(
+        "memory_connections_bytes", "Counted memory: connections, channels and consumers."
+    ),
+    "memory_definitions_bytes": MetricForm(
+        "memory_definitions_bytes", "Counted memory: queues, exchanges, bindings and their queries."
+    ),
+    "memory_journal_bytes": MetricForm(
+        "memory_journal_bytes", "Counted memory: places of live records, and records that wait to be written."
+    ),
     "blocked": MetricForm("publishers_blocked", "1 while publishers wait for memory or disk."),
     "memory_bytes": MetricForm("resident_memory_bytes", "Memory of the broker's process."),
     "sockets": MetricForm("sockets", "Sockets of clients, including those that have not logged in."),

@@ -60,6 +60,7 @@ pub use ids::ConnectionId;
 pub use limits::fixed_limits;
 pub use management::event::Event;
 use management::event::Events;
+pub use management::memory::MemoryUse;
 pub use management::metrics::{JournalMetrics, Metrics};
 pub use management::overview::{ConnectionOverview, ConsumerOverview, QueueOverview};
 pub use options::BrokerOptions;
@@ -141,6 +142,8 @@ impl Broker {
         self.durability.remove_unwanted();
         self.refuse_held();
         self.shed_unfinished();
+        self.spill_older();
+        self.feed_sparingly();
         self.finish();
     }
 
@@ -150,7 +153,10 @@ impl Broker {
         self.turn.has_next()
             || self.streams.has_readers()
             || self.queues.has_unreachable()
-            || self.queues.is_due(self.clock.now())
+            || self.queues.has_abandoned()
+            || self.clients.has_orphans()
+            || self.can_spill_entries()
+            || (!self.is_stopping && self.queues.is_due(self.clock.now()))
             || self.letters.has_work()
     }
 
@@ -179,11 +185,14 @@ impl Broker {
     /// Ends every public call: delivers, releases some unreachable entries, records what was settled, confirms, and checks
     /// whether anything is short.
     fn finish(&mut self) {
+        self.remove_abandoned();
+        self.settle_orphans();
         self.run();
         self.read_streams();
         self.send_letters();
         self.sweep();
         self.topology.sweep(BINDINGS_AT_ONCE);
+        self.spill_entries();
         self.record_settled();
         if self.durability.sync_purges() {
             // There was nothing to record, so that no sync will follow.

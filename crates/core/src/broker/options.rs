@@ -16,8 +16,10 @@ pub struct BrokerOptions {
     pub output_bytes_max: usize,
     /// Maximum of what [`super::Broker::output`] hands over in one call.
     pub output_bytes_at_once: usize,
-    /// Maximum memory of messages before publishers are blocked.
+    /// Maximum memory of all that [`super::MemoryUse`] counts before publishers are blocked.
     pub memory_bytes_max: u64,
+    /// The memory that the caller needs for a connection.
+    pub connection_bytes: u64,
     /// Maximum number of consumers of a channel; one more is refused with 530.
     pub consumers_max: usize,
     /// Confirm messages when they arrive instead of when they are on disk: for messages that may be lost.
@@ -40,6 +42,7 @@ impl Default for BrokerOptions {
             output_bytes_max: 512 * 1024,
             output_bytes_at_once: 256 * 1024,
             memory_bytes_max: 1 << 30,
+            connection_bytes: 0,
             consumers_max: 65_536,
             confirms_received: false,
             turn_budget: 8192,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tamis._core import Broker
 from tamis.broker.config import BrokerConfig
 from tamis.broker.rules import Rules
+from tamis.broker.server.memory_watch import room_bytes
 
 if TYPE_CHECKING:
     from tamis._core import _BrokerOutput
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 READ_BYTES = 256 * 1024
 """Size of the buffer that all connections share: every read is handed over before the next one begins."""
+CONNECTION_BYTES = 8 * 1024
+"""Memory of a connection outside the data plane: its transport, its socket, and what belongs to them."""
 FLUSH_ROUNDS_MAX = 16
 """Maximum rounds of writing before sockets are read again."""
 ALARM_S_MIN, ALARM_S_MAX = 0.001, 3600.0
@@ -50,7 +53,8 @@ class DataPlane:
             frame_max=limits.frame_bytes,
             channel_max=limits.channels,
             message_bytes_max=limits.message_bytes,
-            memory_bytes_max=limits.memory_bytes,
+            memory_bytes_max=room_bytes(limits.memory_bytes),
+            connection_bytes=CONNECTION_BYTES,
             seed=int.from_bytes(os.urandom(8), "big"),
             now_us=now_us(),
             wall_us=wall_us(),

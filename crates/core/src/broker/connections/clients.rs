@@ -1,5 +1,6 @@
 //! All clients: connections with their channels and consumers, and which connections have something to write.
 
+use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use crate::amqp::Method;
@@ -9,7 +10,9 @@ use crate::broker::connections::channel::Channel;
 use crate::broker::connections::connection::Connection;
 use crate::broker::connections::delivery_frames::{NO_ROUTE, RETURN, put_delivery, put_method};
 use crate::broker::consumers::consumer::Consumer;
-use crate::broker::consumers::unacknowledged::Delivery;
+use crate::broker::consumers::credit::Credit;
+use crate::broker::consumers::settlement::{Settle, Settlement};
+use crate::broker::consumers::unacknowledged::{Delivery, Unacknowledged};
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot, ConsumerSlot, Handle};
 use crate::broker::parts::Parts;
 use crate::broker::queues::queue::QueueEntry;
@@ -26,6 +29,19 @@ pub(crate) struct Clients {
     dirty: Vec<ConnectionSlot>,
     /// The slot at which the walk over connections goes on.
     cursor: u32,
+    /// The number of deliveries that wait for their acknowledgement, of all channels and of those that are gone.
+    unacknowledged: usize,
+    /// What channels that are gone had not acknowledged.
+    orphans: VecDeque<Orphans>,
+    /// The memory of all connections' buffers, as it was last counted.
+    buffer_bytes: u64,
+}
+
+/// The deliveries of a channel that is gone: those that it had settled, and then others, which go back.
+#[derive(Debug)]
+pub(crate) struct Orphans {
+    pub deliveries: Unacknowledged,
+    pub settles: VecDeque<Settle>,
 }
 
 /// The connection, channel and consumer that a delivery is written to.
@@ -34,13 +50,14 @@ pub(crate) struct Outlet<'a> {
     pub channel: &'a mut Channel,
     pub consumer: &'a mut Consumer,
     dirty: &'a mut Vec<ConnectionSlot>,
+    unacknowledged: &'a mut usize,
 }
 
 impl Outlet<'_> {
     /// Write a delivery. Returns its tag. The connection takes no more when it has `output_bytes_max` to write.
     #[inline]
     pub fn write(&mut self, redelivered: bool, parts: &Parts<'_>, output_bytes_max: usize) -> u64 {
-        let Self { connection, channel, consumer, dirty } = self;
+        let Self { connection, channel, consumer, dirty, .. } = self;
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;
         let frame_max = connection.frame_max as usize;
@@ -66,6 +83,7 @@ impl Outlet<'_> {
         self.consumer.credit.take();
         self.channel.credit.take();
         let consumer = Some(self.consumer.handle(slot));
+        *self.unacknowledged += 1;
         self.channel.unacknowledged.push(Delivery { tag, entry, queue, consumer });
         let is_shared = self.channel.credit.limit() != 0;
         if is_shared {
@@ -145,7 +163,9 @@ impl Clients {
 
     /// Take a connection out, which has no channels any more.
     pub fn remove_connection(&mut self, slot: ConnectionSlot) -> Connection {
-        self.connections.remove(slot)
+        let connection = self.connections.remove(slot);
+        self.buffer_bytes -= connection.counted_bytes;
+        connection
     }
 
     /// Take a channel out, and from its connection's list.
@@ -179,6 +199,11 @@ impl Clients {
         (self.connections.len(), self.channels.len(), self.consumers.len())
     }
 
+    /// The number of slots of a walk over all connections.
+    pub fn slot_count(&self) -> usize {
+        self.connections.end() as usize
+    }
+
     /// The next slot of a walk over all connections, round and round; it may be empty.
     pub fn next_slot(&mut self) -> ConnectionSlot {
         if self.cursor >= self.connections.end() {
@@ -191,11 +216,11 @@ impl Clients {
     /// The channel and connection of a consumer, with the consumer itself.
     #[inline]
     pub fn outlet(&mut self, slot: ConsumerSlot) -> Outlet<'_> {
-        let Self { connections, channels, consumers, dirty, .. } = self;
+        let Self { connections, channels, consumers, dirty, unacknowledged, .. } = self;
         let consumer = &mut consumers[slot];
         let channel = &mut channels[consumer.channel];
         let connection = &mut connections[consumer.connection];
-        Outlet { connection, channel, consumer, dirty }
+        Outlet { connection, channel, consumer, dirty, unacknowledged }
     }
 
     /// A channel with its connection.
@@ -217,6 +242,114 @@ impl Clients {
             && self.connections[consumer.connection].takes_deliveries()
     }
 
+    /// Whether a consumer's channel has nothing that it has not acknowledged.
+    pub fn has_acknowledged_all(&self, slot: ConsumerSlot) -> bool {
+        self.channels[self.consumers[slot].channel].unacknowledged.len() == 0
+    }
+
+    /// The memory of all connections' buffers, as it was last counted.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.buffer_bytes
+    }
+
+    /// Count the buffers of a connection again, after they may have grown or shrunk.
+    pub fn count_buffers(&mut self, slot: ConnectionSlot) {
+        if let Some(connection) = self.connections.get_mut(slot) {
+            let bytes = connection.held_bytes();
+            self.buffer_bytes = self.buffer_bytes - connection.counted_bytes + bytes;
+            connection.counted_bytes = bytes;
+        }
+    }
+
+    /// Let a delivery of basic.get wait for its acknowledgement.
+    pub fn await_acknowledgement(&mut self, slot: ChannelSlot, delivery: Delivery) {
+        self.unacknowledged += 1;
+        self.channels[slot].unacknowledged.push(delivery);
+    }
+
+    /// Drop the transaction of a channel: what it settled waits for its acknowledgement again.
+    pub fn roll_back(&mut self, slot: ChannelSlot) {
+        let channel = &mut self.channels[slot];
+        self.unacknowledged -= channel.unacknowledged.len();
+        channel.roll_back();
+        self.unacknowledged += channel.unacknowledged.len();
+    }
+
+    /// Move the deliveries that are settled to the transaction of their channel. False when none has this tag.
+    pub fn settle_in_transaction(&mut self, slot: ChannelSlot, settle: Settle) -> bool {
+        let channel = &mut self.channels[slot];
+        let Some(transaction) = &mut channel.transaction else { return false };
+        let before = channel.unacknowledged.len();
+        if settle.multiple {
+            while let Some(delivery) = channel.unacknowledged.settle_oldest(settle.through()) {
+                transaction.settle(settle.settlement, delivery);
+            }
+        } else if let Some(delivery) = channel.unacknowledged.settle(settle.tag) {
+            transaction.settle(settle.settlement, delivery);
+        }
+        let count = before - channel.unacknowledged.len();
+        self.unacknowledged -= count;
+        settle.multiple || count > 0
+    }
+
+    /// Take out the delivery of a channel with this tag, if it waits.
+    #[inline]
+    pub fn take_delivery(&mut self, slot: ChannelSlot, tag: u64) -> Option<Delivery> {
+        let delivery = self.channels[slot].unacknowledged.settle(tag);
+        self.unacknowledged -= usize::from(delivery.is_some());
+        delivery
+    }
+
+    /// Take out the oldest delivery of a channel, if its tag is at most `through`.
+    #[inline]
+    pub fn take_oldest(&mut self, slot: ChannelSlot, through: u64) -> Option<Delivery> {
+        let delivery = self.channels[slot].unacknowledged.settle_oldest(through);
+        self.unacknowledged -= usize::from(delivery.is_some());
+        delivery
+    }
+
+    /// Leave the deliveries of a channel to be put back later, after what the channel had begun to settle.
+    pub fn orphan(&mut self, slot: ChannelSlot, settles: VecDeque<Settle>) {
+        let channel = &mut self.channels[slot];
+        // Nothing is delivered on it any more.
+        channel.credit = Credit::default();
+        self.orphans.push_back(Orphans { deliveries: std::mem::take(&mut channel.unacknowledged), settles });
+    }
+
+    /// Take out the next delivery of a channel that is gone, with how it is settled. `Some(None)` ends a channel.
+    pub fn next_orphan(&mut self) -> Option<Option<(Delivery, Settlement)>> {
+        let Orphans { deliveries, settles } = self.orphans.front_mut()?;
+        while let Some(settle) = settles.front() {
+            if let Some(delivery) = deliveries.settle_oldest(settle.tag) {
+                self.unacknowledged -= 1;
+                return Some(Some((delivery, settle.settlement)));
+            }
+            settles.pop_front();
+        }
+        let next = deliveries.settle_oldest(u64::MAX).map(|delivery| (delivery, Settlement::Requeue));
+        self.unacknowledged -= usize::from(next.is_some());
+        if next.is_none() {
+            self.orphans.pop_front();
+        }
+        Some(next)
+    }
+
+    /// Whether deliveries of channels that are gone wait to be put back.
+    pub fn has_orphans(&self) -> bool {
+        !self.orphans.is_empty()
+    }
+
+    /// Every delivery of channels that are gone.
+    #[cfg(test)]
+    pub fn orphans(&self) -> impl Iterator<Item = &Delivery> {
+        self.orphans.iter().flat_map(|orphans| orphans.deliveries.iter())
+    }
+
+    /// The number of deliveries that wait for their acknowledgement.
+    pub fn unacknowledged_count(&self) -> usize {
+        self.unacknowledged
+    }
+
     /// Note that a connection has something to write, or to say.
     #[inline]
     pub fn touch(&mut self, slot: ConnectionSlot) {
@@ -229,15 +362,18 @@ impl Clients {
 
     /// Move all connections that have something to write, or have ended, to the end of `ids`, each once.
     pub fn take_dirty(&mut self, ids: &mut Vec<ConnectionId>) {
-        for slot in self.dirty.drain(..) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for slot in dirty.drain(..) {
             // One that went since has nothing to say.
             if let Some(connection) = self.connections.get_mut(slot)
                 && connection.is_dirty
             {
                 connection.is_dirty = false;
                 ids.push(ConnectionId::new(slot, connection.serial));
+                self.count_buffers(slot);
             }
         }
+        self.dirty = dirty;
     }
 
     /// The vhost of a channel, and its connection as an owner of queues.

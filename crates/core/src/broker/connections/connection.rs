@@ -1,9 +1,11 @@
 //! A connection: its buffers, its limits, and whether it may be read and written.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::broker::clock::Micros;
 use crate::broker::connections::output_buffer::OutputBuffer;
+use crate::broker::consumers::settlement::Settle;
 use crate::broker::ids::{ChannelSlot, PrincipalSlot};
 use crate::broker::options::BrokerOptions;
 use crate::broker::topology::{QueueId, VhostId};
@@ -82,8 +84,14 @@ pub(crate) struct Connection {
     pub input: Vec<u8>,
     /// Bytes that wait to be written.
     pub out: OutputBuffer,
+    /// The number of bytes that were handed over to be written last.
+    pub handed_over: usize,
+    /// The memory of the buffers when it was last counted.
+    pub counted_bytes: u64,
     /// The exclusive queues, which are deleted with the connection.
     pub exclusive_queues: Vec<QueueId>,
+    /// Settlements of many deliveries that are carried out a part at a time; no frame is processed before they are done.
+    pub settling: VecDeque<(ChannelSlot, Settle)>,
     pub about: Arc<PeerInfo>,
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -132,7 +140,10 @@ impl Connection {
             channels: Vec::new(),
             input: Vec::new(),
             out: OutputBuffer::default(),
+            handed_over: 0,
+            counted_bytes: 0,
             exclusive_queues: Vec::new(),
+            settling: VecDeque::new(),
             about: PeerInfo { peer: login.peer.into(), client_name: login.client_name.into(), since: now }.into(),
             bytes_in: 0,
             bytes_out: 0,
@@ -179,6 +190,12 @@ impl Connection {
     /// Whether nothing more is read, and everything is written.
     pub fn is_over(&self) -> bool {
         self.has_ended() && self.out.is_empty()
+    }
+
+    /// The memory of its buffers, here and at the caller, which has what a socket does not take.
+    pub fn held_bytes(&self) -> u64 {
+        let with_caller = if self.is_writable { 0 } else { self.handed_over };
+        (self.out.capacity() + self.input.capacity() + with_caller) as u64
     }
 
     /// Free the memory that a burst needed.

@@ -4,7 +4,7 @@
 //! [`METHOD_STEPS`]. When the budget of a turn ([`BrokerOptions::turn_budget`](crate::broker::BrokerOptions)) is used
 //! up, the connection is read no further, and its remaining bytes wait in its `input` until [`Broker::work`] gives it
 //! another turn, one connection at a time. A frame that has begun is always finished, so that a turn exceeds its budget by
-//! at most one frame: a commit, or a message to very many queues.
+//! at most one frame: a commit, or a message to very many queues. Settling very many deliveries takes several turns.
 
 use crate::broker::Broker;
 use crate::broker::ids::{ConnectionSlot, Handle};
@@ -28,6 +28,9 @@ impl Broker {
             connection.is_resting = false;
             // While it was not read, it could not be heard.
             connection.heard = self.clock.now();
+            if !self.go_on_settling(handle.id) {
+                return self.suspend(handle.id);
+            }
             return self.resume(handle.id);
         }
     }

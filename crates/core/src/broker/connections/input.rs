@@ -31,6 +31,7 @@ impl Broker {
                 connection.input.extend_from_slice(bytes);
                 connection.is_suspended = true;
             }
+            self.clients.count_buffers(slot);
             return;
         }
         let remaining = self.complete_frame(slot, bytes);
@@ -40,6 +41,7 @@ impl Broker {
         {
             connection.input.extend_from_slice(&remaining[used..]);
         }
+        self.clients.count_buffers(slot);
         self.finish();
     }
 
@@ -88,7 +90,7 @@ impl Broker {
             if connection.has_ended() {
                 return bytes.len();
             }
-            if connection.is_blocked || connection.out.len() >= self.options.output_bytes_max {
+            if connection.is_blocked || connection.is_resting || connection.out.len() >= self.options.output_bytes_max {
                 connection.is_suspended = true;
                 self.clients.touch(slot);
                 return at;

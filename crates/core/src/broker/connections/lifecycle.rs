@@ -12,6 +12,9 @@ use crate::broker::management::event::Event;
 
 /// The time that a client has to answer our connection.close, and after that to read what is left for it.
 const CLOSE_US_MAX: Micros = 10_000_000;
+/// Maximum number of exclusive queues that are removed at once with their connection, which takes about 2 ms; others
+/// follow in the next calls.
+const QUEUES_AT_ONCE: usize = 500;
 /// The silence after which the memory of buffers is freed.
 const TRIM_AFTER_US: Micros = 2_000_000;
 
@@ -66,6 +69,9 @@ impl Broker {
         let slots: Vec<ConnectionSlot> = self.clients.connections().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.close_connection(slot, &error));
         self.finish();
+        while self.clients.has_orphans() {
+            self.settle_orphans();
+        }
         self.stop_journal();
     }
 
@@ -129,7 +135,15 @@ impl Broker {
         for (_, channel) in std::mem::take(&mut self.clients[slot].channels) {
             self.remove_channel(channel);
         }
-        for queue in std::mem::take(&mut self.clients[slot].exclusive_queues) {
+        let mut queues = std::mem::take(&mut self.clients[slot].exclusive_queues).into_iter();
+        queues.by_ref().take(QUEUES_AT_ONCE).for_each(|queue| self.remove_queue(queue));
+        queues.for_each(|queue| self.queues.abandon(queue));
+    }
+
+    /// Remove some queues whose connections are gone.
+    pub(crate) fn remove_abandoned(&mut self) {
+        for _ in 0..QUEUES_AT_ONCE {
+            let Some(queue) = self.queues.next_abandoned() else { return };
             self.remove_queue(queue);
         }
     }
@@ -159,7 +173,8 @@ impl Broker {
     fn empty_channel(&mut self, slot: ChannelSlot) {
         let channel = &mut self.clients[slot];
         channel.incoming = None;
-        channel.roll_back();
+        self.clients.roll_back(slot);
+        let channel = &mut self.clients[slot];
         channel.transaction = None;
         channel.confirms = None;
         channel.memo = None;
@@ -168,7 +183,7 @@ impl Broker {
             self.remove_consumer(consumer);
         }
         self.backpressure.count_unfinished(&mut self.clients[slot]);
-        self.requeue_all(slot);
+        self.return_deliveries(slot);
     }
 
     /// Remove a channel with all that it holds.
@@ -180,7 +195,7 @@ impl Broker {
     /// Check heartbeats, closes that nobody answers, and buffers that are no longer needed: of some connections each
     /// time, so that each is looked at about once a second.
     pub(crate) fn check_connections(&mut self) {
-        for _ in 0..self.clients.counts().0 / 10 + 1 {
+        for _ in 0..self.clients.slot_count() / 10 + 1 {
             let slot = self.clients.next_slot();
             if self.clients.connection_in(slot).is_some() {
                 self.check_connection(slot);
@@ -197,9 +212,12 @@ impl Broker {
             }
             return;
         }
+        connection.out.shrink();
         if now - connection.heard > TRIM_AFTER_US && now - connection.said > TRIM_AFTER_US {
             connection.trim();
         }
+        self.clients.count_buffers(slot);
+        let connection = &mut self.clients[slot];
         let half = connection.heartbeat_us;
         if half == 0 {
             return;

@@ -45,7 +45,10 @@ impl Broker {
         self.metrics.bytes_out += count as u64;
         if count > 0 {
             connection.said = self.clock.now();
+            connection.handed_over = count;
         }
+        self.clients.count_buffers(slot);
+        let connection = &mut self.clients[slot];
         if !connection.out.is_empty() {
             self.clients.touch(slot);
         } else if connection.has_ended() {
@@ -75,6 +78,10 @@ impl Broker {
     pub fn set_writable(&mut self, id: ConnectionId, is_writable: bool) {
         let Some(slot) = self.clients.find(id) else { return };
         self.clients[slot].is_writable = is_writable;
+        if !is_writable {
+            self.clients[slot].out.shrink_to_fit();
+        }
+        self.clients.count_buffers(slot);
         if is_writable {
             self.wake_connection(slot);
             self.finish();

@@ -15,6 +15,10 @@ use crate::broker::queues::letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
+/// The size of a connection's output at which its consumers wait when the buffers of all connections take a sixteenth of
+/// the memory. With what its socket's owner holds, that is about a quarter of a mebibyte.
+const CROWDED_OUTPUT_BYTES: usize = 96 * 1024;
+
 impl Broker {
     /// Put a message at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the message.
     #[inline]
@@ -28,9 +32,8 @@ impl Broker {
             return;
         }
         let size = self.messages.get(message).size();
-        let it = &mut self.queues[queue];
-        it.push(entry, size);
-        if it.policy.is_bounded() {
+        self.queues.push(queue, entry, size);
+        if self.queues[queue].policy.is_bounded() {
             self.drop_head(queue);
         }
         if expires != NEVER {
@@ -67,7 +70,27 @@ impl Broker {
         if self.faults.ignores_credit {
             return self.clients[self.clients[consumer].connection].takes_deliveries();
         }
-        self.clients.can_take(consumer)
+        self.clients.can_take(consumer) && (!self.backpressure.is_severe || self.clients.has_acknowledged_all(consumer))
+    }
+
+    /// The size of a connection's output at which its consumers wait: less when many connections have much to write, and
+    /// anything while memory is very short.
+    #[inline]
+    pub(crate) fn output_bytes_max(&self) -> usize {
+        let bytes_max = self.options.output_bytes_max;
+        if self.backpressure.is_severe {
+            0
+        } else if self.clients.buffer_bytes() > self.options.memory_bytes_max / 16 {
+            bytes_max.min(CROWDED_OUTPUT_BYTES)
+        } else {
+            bytes_max
+        }
+    }
+
+    /// Wake all consumers.
+    pub(crate) fn wake_all(&mut self) {
+        let slots: Vec<ConsumerSlot> = self.clients.consumers().map(|(slot, _)| slot).collect();
+        slots.into_iter().for_each(|slot| self.wake(slot));
     }
 
     /// Deliver everything that somebody can take. Where more has expired than fits into the turn, this goes on later. Where
@@ -89,10 +112,11 @@ impl Broker {
             self.settle(id, entry);
             return false;
         }
+        let output_bytes_max = self.output_bytes_max();
         let mut room = Vec::new();
         let parts = self.messages.visible_parts(entry.message, &mut room);
         let mut outlet = self.clients.outlet(slot);
-        let tag = outlet.write(entry.redelivered, &parts, self.options.output_bytes_max);
+        let tag = outlet.write(entry.redelivered, &parts, output_bytes_max);
         self.metrics.delivered += 1;
         self.metrics.redelivered += u64::from(entry.redelivered);
         let queue = &mut self.queues[id];
@@ -131,7 +155,7 @@ impl Broker {
             let queue = &mut self.queues[id];
             queue.unacknowledged += 1;
             let queue = Handle { id, serial: queue.serial };
-            channel.unacknowledged.push(Delivery { tag, entry, queue, consumer: None });
+            self.clients.await_acknowledgement(slot, Delivery { tag, entry, queue, consumer: None });
         }
         self.clients.touch(connection);
         if no_ack {

@@ -8,25 +8,25 @@ use crate::broker::clock::NEVER;
 use crate::broker::consumers::settlement::{Settle, Settlement};
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::error;
-use crate::broker::ids::{ChannelSlot, Handle, MessageId};
+use crate::broker::ids::{ChannelSlot, ConnectionSlot, Handle, MessageId};
 use crate::broker::publishing::transaction::PendingSettlement;
 use crate::broker::queues::letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
+/// Maximum number of deliveries that are settled in one call, which takes about 2 ms; others follow in the next turns.
+const SETTLED_AT_ONCE: usize = 10_000;
+
 impl Broker {
     /// Carry out an ack, nack or reject: now, or with the transaction.
     pub(crate) fn settle_or_keep(&mut self, channel: ChannelSlot, settle: Settle) -> Result<(), AmqpError> {
-        let it = &mut self.clients[channel];
-        let Some(transaction) = &mut it.transaction else { return self.settle_deliveries(channel, settle) };
+        let it = &self.clients[channel];
+        if it.transaction.is_none() {
+            return self.settle_deliveries(channel, settle);
+        }
         check_tag(settle, it.delivery_tag)?;
-        if settle.multiple {
-            while let Some(delivery) = it.unacknowledged.settle_oldest(settle.through()) {
-                transaction.settle(settle.settlement, delivery);
-            }
-        } else {
-            let delivery = it.unacknowledged.settle(settle.tag).ok_or_else(|| unknown(settle.tag))?;
-            transaction.settle(settle.settlement, delivery);
+        if !self.clients.settle_in_transaction(channel, settle) {
+            return Err(unknown(settle.tag));
         }
         self.backpressure.count_unfinished(&mut self.clients[channel]);
         Ok(())
@@ -51,33 +51,62 @@ impl Broker {
     pub(crate) fn settle_deliveries(&mut self, channel: ChannelSlot, settle: Settle) -> Result<(), AmqpError> {
         check_tag(settle, self.clients[channel].delivery_tag)?;
         if !settle.multiple {
-            let delivery =
-                self.clients[channel].unacknowledged.settle(settle.tag).ok_or_else(|| unknown(settle.tag))?;
+            let delivery = self.clients.take_delivery(channel, settle.tag).ok_or_else(|| unknown(settle.tag))?;
             let had_credit = self.clients[channel].credit.is_left();
             self.settle_delivery(channel, &delivery, settle.settlement);
             self.wake_if_credit_came(channel, had_credit);
             return Ok(());
         }
-        let through = settle.through();
-        let had_credit = self.clients[channel].credit.is_left();
-        if settle.settlement == Settlement::Requeue {
-            let mut deliveries = Vec::new();
-            while let Some(delivery) = self.clients[channel].unacknowledged.settle_oldest(through) {
-                deliveries.push(delivery);
+        let tag = if settle.tag == 0 { self.clients[channel].delivery_tag } else { settle.tag };
+        let connection = self.clients[channel].connection;
+        self.clients[connection].settling.push_back((channel, Settle { tag, ..settle }));
+        if !self.go_on_settling(connection) {
+            self.suspend(connection);
+        }
+        Ok(())
+    }
+
+    /// Go on with the settlements of many deliveries that a connection has begun. Returns whether they are done.
+    pub(crate) fn go_on_settling(&mut self, connection: ConnectionSlot) -> bool {
+        let mut left = SETTLED_AT_ONCE;
+        while let Some((channel, settle)) = self.clients[connection].settling.front().copied() {
+            let had_credit = self.clients[channel].credit.is_left();
+            left -= self.settle_some(channel, settle, left);
+            self.wake_if_credit_came(channel, had_credit);
+            if left == 0 {
+                return false;
             }
-            self.requeue(channel, deliveries);
-        } else {
-            while let Some(delivery) = self.clients[channel].unacknowledged.settle_oldest(through) {
-                self.settle_delivery(channel, &delivery, settle.settlement);
+            self.clients[connection].settling.pop_front();
+        }
+        true
+    }
+
+    /// Settle the oldest deliveries through a tag, at most `count_max`. Returns how many.
+    fn settle_some(&mut self, channel: ChannelSlot, settle: Settle, count_max: usize) -> usize {
+        let mut count = 0;
+        let mut requeued = Vec::new();
+        while count < count_max
+            && let Some(delivery) = self.clients.take_oldest(channel, settle.tag)
+        {
+            count += 1;
+            match settle.settlement {
+                Settlement::Requeue => requeued.push(delivery),
+                _ => self.settle_delivery(channel, &delivery, settle.settlement),
             }
         }
-        self.wake_if_credit_came(channel, had_credit);
-        Ok(())
+        self.requeue(channel, requeued);
+        count
     }
 
     #[inline]
     fn settle_delivery(&mut self, channel: ChannelSlot, delivery: &Delivery, settlement: Settlement) {
         self.give_credit(channel, delivery);
+        self.settle_returned(delivery, settlement);
+    }
+
+    /// Settle a delivery that takes no credit any more.
+    #[inline]
+    fn settle_returned(&mut self, delivery: &Delivery, settlement: Settlement) {
         let queue = delivery.queue;
         if delivery.entry.message == MessageId::NONE {
             self.metrics.acknowledged += 1;
@@ -106,7 +135,7 @@ impl Broker {
                     self.requeue_last(queue.id, delivery.entry, size);
                     return self.requeued(queue.id);
                 }
-                self.queues[queue.id].requeue(delivery.entry, size);
+                self.queues.requeue(queue.id, delivery.entry, size);
                 self.requeued(queue.id);
             }
         }
@@ -117,7 +146,7 @@ impl Broker {
     fn requeue_last(&mut self, queue: QueueId, entry: QueueEntry, size: usize) {
         let it = &mut self.queues[queue];
         let last = it.next_entry(entry.message, entry.expires);
-        it.push(QueueEntry { redelivered: true, ..last }, size);
+        self.queues.push(queue, QueueEntry { redelivered: true, ..last }, size);
     }
 
     /// Release an entry that a queue is done with.
@@ -132,27 +161,35 @@ impl Broker {
         self.release_entry(entry, durable_id);
     }
 
-    /// Give back the credit that a delivery took of its consumer and its channel.
+    /// Give back the credit that a delivery took of its consumer and its channel. Where the channel had none left, its
+    /// consumers wake together, in their turn.
     #[inline]
     fn give_credit(&mut self, channel: ChannelSlot, delivery: &Delivery) {
         let Some(consumer) = delivery.consumer else { return };
-        self.clients[channel].credit.give(1);
+        let had_none = self.clients[channel].credit.give(1);
         if let Some(it) = self.clients.consumer_of(consumer)
             && it.credit.give(1)
+            && !had_none
         {
             self.wake(consumer.id);
         }
     }
 
     fn wake_if_credit_came(&mut self, channel: ChannelSlot, had_credit: bool) {
-        if !had_credit && self.clients[channel].credit.is_left() {
+        let may_take = !had_credit || self.backpressure.is_severe;
+        if may_take && self.clients[channel].credit.is_left() {
             self.wake_channel(channel);
         }
     }
 
     /// Put deliveries back into their queues, in one pass per queue.
-    fn requeue(&mut self, channel: ChannelSlot, mut deliveries: Vec<Delivery>) {
+    fn requeue(&mut self, channel: ChannelSlot, deliveries: Vec<Delivery>) {
         deliveries.iter().for_each(|delivery| self.give_credit(channel, delivery));
+        self.requeue_returned(deliveries);
+    }
+
+    /// The same, for deliveries that take no credit any more.
+    fn requeue_returned(&mut self, mut deliveries: Vec<Delivery>) {
         deliveries.sort_by_key(|delivery| delivery.queue.id);
         for group in deliveries.chunk_by(|a, b| a.queue == b.queue) {
             let queue = group[0].queue;
@@ -169,7 +206,7 @@ impl Broker {
             let it = &mut self.queues[queue.id];
             it.unacknowledged -= entries.len() as u32;
             self.metrics.requeued += entries.len() as u64;
-            it.requeue_many(entries);
+            self.queues.requeue_many(queue.id, entries);
             self.requeued(queue.id);
         }
     }
@@ -187,15 +224,39 @@ impl Broker {
         self.queues.schedule(queue);
     }
 
-    /// Put all unacknowledged deliveries of a channel back.
-    pub(crate) fn requeue_all(&mut self, channel: ChannelSlot) {
-        let it = &mut self.clients[channel];
-        let deliveries: Vec<Delivery> = std::mem::take(&mut it.unacknowledged).iter().copied().collect();
+    /// Put all unacknowledged deliveries of a channel that is closed back, and finish what it had begun to settle.
+    pub(crate) fn return_deliveries(&mut self, channel: ChannelSlot) {
+        let connection = self.clients[channel].connection;
+        let settling = &mut self.clients[connection].settling;
+        let settles = settling.iter().filter(|(of, _)| *of == channel).map(|(_, settle)| *settle).collect();
+        settling.retain(|(of, _)| *of != channel);
         #[cfg(test)]
         if self.faults.forgets_requeue {
-            return deliveries.iter().for_each(|delivery| self.settle_delivery(channel, delivery, Settlement::Discard));
+            while let Some(delivery) = self.clients.take_oldest(channel, u64::MAX) {
+                self.settle_delivery(channel, &delivery, Settlement::Discard);
+            }
         }
-        self.requeue(channel, deliveries);
+        self.clients.orphan(channel, settles);
+        if !self.turn.is_over() {
+            self.settle_orphans();
+        }
+    }
+
+    /// Settle some deliveries of channels that are gone, most of which go back to their queues.
+    pub(crate) fn settle_orphans(&mut self) {
+        let mut requeued = Vec::new();
+        for count in 0..SETTLED_AT_ONCE {
+            match self.clients.next_orphan() {
+                None => {
+                    self.turn.spend(count as u32);
+                    break;
+                }
+                Some(Some((delivery, Settlement::Requeue))) => requeued.push(delivery),
+                Some(Some((delivery, settlement))) => self.settle_returned(&delivery, settlement),
+                Some(None) => {}
+            }
+        }
+        self.requeue_returned(requeued);
     }
 
     /// Carry out basic.recover: deliver unacknowledged messages again.
@@ -203,12 +264,10 @@ impl Broker {
         if !requeue {
             return Err(error(ReplyCode::NotImplemented, "requeue=false"));
         }
-        let had_credit = self.clients[channel].credit.is_left();
-        self.requeue_all(channel);
+        self.settle_deliveries(channel, Settle { tag: 0, multiple: true, settlement: Settlement::Requeue })?;
         if wants_reply {
             self.reply(channel, BasicRecoverOk {}.into())?;
         }
-        self.wake_if_credit_came(channel, had_credit);
         Ok(())
     }
 }

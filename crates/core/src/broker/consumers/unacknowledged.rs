@@ -16,19 +16,52 @@ pub(crate) struct Delivery {
     pub consumer: Option<Handle<ConsumerSlot>>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum DeliveryState {
-    Waiting(Delivery),
-    /// Settled out of order: a hole, removed when all deliveries before it are, or when there are too many holes.
-    Settled,
+/// Maximum number of deliveries of a chunk.
+const CHUNK_DELIVERIES: usize = 128;
+/// The room for deliveries that is kept when none waits.
+const KEPT_DELIVERIES: usize = 32;
+
+/// A part of the deliveries. One that was settled out of order leaves a hole, removed when all deliveries before it are,
+/// or when there are too many holes.
+#[derive(Debug, Clone, Default)]
+struct DeliveryChunk {
+    deliveries: VecDeque<(u64, Option<Delivery>)>,
+    waiting: usize,
 }
 
-/// Deliveries by ascending tag. The oldest are settled without a search, others after a binary search. There are never more
-/// holes than deliveries that wait (and 64), so that memory is bounded by what is outstanding, also when a client keeps one
-/// message forever.
+impl DeliveryChunk {
+    fn first_tag(&self) -> u64 {
+        self.deliveries.front().map_or(u64::MAX, |(tag, _)| *tag)
+    }
+
+    /// The index of a tag: nearly always that of the oldest delivery.
+    #[inline]
+    fn index_of(&self, tag: u64) -> Option<usize> {
+        match self.deliveries.front() {
+            Some((front, _)) if *front == tag => Some(0),
+            _ => self.deliveries.binary_search_by_key(&tag, |(tag, _)| *tag).ok(),
+        }
+    }
+
+    /// Remove the holes at the front, and all when there are too many: memory is bounded by what waits.
+    #[inline]
+    fn drop_settled(&mut self) {
+        while let Some((_, None)) = self.deliveries.front() {
+            self.deliveries.pop_front();
+        }
+        if self.deliveries.len() > 2 * self.waiting + 4 {
+            self.deliveries.retain(|(_, delivery)| delivery.is_some());
+            self.deliveries.shrink_to(2 * self.waiting + 4);
+        }
+    }
+}
+
+/// Deliveries by ascending tag, in chunks, so that nothing is copied when there are many. The oldest are settled without a
+/// search, others after two binary searches.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unacknowledged {
-    deliveries: VecDeque<(u64, DeliveryState)>,
+    /// None of them is without a delivery that waits, except when it is the only one.
+    chunks: VecDeque<DeliveryChunk>,
     waiting: usize,
 }
 
@@ -36,76 +69,92 @@ impl Unacknowledged {
     /// Add a delivery; its tag is greater than all earlier ones.
     #[inline]
     pub fn push(&mut self, delivery: Delivery) {
-        debug_assert!(self.deliveries.back().is_none_or(|(tag, _)| *tag < delivery.tag));
         self.waiting += 1;
-        self.deliveries.push_back((delivery.tag, DeliveryState::Waiting(delivery)));
+        if self.chunks.back().is_none_or(|chunk| chunk.deliveries.len() >= CHUNK_DELIVERIES) {
+            let room = if self.chunks.is_empty() { 0 } else { CHUNK_DELIVERIES };
+            self.chunks.push_back(DeliveryChunk { deliveries: VecDeque::with_capacity(room), waiting: 0 });
+        }
+        let Some(chunk) = self.chunks.back_mut() else { return };
+        debug_assert!(chunk.deliveries.back().is_none_or(|(tag, _)| *tag < delivery.tag));
+        chunk.waiting += 1;
+        chunk.deliveries.push_back((delivery.tag, Some(delivery)));
     }
 
     /// Remove the delivery with this tag, if it waits.
     #[inline]
     pub fn settle(&mut self, tag: u64) -> Option<Delivery> {
-        let index = match self.deliveries.front() {
-            Some((front, _)) if *front == tag => 0,
-            _ => self.deliveries.binary_search_by_key(&tag, |(tag, _)| *tag).ok()?,
-        };
-        let (_, state) = self.deliveries.get_mut(index)?;
-        let DeliveryState::Waiting(delivery) = std::mem::replace(state, DeliveryState::Settled) else { return None };
+        let (number, index) = self.find(tag)?;
+        let chunk = &mut self.chunks[number];
+        let delivery = chunk.deliveries[index].1.take()?;
+        chunk.waiting -= 1;
         self.waiting -= 1;
-        self.drop_settled();
+        self.drop_settled(number);
         Some(delivery)
     }
 
     /// Remove the oldest delivery, if its tag is at most `tag`.
     #[inline]
     pub fn settle_oldest(&mut self, tag: u64) -> Option<Delivery> {
-        match self.deliveries.front() {
-            Some((front, DeliveryState::Waiting(delivery))) if *front <= tag => {
-                let delivery = *delivery;
-                self.deliveries.pop_front();
-                self.waiting -= 1;
-                self.drop_settled();
-                Some(delivery)
-            }
-            _ => None,
+        let chunk = self.chunks.front_mut()?;
+        let (oldest, _) = chunk.deliveries.front()?;
+        if *oldest > tag {
+            return None;
         }
+        let (_, delivery) = chunk.deliveries.pop_front()?;
+        chunk.waiting -= 1;
+        self.waiting -= 1;
+        self.drop_settled(0);
+        delivery
     }
 
     /// Add deliveries again that were settled here before.
     pub fn restore(&mut self, deliveries: impl Iterator<Item = Delivery>) {
         let mut all: Vec<Delivery> = self.iter().copied().chain(deliveries).collect();
         all.sort_unstable_by_key(|delivery| delivery.tag);
-        self.waiting = all.len();
-        self.deliveries = all.into_iter().map(|delivery| (delivery.tag, DeliveryState::Waiting(delivery))).collect();
+        *self = Self::default();
+        all.into_iter().for_each(|delivery| self.push(delivery));
     }
 
     pub fn len(&self) -> usize {
         self.waiting
     }
 
+    /// Every delivery that waits.
     pub fn iter(&self) -> impl Iterator<Item = &Delivery> {
-        self.deliveries.iter().filter_map(|(_, state)| match state {
-            DeliveryState::Waiting(delivery) => Some(delivery),
-            DeliveryState::Settled => None,
-        })
+        self.chunks.iter().flat_map(|chunk| &chunk.deliveries).filter_map(|(_, delivery)| delivery.as_ref())
     }
 
-    fn drop_settled(&mut self) {
-        while let Some((_, DeliveryState::Settled)) = self.deliveries.front() {
-            self.deliveries.pop_front();
-        }
-        if self.deliveries.len() > 2 * self.waiting + 64 {
-            self.deliveries.retain(|(_, state)| matches!(state, DeliveryState::Waiting(_)));
+    /// The number of a tag's chunk, and its index there.
+    #[inline]
+    fn find(&self, tag: u64) -> Option<(usize, usize)> {
+        let number = match self.chunks.len() {
+            1 => 0,
+            _ => self.chunks.partition_point(|chunk| chunk.first_tag() <= tag).checked_sub(1)?,
+        };
+        Some((number, self.chunks.get(number)?.index_of(tag)?))
+    }
+
+    /// Remove holes of a chunk in which a delivery was settled, and the chunk with the last delivery.
+    #[inline]
+    fn drop_settled(&mut self, number: usize) {
+        let is_only = self.chunks.len() == 1;
+        let chunk = &mut self.chunks[number];
+        chunk.drop_settled();
+        if chunk.waiting == 0 && (!is_only || chunk.deliveries.capacity() > KEPT_DELIVERIES) {
+            self.chunks.remove(number);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::broker::clock::NEVER;
     use crate::broker::ids::MessageId;
     use crate::broker::slab::SlotId;
-    use crate::testing::fewer;
+    use crate::testing::{Random, fewer};
 
     fn delivery(tag: u64) -> Delivery {
         let entry = QueueEntry::new(tag, MessageId::NONE, NEVER);
@@ -156,7 +205,39 @@ mod tests {
             unacknowledged.push(delivery(tag));
             unacknowledged.settle(tag);
         }
-        assert!(unacknowledged.deliveries.len() < 100, "{} deliveries", unacknowledged.deliveries.len());
+        let kept: usize = unacknowledged.chunks.iter().map(|chunk| chunk.deliveries.len()).sum();
+        assert!(kept < 100, "{kept} deliveries");
         assert_eq!(tags(&unacknowledged), [1]);
+    }
+
+    #[test]
+    fn deliveries_agree_with_a_map_however_they_are_settled() {
+        let mut random = Random(3);
+        let mut unacknowledged = Unacknowledged::default();
+        let mut expected = BTreeSet::new();
+        let mut last = 0;
+        for _ in 0..fewer(20_000) {
+            match random.below(10) {
+                0..5 => {
+                    last += 1 + random.below(2) as u64;
+                    unacknowledged.push(delivery(last));
+                    expected.insert(last);
+                }
+                5..9 => {
+                    let tag = random.below(last as usize + 1) as u64;
+                    assert_eq!(unacknowledged.settle(tag).map(|delivery| delivery.tag), expected.take(&tag));
+                }
+                _ => {
+                    let through = random.below(last as usize + 1) as u64;
+                    let oldest = expected.first().copied().filter(|tag| *tag <= through);
+                    assert_eq!(unacknowledged.settle_oldest(through).map(|delivery| delivery.tag), oldest);
+                    oldest.map(|tag| expected.remove(&tag));
+                }
+            }
+            assert_eq!(unacknowledged.len(), expected.len());
+        }
+        assert!(tags(&unacknowledged).into_iter().eq(expected));
+        let slots: usize = unacknowledged.chunks.iter().map(|chunk| chunk.deliveries.len()).sum();
+        assert!(slots <= 6 * unacknowledged.len() + 8, "{slots} slots for {} deliveries", unacknowledged.len());
     }
 }

@@ -55,6 +55,7 @@ impl Broker {
         self.check_binding(channel, bind)?;
         check_query_arguments(bind.arguments)?;
         self.check_stored_query(channel, bind.arguments)?;
+        self.check_memory_for_definitions()?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         if let Err(full) = self.durability.check_room()
             && self.topology.is_new_and_survives(vhost, bind, owner)?

@@ -34,8 +34,11 @@ impl Broker {
             self.topology.check_exchange(vhost, it.exchange)?;
         } else {
             self.check_access(channel, Verb::Configure, Resource::Exchange, it.exchange)?;
-            if it.durable && self.topology.check_exchange(vhost, it.exchange).is_err() {
-                self.durability.check_room()?;
+            if self.topology.check_exchange(vhost, it.exchange).is_err() {
+                self.check_memory_for_definitions()?;
+                if it.durable {
+                    self.durability.check_room()?;
+                }
             }
             let settings = ExchangeSettings {
                 kind: it.exchange_type.parse()?,

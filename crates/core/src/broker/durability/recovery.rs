@@ -1,8 +1,8 @@
 //! Opens a broker with everything that its journal holds: definitions, then queues with their entries.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use hashbrown::HashMap;
 
@@ -13,6 +13,7 @@ use crate::amqp::{BasicProperties, RawTable};
 use crate::broker::Broker;
 use crate::broker::access::control::Control;
 use crate::broker::clock::Micros;
+use crate::broker::durability::journal_access::STREAMS;
 use crate::broker::durable::{
     DefinitionId, Durable, DurableOptions, RecoveredDefinition, RecoveredEntry, RecoveredJournal, RecoveredMessage,
     RecoveredQueue, TimeToLive,
@@ -23,9 +24,11 @@ use crate::broker::publishing::publish::expiration;
 use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::{Queue, QueueEntry};
-use crate::broker::streams::reading::is_dir_name;
+use crate::broker::streams::reading::{dir_name, is_dir_name};
 use crate::broker::topology::{Definition, QueueId};
 
+/// The directory of the journal in the data directory.
+const JOURNAL_DIRECTORY: &str = "journal";
 /// The size of the smallest properties with an `expiration`: flags, delivery mode, and a short string of one digit.
 const EXPIRING_BYTES_MIN: u32 = 5;
 
@@ -63,8 +66,10 @@ pub enum StorageError {
     Journal(OpenError),
     /// A definition is of a later version, or none at all.
     Definition(String),
+    /// What an earlier process left of entries on disk cannot be removed, for this reason.
+    Spill(String),
     /// The log of this stream cannot be opened, for this reason.
-    Stream(String, String),
+    Stream(String, OpenError),
 }
 
 impl fmt::Display for StorageError {
@@ -72,6 +77,7 @@ impl fmt::Display for StorageError {
         match self {
             Self::Journal(error) => write!(f, "the journal cannot be opened: {error}"),
             Self::Definition(reason) => write!(f, "the journal has {reason}"),
+            Self::Spill(reason) => write!(f, "the directory 'spill' cannot be emptied: {reason}"),
             Self::Stream(name, reason) => write!(f, "the stream '{name}' cannot be opened: {reason}"),
         }
     }
@@ -100,9 +106,15 @@ impl Broker {
     ) -> Result<(Self, RecoveryReport), StorageError> {
         let mut broker = Self::new(options, control, now, wall_us);
         let Storage { disk, dir, committer, journal } = storage;
-        let (durable, recovered) = Durable::open(Arc::clone(&disk), &dir.join("journal"), journal, &committer)?;
+        make_folders(disk.as_ref(), &dir).map_err(OpenError::from)?;
+        check_journal(disk.as_ref(), &dir)?;
+        let (durable, recovered) = Durable::open(Arc::clone(&disk), &dir.join(JOURNAL_DIRECTORY), journal, &committer)?;
+        let spilled = dir.join("spill");
+        let opened = broker.queues.chunks_mut().open(Arc::clone(&disk), spilled, journal.segment_bytes as usize);
+        opened.map_err(|error| StorageError::Spill(error.to_string()))?;
         broker.durability.begin(durable, committer, disk, dir, journal.segment_bytes);
         let report = broker.recover_all(recovered)?;
+        broker.drop_overflow();
         // The vhost that every broker has, when it is new here.
         broker.changed();
         broker.record_settled();
@@ -176,9 +188,17 @@ impl Broker {
         self.queues.insert(id, queue);
         self.queues.set_timer(id);
         if kind == QueueKind::Stream {
-            self.open_stream(id, definition, name).map_err(|reason| StorageError::Stream(name.clone(), reason))?;
+            let opened = self.durability.check_log(&dir_name(name, definition));
+            let opened = opened.and_then(|()| self.open_stream(id, definition, name));
+            opened.map_err(|reason| StorageError::Stream(name.clone(), reason))?;
         }
         Ok(())
+    }
+
+    /// Drop what bounded queues have too much of, because deliveries that were not acknowledged came back to them.
+    fn drop_overflow(&mut self) {
+        let over: Vec<QueueId> = self.queues.iter().filter(|(_, queue)| queue.is_over()).map(|(id, _)| id).collect();
+        over.into_iter().for_each(|queue| self.drop_head(queue));
     }
 
     /// Put messages back into their queues. Their bytes stay in the journal.
@@ -199,7 +219,9 @@ impl Broker {
             }
             self.queues.set_timer(queue);
         }
-        stored.into_iter().for_each(|(message, _)| self.messages.drop_reference(message));
+        for (message, _) in stored {
+            self.messages.drop_reference(message);
+        }
     }
 
     /// Keep a message whose bytes stay in the journal. Returns its own time to live, too.
@@ -232,6 +254,29 @@ impl Broker {
         let size = stored.size();
         let queue = &mut self.queues[id];
         let entry = QueueEntry { redelivered: recovered.redelivered, ..queue.next_entry(message, expires) };
-        queue.push(entry, size);
+        self.queues.push(id, entry, size);
     }
+}
+
+/// Make the directory of streams, durably: the log of a stream syncs its own name in it only.
+fn make_folders(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    disk.create_dir(&dir.join(STREAMS))?;
+    disk.sync_dir(dir)
+}
+
+/// Check that there is a journal where there are streams: it is made before them, and says what they are.
+fn check_journal(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    let (journal, streams) = (dir.join(JOURNAL_DIRECTORY), dir.join(STREAMS));
+    let is_begun = |path: &Path| match disk.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        names => names.map(|names| !names.is_empty()),
+    };
+    if is_begun(&journal)? || !disk.list(&streams)?.iter().any(|name| is_dir_name(name)) {
+        return Ok(());
+    }
+    Err(OpenError::Incomplete(format!(
+        "{} has nothing in it, and {} has streams: put back what was there",
+        journal.display(),
+        streams.display()
+    )))
 }

@@ -42,6 +42,11 @@ pub enum Event {
         /// The reason.
         reason: String,
     },
+    /// Entries of queues cannot be moved to disk now: they stay in memory, and publishers wait when it is full.
+    SpillFailed {
+        /// What the disk said.
+        reason: String,
+    },
     /// A message could not be read back from the journal and is lost.
     MessageLost {
         /// The queue from which it was to be delivered.

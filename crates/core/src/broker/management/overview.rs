@@ -106,7 +106,9 @@ impl Broker {
             messages_ready: self.queues.iter().map(|(_, queue)| queue.ready().len() as u64).sum(),
             messages_unacknowledged: self.queues.iter().map(|(_, queue)| u64::from(queue.unacknowledged)).sum(),
             letters_waiting: self.letters.len() as u64,
-            message_bytes: self.memory_bytes(),
+            message_bytes: self.messages.resident_bytes()
+                + self.backpressure.unfinished_bytes
+                + self.letters.size_bytes(),
             topology_bytes: self.topology.memory_bytes(),
             blocked: self.backpressure.is_on().into(),
             events_dropped: self.events.dropped,

@@ -1,11 +1,12 @@
 //! Backpressure: publishers wait while memory or disk is short, and go on when it is not.
 //!
 //! A connection that publishes during a shortage is told (connection.blocked, where it knows that method) and is read no
-//! further; what it has sent already waits in its `input`. Consumers go on, and end the shortage. When only the journal's
+//! further; what it has sent already waits in its `input`. Consumers go on, and end the shortage; but when memory grows
+//! further, a channel gets its next message only when it has acknowledged and read the last. When only the journal's
 //! thread is behind, which passes in milliseconds, publishers are not read either, but not told.
 
-use crate::amqp::ReplyCode;
 use crate::amqp::method::ConnectionUnblocked;
+use crate::amqp::{AmqpError, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::connections::connection::ConnectionState;
@@ -14,10 +15,31 @@ use crate::broker::management::event::Event;
 use crate::broker::publishing::shortage::Shortage;
 
 impl Broker {
-    /// The memory that messages take: in queues, in transactions, and incomplete ones.
+    /// The memory that counts ([`crate::broker::MemoryUse`]). What cannot change quickly is as it was at the end of the
+    /// last call.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.messages.resident_bytes() + self.backpressure.unfinished_bytes + self.letters.size_bytes()
+        self.messages.resident_bytes()
+            + self.queues.chunks().resident_bytes()
+            + self.backpressure.unfinished_bytes
+            + self.backpressure.other_bytes
+    }
+
+    /// Refuse a new exchange, queue or binding when these take half of the memory, or when all together take more than
+    /// publishers may: nobody can be made to wait until there are fewer of them.
+    ///
+    /// # Errors
+    /// 506.
+    pub(crate) fn check_memory_for_definitions(&self) -> Result<(), AmqpError> {
+        let (bytes, bytes_max) = (self.memory(), self.options.memory_bytes_max);
+        let reason = if bytes.definitions > bytes_max / 2 {
+            "low on memory: exchanges, queues and bindings take half of what there is (memory_bytes)"
+        } else if bytes.total() > bytes_max / 10 * 11 {
+            "low on memory: there is no room for further exchanges, queues and bindings until messages are consumed"
+        } else {
+            return Ok(());
+        };
+        Err(error(ReplyCode::ResourceError, reason))
     }
 
     /// Close the connection of the channel that keeps most of what is in no queue yet, when that takes all the memory:
@@ -35,8 +57,7 @@ impl Broker {
     }
 
     /// The current shortage, if any. A shortage of memory ends at nine tenths of the watermark, so that it does not flutter.
-    fn shortage(&self) -> Option<Shortage> {
-        let bytes = self.memory_bytes();
+    fn shortage(&self, bytes: u64) -> Option<Shortage> {
         let bytes_max = self.options.memory_bytes_max;
         let was_short = self.backpressure.shortage == Some(Shortage::Memory);
         if self.durability.is_full() || self.streams.is_full() {
@@ -50,12 +71,13 @@ impl Broker {
         }
     }
 
-    /// Check for shortages. Returns whether publishers may go on again, so that there may be work.
+    /// Check for shortages. Returns whether somebody may go on again, so that there may be work.
     pub(crate) fn check_shortage(&mut self) -> bool {
-        let shortage = self.shortage();
+        let (bytes, may_deliver) = self.count_memory();
+        let shortage = self.shortage(bytes);
         let was = std::mem::replace(&mut self.backpressure.shortage, shortage);
         if was == shortage {
-            return false;
+            return may_deliver;
         }
         match (was.and_then(Shortage::reason), self.backpressure.reason()) {
             (None, Some(reason)) => {
@@ -68,7 +90,34 @@ impl Broker {
         if shortage.is_none() {
             self.unblock();
         }
-        shortage.is_none()
+        may_deliver || shortage.is_none()
+    }
+
+    /// Count all memory, and note whether it is so short that consumers get messages one by one. Returns the sum, and
+    /// whether consumers may go on that had to wait for it.
+    fn count_memory(&mut self) -> (u64, bool) {
+        let memory = self.memory();
+        let bytes = memory.total();
+        self.backpressure.other_bytes = bytes - memory.messages - memory.entries - memory.unfinished;
+        let is_severe = self.is_severe(bytes);
+        let was_severe = std::mem::replace(&mut self.backpressure.is_severe, is_severe);
+        let has_ended = was_severe && !is_severe;
+        if has_ended {
+            self.wake_all();
+        }
+        (bytes, has_ended)
+    }
+
+    /// Whether memory is so short that what consumers do not acknowledge or read must not take more of it.
+    fn is_severe(&self, bytes: u64) -> bool {
+        bytes > self.options.memory_bytes_max / 100 * 115
+    }
+
+    /// While consumers get messages one by one, look for those that can take another.
+    pub(crate) fn feed_sparingly(&mut self) {
+        if self.backpressure.is_severe {
+            self.wake_all();
+        }
     }
 
     fn unblock(&mut self) {

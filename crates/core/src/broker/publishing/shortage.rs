@@ -33,7 +33,11 @@ pub(crate) struct Backpressure {
     /// Connections that are not read because of the shortage.
     pub(super) blocked: Vec<Handle<ConnectionSlot>>,
     /// The memory that incomplete messages and open transactions of channels take.
-    pub(super) unfinished_bytes: u64,
+    pub(crate) unfinished_bytes: u64,
+    /// All memory that counts, except that of messages, entries and what is unfinished: as it was last counted.
+    pub(super) other_bytes: u64,
+    /// Whether memory is so short that consumers get messages one by one.
+    pub(crate) is_severe: bool,
 }
 
 impl Backpressure {
@@ -41,12 +45,6 @@ impl Backpressure {
     #[inline]
     pub fn is_on(&self) -> bool {
         self.shortage.is_some()
-    }
-
-    /// The memory that incomplete messages and open transactions of channels take.
-    #[cfg(test)]
-    pub fn unfinished_bytes(&self) -> u64 {
-        self.unfinished_bytes
     }
 
     /// Let publishers wait, each after at most one more message, until the disk has taken what is recorded.

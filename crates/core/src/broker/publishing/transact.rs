@@ -31,7 +31,7 @@ impl Broker {
         if self.clients[channel].transaction.is_none() {
             return Err(not_transactional());
         }
-        self.clients[channel].roll_back();
+        self.clients.roll_back(channel);
         self.backpressure.count_unfinished(&mut self.clients[channel]);
         self.reply(channel, TxRollbackOk {}.into())
     }

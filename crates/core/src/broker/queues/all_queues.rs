@@ -9,6 +9,8 @@ use crate::broker::clock::{Micros, NEVER};
 use crate::broker::dense_map::DenseMap;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::Handle;
+use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
+use crate::broker::queues::entries::Entries;
 use crate::broker::queues::message_store::MessageStore;
 use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::queues::timers::Timers;
@@ -22,6 +24,12 @@ pub(crate) struct Queues {
     runnable: VecDeque<QueueId>,
     /// When something in a queue, or the queue itself, may expire.
     timers: Timers,
+    /// Queues with chunks of entries that may be moved to disk.
+    spillable: VecDeque<Handle<QueueId>>,
+    /// The chunks of entries of all queues.
+    chunks: ChunkStore,
+    /// Exclusive queues of connections that are gone, to be removed a few at a time.
+    abandoned: Vec<Handle<QueueId>>,
     /// Entries of purged and deleted queues, released a few at a time, because releasing a million would stop everybody.
     unreachable: VecDeque<UnreachableEntries>,
 }
@@ -29,7 +37,7 @@ pub(crate) struct Queues {
 /// Entries that nobody can reach any more.
 #[derive(Debug)]
 struct UnreachableEntries {
-    entries: VecDeque<QueueEntry>,
+    entries: Entries,
     /// The definition of a durable queue: its entries are settled there.
     durable_id: Option<DefinitionId>,
     /// Whether an answer waits until they are.
@@ -85,11 +93,73 @@ impl Queues {
     pub fn pop(&mut self, id: QueueId, messages: &MessageStore) -> Option<QueueEntry> {
         let queue = &mut self.queues[id];
         let size = messages.get(queue.front()?.message).size();
-        let entry = queue.pop(size);
+        let entry = queue.pop(size, &mut self.chunks);
         if queue.has_expiring() {
             self.set_timer(id);
         }
         entry
+    }
+
+    /// Add an entry of a message of this size to a queue.
+    #[inline]
+    pub fn push(&mut self, id: QueueId, entry: QueueEntry, size: usize) {
+        if self.queues[id].push(entry, size, &mut self.chunks) {
+            self.list_spillable(id);
+        }
+    }
+
+    /// Put an entry back into a queue, where it was.
+    pub fn requeue(&mut self, id: QueueId, entry: QueueEntry, size: usize) {
+        self.queues[id].requeue(entry, size, &mut self.chunks);
+        self.list_spillable(id);
+    }
+
+    /// Put many entries back into a queue, where they were.
+    pub fn requeue_many(&mut self, id: QueueId, entries: Vec<(QueueEntry, usize)>) {
+        self.queues[id].requeue_many(entries, &mut self.chunks);
+        self.list_spillable(id);
+    }
+
+    fn list_spillable(&mut self, id: QueueId) {
+        let queue = &mut self.queues[id];
+        if !queue.is_spillable && queue.ready().can_spill() {
+            queue.is_spillable = true;
+            self.spillable.push_back(Handle { id, serial: queue.serial });
+        }
+    }
+
+    /// Move chunks of entries to disk while `is_wanted` says so of the memory that chunks take, at most `count_max`.
+    /// Returns how many were moved.
+    ///
+    /// # Errors
+    /// The disk takes nothing now.
+    pub fn spill(&mut self, count_max: usize, is_wanted: impl Fn(u64) -> bool) -> Result<usize, SpillError> {
+        let mut count = 0;
+        while count < count_max && is_wanted(self.chunks.resident_bytes()) {
+            let Some(handle) = self.spillable.front().copied() else { break };
+            let queue = self.queues.get_mut(handle.id).filter(|queue| queue.serial == handle.serial);
+            let has_more = queue.map_or(Ok(false), |queue| queue.spill(&mut self.chunks))?;
+            count += 1;
+            if !has_more {
+                self.spillable.pop_front();
+            }
+        }
+        Ok(count)
+    }
+
+    /// Whether entries may be moved to disk.
+    pub fn has_spillable(&self) -> bool {
+        !self.spillable.is_empty() && self.chunks.can_spill()
+    }
+
+    /// The chunks of entries of all queues.
+    pub fn chunks(&self) -> &ChunkStore {
+        &self.chunks
+    }
+
+    /// The chunks of entries of all queues.
+    pub fn chunks_mut(&mut self) -> &mut ChunkStore {
+        &mut self.chunks
     }
 
     /// Take those out of `routed` that refuse a message of this size. None of them is a stream.
@@ -170,6 +240,28 @@ impl Queues {
         &mut self.timers
     }
 
+    /// Remove this queue later, because its connection is gone.
+    pub fn abandon(&mut self, id: QueueId) {
+        if let Some(queue) = self.queues.get(id) {
+            self.abandoned.push(Handle { id, serial: queue.serial });
+        }
+    }
+
+    /// The next queue to remove.
+    pub fn next_abandoned(&mut self) -> Option<QueueId> {
+        while let Some(handle) = self.abandoned.pop() {
+            if self.queue_of(handle).is_some() {
+                return Some(handle.id);
+            }
+        }
+        None
+    }
+
+    /// Whether queues wait to be removed.
+    pub fn has_abandoned(&self) -> bool {
+        !self.abandoned.is_empty()
+    }
+
     /// Take out all that is ready in a queue, to be released later. Returns how many entries that were. The end of a
     /// purge of a durable queue, `is_purge`, is told.
     pub fn drain(&mut self, id: QueueId, is_purge: bool) -> u32 {
@@ -178,6 +270,8 @@ impl Queues {
         let count = entries.len() as u32;
         if count > 0 {
             self.unreachable.push_back(UnreachableEntries { entries, durable_id: queue.durable_id, is_purge });
+        } else {
+            entries.free(&mut self.chunks);
         }
         count
     }
@@ -189,19 +283,19 @@ impl Queues {
 
     /// The next entry to release, or the end of a group.
     pub fn next_unreachable(&mut self) -> Option<Unreachable> {
-        let UnreachableEntries { entries, durable_id, is_purge } = self.unreachable.front_mut()?;
-        if let Some(entry) = entries.pop_front() {
+        let UnreachableEntries { entries, durable_id, .. } = self.unreachable.front_mut()?;
+        if let Some(entry) = entries.pop(&mut self.chunks) {
             return Some(Unreachable::Entry(entry, *durable_id));
         }
-        let end = if *is_purge { Unreachable::EndOfPurge } else { Unreachable::End };
-        self.unreachable.pop_front();
-        Some(end)
+        let UnreachableEntries { entries, is_purge, .. } = self.unreachable.pop_front()?;
+        entries.free(&mut self.chunks);
+        Some(if is_purge { Unreachable::EndOfPurge } else { Unreachable::End })
     }
 
     /// Every entry that waits to be released.
     #[cfg(test)]
-    pub fn unreachable(&self) -> impl Iterator<Item = &QueueEntry> {
-        self.unreachable.iter().flat_map(|unreachable| &unreachable.entries)
+    pub fn unreachable(&self) -> impl Iterator<Item = &Entries> {
+        self.unreachable.iter().map(|unreachable| &unreachable.entries)
     }
 
     /// Whether no queue is scheduled.

@@ -11,9 +11,8 @@ use crate::broker::parts::Parts;
 use crate::broker::publishing::further_keys::without_blind_copies;
 use crate::broker::slab::{Slab, SlotId};
 
-/// The memory that a message takes besides its bytes: its slot here, its entries in queues, and its state in the
-/// journal.
-const OVERHEAD: u64 = 160;
+/// The memory that a message takes besides its bytes: its slot here, and what the allocator adds to its bytes.
+const OVERHEAD: u64 = size_of::<StoredMessage>() as u64 + 24;
 
 /// Where a message is kept besides memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -122,35 +121,40 @@ impl MessageStore {
     /// Drop one reference, and the message with the last one.
     #[inline]
     pub fn release(&mut self, id: MessageId, durability: &mut Durability) {
-        if let Kept::Spilled(record) = self.messages[id].kept {
+        if let Some(Kept::Spilled(record)) = self.drop_reference(id) {
             durability.release(record);
         }
-        self.drop_reference(id);
     }
 
-    /// Drop one reference to a message that is not spilled, and the message with the last one.
+    /// Drop one reference to a message, and the message with the last one. Returns where that was kept; a spilled one is
+    /// the caller's to release there.
     #[inline]
-    pub fn drop_reference(&mut self, id: MessageId) {
+    pub fn drop_reference(&mut self, id: MessageId) -> Option<Kept> {
         let message = &mut self.messages[id];
         message.references -= 1;
-        if message.references == 0 {
-            let message = self.messages.remove(id);
-            self.resident_bytes -= OVERHEAD + message.bytes.map_or(0, |bytes| bytes.len() as u64);
+        if message.references > 0 {
+            return None;
         }
+        let message = self.messages.remove(id);
+        self.resident_bytes -= OVERHEAD + message.bytes.map_or(0, |bytes| bytes.len() as u64);
+        Some(message.kept)
     }
 
-    /// Record that a durable queue is done with a message, if the journal has it.
+    /// Record that a durable queue is done with a message, if the journal has it. The caller releases its reference next.
     pub fn settle(&mut self, id: MessageId, queue: DefinitionId, durability: &mut Durability) {
-        let Kept::Saved { record, queues } = self.messages[id].kept else { return };
-        // The journal drops its record now, so others that have the message must not look for it there.
-        if queues == 1 && self.messages[id].references > 1 && !self.messages[id].is_resident() {
-            self.restore(id, durability);
-        }
+        let message = &mut self.messages[id];
+        let Kept::Saved { record, queues } = message.kept else { return };
         if !durability.is_on() {
             return;
         }
+        // Others have the message, and its bytes are nowhere else: it stays where it is.
+        if queues == 1 && message.references > 1 && !message.is_resident() {
+            durability.settle_but_keep(record, queue);
+            message.kept = Kept::Spilled(record);
+            return;
+        }
         durability.settle(record, queue);
-        self.messages[id].kept = match queues {
+        message.kept = match queues {
             1 => Kept::Nowhere,
             _ => Kept::Saved { record, queues: queues - 1 },
         };
@@ -164,10 +168,6 @@ impl MessageStore {
     /// The message with this id, if there is one.
     pub fn find(&self, id: MessageId) -> Option<&StoredMessage> {
         self.messages.get(id)
-    }
-
-    pub fn references(&self, id: MessageId) -> u32 {
-        self.messages[id].references
     }
 
     pub fn get_mut(&mut self, id: MessageId) -> &mut StoredMessage {
@@ -227,27 +227,11 @@ impl MessageStore {
         if self.messages[id].may_have_blind_copies { without_blind_copies(parts, room) } else { parts }
     }
 
-    /// Bring a message back into memory. One that cannot be read stays away, and is lost for whoever has it.
-    fn restore(&mut self, id: MessageId, durability: &Durability) {
-        if self.load(id, durability).is_ok() {
-            self.set_bytes(id, self.loaded.clone());
-        }
-    }
-
-    fn set_bytes(&mut self, id: MessageId, bytes: Vec<u8>) {
-        let message = &mut self.messages[id];
-        debug_assert_eq!(bytes.len(), message.size());
-        if message.bytes.is_none() {
-            self.resident_bytes += bytes.len() as u64;
-            message.bytes = Some(bytes.into_boxed_slice());
-        }
-    }
-
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// The memory that all messages take, including their entries.
+    /// The memory that all messages take, without their entries.
     pub fn resident_bytes(&self) -> u64 {
         self.resident_bytes
     }
@@ -288,9 +272,7 @@ mod tests {
         assert_eq!((store.evict(id), store.evict(id)), (16, 0));
         assert_eq!((store.resident_bytes(), store.get(id).is_resident()), (OVERHEAD, false));
         assert_eq!(store.get(id).parts_of(&PARTS.joined()), PARTS);
-        store.set_bytes(id, PARTS.joined());
-        assert_eq!((store.resident_bytes(), store.get(id).parts()), (16 + OVERHEAD, Some(PARTS)));
-        store.drop_reference(id);
+        assert_eq!(store.drop_reference(id), Some(Kept::Spilled(RecordId(1))), "for the caller to release");
         assert_eq!((store.len(), store.resident_bytes()), (0, 0));
     }
 }

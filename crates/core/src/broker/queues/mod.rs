@@ -1,7 +1,9 @@
 //! Queues: entries in order, the messages that they refer to, and what removes them.
 
 pub(crate) mod all_queues;
+pub(crate) mod chunk_store;
 pub(crate) mod dead_letter;
+pub(crate) mod entries;
 pub(crate) mod expiry;
 pub(crate) mod letter;
 pub(crate) mod message_store;

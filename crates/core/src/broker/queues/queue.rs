@@ -3,13 +3,14 @@
 //! An entry is delivered to the consumer that has waited longest, or waits for one. A requeued entry goes back to where it
 //! was: every entry has a position, given once, and `ready` ascends by it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::broker::clock::{Clock, Micros, NEVER};
 use crate::broker::consumers::consumer::Ring;
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ConsumerSlot, MessageId};
+use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
+use crate::broker::queues::entries::Entries;
 use crate::broker::queues::policy::Policy;
 use crate::broker::streams::stream::Stream;
 
@@ -53,7 +54,9 @@ pub(crate) struct Queue {
     pub unacknowledged: u32,
     /// The number of entries that were ever put here, for metrics only.
     pub published: u64,
-    ready: VecDeque<QueueEntry>,
+    /// Whether the queue is in the broker's list of queues whose entries may be moved to disk.
+    pub is_spillable: bool,
+    ready: Entries,
     ready_bytes: u64,
     /// The number of ready entries that can expire.
     expiring: usize,
@@ -76,7 +79,8 @@ impl Queue {
             stream: None,
             unacknowledged: 0,
             published: 0,
-            ready: VecDeque::new(),
+            is_spillable: false,
+            ready: Entries::default(),
             ready_bytes: 0,
             expiring: 0,
             position: 0,
@@ -97,11 +101,12 @@ impl Queue {
         self.ready.is_empty() && !self.ring.is_empty()
     }
 
+    /// Add an entry of a message of this size. Returns whether a chunk is full with it and may be spilled.
     #[inline]
-    pub fn push(&mut self, entry: QueueEntry, size: usize) {
+    pub fn push(&mut self, entry: QueueEntry, size: usize, store: &mut ChunkStore) -> bool {
         self.ready_bytes += size as u64;
         self.expiring += usize::from(entry.expires != NEVER);
-        self.ready.push_back(entry);
+        self.ready.push(entry, store)
     }
 
     #[inline]
@@ -111,57 +116,55 @@ impl Queue {
 
     /// Take out the first entry; `size` is its message's, as it was when it was pushed.
     #[inline]
-    pub fn pop(&mut self, size: usize) -> Option<QueueEntry> {
-        let entry = self.ready.pop_front()?;
+    pub fn pop(&mut self, size: usize, store: &mut ChunkStore) -> Option<QueueEntry> {
+        let entry = self.ready.pop(store)?;
         self.ready_bytes -= size as u64;
         self.expiring -= usize::from(entry.expires != NEVER);
+        if self.ready.is_empty() {
+            // Entries that could not be read back from disk were counted until now.
+            self.ready_bytes = 0;
+            self.expiring = 0;
+        }
         Some(entry)
     }
 
     /// Put an entry back where it was. It is nearly always older than all that are ready.
-    pub fn requeue(&mut self, mut entry: QueueEntry, size: usize) {
+    pub fn requeue(&mut self, mut entry: QueueEntry, size: usize, store: &mut ChunkStore) {
         entry.redelivered = true;
         self.ready_bytes += size as u64;
         self.expiring += usize::from(entry.expires != NEVER);
-        if self.ready.front().is_none_or(|front| entry.position < front.position) {
-            self.ready.push_front(entry);
-        } else {
-            let index = self.ready.partition_point(|ready| ready.position < entry.position);
-            self.ready.insert(index, entry);
-        }
+        self.ready.insert(entry, store);
     }
 
-    /// Put many entries back, in one pass even when they belong between those that are ready.
-    pub fn requeue_many(&mut self, mut entries: Vec<(QueueEntry, usize)>) {
+    /// Put many entries back.
+    pub fn requeue_many(&mut self, mut entries: Vec<(QueueEntry, usize)>, store: &mut ChunkStore) {
         entries.sort_unstable_by_key(|(entry, _)| entry.position);
-        let first_ready = self.ready.front().map_or(u64::MAX, |entry| entry.position);
-        if entries.last().is_none_or(|(entry, _)| entry.position < first_ready) {
-            entries.into_iter().rev().for_each(|(entry, size)| self.requeue(entry, size));
-            return;
+        let first_ready = self.front().map_or(u64::MAX, |entry| entry.position);
+        let is_older = entries.last().is_none_or(|(entry, _)| entry.position < first_ready);
+        if is_older {
+            entries.reverse();
         }
-        let mut merged = VecDeque::with_capacity(self.ready.len() + entries.len());
-        let mut ready = std::mem::take(&mut self.ready).into_iter().peekable();
-        for (mut entry, size) in entries {
-            while let Some(before) = ready.next_if(|ready| ready.position < entry.position) {
-                merged.push_back(before);
-            }
-            entry.redelivered = true;
-            self.ready_bytes += size as u64;
-            self.expiring += usize::from(entry.expires != NEVER);
-            merged.push_back(entry);
-        }
-        merged.extend(ready);
-        self.ready = merged;
+        entries.into_iter().for_each(|(entry, size)| self.requeue(entry, size, store));
     }
 
     /// Take out all ready entries, for purge and deletion.
-    pub fn drain(&mut self) -> VecDeque<QueueEntry> {
+    pub fn drain(&mut self) -> Entries {
         self.ready_bytes = 0;
         self.expiring = 0;
         std::mem::take(&mut self.ready)
     }
 
-    pub fn ready(&self) -> &VecDeque<QueueEntry> {
+    /// Move a chunk of entries to disk, if one may be. Returns whether there are more.
+    ///
+    /// # Errors
+    /// The disk takes nothing now.
+    pub fn spill(&mut self, store: &mut ChunkStore) -> Result<bool, SpillError> {
+        self.ready.spill(store)?;
+        self.is_spillable = self.ready.can_spill();
+        Ok(self.is_spillable)
+    }
+
+    pub fn ready(&self) -> &Entries {
         &self.ready
     }
 
@@ -188,9 +191,10 @@ impl Queue {
         }
     }
 
-    /// Whether it exceeds its maximum length or size, so that the oldest entries must be dropped.
+    /// Whether it exceeds its maximum length or size, so that the oldest entries must be dropped. A queue that refuses
+    /// messages drops none: what comes back to it stays.
     pub fn is_over(&self) -> bool {
-        self.policy.is_over(self.ready.len() as u64, self.ready_bytes)
+        !self.policy.rejects_publish && self.policy.is_over(self.ready.len() as u64, self.ready_bytes)
     }
 
     /// Whether one more message of this size would not fit, and the oldest may not be dropped for it.
@@ -218,13 +222,6 @@ impl Queue {
             time_to_live => clock.now().saturating_add(time_to_live.saturating_sub(age)),
         }
     }
-
-    /// Free the memory that a burst of messages needed.
-    pub fn trim(&mut self) {
-        if self.ready.is_empty() && self.ready.capacity() > 1024 {
-            self.ready = VecDeque::new();
-        }
-    }
 }
 
 #[cfg(test)]
@@ -233,56 +230,63 @@ mod tests {
     use crate::broker::slab::SlotId;
     use crate::testing::rounds;
 
-    fn filled(count: u64) -> Queue {
+    fn filled(count: u64) -> (Queue, ChunkStore) {
         let mut queue = Queue::new(Policy::default(), 0, 0);
+        let mut store = ChunkStore::default();
         for _ in 0..count {
             let entry = queue.next_entry(MessageId::NONE, NEVER);
-            queue.push(entry, 10);
+            queue.push(entry, 10, &mut store);
         }
-        queue
+        (queue, store)
     }
 
-    fn positions(queue: &Queue) -> Vec<u64> {
-        queue.ready().iter().map(|entry| entry.position).collect()
+    fn positions(queue: &Queue, store: &ChunkStore) -> Vec<u64> {
+        queue.ready().to_vec(store).iter().map(|entry| entry.position).collect()
     }
 
     #[test]
     fn what_comes_back_stands_where_it_stood() {
-        let mut queue = filled(5);
-        let taken: Vec<QueueEntry> = (0..4).filter_map(|_| queue.pop(10)).collect();
-        assert_eq!((queue.ready_bytes(), positions(&queue)), (10, vec![5]));
+        let (mut queue, mut store) = filled(5);
+        let taken: Vec<QueueEntry> = (0..4).filter_map(|_| queue.pop(10, &mut store)).collect();
+        assert_eq!((queue.ready_bytes(), positions(&queue, &store)), (10, vec![5]));
         for index in [1, 3, 0, 2] {
-            queue.requeue(taken[index], 10);
+            queue.requeue(taken[index], 10, &mut store);
         }
-        assert_eq!((queue.ready_bytes(), positions(&queue)), (50, vec![1, 2, 3, 4, 5]));
-        assert_eq!(queue.ready().iter().filter(|entry| entry.redelivered).count(), 4);
+        assert_eq!((queue.ready_bytes(), positions(&queue, &store)), (50, vec![1, 2, 3, 4, 5]));
+        let mut redelivered = 0;
+        queue.ready().for_each_redelivered(&store, |_| redelivered += 1);
+        assert_eq!(redelivered, 4);
     }
 
     #[test]
     fn many_come_back_in_order_between_those_that_are_ready() {
         for pattern in rounds(0u32..256) {
-            let mut queue = filled(8);
+            let (mut queue, mut store) = filled(8);
             let mut out = Vec::new();
             let mut back = Vec::new();
-            while let Some(entry) = queue.pop(10) {
+            while let Some(entry) = queue.pop(10, &mut store) {
                 out.push(entry);
             }
             for entry in out {
                 if pattern >> (entry.position - 1) & 1 == 1 {
                     back.push((entry, 10));
                 } else {
-                    queue.push(entry, 10);
+                    queue.push(entry, 10, &mut store);
                 }
             }
             back.reverse();
-            queue.requeue_many(back);
-            assert_eq!((positions(&queue), queue.ready_bytes()), ((1..=8).collect(), 80), "pattern {pattern:08b}");
+            queue.requeue_many(back, &mut store);
+            assert_eq!(
+                (positions(&queue, &store), queue.ready_bytes()),
+                ((1..=8).collect(), 80),
+                "pattern {pattern:08b}"
+            );
         }
     }
 
     #[test]
     fn a_message_passes_only_an_empty_queue_with_somebody_waiting() {
-        let mut queue = filled(1);
+        let (mut queue, _) = filled(1);
         queue.ring.wait(ConsumerSlot::from_index(0), 0);
         assert!(!queue.may_pass());
         queue.drain();

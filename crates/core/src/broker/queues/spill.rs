@@ -2,8 +2,8 @@
 //!
 //! Above half of the watermark, new messages leave memory as soon as the journal has them: those that are recorded anyway
 //! need nothing for it, others are written there first. Above three quarters, older messages leave too. A message that is
-//! delivered from disk is read for that delivery and not kept. Above the watermark itself publishers are blocked
-//! (`backpressure.rs`): entries take memory too.
+//! delivered from disk is read for that delivery and not kept. Entries of queues go to disk in chunks, beginning at half
+//! of the watermark too. Above the watermark itself publishers are blocked (`backpressure.rs`).
 
 use crate::broker::Broker;
 use crate::broker::durability::journal_access::Durability;
@@ -21,18 +21,23 @@ const OLDER_EACH: usize = 2;
 /// The number of slots that are searched per older message, so that the work per message has a bound.
 const OLDER_LOOKED_AT: u32 = 16;
 
+/// The number of older messages that leave memory in one tick.
+const OLDER_A_TICK: usize = 1000;
+
+/// Maximum number of chunks of entries that are moved to disk in one call, which takes about a millisecond.
+const CHUNKS_AT_ONCE: usize = 256;
+
 /// The number of unreachable entries that are released in one call, which takes about 100 µs.
 const UNREACHABLE_AT_ONCE: usize = 1000;
 
 impl MessageStore {
     /// Let a message leave memory as soon as the journal has it.
     fn make_evictable(&mut self, id: MessageId, durability: &mut Durability, wall_us: i64) {
-        let references = self.references(id);
         let message = self.get_mut(id);
         if message.kept == Kept::Nowhere {
             let Some(parts) = message.parts() else { return };
             // Without room it stays in memory, and counts there.
-            let Some(saved) = durability.spill(&parts, references, wall_us) else { return };
+            let Some(saved) = durability.spill(&parts, wall_us) else { return };
             message.kept = Kept::Spilled(saved.record);
             message.sequence = saved.sequence.0;
         }
@@ -63,12 +68,53 @@ impl Broker {
         if self.messages.find(message).is_some() {
             self.messages.make_evictable(message, &mut self.durability, wall_us);
         }
-        if self.messages.resident_bytes() > self.options.memory_bytes_max / 4 * 3 {
-            for _ in 0..OLDER_EACH {
-                if let Some(older) = self.messages.next_resident(OLDER_LOOKED_AT) {
-                    self.messages.make_evictable(older, &mut self.durability, wall_us);
-                }
+        if self.is_very_crowded() {
+            self.spill_some_older(OLDER_EACH);
+        }
+    }
+
+    /// Whether so much is in memory that older messages leave it too.
+    fn is_very_crowded(&self) -> bool {
+        self.memory_bytes() > self.options.memory_bytes_max / 4 * 3
+    }
+
+    fn spill_some_older(&mut self, count: usize) {
+        let wall_us = self.clock.wall_us();
+        for _ in 0..count {
+            if let Some(older) = self.messages.next_resident(OLDER_LOOKED_AT) {
+                self.messages.make_evictable(older, &mut self.durability, wall_us);
             }
+        }
+    }
+
+    /// Let some older messages leave memory, also when nobody publishes: something else may have taken it.
+    pub(crate) fn spill_older(&mut self) {
+        self.queues.chunks_mut().try_again();
+        if self.durability.is_on() && !self.durability.is_congested() && self.is_very_crowded() {
+            self.spill_some_older(OLDER_A_TICK);
+        }
+    }
+
+    /// Whether entries are to be moved to disk now.
+    pub(crate) fn can_spill_entries(&self) -> bool {
+        self.queues.has_spillable() && self.is_crowded()
+    }
+
+    /// While memory is crowded, move some chunks of entries to disk: chunks that are neither the first nor the last of
+    /// their queue.
+    pub(crate) fn spill_entries(&mut self) {
+        if let Some((count, reason)) = self.queues.chunks_mut().take_lost() {
+            self.metrics.lost += count;
+            let queue = String::new();
+            self.events.push(Event::MessageLost { queue, reason: format!("{count} entries of queues: {reason}") });
+        }
+        if !self.can_spill_entries() {
+            return;
+        }
+        let others = self.memory_bytes() - self.queues.chunks().resident_bytes();
+        let enough = self.options.memory_bytes_max / 2;
+        if let Err(reason) = self.queues.spill(CHUNKS_AT_ONCE, |bytes| others + bytes > enough) {
+            self.events.push(Event::SpillFailed { reason: reason.to_string() });
         }
     }
 

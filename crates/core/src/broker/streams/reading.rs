@@ -10,7 +10,7 @@
 
 use crate::amqp::method::BasicConsume;
 use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
-use crate::journal::{self, Log, LogItem, Retention, Sequence, Start};
+use crate::journal::{self, Log, LogItem, OpenError, Retention, Sequence, Start};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
@@ -22,7 +22,6 @@ use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::streams::stream::{Stream, StreamReader};
-use crate::broker::streams::stream_record;
 use crate::broker::streams::stream_record::StreamRecord;
 use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
 
@@ -34,7 +33,7 @@ const NS_PER_BYTE: u64 = 8;
 
 impl Broker {
     /// Open the log of a queue of type stream; a new one is empty.
-    pub(crate) fn open_stream(&mut self, id: QueueId, definition: DefinitionId, name: &str) -> Result<(), String> {
+    pub(crate) fn open_stream(&mut self, id: QueueId, definition: DefinitionId, name: &str) -> Result<(), OpenError> {
         let policy = &self.queues[id].policy;
         let options = journal::LogOptions { retention: retention(policy), ..journal::LogOptions::default() };
         let (log, dir) = self.durability.open_log(&dir_name(name, definition), options, policy.segment_bytes)?;
@@ -64,12 +63,11 @@ impl Broker {
         let wall_us = self.clock.wall_us();
         for &queue in queues {
             let Some(stream) = &self.queues[queue].stream else { continue };
-            let id = stream.log;
-            let Some(log) = self.streams.log(id) else { continue };
+            let log = stream.log;
             let body = [parts.route, parts.properties, parts.body];
-            let appended = log.append(stream_record::MESSAGE, wall_us, &[], &body)?;
-            marks.push(DiskMark { log: id, sequence: appended.sequence.0 });
-            if self.streams.note_pressure(id) {
+            let Some(Sequence(sequence)) = self.streams.append(log, wall_us, &body)? else { continue };
+            marks.push(DiskMark { log, sequence });
+            if self.streams.is_congested() {
                 self.backpressure.await_journal();
             }
             self.metrics.enqueued += 1;
@@ -137,7 +135,7 @@ impl Broker {
                 self.wake_reader(slot);
             }
         }
-        self.streams.relieve();
+        self.streams.review_pending();
     }
 
     /// Give each reader that can go on one turn.
@@ -217,8 +215,9 @@ impl Broker {
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
         let route = &bytes[..2 + record.exchange.len() + record.routing_key.len()];
         let parts = Parts { route, properties: &properties, body: record.body };
+        let output_bytes_max = self.output_bytes_max();
         let mut outlet = self.clients.outlet(slot);
-        let tag = outlet.write(false, &parts, self.options.output_bytes_max);
+        let tag = outlet.write(false, &parts, output_bytes_max);
         self.metrics.delivered += 1;
         let id = outlet.consumer.queue;
         let queue = &mut self.queues[id];
@@ -244,7 +243,7 @@ fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -
 
 /// The name of a log's directory: the characters of the queue's name that every file system accepts, and the number of
 /// its definition, which no other queue ever has, not even one of the same name.
-fn dir_name(name: &str, id: DefinitionId) -> String {
+pub(crate) fn dir_name(name: &str, id: DefinitionId) -> String {
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
     let plain: String = name.chars().filter(is_plain).take(64).collect();
     format!("{plain}.{}", id.0)

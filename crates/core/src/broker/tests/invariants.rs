@@ -8,24 +8,29 @@ use std::collections::{HashMap, HashSet};
 use crate::broker::Broker;
 use crate::broker::ids::MessageId;
 use crate::broker::ids::{ConsumerSlot, Handle};
+use crate::broker::queues::entries::Entries;
 use crate::broker::topology::QueueId;
 
 /// Check all of it. Returns what is wrong.
 pub fn violation(broker: &Broker) -> Option<String> {
-    let checks = [positions, references, deliveries, consumers, channels, work];
+    let checks = [positions, references, deliveries, consumers, channels, memory, work];
     checks.iter().find_map(|check| check(broker).err())
 }
 
 fn positions(broker: &Broker) -> Result<(), String> {
     for (number, queue) in broker.queues.iter() {
-        if !queue.ready().iter().is_sorted_by(|a, b| a.position < b.position) {
+        let ready = queue.ready().to_vec(broker.queues.chunks());
+        if ready.len() != queue.ready().len() {
+            return Err(format!("queue {number:?} counts {} entries and has {}", queue.ready().len(), ready.len()));
+        }
+        if !ready.iter().is_sorted_by(|a, b| a.position < b.position) {
             return Err(format!("queue {number:?} is out of order"));
         }
-        let bytes: usize = queue.ready().iter().map(|entry| broker.messages.get(entry.message).size()).sum();
+        let bytes: usize = ready.iter().map(|entry| broker.messages.get(entry.message).size()).sum();
         if bytes as u64 != queue.ready_bytes() {
             return Err(format!("queue {number:?} counts {} bytes and has {bytes}", queue.ready_bytes()));
         }
-        let expiring = queue.ready().iter().any(|entry| entry.expires != u64::MAX);
+        let expiring = ready.iter().any(|entry| entry.expires != u64::MAX);
         if expiring != queue.has_expiring() {
             return Err(format!("queue {number:?} is wrong about whether anything expires"));
         }
@@ -42,10 +47,12 @@ fn positions(broker: &Broker) -> Result<(), String> {
 /// Every message is referred to as often as it counts, and memory is what the messages take.
 fn references(broker: &Broker) -> Result<(), String> {
     let mut counted: HashMap<MessageId, u32> = HashMap::new();
-    let ready = broker.queues.iter().flat_map(|(_, queue)| queue.ready());
-    let unreachable = broker.queues.unreachable();
-    let out = broker.clients.channels().flat_map(|(_, channel)| channel.outstanding().map(|it| &it.entry));
-    let letters = broker.letters.iter().map(|letter| &letter.entry);
+    let chunks = broker.queues.chunks();
+    let ready = broker.queues.iter().flat_map(|(_, queue)| queue.ready().to_vec(chunks));
+    let unreachable = broker.queues.unreachable().flat_map(|entries| entries.to_vec(chunks));
+    let out = broker.clients.channels().flat_map(|(_, channel)| channel.outstanding().map(|it| it.entry));
+    let out = out.chain(broker.clients.orphans().map(|it| it.entry));
+    let letters = broker.letters.iter().map(|letter| letter.entry);
     for entry in ready.chain(unreachable).chain(letters).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
         *counted.entry(entry.message).or_default() += 1;
     }
@@ -80,6 +87,9 @@ fn deliveries(broker: &Broker) -> Result<(), String> {
             let counted = channel.credit.outstanding();
             return Err(format!("channel {number:?} counts {counted} deliveries out and has {of_channel}"));
         }
+    }
+    for delivery in broker.clients.orphans() {
+        *of_queue.entry(delivery.queue).or_default() += 1;
     }
     for (number, queue) in broker.queues.iter() {
         let found = of_queue.get(&Handle { id: number, serial: queue.serial }).copied().unwrap_or_default();
@@ -152,13 +162,31 @@ fn channels(broker: &Broker) -> Result<(), String> {
     let unfinished: u64 = broker.clients.channels().map(|(_, channel)| channel.unfinished()).sum();
     let slack: u64 =
         broker.clients.channels().map(|(_, channel)| channel.unfinished() - channel.unfinished_bytes).sum();
-    if unfinished != broker.backpressure.unfinished_bytes() + slack || slack > 600 * count as u64 {
-        return Err(format!(
-            "{unfinished} bytes are unfinished, and {} are counted",
-            broker.backpressure.unfinished_bytes()
-        ));
+    if unfinished != broker.memory().unfinished + slack || slack > 600 * count as u64 {
+        return Err(format!("{unfinished} bytes are unfinished, and {} are counted", broker.memory().unfinished));
     }
     if count == broker.clients.counts().1 { Ok(()) } else { Err("a channel is left behind".to_owned()) }
+}
+
+/// Every count of memory is what a walk over everything finds.
+fn memory(broker: &Broker) -> Result<(), String> {
+    let memory = broker.memory();
+    let queues = broker.queues.iter().map(|(_, queue)| queue.ready());
+    let entries: u64 = queues.chain(broker.queues.unreachable()).map(Entries::resident_bytes).sum();
+    if entries != memory.entries {
+        return Err(format!("entries take {entries} bytes, and {} are counted", memory.entries));
+    }
+    let of_channels: usize = broker.clients.channels().map(|(_, channel)| channel.unacknowledged.iter().count()).sum();
+    let deliveries = of_channels + broker.clients.orphans().count();
+    if deliveries != broker.clients.unacknowledged_count() {
+        let counted = broker.clients.unacknowledged_count();
+        return Err(format!("{deliveries} deliveries are out, and {counted} are counted"));
+    }
+    let buffers: u64 = broker.clients.connections().map(|(_, connection)| connection.counted_bytes).sum();
+    if buffers != memory.buffers {
+        return Err(format!("buffers were counted as {buffers} bytes, and their sum is {}", memory.buffers));
+    }
+    Ok(())
 }
 
 /// No entry is ready beside somebody who can take it.

@@ -9,6 +9,7 @@ mod delivering;
 mod expiring;
 pub(super) mod invariants;
 mod keeping;
+mod memory;
 mod nonsense;
 mod permissions;
 mod pricing;

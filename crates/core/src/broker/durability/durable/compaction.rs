@@ -104,7 +104,7 @@ impl Durable {
         let copied = match self.log.read_at(from, &mut buffer) {
             Ok(source) => match self.slots.holders(record) {
                 RecordHolders::DefinitionRecord => self.copy_definition(record, &source),
-                RecordHolders::Spilled(_) => self.append_copy(record, kind::SPILLED, source.head, &source),
+                RecordHolders::Spilled => self.copy_spilled(record, &source),
                 _ => self.copy_message(record, &source),
             },
             Err(ReadError::Io(error)) => Err(AppendError::Failed(error.to_string())),
@@ -142,16 +142,10 @@ impl Durable {
         let mut positions = self.slots.queues(record);
         positions.retain(|entry| self.is_alive(entry.0));
         if positions.is_empty() {
-            // Its queues were deleted, and it is not released yet.
-            self.slots.leave(record, self.last);
-            return Ok(());
+            // Its queues were deleted, but others may have it, who need its bytes until they release it.
+            return self.copy_spilled(record, source);
         }
-        let mut old = source.head;
-        if records::is_copy(source.kind) {
-            records::take_varint(&mut old);
-        }
-        let Some(sizes) = MessageHead::take(source.kind, &mut old) else { return Ok(()) };
-        let kind_of_copy = records::kind_of_copy(source.kind);
+        let Some(sizes) = MessageHead::of_record(source.kind, source.head) else { return Ok(()) };
         let id = self.slots.id(record);
         let mut head = Vec::new();
         // Positions that do not fit are recorded first, so that when the copy is there, all of its positions are.
@@ -159,16 +153,24 @@ impl Durable {
         loop {
             head.clear();
             records::put_varint(&mut head, id);
-            sizes.put(kind_of_copy, &mut head);
+            sizes.put(kind::MOVED, &mut head);
             let count = records::put_places(&mut head, &positions[done..]);
             if done + count == positions.len() {
-                return self.append_copy(record, kind_of_copy, &head, source);
+                return self.append_copy(record, kind::MOVED, &head, source);
             }
             head.clear();
             records::put_varint(&mut head, id);
             done += records::put_places(&mut head, &positions[done..]);
             self.append(kind::PLACES, source.time_us, &head)?;
         }
+    }
+
+    /// Copy a message that no durable queue holds: without queues, so that it is not recovered.
+    fn copy_spilled(&mut self, record: RecordId, source: &Record<'_>) -> Result<(), AppendError> {
+        let Some(sizes) = MessageHead::of_record(source.kind, source.head) else { return Ok(()) };
+        let mut head = Vec::new();
+        sizes.put(kind::SPILLED, &mut head);
+        self.append_copy(record, kind::SPILLED, &head, source)
     }
 
     fn append_copy(&mut self, record: RecordId, kind: u8, head: &[u8], source: &Record<'_>) -> Result<(), AppendError> {

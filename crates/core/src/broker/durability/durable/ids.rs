@@ -1,5 +1,6 @@
 //! The ids of definitions and recorded messages, the parts of a message, and its time to live.
 
+use crate::broker::slab::SlotId;
 use crate::journal::Sequence;
 
 /// A definition: the sequence of its first record, so that it is never given twice and keeps the order of definitions.
@@ -10,6 +11,18 @@ pub struct DefinitionId(pub u64);
 /// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(pub u32);
+
+impl SlotId for RecordId {
+    #[inline]
+    fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// The result of [`super::Durable::message`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 
 use super::ids::{DefinitionId, RecordId};
+use crate::broker::slab::Slab;
 use crate::journal::{Location, SegmentNumber, Sequence};
 
 /// The location of a record that is in no segment any more: its queue was deleted, and it is not released yet.
@@ -13,12 +14,10 @@ const NOWHERE: Location = Location { segment: SegmentNumber(0), offset: 0 };
 /// Who holds a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RecordHolders {
-    /// Nobody: the slot is free.
-    Free,
     /// The record is a definition.
     DefinitionRecord,
-    /// A spilled message, with the number of references to it; no durable queue holds it.
-    Spilled(u32),
+    /// A message that is kept for lack of memory only; no durable queue holds it.
+    Spilled,
     /// One queue, to which the record itself added the message.
     One(DefinitionId),
     /// Several queues, each with the message's position there, sorted.
@@ -33,6 +32,16 @@ pub(super) struct QueuePositions {
 }
 
 impl RecordHolders {
+    /// The memory that it takes besides its record.
+    fn size_bytes(&self) -> usize {
+        match self {
+            Self::QueuePositions(many) => {
+                size_of::<QueuePositions>() + many.positions.capacity() * size_of::<(DefinitionId, Sequence)>()
+            }
+            _ => 0,
+        }
+    }
+
     pub fn of(queues: &[DefinitionId], position: Sequence) -> Self {
         match queues {
             [queue] => Self::One(*queue),
@@ -72,42 +81,39 @@ struct SegmentRecords {
 /// All live records, by slot, and their segments, by ordinal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveRecords {
-    slots: Vec<LiveRecord>,
-    free: Vec<u32>,
+    slots: Slab<RecordId, LiveRecord>,
     segments: VecDeque<SegmentRecords>,
     /// The ordinal of the first of `segments`.
     base: SegmentNumber,
     live_bytes: u64,
+    /// The memory of all lists of queues.
+    holder_bytes: usize,
 }
 
 impl LiveRecords {
     pub fn insert(&mut self, id: u64, location: Location, size_bytes: u32, holders: RecordHolders) -> RecordId {
-        let slot = LiveRecord { id, location, size_bytes, holders };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.slots[index as usize] = slot;
-                index
-            }
-            None => {
-                self.slots.push(slot);
-                u32::try_from(self.slots.len() - 1).expect("fewer than four billion live records")
-            }
-        };
+        self.holder_bytes += holders.size_bytes();
         self.live_bytes += u64::from(size_bytes);
-        self.enter(index, location.segment);
-        RecordId(index)
+        let record = self.slots.insert(LiveRecord { id, location, size_bytes, holders });
+        self.enter(record, location.segment);
+        record
     }
 
     /// Free the slot of a record that nobody holds any more. `last` is the sequence of the last record appended.
     pub fn free(&mut self, record: RecordId, last: Sequence) {
         self.leave(record, last);
-        self.slots[record.0 as usize].holders = RecordHolders::Free;
-        self.free.push(record.0);
+        self.holder_bytes -= self.slots.remove(record).holders.size_bytes();
+    }
+
+    fn set_holders(&mut self, record: RecordId, holders: RecordHolders) {
+        self.holder_bytes += holders.size_bytes();
+        let before = std::mem::replace(&mut self.slots[record].holders, holders);
+        self.holder_bytes -= before.size_bytes();
     }
 
     /// Take a record out of its segment: its bytes there are not needed any more.
     pub fn leave(&mut self, record: RecordId, last: Sequence) {
-        let slot = &mut self.slots[record.0 as usize];
+        let slot = &mut self.slots[record];
         if slot.location == NOWHERE {
             return;
         }
@@ -123,17 +129,17 @@ impl LiveRecords {
     /// Note that a record has moved.
     pub fn relocate(&mut self, record: RecordId, location: Location, size_bytes: u32, last: Sequence) {
         self.leave(record, last);
-        let slot = &mut self.slots[record.0 as usize];
+        let slot = &mut self.slots[record];
         slot.location = location;
         slot.size_bytes = size_bytes;
         self.live_bytes += u64::from(size_bytes);
-        self.enter(record.0, location.segment);
+        self.enter(record, location.segment);
     }
 
-    fn enter(&mut self, index: u32, ordinal: SegmentNumber) {
+    fn enter(&mut self, record: RecordId, ordinal: SegmentNumber) {
         self.segments_through(ordinal);
         if let Some(segment) = self.segment(ordinal) {
-            segment.slots.push(index);
+            segment.slots.push(record.0);
             segment.live += 1;
         }
     }
@@ -171,11 +177,10 @@ impl LiveRecords {
     pub fn next_in(&mut self, ordinal: SegmentNumber) -> Option<RecordId> {
         loop {
             let segment = self.segment(ordinal)?;
-            let index = *segment.slots.get(segment.cursor)?;
+            let record = RecordId(*segment.slots.get(segment.cursor)?);
             segment.cursor += 1;
-            let slot = &self.slots[index as usize];
-            if slot.holders != RecordHolders::Free && slot.location.segment == ordinal {
-                return Some(RecordId(index));
+            if self.slots.get(record).is_some_and(|slot| slot.location.segment == ordinal) {
+                return Some(record);
             }
         }
     }
@@ -189,13 +194,22 @@ impl LiveRecords {
 
     /// Whether a slot still holds the record with this id, at this location.
     pub fn is_at(&self, record: RecordId, id: u64, location: Location) -> bool {
-        let slot = &self.slots[record.0 as usize];
-        slot.holders != RecordHolders::Free && slot.id == id && slot.location == location
+        self.slots.get(record).is_some_and(|slot| slot.id == id && slot.location == location)
+    }
+
+    /// Whether a slot still holds the record with this id.
+    pub fn is_record(&self, record: RecordId, id: u64) -> bool {
+        self.slots.get(record).is_some_and(|slot| slot.id == id)
     }
 
     /// The number of live records.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len()
+    }
+
+    /// The memory of all records.
+    pub fn memory_bytes(&self) -> usize {
+        self.len() * (size_of::<LiveRecord>() + size_of::<u32>()) + self.holder_bytes
     }
 
     pub fn live_bytes(&self) -> u64 {
@@ -203,24 +217,24 @@ impl LiveRecords {
     }
 
     pub fn id(&self, record: RecordId) -> u64 {
-        self.slots[record.0 as usize].id
+        self.slots[record].id
     }
 
     pub fn location(&self, record: RecordId) -> Location {
-        self.slots[record.0 as usize].location
+        self.slots[record].location
     }
 
     pub fn size_bytes(&self, record: RecordId) -> u32 {
-        self.slots[record.0 as usize].size_bytes
+        self.slots[record].size_bytes
     }
 
     pub fn holders(&self, record: RecordId) -> &RecordHolders {
-        &self.slots[record.0 as usize].holders
+        &self.slots[record].holders
     }
 
     /// The queues that still hold a message, with its positions there.
     pub fn queues(&self, record: RecordId) -> SmallVec<[(DefinitionId, Sequence); 1]> {
-        let slot = &self.slots[record.0 as usize];
+        let slot = &self.slots[record];
         match &slot.holders {
             RecordHolders::One(queue) => SmallVec::from_buf([(*queue, Sequence(slot.id))]),
             RecordHolders::QueuePositions(many) => {
@@ -231,7 +245,7 @@ impl LiveRecords {
     }
 
     pub fn position(&self, record: RecordId, queue: DefinitionId) -> Option<Sequence> {
-        let slot = self.slots.get(record.0 as usize)?;
+        let slot = self.slots.get(record)?;
         match &slot.holders {
             RecordHolders::One(only) if *only == queue => Some(Sequence(slot.id)),
             RecordHolders::QueuePositions(many) => {
@@ -246,7 +260,7 @@ impl LiveRecords {
     /// the queue does not have it.
     pub fn settle(&mut self, record: RecordId, queue: DefinitionId) -> Option<(Sequence, bool)> {
         let position = self.position(record, queue)?;
-        match &mut self.slots[record.0 as usize].holders {
+        match &mut self.slots[record].holders {
             RecordHolders::QueuePositions(many) => {
                 let index = many.positions.binary_search_by_key(&queue, |entry| entry.0).ok()?;
                 many.positions[index].1 = Sequence(0);
@@ -271,24 +285,27 @@ impl LiveRecords {
         positions.sort_by_key(|entry| entry.0);
         positions.dedup_by_key(|entry| entry.0);
         if positions.len() > known {
-            self.slots[record.0 as usize].holders = RecordHolders::many(positions.into_vec());
+            self.set_holders(record, RecordHolders::many(positions.into_vec()));
         }
     }
 
-    /// Drop one reference to a spilled message. Returns whether it was the last.
-    pub fn release(&mut self, record: RecordId) -> bool {
-        match &mut self.slots[record.0 as usize].holders {
-            RecordHolders::Spilled(references) => {
-                *references = references.saturating_sub(1);
-                *references == 0
-            }
-            _ => false,
-        }
+    /// Keep a record that no durable queue holds any more, for lack of memory.
+    pub fn keep_spilled(&mut self, record: RecordId) {
+        self.set_holders(record, RecordHolders::Spilled);
     }
 
-    /// Every live record.
-    pub fn iter(&self) -> impl Iterator<Item = RecordId> {
-        let is_live = |(_, slot): &(u32, &LiveRecord)| slot.holders != RecordHolders::Free;
-        (0..).zip(&self.slots).filter(is_live).map(|(index, _)| RecordId(index))
+    /// Whether a record is kept for lack of memory only.
+    pub fn is_spilled(&self, record: RecordId) -> bool {
+        *self.holders(record) == RecordHolders::Spilled
+    }
+
+    /// The number of slots, those without a record too.
+    pub fn end(&self) -> u32 {
+        self.slots.end()
+    }
+
+    /// Whether there is such a record, and it is a message.
+    pub fn is_message(&self, record: RecordId) -> bool {
+        self.slots.get(record).is_some_and(|slot| slot.holders != RecordHolders::DefinitionRecord)
     }
 }

@@ -175,6 +175,12 @@ impl Durable {
         Ok((id, appended.sequence))
     }
 
+    /// The id that the next definition gets, when it is new and nothing is recorded before it.
+    #[must_use]
+    pub fn next_definition(&self) -> DefinitionId {
+        DefinitionId(self.log.next_sequence().0)
+    }
+
     /// Record that the definition under `key` is removed, with everything that depends on it. A queue's messages are removed
     /// too; what [`Durable::settled`] says of them afterwards is not recorded. None when there is no such definition.
     ///
@@ -222,12 +228,20 @@ impl Durable {
         let mut saved = saved?;
         // More queues than one head can name.
         if done < queues.len() {
-            saved.sequence = self.enqueued(saved.record, &queues[done..], time_us)?;
+            let enqueued = self.enqueued(saved.record, &queues[done..], time_us);
+            saved.sequence = enqueued.inspect_err(|_| self.take_back(saved.record))?;
         }
         Ok(saved)
     }
 
-    /// Record that a message goes to further `queues`, none of which has it.
+    /// Settle a message for all queues that have it, since not all that should have it could be recorded.
+    fn take_back(&mut self, record: RecordId) {
+        for (queue, _) in self.slots.queues(record) {
+            self.settled(record, queue);
+        }
+    }
+
+    /// Record that a message, which a queue has, goes to further `queues`, none of which has it.
     ///
     /// # Errors
     /// [`AppendError`]; then, where not all of the queues fit into one record, the first of them may have it.
@@ -255,24 +269,35 @@ impl Durable {
     }
 
     /// Put a message that need not survive a restart into the journal, so that it need not stay in memory.
-    /// `references` is the number of times that it will be [`Durable::release`]d.
+    /// It is kept until it is [`Durable::release`]d.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing has changed.
-    pub fn spill(&mut self, content: Content<'_>, references: u32, time_us: i64) -> Result<Saved, AppendError> {
+    pub fn spill(&mut self, content: Content<'_>, time_us: i64) -> Result<Saved, AppendError> {
         self.admit(&content, 0)?;
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         MessageHead::of(&content, TimeToLive::FOREVER).put(kind::SPILLED, &mut head);
-        let saved = self.save(kind::SPILLED, time_us, &head, &content, |_| RecordHolders::Spilled(references));
+        let saved = self.save(kind::SPILLED, time_us, &head, &content, |_| RecordHolders::Spilled);
         self.head = head;
         saved
     }
 
-    /// Drop one reference to a spilled message.
+    /// Drop a spilled message; `record` is not valid any more.
     pub fn release(&mut self, record: RecordId) {
-        if self.slots.release(record) {
+        if self.slots.is_spilled(record) {
             self.slots.free(record, self.last);
+        }
+    }
+
+    /// Note that the last durable queue is done with a message, which others still have: its record is kept as that of a
+    /// spilled message until it is [`Durable::release`]d.
+    pub fn settled_but_kept(&mut self, record: RecordId, queue: DefinitionId) {
+        let Some((position, is_last)) = self.slots.settle(record, queue) else { return };
+        debug_assert!(is_last, "a durable queue holds the record");
+        self.slots.keep_spilled(record);
+        if self.is_alive(queue) {
+            self.settled.push((queue, position));
         }
     }
 
@@ -383,6 +408,12 @@ impl Durable {
     #[must_use]
     pub fn extent(&self) -> (u64, usize, usize) {
         (self.log.file_bytes(), self.log.segment_count(), self.log.pending_bytes())
+    }
+
+    /// The memory that it takes: for live records, and for what waits to be written.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.slots.memory_bytes() + self.log.pending_bytes()
     }
 
     /// Counts of what was written since the journal was opened.

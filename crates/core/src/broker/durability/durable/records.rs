@@ -16,7 +16,8 @@
 //! | STARTED | | |
 //! | MESSAGE_1, MOVED_1 | as earlier versions wrote them: without a time to live | |
 //!
-//! A time to live is 0 for none, or one more than its milliseconds.
+//! A time to live is 0 for none, or one more than its milliseconds. In a copy of a MESSAGE_1 it is 2^64 - 1: only the
+//! properties say.
 
 use super::ids::{Content, DefinitionId, TimeToLive};
 use crate::journal::{HEAD_BYTES_MAX, Sequence};
@@ -148,6 +149,14 @@ impl MessageHead {
         }
     }
 
+    /// Take it from the whole head of a record of this kind.
+    pub fn of_record(kind: u8, mut head: &[u8]) -> Option<Self> {
+        if is_copy(kind) {
+            take_varint(&mut head)?;
+        }
+        Self::take(kind, &mut head)
+    }
+
     /// Take it from the head of a record of this kind; the number that begins a copy's head has been taken.
     pub fn take(kind: u8, bytes: &mut &[u8]) -> Option<Self> {
         let route = u32::try_from(take_varint(bytes)?).ok()?;
@@ -170,19 +179,12 @@ pub(super) fn is_copy(kind: u8) -> bool {
     matches!(kind, kind::MOVED | kind::MOVED_1)
 }
 
-/// The kind of a copy of a record: an earlier version's record stays one.
-pub(super) fn kind_of_copy(kind: u8) -> u8 {
-    if has_time_to_live(kind) { kind::MOVED } else { kind::MOVED_1 }
-}
-
 /// The parts of a message's record.
-pub(super) fn content_of<'a>(kind: u8, mut head: &[u8], body: &'a [u8]) -> Option<Content<'a>> {
-    match kind {
-        kind::MESSAGE | kind::MESSAGE_1 | kind::SPILLED => {}
-        _ if is_copy(kind) => drop(take_varint(&mut head)?),
-        _ => return None,
+pub(super) fn content_of<'a>(kind: u8, head: &[u8], body: &'a [u8]) -> Option<Content<'a>> {
+    if !matches!(kind, kind::MESSAGE | kind::MESSAGE_1 | kind::SPILLED) && !is_copy(kind) {
+        return None;
     }
-    let sizes = MessageHead::take(kind, &mut head)?;
+    let sizes = MessageHead::of_record(kind, head)?;
     let (route, remaining) = body.split_at_checked(sizes.route as usize)?;
     let (properties, body) = remaining.split_at_checked(sizes.properties as usize)?;
     Some(Content { route, properties, body })

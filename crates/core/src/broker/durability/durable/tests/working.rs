@@ -100,21 +100,27 @@ fn a_spilled_message_can_be_read_until_it_is_released_and_is_gone_after_a_restar
     let mut bench = JournalHarness::open(&disk, 8192);
     let queue = bench.define("q");
     let message = TestMessage::new(7, 500);
-    let spilled = bench.durable.spill(message.content(), 2, 7).expect("recorded");
+    let spilled = bench.durable.spill(message.content(), 7).expect("recorded");
+    let kept = bench.publish(8, 500, &[queue]);
+    bench.durable.settled_but_kept(kept.record, queue);
     for number in 100..or_few(1000, 200) as u64 {
         let saved = bench.publish(number, 100, &[queue]);
         bench.durable.settled(saved.record, queue);
         if number % 10 == 0 {
             bench.commit();
             bench.durable.compact(3000);
-            assert_eq!(number_of(&bench.durable, spilled.record), 7);
+            let numbers = [spilled, kept].map(|saved| number_of(&bench.durable, saved.record));
+            assert_eq!(numbers, [7, 8]);
         }
     }
     bench.durable.release(spilled.record);
-    assert_eq!((number_of(&bench.durable, spilled.record), bench.durable.message_count()), (7, 1));
-    bench.durable.release(spilled.record);
+    assert_eq!((number_of(&bench.durable, kept.record), bench.durable.message_count()), (8, 1));
+    bench.durable.release(kept.record);
     assert_eq!(bench.durable.message_count(), 0);
-    bench.durable.spill(message.content(), 1, 7).expect("recorded");
+    bench.durable.spill(message.content(), 7).expect("recorded");
+    let kept = bench.publish(9, 500, &[queue]);
+    bench.durable.settled_but_kept(kept.record, queue);
+    bench.durable.flush(7).expect("recorded");
     bench.commit();
     assert!(JournalHarness::open(&disk, 8192).recovered.messages.is_empty());
 }
@@ -170,6 +176,35 @@ fn a_message_that_rots_is_not_delivered_and_does_not_stop_compaction() {
     bench.commit();
     let again = JournalHarness::open(&disk, 8192);
     assert_eq!(again.queues()[0].1[0], 2);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_message_whose_queues_cannot_all_be_recorded_is_nowhere() {
+    let disk = SimulatedDisk::new();
+    let committer = Committer::manual(|| {});
+    let options = DurableOptions { segment_bytes: 1 << 20, pending_bytes_max: 100_000 };
+    let open = || Durable::open(Arc::new(disk.clone()), Path::new("/data/journal"), options, &committer);
+    let (mut durable, _) = open().expect("a journal");
+    let mut queues = Vec::new();
+    for number in 0..40_000 {
+        queues.push(durable.define(format!("q{number}").as_bytes(), b"", &[], 0).expect("defined").0);
+        if number % 1000 == 999 {
+            committer.commit_once();
+        }
+    }
+    // The head of one record names 65,000 bytes of queues, and a second one of that size has no room.
+    let message = TestMessage::new(1, 10);
+    assert_eq!(durable.message(message.content(), &queues, 0, TimeToLive::FOREVER), Err(AppendError::Busy));
+    assert_eq!(durable.message_count(), 0, "nobody has it");
+    committer.commit_once();
+    while durable.flush(0) == Err(AppendError::Busy) {
+        committer.commit_once();
+    }
+    committer.commit_once();
+    drop(durable);
+    let (_, recovered) = open().expect("a journal");
+    assert_eq!((recovered.messages.len(), recovered.definitions.len()), (0, queues.len()));
 }
 
 /// A journal with more dead than live records, whose live ones are spread over all segments.

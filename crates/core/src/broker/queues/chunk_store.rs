@@ -1,0 +1,287 @@
+//! Memory and disk of the chunks of queues: how much is in memory, and the files of those that are not.
+//!
+//! A chunk on disk takes one slot of a file, the size of a page. The files hold nothing that a restart needs, because
+//! the entries of durable queues are in the journal: they are never synced, and removed at the next start.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::broker::ids::MessageId;
+use crate::broker::queues::queue::QueueEntry;
+use crate::broker::slab::SlotId;
+use crate::journal::{Disk, DiskFile};
+
+/// The size of a slot: a page.
+const SLOT_BYTES: usize = 4096;
+/// The count of its entries, and the checksum of everything behind it.
+const SLOT_HEADER_BYTES: usize = 8;
+const ENTRY_BYTES: usize = 24;
+/// Maximum number of entries of a chunk: as many as a slot holds.
+pub(crate) const CHUNK_ENTRIES: usize = (SLOT_BYTES - SLOT_HEADER_BYTES) / ENTRY_BYTES;
+/// The number of entries for which a queue has room at first.
+const FIRST_ENTRIES: usize = 4;
+/// Maximum size of a file, which is allocated whole.
+const FILE_BYTES_MAX: usize = 8 << 20;
+
+/// A chunk that is on disk.
+#[derive(Debug)]
+pub(crate) struct SpilledChunk {
+    slot: u32,
+    count: u32,
+    /// The position of its first entry.
+    pub first: u64,
+    /// Whether one of its entries was delivered before.
+    pub has_redelivered: bool,
+}
+
+/// Why a chunk cannot be moved to disk now: it stays in memory, and counts there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpillError(String);
+
+impl fmt::Display for SpillError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The memory of all chunks, and the files of those that are on disk.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkStore {
+    resident_bytes: u64,
+    files: Option<SpillFiles>,
+    /// Whether the disk has taken nothing since the last tick.
+    is_stuck: bool,
+    /// Entries that could not be read back, and why, until somebody asks.
+    lost: Option<(u64, String)>,
+}
+
+impl ChunkStore {
+    /// Let chunks leave memory from now on, for files of this directory. What an earlier process left there is removed.
+    ///
+    /// # Errors
+    /// The file system reports an error.
+    pub fn open(&mut self, disk: Arc<dyn Disk>, dir: PathBuf, file_bytes: usize) -> std::io::Result<()> {
+        for name in disk.list(&dir).or_else(missing_is_empty)? {
+            disk.remove(&dir.join(name))?;
+        }
+        let slots_each = (file_bytes.min(FILE_BYTES_MAX) / SLOT_BYTES).max(1);
+        self.files = Some(SpillFiles { disk, dir, slots_each, files: Vec::new(), with_room: Vec::new(), used: 0 });
+        Ok(())
+    }
+
+    /// Whether chunks can leave memory now.
+    pub fn can_spill(&self) -> bool {
+        self.files.is_some() && !self.is_stuck
+    }
+
+    /// Try the disk again, which may have room by now.
+    pub fn try_again(&mut self) {
+        self.is_stuck = false;
+    }
+
+    /// The memory that chunks take.
+    #[inline]
+    pub fn resident_bytes(&self) -> u64 {
+        self.resident_bytes
+    }
+
+    /// The bytes of chunks that are on disk.
+    #[cfg(test)]
+    pub fn spilled_bytes(&self) -> u64 {
+        self.files.as_ref().map_or(0, |files| files.used * SLOT_BYTES as u64)
+    }
+
+    /// Entries that could not be read back since the last call, and why.
+    pub fn take_lost(&mut self) -> Option<(u64, String)> {
+        self.lost.take()
+    }
+
+    /// Make room for more entries: twice as many, up to a whole chunk.
+    #[cold]
+    pub fn grow(&mut self, entries: &mut VecDeque<QueueEntry>) {
+        let wanted = (2 * entries.capacity()).clamp(FIRST_ENTRIES, CHUNK_ENTRIES).max(entries.len() + 1);
+        self.reserve(entries, wanted);
+    }
+
+    /// Make room for `count` entries in all.
+    pub fn reserve(&mut self, entries: &mut VecDeque<QueueEntry>, count: usize) {
+        let before = entries.capacity();
+        entries.reserve_exact(count.saturating_sub(entries.len()));
+        self.resident_bytes += size_of_entries(entries.capacity() - before);
+    }
+
+    /// Free the memory of a chunk.
+    pub fn free(&mut self, entries: VecDeque<QueueEntry>) {
+        self.resident_bytes -= size_of_entries(entries.capacity());
+    }
+
+    /// Write a chunk to disk. The caller frees its memory.
+    ///
+    /// # Errors
+    /// There is no room, or the disk does not work.
+    pub fn spill(&mut self, entries: &VecDeque<QueueEntry>) -> Result<SpilledChunk, SpillError> {
+        let files = self.files.as_mut().ok_or_else(|| SpillError("there is no data directory".to_owned()))?;
+        let mut bytes = [0; SLOT_BYTES];
+        encode(entries, &mut bytes);
+        let slot = files.write(&bytes).map_err(|error| {
+            self.is_stuck = true;
+            SpillError(error.to_string())
+        })?;
+        Ok(SpilledChunk {
+            slot,
+            count: entries.len() as u32,
+            first: entries.front().map_or(0, |entry| entry.position),
+            has_redelivered: entries.iter().any(|entry| entry.redelivered),
+        })
+    }
+
+    /// Read a chunk back behind `entries`, and free its slot. Returns how many of its entries are lost, all or none.
+    pub fn load(&mut self, chunk: &SpilledChunk, entries: &mut VecDeque<QueueEntry>) -> usize {
+        self.reserve(entries, chunk.count as usize);
+        let read = self.read(chunk, entries);
+        self.forget(chunk);
+        let Err(reason) = read else { return 0 };
+        let (lost, _) = self.lost.take().unwrap_or_default();
+        self.lost = Some((lost + u64::from(chunk.count), reason));
+        chunk.count as usize
+    }
+
+    /// Free the slot of a chunk that nobody reads any more.
+    pub fn forget(&mut self, chunk: &SpilledChunk) {
+        if let Some(files) = &mut self.files {
+            files.release(chunk.slot);
+        }
+    }
+
+    /// The entries of a chunk that stays on disk; none when it cannot be read.
+    pub fn peek(&self, chunk: &SpilledChunk) -> VecDeque<QueueEntry> {
+        let mut entries = VecDeque::new();
+        _ = self.read(chunk, &mut entries);
+        entries
+    }
+
+    fn read(&self, chunk: &SpilledChunk, entries: &mut VecDeque<QueueEntry>) -> Result<(), String> {
+        let files = self.files.as_ref().ok_or("there is no data directory")?;
+        let mut bytes = [0; SLOT_BYTES];
+        files.read(chunk.slot, &mut bytes).map_err(|error| error.to_string())?;
+        decode(&bytes, chunk.count, entries)
+    }
+}
+
+/// The files of chunks. A slot's number is that of its file, and its index there.
+#[derive(Debug)]
+struct SpillFiles {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    slots_each: usize,
+    files: Vec<Option<SpillFile>>,
+    /// Files with free slots.
+    with_room: Vec<usize>,
+    /// The number of slots in use.
+    used: u64,
+}
+
+#[derive(Debug)]
+struct SpillFile {
+    file: Arc<dyn DiskFile>,
+    free: Vec<u32>,
+}
+
+impl SpillFiles {
+    fn write(&mut self, bytes: &[u8; SLOT_BYTES]) -> std::io::Result<u32> {
+        let index = match self.with_room.last() {
+            Some(index) => *index,
+            None => self.add_file()?,
+        };
+        let Some(SpillFile { file, free }) = &mut self.files[index] else { unreachable!("a file with room is open") };
+        let within = *free.last().expect("a file with room has a free slot");
+        file.write_at(u64::from(within) * SLOT_BYTES as u64, bytes)?;
+        free.pop();
+        if free.is_empty() {
+            self.with_room.pop();
+        }
+        self.used += 1;
+        Ok((index * self.slots_each) as u32 + within)
+    }
+
+    fn add_file(&mut self) -> std::io::Result<usize> {
+        self.disk.create_dir(&self.dir)?;
+        let index = self.files.iter().position(Option::is_none).unwrap_or(self.files.len());
+        let file = self.disk.create(&self.path(index), (self.slots_each * SLOT_BYTES) as u64)?;
+        let opened = Some(SpillFile { file, free: (0..self.slots_each as u32).rev().collect() });
+        if index == self.files.len() {
+            self.files.push(opened);
+        } else {
+            self.files[index] = opened;
+        }
+        self.with_room.push(index);
+        Ok(index)
+    }
+
+    fn read(&self, slot: u32, bytes: &mut [u8; SLOT_BYTES]) -> std::io::Result<()> {
+        let (index, within) = (slot as usize / self.slots_each, slot as usize % self.slots_each);
+        let Some(file) = &self.files[index] else { return Err(std::io::ErrorKind::NotFound.into()) };
+        let count = file.file.read_at((within * SLOT_BYTES) as u64, bytes)?;
+        if count == SLOT_BYTES { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// Free a slot. A file without used slots is removed, unless it is the only one with room.
+    fn release(&mut self, slot: u32) {
+        let (index, within) = (slot as usize / self.slots_each, slot as usize % self.slots_each);
+        let Some(file) = &mut self.files[index] else { return };
+        file.free.push(within as u32);
+        self.used -= 1;
+        if file.free.len() == 1 {
+            self.with_room.push(index);
+        }
+        if file.free.len() == self.slots_each && (self.with_room.len() > 1 || self.used == 0) {
+            // One that cannot be removed is used again.
+            if self.disk.remove(&self.path(index)).is_ok() {
+                self.with_room.retain(|other| *other != index);
+                self.files[index] = None;
+            }
+        }
+    }
+
+    fn path(&self, index: usize) -> PathBuf {
+        self.dir.join(format!("{index:08}.spill"))
+    }
+}
+
+fn size_of_entries(count: usize) -> u64 {
+    (count * size_of::<QueueEntry>()) as u64
+}
+
+fn missing_is_empty(error: std::io::Error) -> std::io::Result<Vec<String>> {
+    if error.kind() == std::io::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(error) }
+}
+
+/// A slot: count u32 | crc32c u32 | (position u64, expires u64, message u32, redelivered u32) ...
+fn encode(entries: &VecDeque<QueueEntry>, bytes: &mut [u8; SLOT_BYTES]) {
+    let (header, body) = bytes.split_at_mut(SLOT_HEADER_BYTES);
+    for (entry, bytes) in entries.iter().zip(body.chunks_exact_mut(ENTRY_BYTES)) {
+        bytes[..8].copy_from_slice(&entry.position.to_le_bytes());
+        bytes[8..16].copy_from_slice(&entry.expires.to_le_bytes());
+        bytes[16..20].copy_from_slice(&(entry.message.index() as u32).to_le_bytes());
+        bytes[20..].copy_from_slice(&u32::from(entry.redelivered).to_le_bytes());
+    }
+    header[..4].copy_from_slice(&(entries.len() as u32).to_le_bytes());
+    header[4..].copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
+}
+
+fn decode(bytes: &[u8; SLOT_BYTES], count: u32, entries: &mut VecDeque<QueueEntry>) -> Result<(), String> {
+    let (header, body) = bytes.split_at(SLOT_HEADER_BYTES);
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    if number(&header[..4]) != u64::from(count) || number(&header[4..]) != u64::from(crc32c::crc32c(body)) {
+        return Err("a chunk of entries on disk is damaged".to_owned());
+    }
+    for bytes in body.chunks_exact(ENTRY_BYTES).take(count as usize) {
+        let message = MessageId::from_index(number(&bytes[16..20]) as u32);
+        let mut entry = QueueEntry::new(number(&bytes[..8]), message, number(&bytes[8..16]));
+        entry.redelivered = number(&bytes[20..]) != 0;
+        entries.push_back(entry);
+    }
+    Ok(())
+}

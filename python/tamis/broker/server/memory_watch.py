@@ -1,0 +1,54 @@
+"""Watches the memory of the process: what the data plane may take of it, and what it does not need any more.
+
+The allocator keeps what is freed. That is right for a moment and wrong for an hour, so it is told to give it back."""
+
+from __future__ import annotations
+
+import time
+
+from tamis._core import Broker
+from tamis.broker import system
+
+CHECK_S = 1.0
+"""Time between two looks at the memory."""
+UNUSED_BYTES_MIN = 64 * 1024 * 1024
+"""Memory that is worth giving back. So much takes about 10 ms."""
+PAUSE_PER_S = 100
+"""Pause after giving memory back, in multiples of the time that it took: the event loop waits meanwhile."""
+PAUSE_S_MAX = 60.0
+"""Maximum pause."""
+
+
+def room_bytes(limit: int) -> int:
+    """Return what the data plane may take: `limit` bytes for the whole process, less what it takes before it begins.
+
+    Half of the limit is left to it in any case, so that a very low limit does not stop every publisher.
+
+    Args:
+        limit: the setting `memory_bytes`.
+    """
+    return max(limit - system.memory_bytes(), limit // 2)
+
+
+class MemoryWatch:
+    """Gives memory back to the system when much of it is unused."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._due_s = 0.0
+        self._kept_bytes = 0
+
+    def check(self, now_s: float) -> None:
+        """Give back what is free, when it is much more than the last time that nothing more could be given back."""
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + CHECK_S
+        unused = system.memory_bytes() - self._broker.memory_counted_bytes()
+        self._kept_bytes = min(self._kept_bytes, unused) if self._kept_bytes else unused
+        if unused - self._kept_bytes < UNUSED_BYTES_MIN:
+            return
+        began_s = time.perf_counter()
+        system.give_memory_back()
+        took_s = time.perf_counter() - began_s
+        self._kept_bytes = system.memory_bytes() - self._broker.memory_counted_bytes()
+        self._due_s = now_s + min(max(CHECK_S, took_s * PAUSE_PER_S), PAUSE_S_MAX)

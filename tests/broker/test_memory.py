@@ -1,0 +1,113 @@
+"""Tests how much memory the broker takes for its own, and that it gives back what it does not need."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tamis.broker import system
+from tamis.broker.config import LimitsConfig
+from tamis.broker.server import memory_watch
+
+MIB = 1 << 20
+
+
+def machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="ascii")
+    return path
+
+
+def test_without_a_group_the_limit_is_the_machines(tmp_path: Path) -> None:
+    assert system.memory_limit_bytes(tmp_path, tmp_path / "none") == machine_bytes()
+
+
+@pytest.mark.parametrize("text", ["max", "garbage", ""])
+def test_a_group_without_a_limit_limits_nothing(tmp_path: Path, text: str) -> None:
+    of_process = write(tmp_path / "cgroup", "0::/box\n")
+    write(tmp_path / "fs/box/memory.max", text)
+    assert system.memory_limit_bytes(tmp_path / "fs", of_process) == machine_bytes()
+
+
+def test_the_lowest_limit_of_the_groups_around_a_process_counts(tmp_path: Path) -> None:
+    of_process = write(tmp_path / "cgroup", "0::/outer/inner/own\n")
+    write(tmp_path / "fs/outer/memory.max", f"{300 * MIB}\n")
+    write(tmp_path / "fs/outer/inner/memory.max", f"{200 * MIB}\n")
+    write(tmp_path / "fs/outer/inner/own/memory.max", "max\n")
+    assert system.memory_limit_bytes(tmp_path / "fs", of_process) == 200 * MIB
+
+
+def test_groups_of_version_1_are_read_and_their_root_in_a_container(tmp_path: Path) -> None:
+    of_process = write(tmp_path / "cgroup", "5:cpu,memory:/host/only\n4:pids:/else\n")
+    write(tmp_path / "fs/memory/memory.limit_in_bytes", f"{100 * MIB}\n")
+    assert system.memory_limit_bytes(tmp_path / "fs", of_process) == 100 * MIB
+    write(tmp_path / "fs/memory/host/memory.limit_in_bytes", f"{50 * MIB}\n")
+    assert system.memory_limit_bytes(tmp_path / "fs", of_process) == 50 * MIB
+
+
+def test_the_process_itself_counts_but_never_takes_more_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "memory_bytes", lambda: 60 * MIB)
+    assert memory_watch.room_bytes(1024 * MIB) == 964 * MIB
+    assert memory_watch.room_bytes(80 * MIB) == 40 * MIB
+
+
+def test_the_default_is_half_of_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "memory_limit_bytes", lambda: 512 * MIB)
+    assert LimitsConfig().memory_bytes == 256 * MIB
+    monkeypatch.setattr(system, "memory_limit_bytes", lambda: 20 * MIB)
+    assert LimitsConfig().memory_bytes == 16 * MIB
+
+
+class FakeBroker:
+    """A data plane that counts some memory."""
+
+    counted = 0
+
+    def memory_counted_bytes(self) -> int:
+        """Return what it counts."""
+        return self.counted
+
+
+def test_memory_goes_back_once_when_much_of_it_is_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    resident = [100 * MIB]
+    given_back = []
+
+    def give_back() -> None:
+        given_back.append(resident[0])
+        resident[0] = 120 * MIB
+
+    monkeypatch.setattr(system, "memory_bytes", lambda: resident[0])
+    monkeypatch.setattr(system, "give_memory_back", give_back)
+    broker = FakeBroker()
+    watch = memory_watch.MemoryWatch(broker)  # type: ignore[arg-type]
+    watch.check(0)
+    resident[0], broker.counted = 900 * MIB, 790 * MIB
+    watch.check(10)
+    assert not given_back, "what counts is used"
+    broker.counted = 0
+    watch.check(10.5)
+    assert not given_back, "it looks once a second"
+    watch.check(20)
+    assert given_back == [900 * MIB]
+    for second in range(100, 200):
+        watch.check(second)
+    assert len(given_back) == 1, "what could not be given back is not tried again and again"
+    resident[0] = 300 * MIB
+    watch.check(300)
+    assert len(given_back) == 2
+
+
+def test_the_allocator_gives_back_what_python_freed() -> None:
+    system.return_large_allocations()
+    before = system.memory_bytes()
+    kept = [b"x" * 200_000 + str(number).encode() for number in range(1_000)]
+    assert system.memory_bytes() > before + 150 * MIB
+    kept.clear()
+    system.give_memory_back()
+    assert system.memory_bytes() < before + 50 * MIB
