@@ -109,7 +109,7 @@ impl Broker {
         self.topology.route(vhost, &message, scratch, routed)?;
         let key_decided = scratch.key_decided();
         if !key_decided {
-            self.check_reading(slot, exchange, parts)?;
+            self.check_reading(exchange, parts)?;
         }
         if !may_have_copies && key_decided && routed.len() <= MEMO_QUEUES_MAX {
             self.clients[slot].memo = Some(Box::new(Memo {
@@ -124,7 +124,7 @@ impl Broker {
 
     /// Charge the turn for the queries that were matched, and refuse a message that is too much for them. A transaction
     /// is routed before any of it happens, so that it is refused whole.
-    fn check_reading(&mut self, slot: ChannelSlot, exchange: &str, parts: &Parts<'_>) -> Result<(), AmqpError> {
+    fn check_reading(&mut self, exchange: &str, parts: &Parts<'_>) -> Result<(), AmqpError> {
         let reading = self.publishing.reading();
         self.metrics.count_reading(reading);
         if reading.spent_ns > FREE_NS_MAX {
