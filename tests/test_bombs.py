@@ -47,6 +47,9 @@ REFUSED: dict[str, Callable[[], object]] = {
     "a long field": lambda: tamis.fields({"a": "x" * 1_000_000}),
     "a long phrase": lambda: tamis.text("word " * 100_000),
     "a long topic": lambda: tamis.topic("#." * 100_000),
+    "hundreds of expressions": lambda: tamis.selector(" OR ".join([r"REGEX(body, '\w{9}')"] * 900)),
+    "tens of thousands of needles": lambda: tamis.selector(f"a LIKE '{'%a' * 20_000}'"),
+    "many patterns of needles": lambda: tamis.selector(" OR ".join([f"a LIKE '{'%a' * 100}'"] * 300)),
 }
 
 
@@ -150,3 +153,16 @@ def test_a_hundred_thousand_operators_end_in_an_error(operator: str) -> None:
     assert engine.explain("largest", message).result is query.evaluate(message)
     engine.near_misses(message)
     assert query.tree()
+
+
+def test_a_price_is_known_before_anything_is_matched() -> None:
+    assert tamis.selector("a = 1").price() < tamis.selector("REGEX(a, 'x')").price()
+    (cheap, slow), (_, slower) = (
+        tamis.selector("body LIKE '%x%'").price(),
+        tamis.selector(r"REGEX(body, '\w+')").price(),
+    )
+    assert cheap < 10_000
+    assert 0 < slow < slower
+    both = tamis.selector("a = 1") & tamis.selector("REGEX(a, 'x')")
+    parts = (tamis.selector("a = 1").price(), tamis.selector("REGEX(a, 'x')").price())
+    assert both.price() == tuple(map(sum, zip(*parts, strict=True)))

@@ -91,6 +91,14 @@ class Query:
             any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are those of
             properties; operands are in the order written."""
 
+    def price(self) -> tuple[int, int]:
+        """Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
+
+        Both are estimates that are never far too low. The words of a body are found once per message, for all queries
+        together, and are not in the price. A broker refuses queries whose price is over its limits.
+
+        Cost: linear in the predicates."""
+
     def opaques(self) -> list[tuple[str, float, int, int, float | None, str | None]]:
         """Return the query's expensive predicates, from left to right, with their calls from all queries and engines.
 
@@ -305,7 +313,19 @@ class JournalReader:
         Returns:
             `path`, `synced`, `segments` (each `ordinal`, `file`, `first_sequence`, `record_count`, `kinds` {kind:
             count}, `data_bytes`, `file_bytes`, `is_sealed`, `first_time_us`, `last_time_us`) and `damage` (each `kind`,
-            `segment`, `offset`, `size_bytes`, `first_sequence`, `lost_count`), oldest first."""
+            `segment`, `offset`, `size_bytes`, `first_sequence`, `lost_count`), oldest first; and `missing`, a sentence
+            for each file without which the log is not opened."""
+
+    @staticmethod
+    def accept_losses(path: str | PathLike[str]) -> list[str]:
+        """Make the mark of a log fit the files that are there, so that it opens; no broker may use it meanwhile.
+
+        Returns:
+            A sentence for each file that was missing, at most 7; none if the log was whole: then nothing is written.
+
+        Raises:
+            JournalError: nothing tells which log it is, or a newer version wrote it.
+            OSError: a file cannot be read or written."""
 
 def journal_kind(kind: int, *, is_stream: bool) -> str | None:
     """Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none."""
@@ -406,6 +426,7 @@ class Broker:
         segment_bytes: int = 67_108_864,
         syncs: bool = True,
         confirms_received: bool = False,
+        queries: Mapping[str, int] | None = None,
     ) -> Broker:
         """Open the data plane with the contents of the directory `data`; without one, nothing outlives the process.
 
@@ -421,6 +442,9 @@ class Broker:
 
     def committed(self, now_us: int) -> None:
         """Confirm everything that the journal has written to disk."""
+
+    def take_longest_call(self) -> tuple[int, str]:
+        """Return the microseconds of the longest call since the last question, and its name: `receive queue.bind`."""
 
     def work(self, now_us: int) -> _BrokerOutput:
         """Continue deferred work (streams, freeing many messages) for some milliseconds, and expire what is due."""

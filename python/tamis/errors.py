@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+
 _WINDOW_CHARACTERS = 100
+_DISK_FAILED = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.EROFS, errno.ESTALE, getattr(errno, "EUCLEAN", errno.EIO)}
+"""What Linux reports when a file system is gone or broken, not when a file is merely absent or closed."""
 
 
 def short(value: object) -> str:
     """`value` as a message shows it: at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def has_disk_failed(error: BaseException | None) -> bool:
+    """Whether `error`, or an error that caused it, says that a file system is gone or broken."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _DISK_FAILED:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class TamisError(Exception):

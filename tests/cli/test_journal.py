@@ -90,3 +90,36 @@ def test_what_is_no_log_is_said(tamis: Tamis, tmp_path: Path) -> None:
     absent = tamis("journal", "inspect", "absent")
     assert (absent.returncode, absent.stdout) == (2, "")
     assert absent.stderr == "error: absent: expected a folder: a broker's data directory, or one log\n"
+
+
+def test_a_missing_segment_is_named_and_its_loss_can_be_accepted(tamis: Tamis, log: Path) -> None:
+    data = log.parent / "data"
+    (data / "streams").mkdir(parents=True)
+    log.rename(data / "journal")
+    segments = sorted((data / "journal").glob("*.segment"))
+    assert tamis("journal", "accept", "data").stderr == "nothing is missing\n"
+    segments[1].unlink()
+    told = tamis("journal", "inspect", "data")
+    assert told.returncode == 2
+    assert f"error: {segments[1].name} is missing\n" in told.stderr
+    assert json.loads(tamis("journal", "inspect", "data", "--json").stdout)["missing"] == [
+        f"{segments[1].name} is missing"
+    ]
+    done = tamis("journal", "accept", "data")
+    assert (done.returncode, done.stdout) == (0, f"data/journal: {segments[1].name} is missing\n")
+    assert tamis("journal", "accept", "data").stderr == "nothing is missing\n"
+    again = tamis("journal", "inspect", "data")
+    assert again.returncode == 2, "the records stay lost"
+    assert "records 51 to 100 are lost" in again.stderr
+    assert "is missing" not in again.stderr
+
+
+def test_only_a_data_directory_has_losses_to_accept(tamis: Tamis, log: Path) -> None:
+    for folder in ("log", "nothing"):
+        done = tamis("journal", "accept", folder)
+        assert done.returncode == 2
+        assert "expected a broker's data directory" in done.stderr
+    (log.parent / "streams" / "a.1").mkdir(parents=True)
+    told = tamis("journal", "inspect", ".")
+    assert told.returncode == 2
+    assert "journal is missing" in told.stderr

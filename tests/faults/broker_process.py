@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
@@ -52,6 +55,16 @@ class BrokerProcess:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+    def health(self) -> str:
+        """Return the status that `/health` tells, or "absent"."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._http_port}/health", timeout=5) as answer:
+                return str(json.load(answer)["status"])
+        except urllib.error.HTTPError as error:
+            return str(json.load(error)["status"])
+        except OSError:
+            return "absent"
 
     @property
     def pid(self) -> int:

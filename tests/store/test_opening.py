@@ -245,3 +245,21 @@ def _execute(path: Path, statement: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute(statement)
     connection.close()
+
+
+def test_a_store_is_for_its_owner_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "tamis.sqlite"
+    before = os.umask(0)
+    try:
+        with Store.open(path) as store:
+            store.add_query(QuerySpec("k", "a = 1"))
+            assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+    finally:
+        os.umask(before)
+    assert not caplog.records
+    path.chmod(0o644)
+    with Store.open(path):
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: other users could open it, and no longer can"
+    ]

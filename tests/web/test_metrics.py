@@ -44,6 +44,13 @@ def test_numbers_have_the_names_and_units_that_prometheus_expects() -> None:
     }
 
 
+def test_a_stall_is_shown_with_its_cause() -> None:
+    about = {"stall_s_max": 0.25, "stall_s_max_cause": "receive queue.bind", "stall_s_recent": 0.0}
+    text = metrics.render({"about": {**about, "stall_s_recent_cause": ""}, "metrics": {}}).decode()
+    assert 'tamis_event_loop_stall_seconds_max{cause="receive queue.bind"} 0.25' in text
+    assert 'tamis_event_loop_stall_seconds_recent{cause=""} 0.0' in text
+
+
 def test_no_two_numbers_share_a_name() -> None:
     names = [shown.name for shown in [*metrics.COUNTERS.values(), *metrics.GAUGES.values()]]
     assert len(names) == len(set(names))

@@ -15,14 +15,26 @@ const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 /// # Errors
 /// The input is not JSON, is not UTF-8, nests too deep, or has an integer beyond 64 bits; with the position.
 pub fn parse(bytes: &[u8]) -> Result<Value, String> {
+    let parsed = parse_within(bytes, usize::MAX)?;
+    parsed.ok_or_else(|| "expected fewer values".to_owned())
+}
+
+/// Parses one JSON text of at most `values_max` values; None when it has more. Linear in its length.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_within(bytes: &[u8], values_max: usize) -> Result<Option<Value>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "expected JSON text in UTF-8".to_owned())?;
-    let is_huge = Cell::new(false);
+    let (is_huge, left) = (Cell::new(false), Cell::new(Some(values_max)));
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = JsonValue { depth: 0, is_huge: &is_huge }.deserialize(&mut deserializer);
+    let value = JsonValue { depth: 0, is_huge: &is_huge, left: &left }.deserialize(&mut deserializer);
+    if left.get().is_none() {
+        return Ok(None);
+    }
     let value = value.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| error.to_string())?;
     match is_huge.get().then(|| long_integer(text)).flatten() {
         Some(integer) => Err(format!("{integer} is beyond a signed integer of 64 bits")),
-        None => Ok(value),
+        None => Ok(Some(value)),
     }
 }
 
@@ -48,6 +60,8 @@ fn long_integer(text: &str) -> Option<&str> {
 struct JsonValue<'a> {
     depth: usize,
     is_huge: &'a Cell<bool>,
+    /// The number of values that may still come; None when there were too many.
+    left: &'a Cell<Option<usize>>,
 }
 
 impl JsonValue<'_> {
@@ -56,6 +70,11 @@ impl JsonValue<'_> {
             return Err(E::custom(format!("expected nesting of at most {NESTING_MAX}")));
         }
         Ok(Self { depth: self.depth + 1, ..self })
+    }
+
+    fn count<E: Error>(self) -> Result<(), E> {
+        self.left.set(self.left.get().and_then(|left| left.checked_sub(1)));
+        if self.left.get().is_some() { Ok(()) } else { Err(E::custom("expected fewer values")) }
     }
 }
 
@@ -105,6 +124,7 @@ impl<'de> Visitor<'de> for JsonValue<'_> {
         let mut values = Vec::new();
         while let Some(value) = elements.next_element_seed(below)? {
             values.push(value);
+            self.count()?;
         }
         Ok(Value::List(values))
     }
@@ -115,6 +135,7 @@ impl<'de> Visitor<'de> for JsonValue<'_> {
         let mut properties = Properties::new();
         while let Some(name) = entries.next_key::<String>()? {
             properties.insert(name.into(), entries.next_value_seed(below)?);
+            self.count()?;
         }
         Ok(Value::Map(properties))
     }
@@ -139,6 +160,14 @@ mod tests {
         let text =
             r#" {"a": -1, "b": 1e30, "c": [null, true, "\"12345678901234567890"], "d": {"e": 9223372036854775807}} "#;
         assert_eq!(parse(text.as_bytes()), Ok(Value::Map(expected)));
+    }
+
+    #[test]
+    fn a_text_has_at_most_so_many_values() {
+        let text = br#"{"a": [1, 2, {"b": 3}], "c": 4}"#;
+        assert_eq!(parse_within(text, 6), Ok(Some(parse(text).expect("JSON"))));
+        assert_eq!(parse_within(text, 5), Ok(None));
+        assert!(parse_within(b"{\"a\": ", 5).is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! [`index::Engine`] holds many subscriptions and finds all that a message satisfies. Sources: `docs/semantics.md` for
 //! the meaning; the papers named in each module for the algorithms.
 
+pub mod allowance;
 pub mod amqp;
 pub mod bitmap;
 pub mod broker;

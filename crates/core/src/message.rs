@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::allowance::{Allowance, ELEMENT_NS, words_ns};
 use crate::query::truth::Truth;
 use crate::text::Signature;
 
@@ -111,6 +112,8 @@ pub struct Message<'a> {
     given: Option<&'a Signature>,
     signature: OnceCell<Signature>,
     full: OnceCell<Signature>,
+    /// The time that matching it may still take.
+    allowance: Allowance,
     /// The answers of expensive predicates by their serial number; no memory before the first.
     answers: RefCell<HashMap<u64, Truth, FixedState>>,
 }
@@ -126,6 +129,7 @@ impl<'a> Message<'a> {
             given: None,
             signature: OnceCell::new(),
             full: OnceCell::new(),
+            allowance: Allowance::unlimited(),
             answers: RefCell::new(HashMap::with_hasher(FixedState::default())),
         }
     }
@@ -137,10 +141,40 @@ impl<'a> Message<'a> {
         self
     }
 
-    /// The signature of `body`: the one that came with the message, else made on first use.
+    /// Limits the time that matching it may take.
+    #[must_use]
+    pub fn with_allowance(mut self, ns: u64) -> Self {
+        self.allowance = Allowance::new(ns);
+        self
+    }
+
+    /// The time that matching it may still take.
+    #[must_use]
+    #[inline]
+    pub fn allowance(&self) -> &Allowance {
+        &self.allowance
+    }
+
+    /// The signature of `body`: the one that came with the message, else made on first use. Nobody may ask for it that has
+    /// not asked [`Self::can_read_words`].
     #[must_use]
     pub fn signature(&self, body: &str) -> &Signature {
         self.given.unwrap_or_else(|| self.signature.get_or_init(|| Signature::of(body)))
+    }
+
+    /// Whether the allowance covers the signature of `body`, which the first to ask pays for.
+    #[must_use]
+    pub fn can_read_words(&self, body: &str) -> bool {
+        self.given.is_some() || self.signature.get().is_some() || self.allowance.spend(body.len(), words_ns(body))
+    }
+
+    /// The value that a dotted name reaches, as [`lookup`] or, `any_case`, as [`lookup_any_case`]. None, too, when the
+    /// allowance is over: a list of mappings takes time for each of them.
+    #[must_use]
+    pub fn look_up(&self, name: &str, any_case: bool) -> Option<Resolved<'a>> {
+        let find = if any_case { lookup_any_case } else { lookup };
+        let reached = find(self.properties, name, &self.allowance);
+        reached.filter(|_| !self.allowance.is_over())
     }
 
     /// The signature of every word of `body`, for words that a stop list excluded from [`Self::signature`].
@@ -171,16 +205,17 @@ const PREFIXES_TRIED_BYTES_MAX: usize = 256;
 /// A literal dotted key wins over nesting, the longest first. Through a list of mappings, a name collects the list of
 /// the values that it reaches. An empty list is absent.
 #[must_use]
-pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
+pub fn lookup<'a>(properties: &'a Properties, name: &str, allowance: &Allowance) -> Option<Resolved<'a>> {
     if name.len() > PREFIXES_TRIED_BYTES_MAX {
-        return lookup_long(properties, name);
+        return lookup_long(properties, name, allowance);
     }
     if let Some(value) = properties.get(name) {
-        return Resolved::of(value);
+        return Resolved::paid(value, allowance);
     }
     let mut end = name.len();
     while let Some(dot) = name[..end].rfind('.') {
-        if let Some(value) = properties.get(&name[..dot]).and_then(|value| descend(value, &name[dot + 1..], lookup)) {
+        let through = |value| descend(value, &name[dot + 1..], lookup, allowance);
+        if let Some(value) = properties.get(&name[..dot]).and_then(through) {
             return Some(value);
         }
         end = dot;
@@ -191,8 +226,8 @@ pub fn lookup<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>
 /// [`lookup`] for long names. It compares each key with the name, which is linear in the keys; hashing each prefix would
 /// be quadratic in the name.
 #[cold]
-fn lookup_long<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
-    lookup_in_keys(properties, name, |key| name.starts_with(key).then_some(key.len()), lookup)
+fn lookup_long<'a>(properties: &'a Properties, name: &str, allowance: &Allowance) -> Option<Resolved<'a>> {
+    lookup_in_keys(properties, name, |key| name.starts_with(key).then_some(key.len()), lookup, allowance)
 }
 
 /// The value that `name` reaches through keys of `properties`; `fit` returns the length of the part of `name` that a key
@@ -202,7 +237,11 @@ fn lookup_in_keys<'a>(
     name: &str,
     fit: impl Fn(&str) -> Option<usize>,
     find: Lookup,
+    allowance: &Allowance,
 ) -> Option<Resolved<'a>> {
+    if !allowance.spend(properties.len(), ELEMENT_NS) {
+        return None;
+    }
     let is_whole_part = |length: usize| name[length..].is_empty() || name[length..].starts_with('.');
     let mut ways: Vec<(usize, &str, &Value)> = properties
         .iter()
@@ -211,8 +250,8 @@ fn lookup_in_keys<'a>(
     ways.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     ways.dedup_by_key(|(length, ..)| *length);
     match ways.first() {
-        Some((length, _, value)) if *length == name.len() => Resolved::of(value),
-        _ => ways.into_iter().find_map(|(length, _, value)| descend(value, &name[length + 1..], find)),
+        Some((length, _, value)) if *length == name.len() => Resolved::paid(value, allowance),
+        _ => ways.into_iter().find_map(|(length, _, value)| descend(value, &name[length + 1..], find, allowance)),
     }
 }
 
@@ -220,16 +259,16 @@ fn lookup_in_keys<'a>(
 ///
 /// Visits the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken.
 #[must_use]
-pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str) -> Option<Resolved<'a>> {
-    lookup(properties, name).or_else(|| lookup_folded(properties, &name.to_lowercase()))
+pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str, allowance: &Allowance) -> Option<Resolved<'a>> {
+    lookup(properties, name, allowance).or_else(|| lookup_folded(properties, &name.to_lowercase(), allowance))
 }
 
-fn lookup_folded<'a>(properties: &'a Properties, folded: &str) -> Option<Resolved<'a>> {
+fn lookup_folded<'a>(properties: &'a Properties, folded: &str, allowance: &Allowance) -> Option<Resolved<'a>> {
     let fit = |key: &str| {
         let key = key.to_lowercase();
         folded.starts_with(&key).then_some(key.len())
     };
-    lookup_in_keys(properties, folded, fit, lookup_folded)
+    lookup_in_keys(properties, folded, fit, lookup_folded, allowance)
 }
 
 /// The values that a name reaches: one value of the message, or several collected through a list.
@@ -251,6 +290,15 @@ impl<'a> Resolved<'a> {
         }
     }
 
+    /// [`Self::of`], paid for by the number of elements.
+    #[inline]
+    fn paid(value: &'a Value, allowance: &Allowance) -> Option<Self> {
+        match value {
+            Value::List(elements) if !allowance.spend(elements.len(), ELEMENT_NS) => None,
+            value => Self::of(value),
+        }
+    }
+
     fn many(elements: &'a [Value]) -> Option<Self> {
         let mut flat = Vec::with_capacity(elements.len());
         flatten(elements, &mut flat);
@@ -268,15 +316,16 @@ fn flatten<'a>(elements: &'a [Value], flat: &mut Vec<&'a Value>) {
 }
 
 /// A function that looks up a name in a mapping.
-type Lookup = for<'a> fn(&'a Properties, &str) -> Option<Resolved<'a>>;
+type Lookup = for<'a> fn(&'a Properties, &str, &Allowance) -> Option<Resolved<'a>>;
 
-fn descend<'a>(value: &'a Value, name: &str, find: Lookup) -> Option<Resolved<'a>> {
+fn descend<'a>(value: &'a Value, name: &str, find: Lookup, allowance: &Allowance) -> Option<Resolved<'a>> {
     match value {
-        Value::Map(inner) => find(inner, name),
+        Value::Map(inner) => find(inner, name, allowance),
+        Value::List(elements) if !allowance.spend(elements.len(), 2 * ELEMENT_NS) => None,
         Value::List(elements) => {
             let mut flat = Vec::new();
             for element in elements {
-                match descend(element, name, find) {
+                match descend(element, name, find, allowance) {
                     Some(Resolved::One(value)) => flat.push(value),
                     Some(Resolved::Many(values)) => flat.extend(values),
                     None => {}
@@ -335,7 +384,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn a_long_name_reaches_what_a_short_one_of_the_same_shape_does() {
         let long = "x".repeat(PREFIXES_TRIED_BYTES_MAX + 1);
-        let mut reached = 0;
+        let (mut reached, free) = (0, Allowance::unlimited());
         for seed in rounds(0..300) {
             let [short, long] = ["x", long.as_str()].map(|letter| {
                 let properties: Properties = (1..3)
@@ -343,8 +392,8 @@ mod tests {
                     .collect();
                 let each = (1..12).map(|parts| {
                     let name = dotted(letter, parts);
-                    let values = integers(lookup(&properties, &name));
-                    assert_eq!(integers(lookup_any_case(&properties, &name.to_uppercase())), values);
+                    let values = integers(lookup(&properties, &name, &free));
+                    assert_eq!(integers(lookup_any_case(&properties, &name.to_uppercase(), &free)), values);
                     values
                 });
                 each.collect::<Vec<_>>()
@@ -357,15 +406,16 @@ mod tests {
 
     #[test]
     fn names_without_regard_to_case_reach_into_mappings() {
+        let free = Allowance::unlimited();
         let inner: Properties = [("Name".into(), Value::Int(1))].into_iter().collect();
         let message: Properties =
             [("Author".into(), Value::List(vec![Value::Map(inner)])), ("x".into(), Value::Int(2))]
                 .into_iter()
                 .collect();
         assert!(
-            matches!(lookup_any_case(&message, "author.name"), Some(Resolved::Many(values)) if values == [&Value::Int(1)])
+            matches!(lookup_any_case(&message, "author.name", &free), Some(Resolved::Many(values)) if values == [&Value::Int(1)])
         );
-        assert!(matches!(lookup_any_case(&message, "x"), Some(Resolved::One(Value::Int(2)))));
-        assert!(lookup_any_case(&message, "author.other").is_none());
+        assert!(matches!(lookup_any_case(&message, "x", &free), Some(Resolved::One(Value::Int(2)))));
+        assert!(lookup_any_case(&message, "author.other", &free).is_none());
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyLookupError, PyValueError};
@@ -13,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use tamis_core::amqp::{AmqpError, RawTable};
 use tamis_core::broker::durable::DurableOptions;
-use tamis_core::broker::topology::{StoredQuery, Target, Topology, VhostId};
+use tamis_core::broker::topology::{QueryLimits, StoredQuery, Target, Topology, VhostId};
 use tamis_core::broker::{
     self, Access, BrokerOptions, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow,
     JournalMetrics, Login, Metrics, QueueOverview, RecoveryReport, Storage, UserLimits, Verb,
@@ -108,6 +109,15 @@ pub struct PyBroker {
     /// A socket that is readable when the journal's thread has written something.
     wake: Option<UnixStream>,
     recovered: RecoveryReport,
+    longest_call: LongestCall,
+}
+
+/// The longest call since somebody asked: its time, and what it did.
+#[derive(Default)]
+struct LongestCall {
+    us: u64,
+    kind: &'static str,
+    method: &'static str,
 }
 
 /// Open the journal's directory, and start the thread that writes it.
@@ -122,10 +132,39 @@ fn storage(dir: PathBuf, segment_bytes: u32, syncs: bool) -> PyResult<(Storage, 
     Ok((Storage { disk, dir, committer, journal }, wake))
 }
 
+/// The limits of queries by their names, with the defaults of those that are missing.
+fn query_limits(given: &HashMap<String, u64>) -> PyResult<QueryLimits> {
+    let mut limits = QueryLimits::default();
+    let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    for (name, &value) in given {
+        match name.as_str() {
+            "bytes_max" => limits.bytes_max = value,
+            "ns_per_byte_max" => limits.ns_per_byte_max = value,
+            "connection_bytes_max" => limits.connection_bytes_max = value,
+            "vhost_bytes_max" => limits.vhost_bytes_max = value,
+            "body_bytes_max" => limits.body_bytes_max = size(value),
+            "body_values_max" => limits.body_values_max = size(value),
+            "refuses_large_bodies" => limits.refuses_large_bodies = value != 0,
+            "match_ns_max" => limits.match_ns_max = value,
+            other => return Err(PyValueError::new_err(format!("no limit of queries '{other}'"))),
+        }
+    }
+    Ok(limits)
+}
+
 impl PyBroker {
     fn new(broker: broker::Broker, wake: Option<UnixStream>, recovered: RecoveryReport) -> Self {
         let (input, dirty, paused) = <(Vec<u8>, Vec<ConnectionId>, HashSet<ConnectionId>)>::default();
-        Self { broker, input, dirty, paused, wake, recovered }
+        Self { broker, input, dirty, paused, wake, recovered, longest_call: LongestCall::default() }
+    }
+
+    /// Note a call that began at `began`, if it is the longest.
+    fn note_call(&mut self, kind: &'static str, began: Instant) {
+        let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        if us > self.longest_call.us {
+            let method = if kind == "receive" || kind == "work" { self.broker.last_method() } else { "" };
+            self.longest_call = LongestCall { us, kind, method };
+        }
     }
 
     /// Return the output of one connection. A paused socket gets no bytes, but whether to read it is still returned, and
@@ -141,7 +180,7 @@ impl PyBroker {
 #[pymethods]
 impl PyBroker {
     #[new]
-    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, connection_bytes=0, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false))]
+    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, connection_bytes=0, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false, queries=None))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
     fn open(
         py: Python<'_>,
@@ -158,6 +197,7 @@ impl PyBroker {
         segment_bytes: u32,
         syncs: bool,
         confirms_received: bool,
+        queries: Option<HashMap<String, u64>>,
     ) -> PyResult<Self> {
         let options = BrokerOptions {
             frame_max,
@@ -167,6 +207,7 @@ impl PyBroker {
             connection_bytes,
             seed,
             confirms_received,
+            queries: query_limits(&queries.unwrap_or_default())?,
             ..BrokerOptions::default()
         };
         let control = Box::new(PyControl(control));
@@ -197,12 +238,22 @@ impl PyBroker {
     }
 
     fn committed(&mut self, now_us: u64) {
+        let began = Instant::now();
         self.broker.committed(now_us);
+        self.note_call("committed", began);
+    }
+
+    /// Return the microseconds of the longest call since the last question, and what it did, as in `receive queue.bind`.
+    fn take_longest_call(&mut self) -> (u64, String) {
+        let LongestCall { us, kind, method } = std::mem::take(&mut self.longest_call);
+        (us, format!("{kind} {method}").trim_end().to_owned())
     }
 
     /// Continue deferred work for some milliseconds, and expire what is due.
     fn work<'py>(&mut self, py: Python<'py>, now_us: u64) -> BrokerOutput<'py> {
+        let began = Instant::now();
         self.broker.work(now_us);
+        self.note_call("work", began);
         self.take_output(py)
     }
 
@@ -223,7 +274,10 @@ impl PyBroker {
     fn replace_stored(&mut self, queries: HashMap<String, (String, String)>, now_us: u64) -> Option<Replacement> {
         let stored = |(language, text): (String, String)| StoredQuery { language: language.into(), text: text.into() };
         let queries = queries.into_iter().map(|(key, query)| (key, stored(query))).collect();
-        let replaced = self.broker.replace_stored(&queries, now_us).ok()?;
+        let began = Instant::now();
+        let replaced = self.broker.replace_stored(&queries, now_us);
+        self.note_call("replace_stored", began);
+        let replaced = replaced.ok()?;
         let refused = replaced.refused.into_iter().map(|(key, error)| (key, error.text)).collect();
         Some((replaced.bindings, refused))
     }
@@ -275,7 +329,9 @@ impl PyBroker {
     ) -> PyResult<BrokerOutput<'py>> {
         self.input.resize(data.item_count(), 0);
         data.copy_to_slice(py, &mut self.input)?;
+        let began = Instant::now();
         self.broker.receive(ConnectionId::from_bits(connection), &self.input, now_us);
+        self.note_call("receive", began);
         Ok(self.take_output(py))
     }
 
@@ -311,11 +367,15 @@ impl PyBroker {
     fn disconnect(&mut self, connection: u64, now_us: u64) {
         let id = ConnectionId::from_bits(connection);
         self.paused.remove(&id);
+        let began = Instant::now();
         self.broker.disconnect(id, now_us);
+        self.note_call("disconnect", began);
     }
 
     fn tick(&mut self, now_us: u64, wall_us: i64) {
+        let began = Instant::now();
         self.broker.tick(now_us, wall_us);
+        self.note_call("tick", began);
     }
 
     fn stop(&mut self, reason: &str, now_us: u64) {
@@ -542,6 +602,9 @@ fn metrics_to_py<'py>(py: Python<'py>, metrics: &Metrics) -> PyResult<Bound<'py,
         ("refused", metrics.refused),
         ("confirms", metrics.confirms),
         ("lost", metrics.lost),
+        ("bodies_unread", metrics.bodies_unread),
+        ("matches_cut", metrics.matches_cut),
+        ("topology_bytes", metrics.topology_bytes),
         ("bytes_in", metrics.bytes_in),
         ("bytes_out", metrics.bytes_out),
         ("connections_made", metrics.connections_made),

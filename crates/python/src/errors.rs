@@ -6,7 +6,7 @@ use pyo3::types::PyType;
 use tamis_core::amqp::AmqpError;
 use tamis_core::broker::StorageError;
 use tamis_core::error::{EngineError, QueryError};
-use tamis_core::journal::{OpenError, ReadError};
+use tamis_core::journal::{FileError, OpenError, ReadError};
 
 /// An exception of a class in `tamis.errors` with `arguments`; the import error when the class cannot be imported.
 fn raise<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr
@@ -29,26 +29,39 @@ pub fn query_error(py: Python<'_>, error: QueryError) -> PyErr {
     raise(py, "QueryError", (error.text, error.position, error.expected, error.hint))
 }
 
-/// An OSError with the system's number, which becomes a FileNotFoundError where it is one.
+/// An OSError with the system's number and the file, where they are known; Python makes a FileNotFoundError of it where it
+/// is one.
 fn os_error(error: std::io::Error) -> PyErr {
-    match error.raw_os_error() {
-        Some(code) => PyOSError::new_err((code, error.to_string())),
+    let (source, path) = match FileError::of(&error) {
+        Some(named) => (&named.source, Some(named.path.clone())),
+        None => (&error, None),
+    };
+    match source.raw_os_error() {
+        Some(code) => PyOSError::new_err((code, reason(source), path)),
         None => error.into(),
     }
+}
+
+/// The system's words for an error, without the number that Rust adds.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// A `tamis.errors.JournalError`, or OSError, for a log that cannot be opened.
 pub fn journal_error(py: Python<'_>, error: OpenError) -> PyErr {
     match error {
         OpenError::Io(error) => os_error(error),
-        OpenError::Version(reason) | OpenError::NoLog(reason) => raise(py, "JournalError", (reason,)),
+        OpenError::Version(reason) | OpenError::NoLog(reason) | OpenError::Incomplete(reason) => {
+            raise(py, "JournalError", (reason,))
+        }
     }
 }
 
 /// A `tamis.errors.JournalError`, or OSError, for what a broker stores.
 pub fn storage_error(py: Python<'_>, error: StorageError) -> PyErr {
     match error {
-        StorageError::Journal(error) => journal_error(py, error),
+        StorageError::Journal(error) | StorageError::Stream(_, error @ OpenError::Io(_)) => journal_error(py, error),
         StorageError::Definition(_) | StorageError::Spill(_) | StorageError::Stream(..) => {
             raise(py, "JournalError", (error.to_string(),))
         }

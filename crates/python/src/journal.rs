@@ -10,7 +10,7 @@ use tamis_core::broker::durable::kind_name;
 use tamis_core::broker::stream_record::{self, StreamRecord};
 use tamis_core::broker::topology::{BodyMode, properties_seen};
 use tamis_core::journal::{
-    Damage, Disk, Inspection, LogItem, LogReader, ReadError, RealDisk, Sequence, Start, inspect,
+    Damage, Disk, Inspection, LogItem, LogReader, ReadError, RealDisk, Sequence, Start, accept_losses, inspect,
 };
 use tamis_core::variant::{self, Variant};
 
@@ -126,6 +126,11 @@ impl PyJournalReader {
         report(py, &path, &inspection)
     }
 
+    #[staticmethod]
+    fn accept_losses(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+        py.detach(|| accept_losses(&disk(), &path)).map_err(|error| journal_error(py, error))
+    }
+
     fn __repr__(&self) -> String {
         format!("<tamis._core.JournalReader of {} at {}>", self.path.display(), self.position())
     }
@@ -192,6 +197,7 @@ fn report<'py>(py: Python<'py>, path: &Path, inspection: &Inspection) -> PyResul
         damage.append(damage_entry(py, found)?)?;
     }
     result.set_item("damage", damage)?;
+    result.set_item("missing", &inspection.missing)?;
     Ok(result)
 }
 

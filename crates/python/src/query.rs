@@ -85,6 +85,11 @@ impl PyQuery {
         tree(py, self.0.expr())
     }
 
+    fn price(&self) -> (u64, u64) {
+        let price = self.0.price();
+        (price.bytes, price.ns_per_byte)
+    }
+
     fn __and__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         self.combine(py, other, Expr::and)
     }

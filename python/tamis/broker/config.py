@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from tamis.broker import system
-from tamis.broker.limits import Limit
+from tamis.broker.limit import Limit
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,6 +72,19 @@ class LimitsConfig:
         handshake_s: maximum time for the handshake; then the connection is closed.
         memory_bytes: maximum memory of the process; above it, publishers wait (connection.blocked). By default half of
             what the container or the machine has.
+        query_bytes: maximum memory of one compiled query; a larger one is refused with 406.
+        query_ns_per_byte: maximum of the worst time that one query takes per byte of a message's text; a higher one is
+            refused with 406.
+        query_bytes_per_connection: maximum memory of the queries that one connection has bound or consumes with, and
+            never more than an eighth of `memory_bytes`.
+        query_bytes_per_vhost: maximum memory of all queries of a virtual host, and never more than a quarter of
+            `memory_bytes`.
+        query_body_bytes: maximum size of a body that queries read.
+        query_body_values: maximum number of values of a JSON body that queries read.
+        query_body: what happens to a larger body that a query asks for: ``unknown``, its predicates are unknown; or
+            ``refuse``, the message is refused with 406.
+        query_match_ms: maximum time of matching one message, by the worst times of the queries; a message that would
+            take more is refused with 406.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _FORBID
@@ -120,6 +133,50 @@ class LimitsConfig:
             "bytes",
         ),
     ] = field(default_factory=system.default_memory_bytes)
+    query_bytes: Annotated[
+        int, Ge(4096), Le(4 * 1024 * 1024), Limit("a compiled query", "refused with 406", "bytes")
+    ] = 1024 * 1024
+    query_ns_per_byte: Annotated[
+        int, Gt(0), Limit("the worst time of a query per byte of a message's text", "refused with 406", "ns")
+    ] = 100_000
+    query_bytes_per_connection: Annotated[
+        int,
+        Ge(4096),
+        Limit("the queries of a connection; at most an eighth of `memory_bytes`", "refused with 406", "bytes"),
+    ] = 128 * 1024 * 1024
+    query_bytes_per_vhost: Annotated[
+        int,
+        Ge(4096),
+        Limit("the queries of a virtual host; at most a quarter of `memory_bytes`", "refused with 406", "bytes"),
+    ] = 256 * 1024 * 1024
+    query_body_bytes: Annotated[
+        int,
+        Ge(0),
+        Limit("a body that queries read", "as `query_body` says: unknown to queries, or refused with 406", "bytes"),
+    ] = 256 * 1024
+    query_body_values: Annotated[
+        int, Ge(0), Limit("values of a JSON body that queries read", "as for a body that is too large")
+    ] = 20_000
+    query_body: Literal["unknown", "refuse"] = "unknown"
+    query_match_ms: Annotated[
+        int,
+        Gt(0),
+        Le(60_000),
+        Limit("the worst time of matching a message", "the message is refused with 406", "ms"),
+    ] = 15
+
+    def query_limits(self) -> dict[str, int]:
+        """Return the limits of queries by the data plane's names."""
+        return {
+            "bytes_max": self.query_bytes,
+            "ns_per_byte_max": self.query_ns_per_byte,
+            "connection_bytes_max": self.query_bytes_per_connection,
+            "vhost_bytes_max": self.query_bytes_per_vhost,
+            "body_bytes_max": self.query_body_bytes,
+            "body_values_max": self.query_body_values,
+            "refuses_large_bodies": int(self.query_body == "refuse"),
+            "match_ns_max": self.query_match_ms * 1_000_000,
+        }
 
 
 @dataclass(frozen=True)

@@ -5,26 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from tamis._core import broker_limits
-
-Unit = Literal["", "bytes", "s", "ms"]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The description of a limit. It stands in the annotation of a setting, which has the value.
-
-    Attributes:
-        what: what is limited.
-        beyond: the answer beyond the limit.
-        unit: of the value; empty for a number of things.
-    """
-
-    what: str
-    beyond: str
-    unit: Unit = ""
+from tamis.broker.limit import Limit
 
 
 @dataclass(frozen=True)
@@ -57,6 +41,11 @@ _FIXED = {
     "exchanges": Limit("exchanges", "the connection is closed with 506"),
     "queues": Limit("queues", "the connection is closed with 506"),
     "bindings": Limit("bindings", "the connection is closed with 506"),
+    "stream_pending_bytes": Limit(
+        "what all streams together have to write",
+        "publishers are not read until the disk has taken half of it",
+        "bytes",
+    ),
     "time_to_live_ms": Limit("a time to live", "the channel is closed with 406", "ms"),
 }
 """The limits of the core that no setting changes, by their names there."""

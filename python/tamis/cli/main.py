@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from tamis.cli import output
-from tamis.cli.exit_codes import BUG, ERROR, INTERRUPTED, OK, READER_GONE
-from tamis.errors import QueryError, TamisError
+from tamis.cli.exit_codes import BUG, DISK_FAILED, ERROR, INTERRUPTED, OK, READER_GONE
+from tamis.errors import QueryError, TamisError, has_disk_failed
 
 EXTRAS = {
     "sqlalchemy": "store",
@@ -82,11 +82,11 @@ def _explain(error: Exception, arguments: list[str]) -> int:
         return ERROR
     if isinstance(error, (TamisError, QueryError)):
         output.error(str(error))
-        return ERROR
+        return DISK_FAILED if has_disk_failed(error) else ERROR
     if isinstance(error, OSError):
         output.abandon_stdout()  # it may have failed, and would fail again when it is flushed at exit
         output.error(_system_error(error))
-        return ERROR
+        return DISK_FAILED if has_disk_failed(error) else ERROR
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").partition(".")[0])):
         output.error(f"this command needs the extra '{extra}'", hint=f"pip install 'tamis[{extra}]'")
         return ERROR

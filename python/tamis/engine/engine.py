@@ -155,7 +155,10 @@ class Engine:
         """
         with self._lock:
             subscription_id = self._keys.ids()[key]
-        return self._core.query(subscription_id)
+        try:
+            return self._core.query(subscription_id)
+        except KeyError:
+            raise self._keys.lost(key, subscription_id) from None
 
     def all_keys(self) -> list[Hashable]:
         """Every key, in the order in which they were added."""
@@ -185,7 +188,10 @@ class Engine:
         """
         with self._lock:
             subscription_id = self._keys.ids()[key]
-        result, predicates, missing = self._core.explain(subscription_id, properties, topic, body)
+        try:
+            result, predicates, missing = self._core.explain(subscription_id, properties, topic, body)
+        except KeyError:
+            raise self._keys.lost(key, subscription_id) from None
         return Explanation(result, predicates, missing, name_hints(missing, properties))
 
     def near_misses(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 
 from tamis.engine.keys import decode_key
+from tamis.errors import SnapshotError
 
 if TYPE_CHECKING:
     from tamis import _core
@@ -41,9 +42,13 @@ class KeyTable:
         self.newest_removal = Removal()
 
     def ids(self) -> dict[Hashable, int]:
-        """Key -> id, read from the mapped snapshot on first use; do not change it."""
+        """Key -> id, read from the mapped snapshot on first use; do not change it.
+
+        Raises:
+            SnapshotError: the snapshot is damaged.
+        """
         if self._ids is None:
-            self._keys = {i: decode_key(self._core.key_bytes(i)) for i in self._core.ids()}
+            self._keys = {i: self._read_key(i) for i in self._core.ids()}
             self._ids = {key: subscription_id for subscription_id, key in self._keys.items()}
         return self._ids
 
@@ -76,7 +81,8 @@ class KeyTable:
             since: the newest removal before the ids were matched; without it, removed keys are not known.
 
         Raises:
-            KeyError: an id that no subscription has.
+            KeyError: an id that no subscription has, without `since`.
+            SnapshotError: the same, with `since`: the snapshot is damaged.
         """
         wanted, keys = list(subscription_ids), self._keys
         try:
@@ -88,6 +94,16 @@ class KeyTable:
         """A function that returns the key of an id, as `keys_of` does for many."""
         removed = _Removed(since)
         return lambda subscription_id: self._key(subscription_id, removed)
+
+    def lost(self, key: Hashable, subscription_id: int) -> KeyError | SnapshotError:
+        """Return the error for a key whose subscription the core does not have: it was just removed, or never there."""
+        return damaged(subscription_id) if self.ids().get(key) == subscription_id else KeyError(key)
+
+    def _read_key(self, subscription_id: int) -> Hashable:
+        try:
+            return decode_key(self._core.key_bytes(subscription_id))
+        except KeyError:
+            raise damaged(subscription_id) from None
 
     def _key(self, subscription_id: int, removed: _Removed) -> Hashable:
         if self._ids is None:
@@ -101,15 +117,23 @@ class KeyTable:
             return removed.key(subscription_id)
 
 
+def damaged(subscription_id: int) -> SnapshotError:
+    """Return the error of a snapshot in which an id stands that no subscription has."""
+    return SnapshotError(f"the snapshot is damaged: there is no subscription with the id {subscription_id}")
+
+
 class _Removed:
     """The removals from one of them on, read only as far as needed."""
 
     def __init__(self, since: Removal | None) -> None:
         self._next = since
+        self._is_matched = since is not None  # the core gave the ids, so each of them has or had a key
         self._keys: dict[int, Hashable] = {}
 
     def key(self, subscription_id: int) -> Hashable:
         while self._next and self._next.next:
             self._keys[self._next.subscription_id] = self._next.key
             self._next = self._next.next
+        if self._is_matched and subscription_id not in self._keys:
+            raise damaged(subscription_id)
         return self._keys[subscription_id]

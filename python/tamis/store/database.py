@@ -5,10 +5,12 @@ writer, and several processes may write, one after another."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +21,11 @@ from tamis.store.models import SCHEMA_VERSION
 
 BUSY_TIMEOUT_MS = 30_000
 """Maximum time that a writer waits for another process."""
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+"""The permissions of everybody but the owner of a file."""
+
+_log = logging.getLogger("tamis.store")
 
 APPLICATION_ID = int.from_bytes(b"tami", "big")
 """Marks the header of the file, so that another program's database is never taken for a store."""
@@ -40,6 +47,7 @@ class Database:
         """Open the file and bring its schema up to date."""
         self.path = path
         check_path(path, create)
+        _make_private(path)
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}
         )
@@ -125,6 +133,22 @@ def check_path(path: Path, create: bool) -> None:
             raise StoreError(f"{path}: the folder {path.parent} cannot be written; give another path for the store")
     elif not os.access(path, os.R_OK):
         raise StoreError(f"{path}: the store cannot be read; change its permissions, or give another path")
+
+
+def _make_private(path: Path) -> None:
+    """Let only its owner open the store: a new one is made so, an older one that others could open is closed to them.
+
+    SQLite gives the files beside it the mode of the store when it makes them. Another user's store stays as it is."""
+    with suppress(OSError):  # it is there, or cannot be made, which SQLite will explain
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+        try:
+            status = file.stat()
+            if status.st_mode & OTHERS and status.st_uid == os.geteuid():
+                file.chmod(stat.S_IMODE(status.st_mode) & ~OTHERS)
+                _log.warning("%s: other users could open it, and no longer can", file)
+        except OSError:
+            continue
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:

@@ -39,6 +39,8 @@ COUNTERS = {
         "dead_letters_unroutable", "Dead letters that no queue received, or that would have gone round for ever."
     ),
     "refused": MetricForm("messages_refused", "Messages that a full queue refused."),
+    "bodies_unread": MetricForm("bodies_unread", "Messages with a body too large for a query that asked for it."),
+    "matches_cut": MetricForm("matches_cut", "Messages whose matching would have taken too long."),
     "lost": MetricForm("messages_lost", "Messages that could not be read back from the journal."),
     "confirms": MetricForm("confirms_sent", "Publisher confirms; one may confirm many messages."),
     "bytes_in": MetricForm("received_bytes", "Bytes read from connections."),
@@ -89,7 +91,11 @@ GAUGES = {
     "memory_bytes": MetricForm("resident_memory_bytes", "Memory of the broker's process."),
     "sockets": MetricForm("sockets", "Sockets of clients, including those that have not logged in."),
     "sockets_max": MetricForm("sockets_limit", "Maximum number of sockets."),
-    "stall_s_max": MetricForm("event_loop_stall_seconds_max", "Longest delay of the event loop since the start."),
+    "stall_s_max": MetricForm("event_loop_stall_seconds_max", "Longest stall of the event loop since the start."),
+    "stall_s_recent": MetricForm("event_loop_stall_seconds_recent", "Longest stall of the last minute."),
+    "topology_bytes": MetricForm(
+        "topology_memory_bytes", "Memory of compiled queries, bindings, exchanges and queues."
+    ),
     "started_s": MetricForm("start_time_seconds", "When the broker was started, in seconds since 1970."),
     "journal_bytes": MetricForm("journal_size_bytes", "Size of the journal on disk."),
     "journal_live_bytes": MetricForm(
@@ -138,6 +144,11 @@ def _families(numbers: dict[str, Any]) -> Iterator[Metric]:
             continue
         if form := COUNTERS.get(key):
             yield CounterMetricFamily(f"tamis_{form.name}", form.help, value=value * form.factor)
+            continue
+        form = GAUGES.get(key) or MetricForm(key, "The number that the broker has under this name.")
+        if isinstance(cause := numbers.get(f"{key}_cause"), str):
+            gauge = GaugeMetricFamily(f"tamis_{form.name}", form.help, labels=("cause",))
+            gauge.add_metric((cause,), value * form.factor)
+            yield gauge
         else:
-            form = GAUGES.get(key) or MetricForm(key, "The number that the broker has under this name.")
             yield GaugeMetricFamily(f"tamis_{form.name}", form.help, value=value * form.factor)

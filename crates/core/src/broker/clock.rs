@@ -12,12 +12,19 @@ pub(crate) struct Clock {
     now: Micros,
     /// Wall clock minus `now`.
     wall_offset: i64,
+    /// The last tick.
+    ticked: Micros,
+    /// The end of the last time in which nobody was heard, because the caller was busy.
+    hearing_since: Micros,
 }
+
+/// Time between two ticks after which the silence of clients is not theirs: their sockets have not been read meanwhile.
+const DEAF_AFTER_US: Micros = 1_000_000;
 
 impl Clock {
     /// A clock that shows `now`, which is `wall_us` microseconds since 1970.
     pub fn new(now: Micros, wall_us: i64) -> Self {
-        Self { now, wall_offset: wall_us.wrapping_sub(now as i64) }
+        Self { now, wall_offset: wall_us.wrapping_sub(now as i64), ticked: now, hearing_since: 0 }
     }
 
     /// Monotonic time.
@@ -36,6 +43,20 @@ impl Clock {
     #[inline]
     pub fn advance(&mut self, now: Micros) {
         self.now = self.now.max(now);
+    }
+
+    /// Note a tick at `now`. One that comes much later than the last means that nobody was heard in between.
+    pub fn tick(&mut self, now: Micros) {
+        self.advance(now);
+        if self.now - self.ticked > DEAF_AFTER_US {
+            self.hearing_since = self.now;
+        }
+        self.ticked = self.now;
+    }
+
+    /// The moment from which on the silence of a client is its own.
+    pub fn hearing_since(self) -> Micros {
+        self.hearing_since
     }
 
     /// Take the wall clock's time at `now`.

@@ -94,6 +94,9 @@ pub(crate) struct LogId(pub u32);
 /// The journal's id among logs.
 pub(crate) const JOURNAL: LogId = LogId(0);
 
+/// The id among logs of the changes that wait for room in the journal: a mark there is a number of changes.
+pub(crate) const CHANGES: LogId = LogId(u32::MAX - 3);
+
 /// In place of a log: definitions of deleted queues, which are forgotten when their dead letters are published.
 pub(crate) const RETIRED: LogId = LogId(u32::MAX);
 /// The id of the purges, which are kept when the journal has recorded what they dropped; their sequence is their number.

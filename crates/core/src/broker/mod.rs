@@ -35,6 +35,7 @@ mod options;
 mod parts;
 mod publishing;
 mod queues;
+mod sharded_table;
 #[cfg(test)]
 mod simulation;
 mod slab;
@@ -106,7 +107,7 @@ impl Broker {
     /// since 1970.
     #[must_use]
     pub fn new(options: BrokerOptions, control: Box<dyn Control + Send>, now: Micros, wall_us: i64) -> Self {
-        let mut topology = Topology::new();
+        let mut topology = Topology::with_limits(options.queries.within_memory(options.memory_bytes_max));
         topology.add_vhost("/");
         Self {
             clock: Clock::new(now, wall_us),
@@ -133,7 +134,7 @@ impl Broker {
 
     /// Tell the broker the time, for heartbeats and other work that is not urgent. Call it about ten times a second.
     pub fn tick(&mut self, now: Micros, wall_us: i64) {
-        self.clock.advance(now);
+        self.clock.tick(now);
         self.clock.set_wall(now, wall_us);
         self.check_connections();
         self.expire();

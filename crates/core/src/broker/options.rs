@@ -1,5 +1,7 @@
 //! The broker's bounds, and what happens at each of them.
 
+use crate::broker::topology::QueryLimits;
+
 /// Bounds and settings of a [`super::Broker`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerOptions {
@@ -25,6 +27,8 @@ pub struct BrokerOptions {
     /// Maximum work for a connection's frames before others have their turn, in steps of about a quarter of a
     /// microsecond (`connections/fairness.rs`).
     pub turn_budget: u32,
+    /// Limits of queries and of matching.
+    pub queries: QueryLimits,
     /// The seed of generated names; give it something random, except in a simulation.
     pub seed: u64,
 }
@@ -42,6 +46,7 @@ impl Default for BrokerOptions {
             consumers_max: 65_536,
             confirms_received: false,
             turn_budget: 8192,
+            queries: QueryLimits::default(),
             seed: 0,
         }
     }

@@ -17,7 +17,11 @@ use super::versions::version::{SubscriptionPosition, Version};
 use super::{Engine, SubscriptionId};
 
 /// Maximum number of segments while a merge goes on; a thread that adds more waits for the merge.
-const SEGMENTS_MAX: usize = 64;
+const SEGMENTS_MAX: usize = 256;
+/// The maximum weight of the tail: large queries become a segment sooner than others.
+const TAIL_WEIGHT_MAX: usize = 512;
+/// The number of predicates or values of a query that weigh as much as an ordinary query.
+const PREDICATES_PER_WEIGHT: usize = 8;
 
 /// The state that all clones of an engine share.
 #[derive(Debug, Default)]
@@ -197,7 +201,7 @@ impl Engine {
             // One thread at a time; small segments are merged here meanwhile.
             let size_max = if writer.merging.is_empty() { usize::MAX } else { merge::INLINE_MAX };
             let Some(segments) = merge::due(&next, &writer.merging, size_max) else { break };
-            if merge::size(&segments) > merge::INLINE_MAX {
+            if merge::weight(&segments) > merge::INLINE_MAX {
                 match self.merge_in_thread(&mut writer, segments, next.number) {
                     Ok(()) => continue,
                     // Without a thread the segments stay as they are, and the next change tries again.
@@ -241,25 +245,34 @@ impl Engine {
     }
 }
 
+/// How much work it is to index a query, compared with an ordinary one.
+fn weight(query: &Query) -> usize {
+    1 + query.expr().size() / PREDICATES_PER_WEIGHT
+}
+
 /// Put new subscriptions into the tail. Where they do not fit, build a segment of them, the tail, and the segments that
 /// would be merged with that segment at once, none of them `busy`.
 fn append(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, Arc<Query>)>) {
-    if next.tail_length + new.len() <= TAIL_MAX {
+    let new_weight: usize = new.iter().map(|(_, query)| weight(query)).sum();
+    let fits = next.tail_length + new.len() <= TAIL_MAX && next.tail_weight + new_weight <= TAIL_WEIGHT_MAX;
+    if fits || (next.tail_length == 0 && new.len() == 1) {
+        next.tail_weight += new_weight;
         for (id, query) in new {
             next.tail.fill(next.tail_length, id, query);
             next.tail_length += 1;
         }
         return;
     }
+    let tail_weight = next.tail_weight + new_weight;
     let tail = next.live_tail().map(|(_, tail)| (tail.id, Arc::clone(&tail.query)));
     let mut all: Vec<_> = tail.chain(new).collect();
-    let mut joining = merge::joining(next, busy, all.len());
+    let mut joining = merge::joining(next, busy, all.len(), tail_weight);
     match merge::kept(&joining, next.number) {
         Some(kept) => all.extend(kept),
         None => joining.clear(),
     }
     exchange(next, &joining, merge::build(&all));
-    (next.tail, next.tail_length) = (Arc::new(Tail::default()), 0);
+    (next.tail, next.tail_length, next.tail_weight) = (Arc::new(Tail::default()), 0, 0);
 }
 
 /// Replace `segments` by the segment that they were merged into.

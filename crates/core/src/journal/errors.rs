@@ -13,13 +13,15 @@ pub enum OpenError {
     Version(String),
     /// There is no log, or nothing in it tells which log it is.
     NoLog(String),
+    /// Files of the log are missing, or belong to another log. Nothing was changed.
+    Incomplete(String),
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "{error}"),
-            Self::Version(text) | Self::NoLog(text) => f.write_str(text),
+            Self::Version(text) | Self::NoLog(text) | Self::Incomplete(text) => f.write_str(text),
         }
     }
 }

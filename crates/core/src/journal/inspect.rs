@@ -22,6 +22,8 @@ pub struct Inspection {
     pub segments: Vec<SegmentReport>,
     /// Everything that is damaged or lost, in order.
     pub damage: Vec<Damage>,
+    /// The files that are missing, in words. A log that lacks one is not opened.
+    pub missing: Vec<String>,
 }
 
 /// The contents of one segment.
@@ -55,12 +57,17 @@ pub struct SegmentReport {
 pub fn inspect(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Inspection, OpenError> {
     let (listing, existing) = Directory::find(disk, dir)?;
     let no_log = || OpenError::NoLog(format!("{}: no log of tamis is here", dir.display()));
-    let ExistingLog { directory, mark } = existing.ok_or_else(no_log)?;
-    let mut inspection = Inspection { synced: mark.map_or(Sequence(0), |mark| mark.synced), ..Inspection::default() };
-    let mut expected = listing.segments.first().map_or(Sequence(1), |name| name.first);
+    let existing = existing.ok_or_else(no_log)?;
+    let missing = existing.losses(&listing)?;
+    let ExistingLog { directory, mark } = existing;
+    let synced = mark.map_or(Sequence(0), |mark| mark.synced);
+    let mut inspection = Inspection { synced, missing, ..Inspection::default() };
+    let first = mark.and_then(|mark| mark.first_expected()).or(listing.segments.first().copied());
+    let mut expected = first.map_or(Sequence(1), |name| name.first);
     for (index, &name) in listing.segments.iter().enumerate() {
         expected = inspection.add(&directory, name, listing.segments.get(index + 1), expected)?;
     }
+    inspection.end(expected);
     Ok(inspection)
 }
 
@@ -99,7 +106,7 @@ impl Inspection {
             (Some(trailer), _) => {
                 let is_whole = trailer.read_sparse(segment.file.as_ref(), segment.file_bytes)?.is_some()
                     && (!trailer.has_heads()
-                        || trailer.read_heads(segment.file.as_ref(), segment.file_bytes)?.is_some());
+                        || trailer.read_heads(segment.file.as_ref(), segment.file_bytes, &mut Vec::new())?.is_some());
                 if !is_whole {
                     self.damage.push(index);
                 }
@@ -138,6 +145,16 @@ impl Inspection {
         report.kinds = (0..=u8::MAX).zip(kinds).filter(|(_, count)| *count > 0).collect();
         self.segments.push(report);
         Ok(trailer.map_or(next.map_or(last, |next| next.first.previous()), |trailer| trailer.last).next())
+    }
+
+    /// Notes records that the mark has seen and that are in no segment; `next` follows the last one.
+    fn end(&mut self, next: Sequence) {
+        let reported = self.damage.iter().map(|damage| damage.last.next()).max().unwrap_or_default();
+        let (first, last) = (next.max(reported), self.synced);
+        if first <= last {
+            let segment = self.segments.last().map_or_else(SegmentNumber::default, |report| report.ordinal);
+            self.damage.push(Damage { kind: DamageKind::Missing, segment, offset: 0, size_bytes: 0, first, last });
+        }
     }
 
     fn walk(

@@ -224,6 +224,11 @@ impl Log {
         self.queue(appending);
     }
 
+    /// Stops all writing, since the files are about to be removed: what waits to be written is dropped.
+    pub fn abandon(&self) {
+        self.0.is_abandoned.store(true, Ordering::Release);
+    }
+
     /// Tells the committer that there is something to do, unless it knows.
     fn queue(&self, mut appending: MutexGuard<'_, Appending>) {
         if !std::mem::replace(&mut appending.is_queued, true) {

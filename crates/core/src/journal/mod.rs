@@ -25,7 +25,7 @@ mod writing;
 
 pub use damage::{Damage, DamageKind};
 #[cfg(unix)]
-pub use disk::real::{DirectoryLock, RealDisk};
+pub use disk::real::{DirectoryLock, FileError, RealDisk};
 #[cfg(test)]
 pub use disk::simulated::{Dice, SimulatedDisk};
 pub use disk::unsynced::UnsyncedDisk;
@@ -39,6 +39,7 @@ pub use inspect::{Inspection, SegmentReport, inspect};
 pub use log::{Appended, Log};
 pub use options::{LogOptions, Retention};
 pub use reader::{LogItem, LogReader, Start};
+pub use recovery::completeness::accept_losses;
 pub use recovery::recover::LogRecovery;
 pub use statistics::Statistics;
 pub use writing::committer::{Commit, Committer};

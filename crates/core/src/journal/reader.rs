@@ -10,7 +10,7 @@ use crate::journal::errors::{OpenError, ReadError};
 use crate::journal::format::footer::SparsePoint;
 use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::{Record, Sequence};
-use crate::journal::format::segment::SegmentName;
+use crate::journal::format::segment::{SegmentName, SegmentNumber};
 use crate::journal::recovery::directory::{Directory, SegmentFile, read_mark};
 use crate::journal::recovery::scan::Scanner;
 use crate::journal::writing::shared::SharedLog;
@@ -169,7 +169,8 @@ impl LogReader {
     /// # Errors
     /// The file system reports an error.
     pub fn first_sequence(&self) -> Result<Sequence, ReadError> {
-        let first = self.source.names()?.first().map(|name| name.first);
+        let there = self.source.names()?.first().map(|name| name.first);
+        let first = self.source.first_kept()?.into_iter().chain(there).min();
         Ok(first.unwrap_or(self.source.synced()?.next()))
     }
 
@@ -255,11 +256,9 @@ impl LogReader {
     /// Opens the segment that contains `self.next`, near it.
     fn open_segment(&mut self) -> Result<Here, ReadError> {
         let names = self.source.names()?;
-        let Some(first) = names.first() else {
-            return Ok(Here::Missed(self.next, self.synced)); // nothing is kept
-        };
-        if self.next < first.first {
-            return Ok(Here::Missed(self.next, first.first.previous()));
+        let first = names.first().map_or(self.synced.next(), |name| name.first);
+        if self.next < first {
+            return self.before_the_first(first);
         }
         let index = names.partition_point(|name| name.first <= self.next);
         let name = names[index - 1];
@@ -275,6 +274,19 @@ impl LogReader {
         }
         self.segment = Some(OpenSegment { name, following: names.get(index).map(|name| name.first), scanner });
         Ok(Here::Elsewhere)
+    }
+}
+
+impl LogReader {
+    /// What became of the records before `first`, the first one that is there.
+    fn before_the_first(&self, first: Sequence) -> Result<Here, ReadError> {
+        let kept = self.source.first_kept()?.unwrap_or(first);
+        if self.next < kept {
+            return Ok(Here::Missed(self.next, kept.min(first).previous()));
+        }
+        let (kind, segment) = (DamageKind::Missing, SegmentNumber::default());
+        let last = first.previous();
+        Ok(Here::Damaged(Damage { kind, segment, offset: 0, size_bytes: 0, first: self.next, last }))
     }
 }
 
@@ -327,11 +339,15 @@ impl LogSource {
     fn synced(&self) -> Result<Sequence, ReadError> {
         match self {
             Self::Live(log) => Ok(log.synced()),
-            Self::Files(_, file) => match LogMark::read(file.as_ref())? {
-                Ok(Some(mark)) => Ok(mark.synced),
-                _ => Err(ReadError::NoMark),
-            },
+            Self::Files(_, file) => LogMark::read_synced(file.as_ref())?.ok_or(ReadError::NoMark),
         }
+    }
+
+    /// The first record that retention has left; None where only the files tell.
+    fn first_kept(&self) -> io::Result<Option<Sequence>> {
+        let Self::Files(_, file) = self else { return Ok(None) };
+        let mark = LogMark::read(file.as_ref())?.ok().flatten();
+        Ok(mark.and_then(|mark| mark.extent).map(|extent| extent.first.first))
     }
 
     /// The sparse index of a segment; empty where there is none yet or it is damaged, so that reading starts at the

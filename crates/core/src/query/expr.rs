@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::expensive::Opaque;
 use crate::message::Value;
 use crate::query::like::LikePattern;
-use crate::query::patterns::regex_needles;
+pub use crate::query::patterns::pattern::Pattern;
 use crate::text::Phrase;
 use crate::topic::TopicPattern;
 
@@ -68,6 +68,17 @@ impl Expr {
         }
     }
 
+    /// The number of predicates and of values in their lists.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Predicate(Predicate::In(_, values)) => 1 + values.values().len(),
+            Self::Predicate(_) => 1,
+            Self::Not(inner) => inner.size(),
+            Self::And(children) | Self::Or(children) => children.iter().map(Self::size).sum(),
+        }
+    }
+
     /// The nesting of the canonical text: one level for each NOT, for each parenthesis and for each sign inside
     /// another.
     #[must_use]
@@ -83,6 +94,15 @@ impl Expr {
                 children.iter().map(|c| usize::from(matches!(c, Self::Or(_))) + c.nesting()).max().unwrap_or(0)
             }
             Self::Or(children) => children.iter().map(Self::nesting).max().unwrap_or(0),
+        }
+    }
+
+    /// Whether `test` is true of a predicate.
+    pub fn has(&self, test: &impl Fn(&Predicate) -> bool) -> bool {
+        match self {
+            Self::Predicate(predicate) => test(predicate),
+            Self::Not(inner) => inner.has(test),
+            Self::And(children) | Self::Or(children) => children.iter().any(|child| child.has(test)),
         }
     }
 
@@ -305,64 +325,6 @@ fn kind(value: &Value) -> Option<u8> {
 
 fn by_kind_and_value(a: &Value, b: &Value) -> Ordering {
     kind(a).cmp(&kind(b)).then_with(|| a.compare(b).unwrap_or(Ordering::Equal))
-}
-
-/// A regular expression with linear time and a compiled size of at most 1 MiB. Two are equal when their patterns are.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    regex: regex::Regex,
-}
-
-impl PartialEq for Pattern {
-    fn eq(&self, other: &Self) -> bool {
-        self.regex.as_str() == other.regex.as_str()
-    }
-}
-
-impl Pattern {
-    const COMPILED_BYTES_MAX: usize = 1 << 20;
-
-    /// Compiles `pattern` (Rust `regex` syntax, Unicode, inline flags).
-    ///
-    /// # Errors
-    /// The reason on one line: syntax, look-around, back-references, size.
-    pub fn new(pattern: &str) -> Result<Self, String> {
-        regex::RegexBuilder::new(pattern)
-            .size_limit(Self::COMPILED_BYTES_MAX)
-            .dfa_size_limit(Self::COMPILED_BYTES_MAX)
-            .nest_limit(100)
-            .build()
-            .map(|regex| Self { regex })
-            .map_err(|error| {
-                let text = error.to_string();
-                text.lines().last().unwrap_or("a valid expression").trim_start_matches("error: ").to_owned()
-            })
-    }
-
-    /// The pattern as written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        self.regex.as_str()
-    }
-
-    /// True when the pattern matches anywhere in `text`.
-    #[must_use]
-    pub fn is_match(&self, text: &str) -> bool {
-        self.regex.is_match(text)
-    }
-
-    /// Needles of which at least one occurs in every text that matches: at most 16, none empty. None when there is no
-    /// such set, as for `\w+`.
-    #[must_use]
-    pub fn necessary_needles(&self) -> Option<Vec<String>> {
-        regex_needles::necessary_needles(self.regex.as_str())
-    }
-
-    /// The byte ranges of its matches in `text`, at most `limit` of them.
-    #[must_use]
-    pub fn find_all(&self, text: &str, limit: usize) -> Vec<std::ops::Range<usize>> {
-        self.regex.find_iter(text).take(limit).map(|matched| matched.range()).collect()
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub mod expr;
 pub mod implication;
 mod language;
 mod patterns;
+pub mod price;
 pub mod render;
 pub mod structure;
 pub mod truth;
@@ -22,6 +23,7 @@ use crate::hierarchy::Hierarchies;
 use crate::message::Message;
 use crate::topic::TopicPattern;
 use expr::{Expr, Predicate};
+use price::Price;
 
 /// The maximum size of a query's text, and of its canonical text.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -29,8 +31,13 @@ pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 pub const DEPTH_MAX: usize = 100;
 /// The maximum number of predicates in a query; an IN list counts as one.
 pub const TERMS_MAX: usize = 1_000;
+/// The maximum memory of the compiled patterns of a query: regular expressions and LIKE.
+pub const COMPILED_BYTES_MAX: usize = 4 << 20;
 /// The maximum number of values in an IN list.
 pub const IN_VALUES_MAX: usize = 10_000;
+
+/// The maximum memory of a query that is made of others: what one text can make, twice.
+const PRICE_BYTES_MAX: u64 = 2 * COMPILED_BYTES_MAX as u64;
 
 /// A standing question: a tree, and whether it was made of field criteria (which have hit counts).
 #[derive(Clone, Debug)]
@@ -81,6 +88,18 @@ impl Query {
     #[must_use]
     pub fn expr(&self) -> &Expr {
         &self.expr
+    }
+
+    /// What the query takes in memory and, at worst, in time. Linear in its predicates.
+    #[must_use]
+    pub fn price(&self) -> Price {
+        self.expr.price()
+    }
+
+    /// Whether compiling it again takes much longer than reading it.
+    #[must_use]
+    pub fn is_expensive_to_compile(&self) -> bool {
+        self.expr.has(&|predicate| matches!(predicate, Predicate::Regex(..)))
     }
 
     /// The pattern of a query that asks for a topic and nothing else.
@@ -137,6 +156,9 @@ impl Query {
 
     fn check_limits(&self) -> Result<(), QueryError> {
         self.check_shape()?;
+        if self.price().bytes > PRICE_BYTES_MAX {
+            return Err(too_much(format!("at most {PRICE_BYTES_MAX} bytes when compiled")));
+        }
         if self.to_string().len() > TEXT_BYTES_MAX {
             return Err(too_much(format!("a query whose text is at most {TEXT_BYTES_MAX} bytes")));
         }

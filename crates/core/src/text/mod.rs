@@ -74,6 +74,12 @@ impl Phrase {
         &self.text
     }
 
+    /// Whether it has so many words that it is searched for in one pass over a text.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.words.len() > signature::WORDS_TRIED_MAX
+    }
+
     /// The normalised words, at least one.
     #[must_use]
     pub fn words(&self) -> &[Box<str>] {

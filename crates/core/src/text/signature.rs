@@ -19,7 +19,7 @@ const BYTES_PER_WORD: usize = 6;
 const TERMS_EXPECTED_MAX: usize = 1_000;
 /// The maximum number of words of a phrase that is tried at each position of its first word. A longer phrase is
 /// searched for in one pass, since a text and a phrase that repeat one word would take the product of their lengths.
-const WORDS_TRIED_MAX: usize = 8;
+pub(super) const WORDS_TRIED_MAX: usize = 8;
 /// Stands for every word that is not in a phrase.
 const NO_WORD: u32 = u32::MAX;
 
@@ -177,7 +177,7 @@ impl Signature {
     /// The positions at which `phrase` begins, its words following one another. Linear in the text.
     pub fn starts_of<'a>(&'a self, phrase: &'a Phrase) -> impl Iterator<Item = u32> + 'a {
         let (first, rest) = (&phrase.words()[0], &phrase.words()[1..]);
-        let is_long = phrase.words().len() > WORDS_TRIED_MAX;
+        let is_long = phrase.is_long();
         let searched = if is_long { self.search(phrase.words()) } else { Vec::new() };
         let tried = if is_long { &[] } else { self.positions(first) };
         searched.into_iter().chain(tried.iter().copied().filter(move |start| {

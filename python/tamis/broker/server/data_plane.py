@@ -62,6 +62,7 @@ class DataPlane:
             segment_bytes=config.journal.segment_bytes,
             syncs=config.journal.sync,
             confirms_received=config.journal.confirm == "received",
+            queries=limits.query_limits(),
         )
         for vhost in config.vhosts:
             self.broker.add_vhost(vhost)

@@ -93,10 +93,15 @@ class Listeners:
         for server in self._servers:
             server.close()
 
-    def remove_unix_sockets(self) -> None:
-        """Remove the Unix sockets that this broker has made."""
+    def remove_unix_sockets(self) -> list[OSError]:
+        """Remove the Unix sockets that this broker has made; return why some are left, which the next start removes."""
+        left = []
         for path in self._unix_sockets:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                left.append(error)
+        return left
 
 
 def _remove_abandoned(path: Path) -> None:

@@ -36,6 +36,7 @@ class Operations:
 
     def about(self) -> dict[str, Any]:
         """Return version, addresses, start time, memory, and stalls of the event loop."""
+        longest, recent = self._ticker.longest, self._ticker.recent()
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -45,7 +46,10 @@ class Operations:
             "now_us": now_us(),
             "sockets": self._connections.sockets_count,
             "sockets_max": self._connections.sockets_max,
-            "stall_s_max": self._ticker.stall_s_max,
+            "stall_s_max": longest.seconds,
+            "stall_s_max_cause": longest.cause,
+            "stall_s_recent": recent.seconds,
+            "stall_s_recent_cause": recent.cause,
             "cpu_s": time.process_time(),
             "memory_bytes": system.memory_bytes(),
         }

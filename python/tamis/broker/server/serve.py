@@ -22,6 +22,7 @@ def serve(config: BrokerConfig, start_http: StartHttp | None = None) -> int:
     Raises:
         ConfigError: the data directory is used by another broker, a port is taken, or TLS cannot be set up.
         AccessError: the users cannot be read.
+        OSError: a file of the data directory cannot be read or written; it names the file, or the directory.
     """
     log = Log(config.log.level, config.log.format)
     try:
@@ -32,6 +33,10 @@ def serve(config: BrokerConfig, start_http: StartHttp | None = None) -> int:
                 log.close()
                 os._exit(code)
             return code
+    except OSError as error:
+        if error.filename is None:  # a write or a sync, which knows only its open file
+            error.filename = str(config.data)
+        raise
     finally:
         log.close()
 

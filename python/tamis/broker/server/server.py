@@ -28,13 +28,14 @@ from tamis.broker.server.store_watch import StoreWatch
 from tamis.broker.server.ticker import Ticker
 from tamis.broker.server.users_watch import UsersWatch
 from tamis.broker.users.users_file import ADMIN, UsersFile
+from tamis.errors import has_disk_failed
 
 FILES_CHECK_S = 1.0
 """Time between two looks at the users file and the store."""
 STOP_S = 5.0
 """Maximum time that clients have to answer connection.close when the broker stops."""
 CODE_JOURNAL_FAILED = 74
-"""Exit code after the journal has failed: EX_IOERR of sysexits.h."""
+"""Exit code after the journal or its file system has failed: EX_IOERR of sysexits.h."""
 CODE_BUG = 70
 """Exit code after a panic in the data plane: EX_SOFTWARE of sysexits.h."""
 
@@ -80,7 +81,7 @@ class Server:
         self._connections = Connections(config, self._plane, rules, log, partial(self._finish, 0))
         self._store = StoreWatch(config.store, self._plane, log)
         self._listeners = Listeners(config)
-        self._ticker = Ticker(self._tick)
+        self._ticker = Ticker(self._tick, self._plane.broker.take_longest_call)
         self._memory = MemoryWatch(self._plane.broker)
         self._files_checked_s = 0.0
         reload_users = partial(self._users.reload, self._connections.change_access)
@@ -128,6 +129,8 @@ class Server:
             self._log.info("the system limits open files", connections_max=sockets_max)
         if self._is_first_start:
             self._log.info("first users", administrator=ADMIN, password=str(self._users_file.admin_password_path))
+        if made_private := self._folder.made_private:
+            self._log.warning("files were open to others", made_private=made_private)
         recovered = self._plane.broker.recovered()
         counts = {name: recovered[name] for name in ("definitions", "messages")}
         if any(counts.values()):
@@ -147,8 +150,18 @@ class Server:
         self._memory.check(now_s)
         if now_s - self._files_checked_s >= FILES_CHECK_S:
             self._files_checked_s = now_s
+            self._check_files()
+
+    def _check_files(self) -> None:
+        """Look whether users or stored queries have changed; end when the file system is gone."""
+        try:
             self._users.check(self._connections.change_access)
             self._store.check()
+        except OSError as error:
+            if not has_disk_failed(error):
+                raise
+            self._log.error("the file system has failed", reason=str(error))
+            self._finish(CODE_JOURNAL_FAILED)
 
     def _committed(self, wake_fd: int) -> None:
         """Confirm what the journal's thread has written, or end when it could not write."""
@@ -194,4 +207,5 @@ class Server:
         self._listeners.stop()
         self._connections.abort_all()
         self._connections.logins.close(wait=not has_failed)
-        self._listeners.remove_unix_sockets()
+        for left in self._listeners.remove_unix_sockets():  # they must not hide why the broker ends
+            self._log.warning("socket not removed", reason=str(left))

@@ -1,36 +1,83 @@
-"""Calls a function ten times a second, and measures how late the event loop was."""
+"""Calls a function ten times a second, and measures how long the event loop was held, and by what."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 INTERVAL_S = 0.1
+RECENT_S = 60.0
+"""Time for which a stall is a recent one."""
+SHELL = "shell"
+"""The cause of a stall that no call of the data plane explains."""
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A time in which the event loop did one thing only.
+
+    Attributes:
+        seconds: how long it was.
+        cause: what it did: a call of the data plane with its last method, as in ``receive queue.bind``.
+    """
+
+    seconds: float = 0.0
+    cause: str = ""
 
 
 class Ticker:
     """A timer.
 
+    Args:
+        on_tick: called with the time of the event loop, in seconds.
+        longest_call: returns the microseconds of the data plane's longest call since it was last asked, and its cause.
+
     Attributes:
-        stall_s_max: the longest time that a call was late.
+        longest: the longest stall since the start.
     """
 
-    def __init__(self, on_tick: Callable[[float], None]) -> None:
-        self.stall_s_max = 0.0
+    def __init__(self, on_tick: Callable[[float], None], longest_call: Callable[[], tuple[int, str]]) -> None:
+        self.longest = Stall()
+        self._recent: deque[tuple[float, Stall]] = deque()
         self._on_tick = on_tick
+        self._longest_call = longest_call
         self._due_s = 0.0
 
     def start(self) -> None:
         """Schedule the first call."""
         self._schedule(asyncio.get_running_loop())
 
+    def recent(self) -> Stall:
+        """Return the longest stall of the last minute."""
+        return max((stall for _, stall in self._recent), key=_seconds, default=Stall())
+
     def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        self.stall_s_max = max(self.stall_s_max, now_s - self._due_s)
+        self._note(now_s, now_s - self._due_s)
         self._schedule(loop)
         self._on_tick(now_s)
+
+    def _note(self, now_s: float, late_s: float) -> None:
+        """Note a stall: the longest call since the last tick, or that which made this tick late."""
+        call_us, cause = self._longest_call()
+        call_s = call_us / 1e6
+        # A tick is late by the whole stall at most: a call that explains half of it is its cause.
+        stall = Stall(max(call_s, late_s), cause if call_s * 2 >= late_s else SHELL)
+        self.longest = max(self.longest, stall, key=_seconds)
+        while self._recent and self._recent[0][0] < now_s - RECENT_S:
+            self._recent.popleft()
+        # Only what may yet be the longest of the last minute: the stalls in it descend.
+        while self._recent and self._recent[-1][1].seconds <= stall.seconds:
+            self._recent.pop()
+        self._recent.append((now_s, stall))
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due_s = loop.time() + INTERVAL_S
         loop.call_at(self._due_s, self._tick)
+
+
+def _seconds(stall: Stall) -> float:
+    return stall.seconds

@@ -1,4 +1,4 @@
-"""The command `tamis journal`, which inspects a broker's logs on disk, without a broker and without changes."""
+"""The command `tamis journal`, which inspects a broker's logs on disk, and accepts that some of them is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tamis.errors import JournalError
 if TYPE_CHECKING:
     from tamis._core import JournalReader
 
-app = typer.Typer(help="Look at a broker's journal.", no_args_is_help=True)
+app = typer.Typer(help="Look at a broker's journal, or start without what is missing.", no_args_is_help=True)
 
 DAMAGE_SHOWN = 100
 """Maximum number of damages per log that are described; further ones are counted, and --json has them all."""
@@ -33,7 +33,7 @@ _WHY = {"records": "damaged", "missing": "lost", "removed": "retention has remov
 
 @app.callback()
 def _app() -> None:
-    """Look at a broker's journal."""
+    """Look at a broker's journal, or start without what is missing."""
 
 
 @app.command()
@@ -55,7 +55,7 @@ def inspect(
 
     if not folder.is_dir():
         raise JournalError(f"{folder}: expected a folder: a broker's data directory, or one log")
-    is_intact = True
+    is_intact = _has_journal(folder)
     for log in _logs(folder):
         kinds = _kinds(log)
         if records:
@@ -63,6 +63,39 @@ def inspect(
         else:
             is_intact &= _report(JournalReader.inspect(log), kinds, as_json)
     return OK if is_intact else ERROR
+
+
+@app.command()
+def accept(folder: Annotated[Path, typer.Argument(help="A broker's data directory; no broker may be running.")]) -> int:
+    """Accept that files of the journal or of a stream are lost, so that the broker starts with what is there.
+
+    A broker does not start while a file is missing, because it could still be put back. Do that if you can: what this
+    command accepts, it names, and it stays lost. Without missing files it changes nothing.
+
+    Exit code: 0 when nothing is missing any more, 2 for an error.
+    """
+    from tamis._core import JournalReader
+    from tamis.broker.data_folder import DataFolder
+
+    logs = _logs(folder)
+    if not folder.is_dir() or logs == [folder]:
+        raise JournalError(f"{folder}: expected a broker's data directory, with a journal in it")
+    count = 0
+    with DataFolder(folder):
+        for log in logs:
+            for loss in JournalReader.accept_losses(log):
+                output.data(f"{log}: {loss}")
+                count += 1
+    output.note(f"accepted {count:,} losses" if count else "nothing is missing")
+    return OK
+
+
+def _has_journal(folder: Path) -> bool:
+    """Return whether there is a journal where there are streams; say so if not."""
+    if (folder / "journal").is_dir() or not any((folder / "streams").glob("*")):
+        return True
+    output.error(f"{folder / 'journal'} is missing")
+    return False
 
 
 def _logs(folder: Path) -> list[Path]:
@@ -94,9 +127,10 @@ def _report(log: dict[str, Any], kinds: Kinds, as_json: bool) -> bool:
     segments, damage = log["segments"], log["damage"]
     for segment in segments:
         segment["kinds"] = {kinds(kind): count for kind, count in segment["kinds"].items()}
+    is_intact = not damage and not log["missing"]
     if as_json:
         output.data_json({**log, **_sums(log)})
-        return not damage
+        return is_intact
     sums = _sums(log)
     output.data(
         f"{log['path']}: records {sums['first_sequence']:,} to {sums['next_sequence'] - 1:,}, "
@@ -107,12 +141,14 @@ def _report(log: dict[str, Any], kinds: Kinds, as_json: bool) -> bool:
         output.data("by kind: " + ", ".join(f"{kind}: {count:,}" for kind, count in sums["kinds"].items()))
     header = ("SEGMENT", "FILE", "FIRST", "RECORDS", "BYTES", "FILE BYTES", "SEALED", "FROM", "TO")
     output.table(header, [_row(segment) for segment in segments], numbers=(0, 2, 3, 4, 5))
+    for missing in log["missing"]:
+        output.error(missing)
     names = {segment["ordinal"]: segment["file"] for segment in segments}
     for damaged in damage[:DAMAGE_SHOWN]:
         output.error(_sentence(damaged, names))
     if len(damage) > DAMAGE_SHOWN:
         output.error(f"and {len(damage) - DAMAGE_SHOWN:,} more damages: --json has them all")
-    return not damage
+    return is_intact
 
 
 def _sums(log: dict[str, Any]) -> dict[str, Any]:

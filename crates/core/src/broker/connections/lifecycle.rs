@@ -152,6 +152,7 @@ impl Broker {
     pub(crate) fn remove_connection(&mut self, slot: ConnectionSlot) {
         self.empty_connection(slot);
         let connection = self.clients.remove_connection(slot);
+        self.topology.forget_connection(ConnectionId::new(slot, connection.serial).to_bits());
         self.permissions.disconnect(connection.principal);
     }
 
@@ -211,6 +212,7 @@ impl Broker {
             }
             return;
         }
+        connection.out.shrink();
         if now - connection.heard > TRIM_AFTER_US && now - connection.said > TRIM_AFTER_US {
             connection.trim();
             self.clients.count_buffers(slot);
@@ -220,8 +222,9 @@ impl Broker {
         if half == 0 {
             return;
         }
-        // A connection that is not read cannot be heard.
-        if connection.wants_input() && now - connection.heard > 4 * half {
+        // A connection that is not read cannot be heard, and after a stall it has its whole time once more.
+        let heard = connection.heard.max(self.clock.hearing_since());
+        if connection.wants_input() && now - heard > 4 * half {
             let id = ConnectionId::new(slot, connection.serial);
             self.events.push(Event::HeartbeatMissed { connection: id });
             self.cut_connection(slot);

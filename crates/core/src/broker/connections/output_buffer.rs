@@ -1,7 +1,7 @@
 //! The bytes that wait to be written to one connection, in their order.
 
-/// The maximum capacity that an empty buffer keeps for what comes next.
-const KEPT_BYTES_MAX: usize = 1024 * 1024;
+/// The capacity that a buffer keeps though it has held less lately.
+const KEPT_BYTES: usize = 1024 * 1024;
 
 /// Bytes that are appended at the end and taken from the front. What remains is not moved when some are taken, so that
 /// a large message costs no more per byte than a small one.
@@ -10,6 +10,8 @@ pub(crate) struct OutputBuffer {
     bytes: Vec<u8>,
     /// The number of bytes at the front that have been taken.
     taken: usize,
+    /// The most that it has held since [`OutputBuffer::shrink`].
+    peak: usize,
 }
 
 impl OutputBuffer {
@@ -49,6 +51,7 @@ impl OutputBuffer {
 
     /// Take `count` bytes from the front.
     pub fn take(&mut self, count: usize) {
+        self.peak = self.peak.max(self.bytes.len());
         self.taken += count;
         debug_assert!(self.taken <= self.bytes.len(), "more was taken than waited");
         if self.is_empty() {
@@ -57,7 +60,7 @@ impl OutputBuffer {
     }
 
     /// Free the room that what waits does not need, if that is most of it.
-    pub fn shrink(&mut self) {
+    pub fn fit(&mut self) {
         if self.bytes.capacity() > 2 * self.len() {
             self.bytes.drain(..self.taken);
             self.taken = 0;
@@ -69,9 +72,15 @@ impl OutputBuffer {
     pub fn clear(&mut self) {
         self.taken = 0;
         self.bytes.clear();
-        if self.bytes.capacity() > KEPT_BYTES_MAX {
+    }
+
+    /// Free the memory of an empty buffer that has used less than half of it since the last call. A large message that is
+    /// followed by others finds its memory still there, because to get it anew takes as long as to write the message.
+    pub fn shrink(&mut self) {
+        if self.is_empty() && self.bytes.capacity() > 2 * self.peak.max(KEPT_BYTES) {
             self.bytes = Vec::new();
         }
+        self.peak = 0;
     }
 
     /// Free the memory of an empty buffer.
@@ -118,14 +127,20 @@ mod tests {
     }
 
     #[test]
-    fn a_large_buffer_is_given_back_when_it_is_empty() {
+    fn a_large_buffer_is_given_back_when_little_is_written() {
         let mut buffer = OutputBuffer::default();
-        buffer.tail().resize(4 * KEPT_BYTES_MAX, 7);
-        buffer.take(4 * KEPT_BYTES_MAX);
-        assert_eq!((buffer.len(), buffer.bytes.capacity()), (0, 0));
+        buffer.tail().resize(4 * KEPT_BYTES, 7);
+        buffer.take(4 * KEPT_BYTES);
+        buffer.shrink();
+        assert!(buffer.is_empty() && buffer.bytes.capacity() >= 4 * KEPT_BYTES, "the next may be as large");
         buffer.tail().resize(1000, 7);
         buffer.take(1000);
-        assert!(buffer.bytes.capacity() >= 1000);
+        buffer.shrink();
+        assert_eq!(buffer.bytes.capacity(), 0);
+        buffer.tail().resize(1000, 7);
+        buffer.take(1000);
+        buffer.shrink();
+        assert!(buffer.bytes.capacity() >= 1000, "small ones stay");
         buffer.trim();
         assert_eq!(buffer.bytes.capacity(), 0);
     }

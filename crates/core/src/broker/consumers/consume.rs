@@ -49,8 +49,8 @@ impl Broker {
             let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.principal(channel).vhost);
             return Err(error(ReplyCode::AccessRefused, &reason));
         }
+        let priority = priority(consume.arguments, of.stream.is_some())?;
         let reader = self.read_stream(channel, queue, consume)?;
-        let priority = priority(consume.arguments, reader.is_some())?;
         let tag = match consume.consumer_tag {
             "" => self.unique.next_name("amq.ctag-"),
             tag => tag.to_owned(),
@@ -98,6 +98,7 @@ impl Broker {
     /// with the channel. An auto-delete queue goes with its last consumer.
     pub(crate) fn remove_consumer(&mut self, slot: ConsumerSlot) {
         let consumer = self.clients.remove_consumer(slot);
+        self.forget_filter(&consumer);
         let queue = consumer.queue;
         let it = &mut self.queues[queue];
         if consumer.is_waiting && it.stream.is_none() {
@@ -114,10 +115,19 @@ impl Broker {
         }
     }
 
+    /// Give back what the query of a consumer took.
+    fn forget_filter(&mut self, consumer: &Consumer) {
+        if let Some(filter) = consumer.reader.as_ref().and_then(|reader| reader.filter()) {
+            let (vhost, owner) = self.clients.vhost_and_owner(consumer.channel);
+            self.topology.remove_filter(vhost, owner, filter);
+        }
+    }
+
     /// Remove the consumers of a queue that is deleted, and tell their clients: behind answers that wait to be given.
     pub(crate) fn cancel_consumers(&mut self, consumers: Vec<ConsumerSlot>) {
         for slot in consumers {
             let consumer = self.clients.remove_consumer(slot);
+            self.forget_filter(&consumer);
             let (connection, channel) = self.clients.channel_outlet(consumer.channel);
             channel.consumers.retain(|other| *other != slot);
             if connection.knows_cancel

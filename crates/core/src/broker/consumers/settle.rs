@@ -161,13 +161,15 @@ impl Broker {
         self.release_entry(entry, durable_id);
     }
 
-    /// Give back the credit that a delivery took of its consumer and its channel.
+    /// Give back the credit that a delivery took of its consumer and its channel. Where the channel had none left, its
+    /// consumers wake together, in their turn.
     #[inline]
     fn give_credit(&mut self, channel: ChannelSlot, delivery: &Delivery) {
         let Some(consumer) = delivery.consumer else { return };
-        self.clients[channel].credit.give(1);
+        let had_none = self.clients[channel].credit.give(1);
         if let Some(it) = self.clients.consumer_of(consumer)
             && it.credit.give(1)
+            && !had_none
         {
             self.wake(consumer.id);
         }

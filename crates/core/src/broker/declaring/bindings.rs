@@ -11,6 +11,11 @@ use crate::broker::access::control::{Resource, Verb};
 use crate::broker::ids::ChannelSlot;
 use crate::broker::topology::{Bind, ExchangeKind, Target, check_query_arguments};
 
+/// The bytes of a query's text that are parsed in a step.
+const ARGUMENT_BYTES_PER_STEP: usize = 16;
+/// The bytes of a compiled query that are made in a step.
+const COMPILED_BYTES_PER_STEP: u64 = 64;
+
 impl Broker {
     /// Carry out exchange.bind.
     pub(crate) fn bind_exchange(&mut self, channel: ChannelSlot, it: &ExchangeBind<'_>) -> Result<(), AmqpError> {
@@ -58,9 +63,18 @@ impl Broker {
             return Err(full);
         }
         let permissions = &mut self.permissions;
-        self.topology.bind(vhost, bind, owner, &mut |key| permissions.stored_query(key))?;
+        let bound = self.topology.bind(vhost, bind, owner, &mut |key| permissions.stored_query(key));
+        self.spend_compiled();
+        self.turn.spend((bind.arguments.as_bytes().len() / ARGUMENT_BYTES_PER_STEP) as u32);
+        bound?;
         self.changed();
         Ok(())
+    }
+
+    /// Charge the turn for the queries that were compiled, also for those that were refused.
+    pub(crate) fn spend_compiled(&mut self) {
+        let bytes = self.topology.take_compiled_bytes();
+        self.turn.spend(u32::try_from(bytes / COMPILED_BYTES_PER_STEP).unwrap_or(u32::MAX));
     }
 
     fn unbind(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {

@@ -76,13 +76,15 @@ impl Broker {
         let (id, declared) = self.topology.declare_queue(vhost, &name, &settings, owner, it.queue.is_empty())?;
         if declared == Declared::Existed {
             // The first declaration may still wait for the disk, and this answer promises the same.
-            if let Some(durable_id) = self.queues[id].durable_id {
-                self.publishing.promise(DiskMark { log: JOURNAL, sequence: durable_id.0 });
+            match self.queues[id].durable_id {
+                Some(durable_id) => self.publishing.promise(DiskMark { log: JOURNAL, sequence: durable_id.0 }),
+                None => self.await_changes(),
             }
             return Ok((name, id));
         }
         if let Err(reason) = self.permissions.add_queue(&user) {
             self.topology.remove_queue(id);
+            self.changed();
             return Err(error(ReplyCode::PreconditionFailed, &reason));
         }
         let is_stream = policy.kind == QueueKind::Stream;
@@ -94,18 +96,28 @@ impl Broker {
             self.clients[connection].exclusive_queues.push(id);
         }
         self.queues.set_timer(id);
-        self.changed();
-        if is_stream && let Err(reason) = self.begin_stream(id, &name) {
-            self.remove_queue(id);
-            return Err(error(ReplyCode::ResourceError, &format!("the stream '{name}' cannot be opened: {reason}")));
+        if is_stream {
+            self.begin_stream(id, &name)?;
+        } else {
+            self.changed();
         }
         Ok((name, id))
     }
 
-    /// Give a queue of type stream, which was recorded just now, its log.
-    fn begin_stream(&mut self, queue: QueueId, name: &str) -> Result<(), String> {
-        let id = self.queues[queue].durable_id.ok_or("the journal has no room for its definition now")?;
-        self.open_stream(queue, id, name)
+    /// Give a new queue of type stream its log, and record it. The log comes first, so that no recorded stream ever lacks
+    /// it; it is named by the number that the record will have.
+    fn begin_stream(&mut self, queue: QueueId, name: &str) -> Result<(), AmqpError> {
+        let definition = self.durability.next_definition();
+        let no_room = || "the journal has no room for its definition now".to_owned();
+        let opened = definition.ok_or_else(no_room).and_then(|definition| {
+            self.open_stream(queue, definition, name).map_err(|reason| reason.to_string())?;
+            self.changed();
+            if self.queues[queue].durable_id == Some(definition) { Ok(()) } else { Err(no_room()) }
+        });
+        opened.map_err(|reason| {
+            self.remove_queue(queue);
+            error(ReplyCode::ResourceError, &format!("the stream '{name}' cannot be opened: {reason}"))
+        })
     }
 
     /// Read the arguments of a queue.

@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::broker::clock::Micros;
 use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
-use crate::broker::ids::{JOURNAL, PURGES, RETIRED};
+use crate::broker::ids::{CHANGES, JOURNAL, PURGES, RETIRED};
 use crate::broker::management::event::Event;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::all_queues::Queues;
@@ -97,6 +97,14 @@ impl Broker {
         if let Some(sequence) = self.durability.record_changes(wall_us, |id| letters.are_from(id), defined) {
             self.publishing.promise(DiskMark { log: JOURNAL, sequence });
         }
+        self.await_changes();
+    }
+
+    /// Let the answer to the current method wait for the changes that there is no room for yet.
+    pub(crate) fn await_changes(&mut self) {
+        if let Some(mark) = self.durability.waiting_changes() {
+            self.publishing.promise(mark);
+        }
     }
 
     /// Record what was settled in this call, and deletions of queues whose dead letters are published now.
@@ -121,6 +129,7 @@ impl Broker {
         match mark.log {
             _ if !self.durability.is_on() => true,
             JOURNAL => self.durability.is_synced(mark.sequence),
+            CHANGES => self.durability.are_changes_synced(mark.sequence),
             RETIRED => self.durability.is_forgotten(DefinitionId(mark.sequence)),
             PURGES => self.durability.is_purged(mark.sequence),
             _ => self.streams.is_reached(mark),

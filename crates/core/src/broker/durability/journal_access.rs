@@ -4,23 +4,27 @@
 //! nothing and promises at once.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
 use crate::amqp::{AmqpError, ReplyCode};
-use crate::journal::{self, AppendError, Committer, Damage, Disk, Log, Sequence};
+use crate::journal::{self, AppendError, Committer, Damage, Disk, Log, OpenError, Sequence};
 
 use crate::broker::clock::Micros;
 use crate::broker::durability::purges::Purges;
 use crate::broker::durable::{DefinitionId, Durable, RecordId, Saved, TimeToLive};
 use crate::broker::errors::error;
-use crate::broker::ids::{Handle, MessageId};
+use crate::broker::ids::{CHANGES, Handle, MessageId};
 use crate::broker::management::metrics::JournalMetrics;
 use crate::broker::parts::Parts;
+use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::topology::{Definition, DefinitionKey, QueueId, Topology, TopologyChange};
 
+/// The directory of the logs of streams in the data directory.
+pub(super) const STREAMS: &str = "streams";
 /// Changes that may wait for room in the journal before further ones are refused.
 const CHANGES_MAX: usize = 10_000;
 /// The maximum time that an answer waits for room on a full disk before it is refused.
@@ -42,6 +46,11 @@ struct Journal {
     committer: Committer,
     /// Changes of the topology that there was no room for yet, oldest first.
     changes: VecDeque<TopologyChange>,
+    /// The number of changes that were recorded, and of those among them that are known to be synced.
+    recorded_changes: u64,
+    synced_changes: u64,
+    /// The same number after each call that recorded some, with the sequence of the last, until that is synced.
+    unsynced_changes: VecDeque<(u64, u64)>,
     /// Bytes recorded since the last compaction.
     appended: u64,
     /// Messages that may leave memory once they are synced, with the sequence of their record.
@@ -115,7 +124,7 @@ impl Journal {
     }
 
     fn streams_dir(&self) -> PathBuf {
-        self.dir.join("streams")
+        self.dir.join(STREAMS)
     }
 
     /// Remove the files of a log later, one by one, and then its directory.
@@ -140,6 +149,9 @@ impl Durability {
             durable,
             committer,
             changes: VecDeque::new(),
+            recorded_changes: 0,
+            synced_changes: 0,
+            unsynced_changes: VecDeque::new(),
             appended: 0,
             evictable: VecDeque::new(),
             deleted: HashMap::new(),
@@ -269,9 +281,34 @@ impl Durability {
             };
             let Ok(sequence) = recorded else { break };
             journal.changes.pop_front();
+            journal.recorded_changes += 1;
             last = sequence.or(last);
         }
-        last.map(|sequence| sequence.0)
+        let (last, synced) = (last?.0, journal.durable.synced().0);
+        while let Some(&(recorded, last)) = journal.unsynced_changes.front()
+            && last <= synced
+        {
+            journal.unsynced_changes.pop_front();
+            journal.synced_changes = recorded;
+        }
+        journal.unsynced_changes.push_back((journal.recorded_changes, last));
+        Some(last)
+    }
+
+    /// The mark that is reached when the changes that wait for room now are synced; None when none waits.
+    pub fn waiting_changes(&self) -> Option<DiskMark> {
+        let journal = self.journal.as_ref().filter(|journal| !journal.changes.is_empty())?;
+        Some(DiskMark { log: CHANGES, sequence: journal.recorded_changes + journal.changes.len() as u64 })
+    }
+
+    /// Whether this number of changes is synced.
+    pub fn are_changes_synced(&self, count: u64) -> bool {
+        let Some(journal) = &self.journal else { return true };
+        // A change is synced with the last one of the call that recorded it.
+        let recorded_with = journal.unsynced_changes.iter().find(|(recorded, _)| *recorded >= count);
+        let is_recorded = journal.recorded_changes >= count;
+        count <= journal.synced_changes
+            || is_recorded && recorded_with.is_none_or(|(_, last)| *last <= journal.durable.synced().0)
     }
 
     /// Record a message for these queues. Its time to live begins at `wall_us`.
@@ -466,24 +503,44 @@ impl Durability {
         })
     }
 
+    /// The id that the next definition gets, if nothing is recorded before it; None when others wait for room.
+    pub fn next_definition(&self) -> Option<DefinitionId> {
+        let journal = self.journal.as_ref().filter(|journal| journal.changes.is_empty())?;
+        Some(journal.durable.next_definition())
+    }
+
     /// Open the log of a stream in the directory `name`; a new one is empty. Returns the log and its directory.
     pub fn open_log(
         &mut self,
         name: &str,
         options: journal::LogOptions,
         segment_bytes: Option<u64>,
-    ) -> Result<(Log, PathBuf), String> {
+    ) -> Result<(Log, PathBuf), OpenError> {
         /// The smallest and largest segments that a stream may ask for.
         const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 64 * 1024..=1 << 30;
-        let Some(journal) = &mut self.journal else { return Err("there is no data directory".to_owned()) };
+        let no_journal = || OpenError::NoLog("there is no data directory".to_owned());
+        let journal = self.journal.as_mut().ok_or_else(no_journal)?;
         let dir = journal.streams_dir().join(name);
         let segment_bytes = segment_bytes.unwrap_or(journal.segment_bytes.into());
         let segment_bytes = segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end()) as u32;
         let options = journal::LogOptions { segment_bytes, ..options };
-        let opened = Log::open(Arc::clone(&journal.disk), &dir, options, &journal.committer);
-        let (log, recovery) = opened.map_err(|error| error.to_string())?;
+        let (log, recovery) = Log::open(Arc::clone(&journal.disk), &dir, options, &journal.committer)?;
         journal.damage.extend(recovery.damage);
         Ok((log, dir))
+    }
+
+    /// Check that the directory of a recovered stream's log is there. It is made before the stream is recorded.
+    pub fn check_log(&self, name: &str) -> Result<(), OpenError> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        let dir = journal.streams_dir().join(name);
+        match journal.disk.list(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(OpenError::Incomplete(format!(
+                "{} is missing; put it back, or make an empty directory there to begin the stream anew",
+                dir.display()
+            ))),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
+        }
     }
 
     /// Remove the files of a deleted stream later.

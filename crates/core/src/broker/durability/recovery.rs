@@ -1,8 +1,8 @@
 //! Opens a broker with everything that its journal holds: definitions, then queues with their entries.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use hashbrown::HashMap;
 
@@ -13,6 +13,7 @@ use crate::amqp::{BasicProperties, RawTable};
 use crate::broker::Broker;
 use crate::broker::access::control::Control;
 use crate::broker::clock::Micros;
+use crate::broker::durability::journal_access::STREAMS;
 use crate::broker::durable::{
     DefinitionId, Durable, DurableOptions, RecoveredDefinition, RecoveredEntry, RecoveredJournal, RecoveredMessage,
     RecoveredQueue, TimeToLive,
@@ -23,9 +24,11 @@ use crate::broker::publishing::publish::expiration;
 use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::{Queue, QueueEntry};
-use crate::broker::streams::reading::is_dir_name;
+use crate::broker::streams::reading::{dir_name, is_dir_name};
 use crate::broker::topology::{Definition, QueueId};
 
+/// The directory of the journal in the data directory.
+const JOURNAL_DIRECTORY: &str = "journal";
 /// The size of the smallest properties with an `expiration`: flags, delivery mode, and a short string of one digit.
 const EXPIRING_BYTES_MIN: u32 = 5;
 
@@ -66,7 +69,7 @@ pub enum StorageError {
     /// What an earlier process left of entries on disk cannot be removed, for this reason.
     Spill(String),
     /// The log of this stream cannot be opened, for this reason.
-    Stream(String, String),
+    Stream(String, OpenError),
 }
 
 impl fmt::Display for StorageError {
@@ -103,7 +106,9 @@ impl Broker {
     ) -> Result<(Self, RecoveryReport), StorageError> {
         let mut broker = Self::new(options, control, now, wall_us);
         let Storage { disk, dir, committer, journal } = storage;
-        let (durable, recovered) = Durable::open(Arc::clone(&disk), &dir.join("journal"), journal, &committer)?;
+        make_folders(disk.as_ref(), &dir).map_err(OpenError::from)?;
+        check_journal(disk.as_ref(), &dir)?;
+        let (durable, recovered) = Durable::open(Arc::clone(&disk), &dir.join(JOURNAL_DIRECTORY), journal, &committer)?;
         let spilled = dir.join("spill");
         let opened = broker.queues.chunks_mut().open(Arc::clone(&disk), spilled, journal.segment_bytes as usize);
         opened.map_err(|error| StorageError::Spill(error.to_string()))?;
@@ -182,7 +187,9 @@ impl Broker {
         self.queues.insert(id, queue);
         self.queues.set_timer(id);
         if kind == QueueKind::Stream {
-            self.open_stream(id, definition, name).map_err(|reason| StorageError::Stream(name.clone(), reason))?;
+            let opened = self.durability.check_log(&dir_name(name, definition));
+            let opened = opened.and_then(|()| self.open_stream(id, definition, name));
+            opened.map_err(|reason| StorageError::Stream(name.clone(), reason))?;
         }
         Ok(())
     }
@@ -242,4 +249,27 @@ impl Broker {
         let entry = QueueEntry { redelivered: recovered.redelivered, ..queue.next_entry(message, expires) };
         self.queues.push(id, entry, size);
     }
+}
+
+/// Make the directory of streams, durably: the log of a stream syncs its own name in it only.
+fn make_folders(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    disk.create_dir(&dir.join(STREAMS))?;
+    disk.sync_dir(dir)
+}
+
+/// Check that there is a journal where there are streams: it is made before them, and says what they are.
+fn check_journal(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    let (journal, streams) = (dir.join(JOURNAL_DIRECTORY), dir.join(STREAMS));
+    let is_begun = |path: &Path| match disk.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        names => names.map(|names| !names.is_empty()),
+    };
+    if is_begun(&journal)? || !disk.list(&streams)?.iter().any(|name| is_dir_name(name)) {
+        return Ok(());
+    }
+    Err(OpenError::Incomplete(format!(
+        "{} has nothing in it, and {} has streams: put back what was there",
+        journal.display(),
+        streams.display()
+    )))
 }

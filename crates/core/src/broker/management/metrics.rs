@@ -1,5 +1,6 @@
 //! Metrics: counters and gauges of the whole broker.
 
+use crate::broker::topology::Reading;
 use crate::journal::Statistics;
 
 /// Counts of what the broker has done since it was opened, and of what it has now.
@@ -33,6 +34,12 @@ pub struct Metrics {
     pub refused: u64,
     /// Publisher confirms: acks, each of which may stand for many messages.
     pub confirms: u64,
+    /// Messages with a body that was too large for a query that asked for it.
+    pub bodies_unread: u64,
+    /// Messages whose matching would have taken too long.
+    pub matches_cut: u64,
+    /// Memory of compiled queries, bindings, exchanges and queues.
+    pub topology_bytes: u64,
     /// Messages that could not be read back from the journal.
     pub lost: u64,
     /// Bytes read from connections.
@@ -65,6 +72,14 @@ pub struct Metrics {
     pub blocked: u64,
     /// Events that were dropped because nobody read them.
     pub events_dropped: u64,
+}
+
+impl Metrics {
+    /// Count a message that queries could not read whole.
+    pub(crate) fn count_reading(&mut self, reading: Reading) {
+        self.bodies_unread += u64::from(reading.is_body_unread);
+        self.matches_cut += u64::from(reading.is_over);
+    }
 }
 
 /// Counts of what the journal and the logs of streams have done since they were opened, and their sizes.

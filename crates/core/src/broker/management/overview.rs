@@ -1,5 +1,6 @@
 //! Overviews of connections, queues and consumers for management: copies, made when asked for.
 
+use crate::amqp::method::SPECS;
 use crate::broker::Broker;
 use crate::broker::clock::Micros;
 use crate::broker::connections::connection::ConnectionState;
@@ -108,10 +109,18 @@ impl Broker {
             message_bytes: self.messages.resident_bytes()
                 + self.backpressure.unfinished_bytes
                 + self.letters.size_bytes(),
+            topology_bytes: self.topology.memory_bytes(),
             blocked: self.backpressure.is_on().into(),
             events_dropped: self.events.dropped,
             ..self.metrics
         }
+    }
+
+    /// The name of the method that was carried out last, as in `queue.bind`; empty before the first.
+    #[must_use]
+    pub fn last_method(&self) -> &'static str {
+        let method = self.turn.method();
+        SPECS.iter().find(|spec| spec.id == method).map_or("", |spec| spec.name)
     }
 
     /// Numbers of the journal; None without a journal.

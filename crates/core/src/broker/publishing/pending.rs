@@ -3,7 +3,7 @@
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ChannelSlot, Handle};
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
-use crate::broker::topology::{QueueId, RouteScratch};
+use crate::broker::topology::{QueueId, Reading, RouteScratch};
 
 /// Buffers and lists of publishing, kept so that nothing is allocated per message.
 #[derive(Debug, Default)]
@@ -44,6 +44,11 @@ impl Publishing {
     /// Room for routing.
     pub fn route_scratch(&mut self) -> &mut RouteScratch {
         &mut self.route_scratch
+    }
+
+    /// What matching the last message has taken.
+    pub fn reading(&self) -> Reading {
+        self.route_scratch.reading()
     }
 
     /// Channels whose confirms or answers wait for a disk.

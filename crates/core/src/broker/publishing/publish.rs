@@ -7,6 +7,7 @@ use crate::journal::AppendError;
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
 use crate::broker::connections::content::PublishFlags;
+use crate::broker::connections::turn::STEP_NS;
 use crate::broker::durable::{Saved, TimeToLive};
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL, MessageId};
@@ -18,6 +19,8 @@ use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::topology::{Published, QueueId};
 
+/// Maximum time of matching a message that the turn need not pay for.
+const FREE_NS_MAX: u64 = 50_000;
 /// The maximum number of queues of a remembered route. A larger one costs little to look up, compared with its queues.
 const MEMO_QUEUES_MAX: usize = 64;
 
@@ -53,6 +56,7 @@ impl Broker {
         flags: PublishFlags,
         properties: BasicProperties<'_>,
     ) -> Result<(), AmqpError> {
+        self.turn.note_publish();
         let mut routed = std::mem::take(&mut self.publishing.routed);
         routed.clear();
         let result = self.route(slot, parts, properties, &mut routed).and_then(|()| {
@@ -103,7 +107,11 @@ impl Broker {
         let message = Published { exchange, routing_key, further_keys: &further_keys, properties, body: parts.body };
         let scratch = &mut self.publishing.route_scratch;
         self.topology.route(vhost, &message, scratch, routed)?;
-        if !may_have_copies && scratch.key_decided() && routed.len() <= MEMO_QUEUES_MAX {
+        let key_decided = scratch.key_decided();
+        if !key_decided {
+            self.check_reading(slot, exchange, parts)?;
+        }
+        if !may_have_copies && key_decided && routed.len() <= MEMO_QUEUES_MAX {
             self.clients[slot].memo = Some(Box::new(Memo {
                 route: parts.route.into(),
                 topology_version: self.topology.version(),
@@ -112,6 +120,36 @@ impl Broker {
             }));
         }
         Ok(())
+    }
+
+    /// Charge the turn for the queries that were matched, and refuse a message that is too much for them. A transaction
+    /// is not refused in the middle: what is not read is unknown to the queries.
+    fn check_reading(&mut self, slot: ChannelSlot, exchange: &str, parts: &Parts<'_>) -> Result<(), AmqpError> {
+        let reading = self.publishing.reading();
+        self.metrics.count_reading(reading);
+        if reading.spent_ns > FREE_NS_MAX {
+            self.turn.spend((reading.spent_ns / STEP_NS) as u32);
+        }
+        if self.clients[slot].transaction.is_some() {
+            return Ok(());
+        }
+        let limits = self.topology.limits();
+        let size = parts.body.len();
+        let reason = if reading.is_over {
+            format!(
+                "the queries bound to exchange '{exchange}' would take more than {} ms to match this message of {size} bytes",
+                limits.match_ns_max / 1_000_000
+            )
+        } else if reading.is_body_unread && limits.refuses_large_bodies {
+            format!(
+                "a query bound to exchange '{exchange}' reads bodies of at most {} bytes and {} values, and this one has {size} \
+                 bytes",
+                limits.body_bytes_max, limits.body_values_max
+            )
+        } else {
+            return Ok(());
+        };
+        Err(error(ReplyCode::PreconditionFailed, &reason))
     }
 
     /// The exchange and key of a message, if it may be published there with all of its keys.
@@ -256,6 +294,9 @@ impl Broker {
         takers: &[QueueId],
         time_to_live_ms: Option<u64>,
     ) -> Result<Option<(Saved, u32)>, AppendError> {
+        if self.awaits_definition(takers) {
+            return Err(AppendError::Busy);
+        }
         let ids = &mut self.publishing.durable_ids;
         ids.clear();
         ids.extend(takers.iter().filter_map(|queue| self.queues[*queue].durable_id));
@@ -270,6 +311,18 @@ impl Broker {
             self.backpressure.await_journal();
         }
         saved.map(|saved| Some((saved, self.publishing.durable_ids.len() as u32)))
+    }
+
+    /// Whether one of these queues is durable, and its definition waits for room: what is in it would not survive.
+    fn awaits_definition(&self, queues: &[QueueId]) -> bool {
+        let is_waiting = |queue: &QueueId| {
+            self.queues[*queue].durable_id.is_none()
+                && self
+                    .topology
+                    .queue_info(*queue)
+                    .is_some_and(|info| info.settings.durable && !info.settings.exclusive)
+        };
+        self.durability.waiting_changes().is_some() && queues.iter().any(is_waiting)
     }
 }
 

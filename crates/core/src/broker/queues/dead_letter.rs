@@ -168,6 +168,7 @@ impl Broker {
         if self.topology.route_letter(source.vhost, &published, scratch, &mut routed).is_err() {
             routed.clear();
         }
+        self.metrics.count_reading(self.publishing.reading());
         routed.retain(|queue| !self.is_cycle(*queue, &deaths));
         if routed.is_empty() {
             self.metrics.letters_unroutable += 1;

@@ -2,29 +2,42 @@
 
 use hashbrown::HashMap;
 
-use crate::journal::{self, AppendError, Log};
+use crate::journal::{self, AppendError, Log, Sequence};
 
 use crate::broker::ids::{ConsumerSlot, Handle, LogId};
 use crate::broker::publishing::confirms::DiskMark;
 use crate::broker::queues::all_queues::Queues;
+use crate::broker::streams::stream_record;
 use crate::broker::topology::{QueueId, ViewScratch};
 
-/// The maximum of bytes of a stream that wait to be written before its publishers wait, as in the journal.
-const CONGESTED_BYTES: usize = 16 << 20;
+/// The maximum of bytes of streams that wait to be written before publishers wait, as in the journal.
+pub(crate) const CONGESTED_BYTES: usize = 16 << 20;
 
 /// The logs of streams and their readers.
 #[derive(Default)]
 pub(crate) struct Streams {
-    logs: HashMap<LogId, Log>,
+    logs: HashMap<LogId, StreamLog>,
     log_count: u32,
     /// Queues that are streams.
     queues: Vec<QueueId>,
-    /// Logs that have more to write than the disk takes.
-    pressed: Vec<LogId>,
+    /// Logs that have something to write.
+    pending: Vec<LogId>,
+    /// The bytes that `pending` have to write, or more: they are counted again when the disk has taken some.
+    pending_bytes: usize,
+    /// Whether more waits than the disk takes.
+    is_congested: bool,
+    /// Whether one of `pending` has no room on its disk.
+    is_full: bool,
     /// Readers that can go on.
     readers: Vec<Handle<ConsumerSlot>>,
     /// Room to evaluate readers' queries.
     pub(super) view: ViewScratch,
+}
+
+struct StreamLog {
+    log: Log,
+    /// Whether it is among those that have something to write.
+    is_pending: bool,
 }
 
 impl Streams {
@@ -46,7 +59,9 @@ impl Streams {
 
     /// Remove a stream and its log.
     pub fn remove_queue(&mut self, queue: QueueId, log: LogId) {
-        self.logs.remove(&log);
+        if let Some(stream) = self.logs.remove(&log) {
+            stream.log.abandon();
+        }
         self.queues.retain(|other| *other != queue);
     }
 
@@ -54,13 +69,13 @@ impl Streams {
     pub(super) fn add_log(&mut self, log: Log) -> LogId {
         self.log_count += 1;
         let id = LogId(self.log_count);
-        self.logs.insert(id, log);
+        self.logs.insert(id, StreamLog { log, is_pending: false });
         id
     }
 
     /// A log, unless it is gone.
     pub(super) fn log(&self, id: LogId) -> Option<&Log> {
-        self.logs.get(&id)
+        self.logs.get(&id).map(|stream| &stream.log)
     }
 
     /// The number of messages in a log.
@@ -81,7 +96,7 @@ impl Streams {
 
     /// The bytes that all logs take on disk.
     pub fn file_bytes(&self) -> u64 {
-        self.logs.values().map(Log::file_bytes).sum()
+        self.logs.values().map(|stream| stream.log.file_bytes()).sum()
     }
 
     /// Whether a log is synced up to `mark`; true for a log that is gone.
@@ -99,30 +114,44 @@ impl Streams {
         if size_bytes > max_bytes { Err(AppendError::TooLarge { size_bytes, max_bytes }) } else { Ok(()) }
     }
 
-    /// Note that a message was appended to a log. Returns whether its publishers have to wait from now on.
-    pub(super) fn note_pressure(&mut self, id: LogId) -> bool {
-        let is_pressed = self.log(id).is_some_and(|log| log.pending_bytes() > CONGESTED_BYTES);
-        let is_new = is_pressed && !self.pressed.contains(&id);
-        if is_new {
-            self.pressed.push(id);
+    /// Append a message to a log, unless it is gone. Returns its number.
+    ///
+    /// # Errors
+    /// There is no room, or nothing is written any more.
+    pub(super) fn append(&mut self, id: LogId, wall_us: i64, body: &[&[u8]]) -> Result<Option<Sequence>, AppendError> {
+        let Some(stream) = self.logs.get_mut(&id) else { return Ok(None) };
+        let appended = stream.log.append(stream_record::MESSAGE, wall_us, &[], body)?;
+        if !std::mem::replace(&mut stream.is_pending, true) {
+            self.pending.push(id);
         }
-        is_new
+        self.pending_bytes += body.iter().map(|part| part.len()).sum::<usize>();
+        self.is_congested |= self.pending_bytes > CONGESTED_BYTES;
+        Ok(Some(appended.sequence))
     }
 
-    /// Forget the logs that have caught up with their publishers, since logs may have been synced further.
-    pub(super) fn relieve(&mut self) {
-        let logs = &self.logs;
-        self.pressed.retain(|id| logs.get(id).is_some_and(|log| log.pending_bytes() > CONGESTED_BYTES / 2));
+    /// Look again at all logs that had something to write, since the disk may have taken it, or may have no room.
+    pub(super) fn review_pending(&mut self) {
+        let Self { logs, pending, pending_bytes, is_full, .. } = self;
+        (*pending_bytes, *is_full) = (0, false);
+        pending.retain(|id| {
+            let Some(stream) = logs.get_mut(id) else { return false };
+            let bytes = stream.log.pending_bytes();
+            *pending_bytes += bytes;
+            *is_full |= bytes > 0 && stream.log.is_full();
+            stream.is_pending = bytes > 0;
+            stream.is_pending
+        });
+        self.is_congested &= self.pending_bytes > CONGESTED_BYTES / 2;
     }
 
     /// Whether publishers have to wait for a log.
     pub fn is_congested(&self) -> bool {
-        !self.pressed.is_empty()
+        self.is_congested
     }
 
-    /// Whether a log that publishers wait for has no room on its disk.
+    /// Whether a log that has something to write has no room on its disk.
     pub fn is_full(&self) -> bool {
-        self.pressed.iter().any(|id| self.log(*id).is_some_and(Log::is_full))
+        self.is_full
     }
 
     /// Let a reader go on when it is its turn.

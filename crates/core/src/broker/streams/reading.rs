@@ -10,7 +10,7 @@
 
 use crate::amqp::method::BasicConsume;
 use crate::amqp::{AmqpError, BasicProperties, FieldValue, RawTable, RawValue, ReplyCode};
-use crate::journal::{self, Log, LogItem, Retention, Sequence, Start};
+use crate::journal::{self, Log, LogItem, OpenError, Retention, Sequence, Start};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
@@ -22,16 +22,18 @@ use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::queues::policy::Policy;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::streams::stream::{Stream, StreamReader};
-use crate::broker::streams::stream_record;
 use crate::broker::streams::stream_record::StreamRecord;
 use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
 
 /// The number of bytes that are read for one reader before others have their turn.
 const SLICE_BYTES: usize = 128 * 1024;
 
+/// The time of a query that counts as much as reading one byte.
+const NS_PER_BYTE: u64 = 8;
+
 impl Broker {
     /// Open the log of a queue of type stream; a new one is empty.
-    pub(crate) fn open_stream(&mut self, id: QueueId, definition: DefinitionId, name: &str) -> Result<(), String> {
+    pub(crate) fn open_stream(&mut self, id: QueueId, definition: DefinitionId, name: &str) -> Result<(), OpenError> {
         let policy = &self.queues[id].policy;
         let options = journal::LogOptions { retention: retention(policy), ..journal::LogOptions::default() };
         let (log, dir) = self.durability.open_log(&dir_name(name, definition), options, policy.segment_bytes)?;
@@ -61,12 +63,11 @@ impl Broker {
         let wall_us = self.clock.wall_us();
         for &queue in queues {
             let Some(stream) = &self.queues[queue].stream else { continue };
-            let id = stream.log;
-            let Some(log) = self.streams.log(id) else { continue };
+            let log = stream.log;
             let body = [parts.route, parts.properties, parts.body];
-            let appended = log.append(stream_record::MESSAGE, wall_us, &[], &body)?;
-            marks.push(DiskMark { log: id, sequence: appended.sequence.0 });
-            if self.streams.note_pressure(id) {
+            let Some(Sequence(sequence)) = self.streams.append(log, wall_us, &body)? else { continue };
+            marks.push(DiskMark { log, sequence });
+            if self.streams.is_congested() {
                 self.backpressure.await_journal();
             }
             self.metrics.enqueued += 1;
@@ -96,10 +97,16 @@ impl Broker {
         self.check_stored_query(channel, consume.arguments)?;
         let permissions = &mut self.permissions;
         let filter = ConsumerFilter::parse(consume.arguments, &mut |key| permissions.stored_query(key))?;
+        let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
         let start = start(consume.arguments, log, self.clock.wall_us())
             .map_err(|reason| refused(&format!("invalid arg 'x-stream-offset' of a consumer: {reason}")))?;
         let reader = log.reader(start).map_err(|error| refused(&error.to_string()))?;
+        if let Some(filter) = &filter {
+            let added = self.topology.add_filter(vhost, owner, filter);
+            self.spend_compiled();
+            added?;
+        }
         Ok(Some(Box::new(StreamReader { reader, filter, missed: 0 })))
     }
 
@@ -128,7 +135,7 @@ impl Broker {
                 self.wake_reader(slot);
             }
         }
-        self.streams.relieve();
+        self.streams.review_pending();
     }
 
     /// Give each reader that can go on one turn.
@@ -151,7 +158,8 @@ impl Broker {
             match reader.reader.next() {
                 Ok(Some(LogItem::Record(record))) => {
                     left = left.saturating_sub(record.body.len() + 32);
-                    self.read_record(slot, &reader.filter, &mut reader.missed, record.sequence, record.body);
+                    let ns = self.read_record(slot, &reader.filter, &mut reader.missed, record.sequence, record.body);
+                    left = left.saturating_sub((ns / NS_PER_BYTE) as usize);
                 }
                 Ok(Some(LogItem::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
                 Ok(Some(LogItem::Damaged(damage))) => {
@@ -178,7 +186,7 @@ impl Broker {
         }
     }
 
-    /// Deliver one record, if the reader wants it.
+    /// Deliver one record, if the reader wants it. Returns the time that its query took.
     fn read_record(
         &mut self,
         slot: ConsumerSlot,
@@ -186,15 +194,22 @@ impl Broker {
         missed: &mut u64,
         sequence: Sequence,
         bytes: &[u8],
-    ) {
+    ) -> u64 {
         let Ok(record) = StreamRecord::decode(bytes) else {
             *missed += 1;
-            return self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
+            self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
+            return 0;
         };
+        let mut spent_ns = 0;
         if let Some(filter) = filter {
-            let mut view = View::new(&mut self.streams.view, record.properties, record.body);
-            if !filter.is_match(record.routing_key, &mut view) {
-                return;
+            let view = View::new(&mut self.streams.view, record.properties, record.body);
+            let mut view = view.within(self.topology.limits());
+            let is_match = filter.is_match(record.routing_key, &mut view);
+            let reading = view.reading();
+            spent_ns = reading.spent_ns;
+            self.metrics.count_reading(reading);
+            if !is_match {
+                return spent_ns;
             }
         }
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
@@ -209,6 +224,7 @@ impl Broker {
         queue.unacknowledged += 1;
         let entry = QueueEntry::new(sequence.0, MessageId::NONE, NEVER);
         outlet.await_acknowledgement(slot, tag, entry, Handle { id, serial: queue.serial });
+        spent_ns
     }
 }
 
@@ -227,7 +243,7 @@ fn annotated(properties: BasicProperties<'_>, sequence: Sequence, missed: u64) -
 
 /// The name of a log's directory: the characters of the queue's name that every file system accepts, and the number of
 /// its definition, which no other queue ever has, not even one of the same name.
-fn dir_name(name: &str, id: DefinitionId) -> String {
+pub(crate) fn dir_name(name: &str, id: DefinitionId) -> String {
     let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
     let plain: String = name.chars().filter(is_plain).take(64).collect();
     format!("{plain}.{}", id.0)

@@ -26,6 +26,13 @@ pub(crate) struct StreamReader {
     pub(super) missed: u64,
 }
 
+impl StreamReader {
+    /// The query of the consumer, if it has one.
+    pub fn filter(&self) -> Option<&ConsumerFilter> {
+        self.filter.as_ref()
+    }
+}
+
 impl fmt::Debug for StreamReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a reader at {}", self.reader.position())

@@ -64,6 +64,7 @@ fn short(bytes: &[u8]) -> Result<(&str, &[u8]), DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allowance::Allowance;
     use crate::amqp::{FieldValue, PropertyFields, RawTable, Table};
     use crate::broker::topology::{BodyMode, Needs, View, ViewScratch, properties_seen};
     use crate::message::{Message, Properties as Seen, Value, lookup};
@@ -129,7 +130,9 @@ mod tests {
         let (mut room, all) = (ViewScratch::default(), Needs { properties: true, text: true, json: true });
         View::new(&mut room, amqp, body).with("k", all, |message: &Message<'_>| {
             for (name, in_broker) in names {
-                let value = |from: &Seen, name: &str| lookup(from, name).map(|found| format!("{found:?}"));
+                let value = |from: &Seen, name: &str| {
+                    lookup(from, name, &Allowance::unlimited()).map(|found| format!("{found:?}"))
+                };
                 assert_eq!(value(&seen, name), value(message.properties, in_broker), "{name}");
             }
         });

@@ -91,6 +91,25 @@ fn time_to_live_goes_on_while_the_broker_is_away() {
 }
 
 #[test]
+fn the_time_that_the_broker_was_away_counts() {
+    for (away_us, ready, alarm) in [(900_000, 2, 100_000), (3_000_000, 1, 2_000_000)] {
+        let disk = SimulatedDisk::new();
+        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+        let id = world.connect();
+        declare(&mut world, id, "work");
+        // So long before the broker is opened again, on the wall clock.
+        world.broker.tick(0, EPOCH_US - away_us);
+        publish_for(&mut world, id, "work", "1000", "short");
+        publish_for(&mut world, id, "work", "5000", "longer");
+        world.commit();
+        let mut world = crash(&disk, world);
+        let id = world.connect();
+        finish_work(&mut world);
+        assert_eq!((count(&mut world, id, "work"), world.broker.take_alarm()), (ready, Some(alarm)));
+    }
+}
+
+#[test]
 fn control_without_its_time_to_live_on_disk_a_message_stays() {
     let disk = SimulatedDisk::new();
     let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;

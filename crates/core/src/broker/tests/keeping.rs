@@ -1,11 +1,12 @@
 //! Tests of what survives a crash, and of when it is promised.
 
-use super::client::{PERSISTENT, TestBroker, bodies, closed, names, published, table, text};
+use super::client::{Easy, PERSISTENT, TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
     BasicAck, BasicConsume, BasicGet, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueuePurge, TxCommit,
     TxSelect,
 };
 use crate::amqp::{FieldValue, Method};
+use crate::broker::durable::DurableOptions;
 use crate::broker::{BrokerOptions, ConnectionId, Event};
 use crate::journal::{Dice, SimulatedDisk};
 
@@ -347,4 +348,41 @@ fn dead_letters_wait_on_disk_too() {
     assert_eq!((metrics.expired, metrics.messages), (1000, 1000));
     assert!(metrics.message_bytes < 1 << 20, "{} bytes", metrics.message_bytes);
     assert_eq!(drain(&mut world, "dead").len(), 1000);
+}
+
+#[test]
+fn a_definition_that_has_to_wait_for_room_is_answered_when_it_is_on_disk() {
+    let disk = SimulatedDisk::new();
+    let tight = DurableOptions { segment_bytes: 1 << 20, pending_bytes_max: 20_000 };
+    let mut world =
+        TestBroker::open_journal(&disk, BrokerOptions::default(), Easy::default(), tight).expect("opened").0;
+    let id = world.connect();
+    world.confirm_select(id);
+    let name = |number: usize| &*Box::leak(format!("{number:0>200}").into_boxed_str());
+    let durable = |queue| QueueDeclare { queue, durable: true, ..Default::default() };
+    for number in 0..100 {
+        world.send(id, 1, durable(name(number)));
+    }
+    publish(&mut world, id, name(99), "into a queue that is not recorded");
+    let seen = world.seen(id);
+    assert_eq!(names(&seen), ["basic.nack"], "no answer promises what is not kept");
+    world.commit();
+    let first = names(&world.seen(id)).len();
+    assert!((10..100).contains(&first), "{first} had room, and the others wait");
+    let other = world.connect();
+    assert_eq!(names(&world.ask(other, 1, durable(name(99)))), [""; 0], "to declare it again is the same promise");
+    let mut count = first;
+    while count < 100 {
+        world.commit();
+        let more = names(&world.seen(id)).len();
+        assert!(more > 0, "they go on");
+        count += more;
+    }
+    assert_eq!(names(&world.seen(other)), ["queue.declare-ok"]);
+    let mut world = crash(&disk, world);
+    let id = world.connect();
+    for number in 0..100 {
+        let passive = QueueDeclare { passive: true, ..durable(name(number)) };
+        assert_eq!(names(&world.ask(id, 1, passive)), ["queue.declare-ok"], "{number}");
+    }
 }

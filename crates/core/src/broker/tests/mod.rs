@@ -12,6 +12,7 @@ mod keeping;
 mod memory;
 mod nonsense;
 mod permissions;
+mod pricing;
 mod purging;
 mod refusing;
 mod shortage;

@@ -322,6 +322,25 @@ fn connections_are_heard_of_or_end() {
 }
 
 #[test]
+fn a_client_that_could_not_be_heard_has_its_time_again() {
+    let mut world = TestBroker::default();
+    let login = Login { heartbeat_s: 2, ..Login::default() };
+    let (alive, silent) = (world.connect_as(login.clone()), world.connect_as(login));
+    world.broker.tick(100_000, 0);
+    // The caller was busy: the first thing that it does is a tick, and what the client has sent is still in the socket.
+    world.broker.tick(11_400_000, 0);
+    (0..10).for_each(|_| world.broker.tick(11_400_000, 0));
+    assert_eq!(world.broker.metrics().connections, 2);
+    for tenth in 1..=60 {
+        world.now = 11_400_000 + tenth * 100_000;
+        world.broker.receive(alive, &crate::amqp::frame::HEARTBEAT, world.now);
+        (0..5).for_each(|_| world.broker.tick(world.now, 0));
+    }
+    assert!(world.broker.wants_input(alive));
+    assert_eq!(world.broker.output(silent, &mut Vec::new()), Flow::Ended, "the control: silence of its own ends it");
+}
+
+#[test]
 fn users_have_limits_and_unknown_vhosts_are_refused() {
     struct Tight;
     impl Control for Tight {

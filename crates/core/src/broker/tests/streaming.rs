@@ -7,8 +7,8 @@ use crate::amqp::method::{
     BasicAck, BasicCancel, BasicConsume, BasicGet, BasicQos, QueueBind, QueueDeclare, QueueDelete,
 };
 use crate::amqp::{BasicProperties, FieldValue, Method, PropertyFields, RawTable, Table};
-use crate::broker::{BrokerOptions, ConnectionId};
-use crate::journal::{Dice, SimulatedDisk};
+use crate::broker::{BrokerOptions, ConnectionId, Event};
+use crate::journal::{Dice, Disk, SimulatedDisk};
 use crate::testing::or_few;
 
 fn declare(world: &mut TestBroker, id: ConnectionId, more: &[(&str, FieldValue)]) {
@@ -226,4 +226,137 @@ fn what_a_crash_leaves_of_a_deleted_stream_is_removed_at_the_next_start() {
     assert!(left.len() == 2 && left.iter().any(|name| name.starts_with("log.")), "{left:?}");
     let id = world.connect();
     assert_eq!(bodies(&read(&mut world, id, 100, &[("x-stream-offset", text("first"))])).len(), 10);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_stream_on_a_full_disk_blocks_its_publishers_with_its_first_message() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    world.confirm_select(id);
+    disk.limit(Some(0));
+    publish(&mut world, id, 0..1);
+    assert_eq!(world.broker.metrics().blocked, 0, "nobody has looked at the disk yet");
+    world.commit();
+    assert_eq!(names(&world.seen(id)), ["connection.blocked"]);
+    assert!(world.broker.metrics().blocked == 1 && !world.broker.wants_input(id));
+    let events = world.broker.take_events();
+    assert!(events.iter().any(|event| matches!(event, Event::Blocked { reason } if reason == "low on disk")));
+    // Whoever publishes anything now waits too, and a queue can still be consumed.
+    let other = world.connect();
+    world.publish(other, "", "none", b"x");
+    assert_eq!(names(&world.seen(other)), ["connection.blocked"]);
+    disk.limit(None);
+    world.commit();
+    assert_eq!(names(&world.seen(id)), ["basic.ack", "connection.unblocked"]);
+    assert_eq!((world.broker.metrics().blocked, world.broker.wants_input(id)), (0, true));
+    publish(&mut world, id, 1..3);
+    world.commit();
+    let reader = world.connect();
+    let seen = read(&mut world, reader, 100, &[("x-stream-offset", text("first"))]);
+    assert_eq!(bodies(&seen), ["0", "1", "2"]);
+}
+
+#[test]
+fn a_stream_that_is_deleted_while_the_disk_is_full_takes_nothing_with_it() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    disk.limit(Some(0));
+    publish(&mut world, id, 0..1);
+    world.commit();
+    assert_eq!(world.broker.metrics().blocked, 1);
+    let other = world.connect();
+    world.send(other, 1, QueueDelete { queue: "log", ..Default::default() });
+    (0..20).for_each(|_| world.broker.tick(world.now, EPOCH_US));
+    world.commit();
+    disk.limit(None);
+    world.commit();
+    assert_eq!((world.broker.fatal(), world.broker.metrics().blocked), (None, 0));
+    assert!(!disk.paths().iter().any(|path| path.starts_with("/data/streams")), "{:?}", disk.paths());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn streams_that_have_much_to_write_together_let_publishers_wait() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let id = world.connect();
+    let arguments = table(&[("x-queue-type", text("stream"))]);
+    for number in 0..20 {
+        let queue = &*Box::leak(format!("log{number}").into_boxed_str());
+        world.send(id, 1, QueueDeclare { queue, durable: true, arguments, ..Default::default() });
+        world.send(id, 1, QueueBind { queue, exchange: "amq.fanout", ..Default::default() });
+    }
+    world.commit();
+    world.seen(id);
+    for _ in 0..6 {
+        let bytes = published("amq.fanout", "", &PropertyFields::default(), &[7; 200_000]);
+        world.broker.receive(id, &bytes, world.now);
+    }
+    assert!(!world.broker.wants_input(id), "20 streams with a megabyte each, and one message more");
+    world.commit();
+    assert!(world.broker.wants_input(id) && names(&world.seen(id)).is_empty(), "it passed, and nobody was told");
+}
+
+#[test]
+fn the_first_stream_survives_a_power_cut_with_what_was_confirmed() {
+    for seed in 0..40 {
+        let disk = SimulatedDisk::new();
+        let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+        let id = world.connect();
+        declare(&mut world, id, &[]);
+        world.confirm_select(id);
+        publish(&mut world, id, 0..3);
+        world.commit();
+        assert_eq!(names(&world.seen(id)), ["basic.ack"]);
+        drop(world);
+        disk.power_cut(&mut Dice::new(seed));
+        let mut world = TestBroker::open(&disk, BrokerOptions::default()).expect("whole").0;
+        let id = world.connect();
+        let seen = read(&mut world, id, 100, &[("x-stream-offset", text("first"))]);
+        assert_eq!(bodies(&seen), ["0", "1", "2"], "seed {seed}");
+    }
+}
+
+#[test]
+fn each_missing_file_of_the_data_directory_is_named_and_put_back_everything_is_there() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    publish(&mut world, id, 0..3);
+    world.commit();
+    drop(world);
+    let opened = || TestBroker::open(&disk, BrokerOptions::default()).map(|(world, found)| (world, found.definitions));
+    let expected = opened().expect("whole").1;
+    let kept: Vec<_> = disk.paths().into_iter().map(|path| (disk.contents(&path).expect("there"), path)).collect();
+    let put_back = || kept.iter().for_each(|(bytes, path)| disk.put(path, bytes.clone()));
+    let is_spare = |path: &std::path::Path| path.to_string_lossy().contains("spare");
+    for (_, path) in kept.iter().filter(|(_, path)| !is_spare(path)) {
+        Disk::remove(&disk, path).expect("removed");
+        let reason = opened().map(|_| ()).expect_err("a file is missing");
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        assert!(reason.contains(&format!("{name} is missing")), "{reason}");
+        put_back();
+        assert_eq!(opened().expect("whole").1, expected);
+    }
+    let places: BTreeSet<_> = kept.iter().filter_map(|(_, path)| Some(path.parent()?.to_owned())).collect();
+    assert_eq!(places.len(), 2, "the journal and one stream");
+    for place in places {
+        let inside: Vec<_> = disk.paths().into_iter().filter(|path| path.starts_with(&place)).collect();
+        inside.iter().for_each(|path| Disk::remove(&disk, path).expect("removed"));
+        Disk::remove_dir(&disk, &place).expect("removed");
+        let reason = opened().map(|_| ()).expect_err("a directory is missing");
+        assert!(reason.contains(&*place.to_string_lossy()), "{reason}");
+        put_back();
+        let (mut world, definitions) = opened().expect("whole");
+        assert_eq!(definitions, expected);
+        let id = world.connect();
+        let seen = read(&mut world, id, 100, &[("x-stream-offset", text("first"))]);
+        assert_eq!(bodies(&seen), ["0", "1", "2"]);
+    }
 }

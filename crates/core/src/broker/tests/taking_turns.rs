@@ -57,6 +57,15 @@ fn queues_of_one_channel_share_its_prefetch() {
 }
 
 #[test]
+fn a_prefetch_of_each_consumer_does_not_put_it_first() {
+    let mut world = TestBroker::default();
+    let id = busy_channel(&mut world, 1, 30);
+    world.ask(id, 1, BasicQos { prefetch_size: 0, prefetch_count: 1, global: false });
+    let seen = QUEUES.iter().flat_map(|queue| world.consume(id, queue, queue, false)).collect();
+    assert_eq!(taken(&mut world, id, seen, 9), "abcabcabc");
+}
+
+#[test]
 fn a_prefetch_of_each_consumer_is_not_shared() {
     let mut world = TestBroker::default();
     let id = busy_channel(&mut world, 0, 10);

@@ -9,9 +9,12 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 
 use crate::amqp::{AmqpError, MethodId, RawTable, Table};
+use crate::query::Query;
+use crate::query::price::Price;
 
 use super::binding::{Bind, Binding, Target};
 use super::conditions::filter::{self, FindStored};
+use super::exchange::Condition;
 use super::sweep::STEP;
 use super::{BINDINGS_MAX, BindingId, ConditionId, Destination, ExchangeId, Owner, Topology, VhostId, errors};
 
@@ -45,7 +48,7 @@ impl Topology {
             Some(condition) => condition,
             None => {
                 let stored = filter::find_stored(RawTable::new(&arguments), find)?;
-                self.add_condition(source, bind.key, &arguments, stored)?
+                self.add_condition(source, bind.key, &arguments, stored, connection)?
             }
         };
         let number = self.link(source, condition, destination);
@@ -76,12 +79,36 @@ impl Topology {
         key: &str,
         arguments: &[u8],
         stored: Option<super::StoredQuery>,
+        connection: Owner,
     ) -> Result<ConditionId, AmqpError> {
+        let exchange = &self.exchanges[source];
+        let (vhost, had_queries) = (exchange.vhost, exchange.queries.is_some());
+        let compiled = exchange.compile(key, arguments, stored.as_ref())?;
+        let price = self.admit(vhost, connection, compiled.query())?;
+        let condition = Condition::new(key, arguments, stored, price, connection);
+        self.prices.add(vhost, connection, price);
+        self.condition_bytes += condition.bytes();
         let exchange = &mut self.exchanges[source];
-        let had_queries = exchange.queries.is_some();
-        let condition = exchange.add(key, arguments, stored, self.engine_count)?;
+        let condition = exchange.add(condition, compiled, self.engine_count);
         self.engine_count += usize::from(!had_queries && exchange.queries.is_some());
         Ok(condition)
+    }
+
+    /// The price of a compiled query, if it is within all limits; what survived a restart always is.
+    pub(super) fn admit(
+        &mut self,
+        vhost: VhostId,
+        connection: Owner,
+        query: Option<&Query>,
+    ) -> Result<Price, AmqpError> {
+        let Some(query) = query else { return Ok(Price::default()) };
+        let price = query.price();
+        self.prices.note_compiled(price);
+        if !self.is_recovering {
+            self.prices.check(vhost, connection, query.expr(), price)?;
+        }
+        query.expr().prepare();
+        Ok(price)
     }
 
     /// Remove a binding. Returns whether it existed; no error when its source or destination does not exist. An auto-delete
@@ -207,7 +234,9 @@ impl Topology {
         destinations.swap_remove(index);
         let moved = destinations.get(index).copied();
         if destinations.is_empty() {
-            exchange.remove(binding.condition);
+            let condition = exchange.remove(binding.condition);
+            self.prices.subtract(exchange.vhost, condition.connection, condition.price);
+            self.condition_bytes -= condition.bytes();
         }
         let moved = moved.and_then(|moved| self.find_binding(binding.source, binding.condition, moved));
         if let Some(moved) = moved.and_then(|number| self.bindings.get_mut(number)) {
@@ -229,9 +258,7 @@ impl Topology {
     pub(super) fn forget(&mut self, number: BindingId) -> Binding {
         let binding = self.bindings.remove(number);
         let hash = hash(binding.source, binding.condition, binding.destination);
-        if let Ok(entry) = self.by_ends.find_entry(hash, |other| *other == number) {
-            entry.remove();
-        }
+        self.by_ends.remove(hash, |other| *other == number);
         binding
     }
 

@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::DefaultHashBuilder;
 use smallvec::SmallVec;
 
 use crate::amqp::{AmqpError, RawTable};
@@ -15,13 +15,15 @@ use crate::index::{Engine, SubscriptionId};
 use crate::message::Value;
 use crate::query::Query;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference};
+use crate::query::price::Price;
 use crate::topic::{TopicDialect, TopicPattern};
 
 use super::conditions::filter::{self, StoredQuery};
 use super::conditions::headers;
 use super::conditions::names::Needs;
 use super::settings::{ALTERNATE, ExchangeKind, ExchangeSettings};
-use super::{BindingId, ConditionId, Destination, VhostId, errors};
+use super::{BindingId, ConditionId, Destination, Owner, VhostId, errors};
+use crate::broker::sharded_table::ShardedTable;
 use crate::broker::slab::Slab;
 
 /// An exchange of a vhost.
@@ -43,7 +45,7 @@ pub(super) struct Exchange {
     pub is_gone: bool,
     pub conditions: Slab<ConditionId, Condition>,
     /// Conditions by routing key and arguments.
-    by_identity: HashTable<ConditionId>,
+    by_identity: ShardedTable<ConditionId>,
     hasher: DefaultHashBuilder,
     /// Conditions that every message meets.
     pub always: Vec<ConditionId>,
@@ -62,6 +64,9 @@ pub(super) struct Condition {
     pub stored: Option<Box<StoredQuery>>,
     pub destinations: SmallVec<[Destination; 2]>,
     matched_by: MatchedBy,
+    /// The price of its query, and the connection that made it.
+    pub price: Price,
+    pub connection: Owner,
 }
 
 /// The index by which messages meet a condition.
@@ -78,18 +83,28 @@ enum MatchedBy {
 }
 
 /// A compiled condition, not yet in an index.
-enum CompiledCondition {
+pub(super) enum CompiledCondition {
     Always,
     Never,
     Key,
     Query(Arc<Query>, Needs),
 }
 
+impl CompiledCondition {
+    /// Its query, if it is one.
+    pub fn query(&self) -> Option<&Query> {
+        match self {
+            Self::Query(query, _) => Some(query),
+            Self::Always | Self::Never | Self::Key => None,
+        }
+    }
+}
+
 /// The conditions of an exchange that are queries: one engine, one match per message.
 #[derive(Debug)]
 pub(super) struct ConditionQueries {
     pub engine: Engine,
-    pub conditions: HashMap<SubscriptionId, ConditionId, FixedState>,
+    conditions: ShardedTable<(SubscriptionId, ConditionId)>,
     /// The numbers of conditions that need properties, text and JSON.
     counts: [usize; 3],
     /// The scratch buffer for matching that it uses: topics are cached there, and two engines that see the same topics would
@@ -97,9 +112,21 @@ pub(super) struct ConditionQueries {
     pub room: usize,
 }
 
+/// The hash of an id, which clients do not choose.
+fn hash(id: SubscriptionId) -> u64 {
+    FixedState::default().hash_one(id)
+}
+
 impl ConditionQueries {
     fn new(room: usize) -> Self {
-        Self { engine: Engine::new(), conditions: HashMap::default(), counts: [0; 3], room }
+        Self { engine: Engine::new(), conditions: ShardedTable::default(), counts: [0; 3], room }
+    }
+
+    /// The condition whose query the engine has under this id.
+    #[inline]
+    pub fn condition(&self, id: SubscriptionId) -> ConditionId {
+        let found = self.conditions.find(hash(id), |(other, _)| *other == id);
+        found.expect("an engine has the queries of conditions").1
     }
 
     /// The parts of a message that at least one of the queries needs.
@@ -138,7 +165,7 @@ impl Exchange {
             binding_count: 0,
             is_gone: false,
             conditions: Slab::default(),
-            by_identity: HashTable::new(),
+            by_identity: ShardedTable::default(),
             hasher: DefaultHashBuilder::default(),
             always: Vec::new(),
             by_key: 0,
@@ -179,30 +206,30 @@ impl Exchange {
         matches!(condition.matched_by, MatchedBy::Key).then_some(condition)
     }
 
-    /// Make a condition, without destinations yet; `room` is for a new engine, if this is the first query.
-    pub fn add(
-        &mut self,
+    /// Compile a condition.
+    ///
+    /// # Errors
+    /// 406 for invalid arguments, with the position in a query.
+    pub fn compile(
+        &self,
         key: &str,
         arguments: &[u8],
-        stored: Option<StoredQuery>,
-        room: usize,
-    ) -> Result<ConditionId, AmqpError> {
-        let compiled = compile(self.kind, key, RawTable::new(arguments), stored.as_ref())?;
-        let number = self.conditions.insert(Condition {
-            key: key.into(),
-            arguments: arguments.into(),
-            stored: stored.map(Box::new),
-            destinations: SmallVec::new(),
-            matched_by: MatchedBy::Never,
-        });
+        stored: Option<&StoredQuery>,
+    ) -> Result<CompiledCondition, AmqpError> {
+        compile(self.kind, key, RawTable::new(arguments), stored)
+    }
+
+    /// Keep a condition; `room` is for a new engine, if this is the first query.
+    pub fn add(&mut self, condition: Condition, compiled: CompiledCondition, room: usize) -> ConditionId {
+        let hash = self.hash(&condition.key, &condition.arguments);
+        let number = self.conditions.insert(condition);
         self.conditions[number].matched_by = self.file(number, compiled, room);
-        let hash = self.hash(key, arguments);
         let (conditions, hasher) = (&self.conditions, &self.hasher);
         self.by_identity.insert_unique(hash, number, |other| {
             let condition = &conditions[*other];
             hasher.hash_one((&*condition.key, &*condition.arguments))
         });
-        Ok(number)
+        number
     }
 
     fn file(&mut self, number: ConditionId, compiled: CompiledCondition, room: usize) -> MatchedBy {
@@ -219,7 +246,7 @@ impl Exchange {
             CompiledCondition::Query(query, needs) => {
                 let queries = self.queries.get_or_insert_with(|| Box::new(ConditionQueries::new(room)));
                 let id = queries.engine.add(query);
-                queries.conditions.insert(id, number);
+                queries.conditions.insert_unique(hash(id), (id, number), |(id, _)| hash(*id));
                 queries.count(needs, |count| *count += 1);
                 MatchedBy::Query(id, needs)
             }
@@ -227,33 +254,33 @@ impl Exchange {
     }
 
     /// Remove a condition, which has lost its last destination.
-    pub fn remove(&mut self, number: ConditionId) {
+    pub fn remove(&mut self, number: ConditionId) -> Condition {
         let condition = self.conditions.remove(number);
         if self.is_gone {
-            return; // the indices go with the exchange
+            return condition; // the indices go with the exchange
         }
         let hash = self.hash(&condition.key, &condition.arguments);
-        if let Ok(entry) = self.by_identity.find_entry(hash, |other| *other == number) {
-            entry.remove();
-        }
+        self.by_identity.remove(hash, |other| *other == number);
         self.unfile(condition.matched_by);
+        condition
     }
 
     /// Give a condition another query of the store; `room` is for a new engine, if this is the first query.
-    ///
-    /// # Errors
-    /// 406: the query cannot be read; then nothing has changed.
-    pub fn replace_stored(&mut self, number: ConditionId, stored: &StoredQuery, room: usize) -> Result<(), AmqpError> {
-        let condition = &self.conditions[number];
-        let compiled = compile(self.kind, &condition.key, RawTable::new(&condition.arguments), Some(stored))?;
-        let before = condition.matched_by;
+    pub fn replace_stored(
+        &mut self,
+        number: ConditionId,
+        stored: &StoredQuery,
+        (compiled, price): (CompiledCondition, Price),
+        room: usize,
+    ) {
+        let before = self.conditions[number].matched_by;
         // The new query is added first, so that the engine stays when there is no other query.
         let filed = self.file(number, compiled, room);
         let condition = &mut self.conditions[number];
         condition.matched_by = filed;
         condition.stored = Some(Box::new(stored.clone()));
+        condition.price = price;
         self.unfile(before);
-        Ok(())
     }
 
     /// Take a condition out of its index.
@@ -273,13 +300,28 @@ impl Exchange {
 
     fn remove_query(&mut self, id: SubscriptionId, needs: Needs) {
         let Some(queries) = &mut self.queries else { return };
-        queries.conditions.remove(&id);
-        if queries.conditions.is_empty() {
+        queries.conditions.remove(hash(id), |(other, _)| *other == id);
+        if queries.conditions.len() == 0 {
             self.queries = None;
             return;
         }
         queries.count(needs, |count| *count -= 1);
         queries.engine.remove(id).expect("an engine in memory has no file that could be damaged");
+    }
+}
+
+impl Condition {
+    /// A condition without destinations that is in no index yet.
+    pub fn new(key: &str, arguments: &[u8], stored: Option<StoredQuery>, price: Price, connection: Owner) -> Self {
+        Self {
+            key: key.into(),
+            arguments: arguments.into(),
+            stored: stored.map(Box::new),
+            destinations: SmallVec::new(),
+            matched_by: MatchedBy::Never,
+            price,
+            connection,
+        }
     }
 }
 

@@ -10,7 +10,10 @@
 //! `names.rs` and `view.rs` say what queries are asked of, `definition.rs` writes and reads what survives a restart,
 //! `stored.rs` follows queries of the store.
 //!
-//! Bounds: [`EXCHANGES_MAX`], [`QUEUES_MAX`] and [`BINDINGS_MAX`] of all vhosts together; one more is refused with 506.
+//! `limits.rs` adds up what queries take.
+//!
+//! Bounds: [`QueryLimits`]; [`EXCHANGES_MAX`], [`QUEUES_MAX`] and [`BINDINGS_MAX`] of all vhosts together; one more is
+//! refused with 506.
 
 mod binding;
 mod bindings;
@@ -20,7 +23,10 @@ mod definitions;
 mod errors;
 mod exchange;
 mod ids;
+mod limits;
 mod list;
+mod memory;
+mod name_table;
 mod removed_parts;
 mod route;
 mod settings;
@@ -31,20 +37,22 @@ mod tests;
 
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashTable};
-
 use crate::amqp::{AmqpError, RawTable};
 
+use super::sharded_table::ShardedTable;
 use super::slab::{Slab, SlotId};
 pub use binding::{Bind, Target};
 pub use conditions::filter::{ConsumerFilter, FindStored, StoredQuery, check_query_arguments, stored_key};
 pub use conditions::names::{BodyMode, Needs};
-pub use conditions::view::{View, ViewScratch, properties_seen};
+pub use conditions::view::{Reading, View, ViewScratch, properties_seen};
 pub use definition::{Definition, DefinitionError, DefinitionKey, TopologyChange};
 use exchange::Exchange;
 use ids::{BindingId, ConditionId, Destination, ExchangeId};
 pub use ids::{Owner, QueueId, VhostId};
+pub use limits::QueryLimits;
+use limits::QueryPrices;
 pub use list::{BindingInfo, ExchangeInfo, QueueInfo};
+use name_table::NameTable;
 pub use route::{Published, RouteScratch};
 pub use settings::{ExchangeKind, ExchangeSettings, QueueSettings};
 pub use stored::Replaced;
@@ -68,8 +76,8 @@ pub enum Declared {
 #[derive(Debug)]
 struct Vhost {
     name: Arc<str>,
-    exchanges: HashMap<Arc<str>, ExchangeId>,
-    queues: HashMap<Arc<str>, QueueId>,
+    exchanges: NameTable<ExchangeId>,
+    queues: NameTable<QueueId>,
 }
 
 /// A queue as it was declared. The broker keeps its contents.
@@ -113,10 +121,14 @@ pub struct Topology {
     queues: Slab<QueueId, DeclaredQueue>,
     bindings: Slab<BindingId, binding::Binding>,
     /// Bindings by source, condition and destination.
-    by_ends: HashTable<BindingId>,
+    by_ends: ShardedTable<BindingId>,
     /// The number of bindings, without those that are being taken away.
     binding_count: usize,
     gone: removed_parts::RemovedParts,
+    /// The prices of all queries of bindings and consumers.
+    prices: QueryPrices,
+    /// The memory of all conditions, without their queries.
+    condition_bytes: usize,
     changes: Vec<TopologyChange>,
     /// True during recovery: nothing is recorded again, and no exchange is deleted automatically.
     is_recovering: bool,
@@ -141,6 +153,18 @@ impl Topology {
         Self::default()
     }
 
+    /// A topology without any vhost, whose queries are within `limits`.
+    #[must_use]
+    pub fn with_limits(limits: QueryLimits) -> Self {
+        Self { prices: QueryPrices::new(limits), ..Self::default() }
+    }
+
+    /// The limits of queries, and of matching a message.
+    #[must_use]
+    pub fn limits(&self) -> &QueryLimits {
+        self.prices.limits()
+    }
+
     /// A number that changes whenever messages may take other routes: a remembered route is stale then.
     #[must_use]
     pub fn version(&self) -> u64 {
@@ -153,7 +177,7 @@ impl Topology {
             return id;
         }
         let id = VhostId::from_index(self.vhosts.len() as u32);
-        let mut vhost = Vhost { name: name.into(), exchanges: HashMap::new(), queues: HashMap::new() };
+        let mut vhost = Vhost { name: name.into(), exchanges: NameTable::default(), queues: NameTable::default() };
         for (name, kind) in PREDECLARED {
             let arguments = RawTable::default();
             let settings = ExchangeSettings { kind, durable: true, auto_delete: false, internal: false, arguments };

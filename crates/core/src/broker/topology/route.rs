@@ -3,7 +3,7 @@
 use crate::amqp::{AmqpError, BasicProperties, MethodId, ReplyCode};
 use crate::index::{Scratch, SubscriptionId};
 
-use super::conditions::view::{View, ViewScratch};
+use super::conditions::view::{Reading, View, ViewScratch};
 use super::exchange::Exchange;
 use super::{DeclaredQueue, Destination, ExchangeId, QueueId, Topology, VhostId, errors};
 use crate::broker::slab::{Slab, SlotId};
@@ -36,9 +36,16 @@ pub struct RouteScratch {
     pending: Vec<ExchangeId>,
     view: ViewScratch,
     saw_content: bool,
+    reading: Reading,
 }
 
 impl RouteScratch {
+    /// What matching the last message has taken, and the limits that it met.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.reading
+    }
+
     /// Whether the exchange and the key alone decided the route of the last message, so that another one with both takes the
     /// same route until the topology changes.
     #[must_use]
@@ -147,6 +154,7 @@ impl Topology {
         let there = self.get_vhost(vhost)?;
         let start = queues.len();
         scratch.saw_content = false;
+        scratch.reading = Reading::default();
         queues.extend(there.queues.get(message.routing_key));
         for key in message.further_keys {
             let further = there.queues.get(*key).filter(|id| !queues[start..].contains(id));
@@ -164,14 +172,14 @@ impl Topology {
     ) -> Result<usize, AmqpError> {
         let there = self.get_vhost(self.exchanges[first].vhost)?;
         let start = queues.len();
-        let RouteScratch { rooms, matched, queues: visited, exchanges, pending, view, saw_content } = scratch;
+        let RouteScratch { rooms, matched, queues: visited, exchanges, pending, view, saw_content, reading } = scratch;
         *saw_content = false;
         visited.begin(self.queues.end());
         exchanges.begin(self.exchanges.end());
         exchanges.is_new(first);
         pending.clear();
         pending.push(first);
-        let view = View::new(view, message.properties, message.body);
+        let view = View::new(view, message.properties, message.body).within(self.limits());
         let all_queues = (!self.gone.is_empty()).then_some(&self.queues);
         let mut walk = RouteWalk {
             all_queues,
@@ -205,6 +213,7 @@ impl Topology {
                 }
             }
         }
+        *reading = walk.view.reading();
         Ok(queues.len() - start)
     }
 }
@@ -252,7 +261,7 @@ impl RouteWalk<'_, '_> {
                 .with(routing_key, queries.needs(), |message| queries.engine.match_into(message, room, matched));
             done.map_err(|error| AmqpError::new(ReplyCode::InternalError, &error.to_string(), MethodId::NONE))?;
             for index in 0..self.matched.len() {
-                let number = queries.conditions[&self.matched[index]];
+                let number = queries.condition(self.matched[index]);
                 any |= self.go(&exchange.conditions[number].destinations);
             }
         }

@@ -25,17 +25,38 @@ impl Topology {
         let mut replaced = Replaced::default();
         for (exchange, number, key) in self.conditions_of(queries) {
             let stored = &queries[&key];
-            let there = &mut self.exchanges[exchange];
-            let had_queries = there.queries.is_some();
-            let done = there.replace_stored(number, stored, self.engine_count);
-            self.engine_count += usize::from(!had_queries && there.queries.is_some());
-            match done {
+            match self.replace_query(exchange, number, stored) {
                 Ok(()) => replaced.bindings += self.record_stored(exchange, number),
                 Err(_) if replaced.refused.iter().any(|(refused, _)| *refused == key) => {}
                 Err(error) => replaced.refused.push((key, error)),
             }
         }
         replaced
+    }
+
+    /// Give one condition its new query.
+    ///
+    /// # Errors
+    /// 406: the query cannot be read, or is over a limit; then nothing has changed.
+    fn replace_query(
+        &mut self,
+        exchange: ExchangeId,
+        number: ConditionId,
+        stored: &StoredQuery,
+    ) -> Result<(), AmqpError> {
+        let there = &self.exchanges[exchange];
+        let (vhost, had_queries) = (there.vhost, there.queries.is_some());
+        let condition = &there.conditions[number];
+        let (connection, price_before, bytes_before) = (condition.connection, condition.price, condition.bytes());
+        let compiled = there.compile(&condition.key, &condition.arguments, Some(stored))?;
+        let price = self.admit(vhost, connection, compiled.query())?;
+        self.prices.subtract(vhost, connection, price_before);
+        self.prices.add(vhost, connection, price);
+        let there = &mut self.exchanges[exchange];
+        there.replace_stored(number, stored, (compiled, price), self.engine_count);
+        self.engine_count += usize::from(!had_queries && there.queries.is_some());
+        self.condition_bytes = self.condition_bytes + there.conditions[number].bytes() - bytes_before;
+        Ok(())
     }
 
     /// The keys of the store that bindings name, each once.

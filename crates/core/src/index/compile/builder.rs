@@ -42,6 +42,8 @@ pub struct BuiltSegment {
     pub opaques: OpaqueTable,
     /// The final number of each query, in the order in which the queries were first added.
     pub query_ids: Vec<QueryId>,
+    /// The shared predicates, by number.
+    pub shared_predicates: Vec<Query>,
 }
 
 /// Byte strings, one after the other.

@@ -119,6 +119,11 @@ impl Interner {
         self.shared_predicates.all()
     }
 
+    /// Take out every shared predicate, by number.
+    pub fn take_shared_predicates(&mut self) -> Vec<Query> {
+        std::mem::take(&mut self.shared_predicates).into_all()
+    }
+
     /// False when there are as many needles as may be.
     #[must_use]
     pub fn has_room_for_needles(&self) -> bool {

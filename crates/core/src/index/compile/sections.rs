@@ -44,7 +44,8 @@ impl Builder {
         encode_opaques(self.opaques.as_slice(), &mut sections[SectionName::Opaques]);
         self.lay_out_records(&grouping.query_ids, &mut sections);
         self.lay_out_subscriptions(subscriptions, &mut sections);
-        BuiltSegment { sections, opaques: self.opaques, query_ids: grouping.query_ids }
+        let shared_predicates = self.interner.take_shared_predicates();
+        BuiltSegment { sections, opaques: self.opaques, query_ids: grouping.query_ids, shared_predicates }
     }
 
     /// The trie of all patterns: first the pure queries, which have the first numbers, then those that are symbols.

@@ -37,6 +37,11 @@ impl SharedPredicates {
     }
 
     /// Every shared predicate as a query, by number.
+    pub fn into_all(self) -> Vec<Query> {
+        self.all
+    }
+
+    /// Every shared predicate as a query, by number.
     pub fn all(&self) -> &[Query] {
         &self.all
     }

@@ -31,7 +31,7 @@ impl Clauses {
     /// True, if at all, of texts that have one of the needles that a regular expression needs.
     pub fn regex(reference: &Reference, pattern: &Pattern, interner: &mut Interner) -> Self {
         let needles = pattern.necessary_needles().unwrap_or_default();
-        let needles: Vec<_> = needles.iter().map(|needle| (&**needle, Anchor::Anywhere)).collect();
+        let needles: Vec<_> = needles.iter().map(|needle| (needle.as_str(), Anchor::Anywhere)).collect();
         Self::needles(reference, &needles, false, interner)
     }
 

@@ -1,5 +1,6 @@
 //! Encodes a message: which symbols and numbers its topic, properties and body are to a segment.
 
+use crate::allowance::{ELEMENT_NS, NEEDLES_NS, words_ns};
 use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
 use crate::index::ids::AttributeId;
@@ -10,7 +11,7 @@ use crate::index::segment::attributes::{NamedAttributes, TextAttributes};
 use crate::index::segment::text_search::words_of;
 use crate::index::term::Scalar;
 use crate::index::value_class::ValueClass;
-use crate::message::{Body, Message, Resolved, Value, lookup_any_case};
+use crate::message::{Body, Message, Resolved, Value};
 
 use super::hashed_message::{HashedMessage, HashedProperty, HashedScalar, HashedValue};
 use super::scratch::SegmentScratch;
@@ -39,13 +40,13 @@ impl Segment {
         } else {
             for (name, named) in self.attributes.names() {
                 if let Some(value) = hashed.look_up(name) {
-                    self.encode_value(named, &value, hierarchies, scratch)?;
+                    self.encode_value(named, message, &value, hierarchies, scratch)?;
                 }
             }
         }
         for (name, named) in &self.attributes.any_case {
-            if let Some(values) = lookup_any_case(message.properties, name) {
-                self.encode_value(*named, &values.into(), hierarchies, scratch)?;
+            if let Some(values) = message.look_up(name, true) {
+                self.encode_value(*named, message, &values.into(), hierarchies, scratch)?;
             }
         }
         self.encode_body(message, scratch)?;
@@ -61,17 +62,18 @@ impl Segment {
         hierarchies: &Hierarchies,
         scratch: &mut SegmentScratch,
     ) -> Result<(), EngineError> {
+        let message = hashed.message;
         let mut asked = std::mem::take(&mut scratch.asked);
         self.find_asked(hashed.properties(), &mut asked)?;
         for (property, named) in &asked {
-            self.encode_value(*named, &hashed.properties()[*property].value, hierarchies, scratch)?;
+            self.encode_value(*named, message, &hashed.properties()[*property].value, hierarchies, scratch)?;
         }
         scratch.asked = asked;
         // A literal name wins over what it leads to in a mapping; it has been encoded above.
-        let properties = hashed.message.properties;
+        let properties = message.properties;
         for (name, named) in self.attributes.dotted().filter(|(name, _)| !properties.contains_key(*name)) {
             if let Some(value) = hashed.look_up(name) {
-                self.encode_value(named, &value, hierarchies, scratch)?;
+                self.encode_value(named, message, &value, hierarchies, scratch)?;
             }
         }
         Ok(())
@@ -100,15 +102,21 @@ impl Segment {
     fn encode_value(
         &self,
         named: NamedAttributes,
+        message: &Message<'_>,
         value: &HashedValue<'_>,
         hierarchies: &Hierarchies,
         scratch: &mut SegmentScratch,
     ) -> Result<(), EngineError> {
+        if let Resolved::Many(values) = &value.values
+            && !message.allowance().spend(values.len(), ELEMENT_NS)
+        {
+            return Ok(());
+        }
         if let Some(property) = named.property {
             self.encode_property(property, value, scratch)?;
         }
         if !named.texts.is_empty() {
-            self.encode_texts(named.texts, &value.values, scratch)?;
+            self.encode_texts(named.texts, message, &value.values, scratch)?;
         }
         let Some(ancestors) = named.ancestors else { return Ok(()) };
         let Some(hierarchy) = hierarchies.get(&*self.attributes.info(ancestors).name) else { return Ok(()) };
@@ -177,6 +185,7 @@ impl Segment {
     fn encode_texts(
         &self,
         TextAttributes { needles, words }: TextAttributes,
+        message: &Message<'_>,
         values: &Resolved<'_>,
         scratch: &mut SegmentScratch,
     ) -> Result<(), EngineError> {
@@ -190,12 +199,17 @@ impl Segment {
                 _ => None,
             })
         };
+        let can_pay = |text: &str, ns| message.allowance().spend(text.len(), ns);
         if let Some(needles) = needles {
-            texts().try_for_each(|text| self.encode_needles(needles, text, scratch))?;
+            texts()
+                .filter(|text| can_pay(text, NEEDLES_NS))
+                .try_for_each(|text| self.encode_needles(needles, text, scratch))?;
         }
         if let Some(words) = words {
             let mut add = |symbol| scratch.add(words, symbol);
-            texts().try_for_each(|text| words_of(&self.store, words, text, &mut add))?;
+            texts()
+                .filter(|text| can_pay(text, words_ns(text)))
+                .try_for_each(|text| words_of(&self.store, words, text, &mut add))?;
         }
         Ok(())
     }
@@ -204,10 +218,10 @@ impl Segment {
     fn encode_body(&self, message: &Message<'_>, scratch: &mut SegmentScratch) -> Result<(), EngineError> {
         let Body::Text(body) = message.body else { return Ok(()) };
         let TextAttributes { needles, words } = self.attributes.body_texts;
-        if let Some(needles) = needles {
+        if let Some(needles) = needles.filter(|_| message.allowance().spend(body.len(), NEEDLES_NS)) {
             self.encode_needles(needles, body, scratch)?;
         }
-        if let Some(words) = words {
+        if let Some(words) = words.filter(|_| message.can_read_words(body)) {
             let mut add = |symbol| scratch.add(words, symbol);
             self.text_search.body_words(&self.store, words, message, body, &mut add)?;
         }

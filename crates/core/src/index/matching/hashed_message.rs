@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::index::hash::hash_name;
 use crate::index::term::Scalar;
-use crate::message::{Message, Resolved, lookup};
+use crate::message::{Message, Resolved};
 
 /// A scalar, and its hash once a segment has needed it.
 #[derive(Debug)]
@@ -100,6 +100,6 @@ impl<'m, 'p> HashedMessage<'m, 'p> {
 
     /// The value that `name` leads to, also through mappings.
     pub fn look_up(&self, name: &str) -> Option<HashedValue<'m>> {
-        lookup(self.message.properties, name).map(HashedValue::from)
+        self.message.look_up(name, false).map(HashedValue::from)
     }
 }

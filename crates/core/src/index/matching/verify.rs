@@ -1,5 +1,6 @@
 //! Evaluates the candidates that clauses cannot decide, each shared predicate at most once per message.
 
+use crate::allowance::EVALUATION_NS;
 use crate::error::EngineError;
 use crate::hierarchy::Hierarchies;
 use crate::index::ids::SharedPredicateId;
@@ -23,6 +24,9 @@ impl Segment {
         let SegmentScratch { codes, unsure, predicates, ids, .. } = scratch;
         predicates.begin(self.shared_predicate_count());
         for &query in &*unsure {
+            if !message.allowance().spend(1, EVALUATION_NS) {
+                return Ok(());
+            }
             // Clauses do not decide lists, since each predicate may be true of another element.
             let is_true = match self.verification(query)? {
                 Some(shared) if !codes.has_list => self.are_true(shared, message, state.hierarchies, predicates)?,

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use crate::index::ids::QueryId;
 use crate::index::term::Scalar;
-use crate::message::{Message, Resolved, lookup};
+use crate::message::{Message, Resolved};
 use crate::query::Query;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, PropertyName, Reference};
 
@@ -91,7 +91,7 @@ impl FieldIndex {
         let mut met = Vec::new();
         if self.fields.len() <= message.properties.len() || self.has_dots {
             for (name, field) in &self.fields {
-                if let Some(values) = lookup(message.properties, name) {
+                if let Some(values) = message.look_up(name, false) {
                     field.collect(&values, &mut met);
                 }
             }

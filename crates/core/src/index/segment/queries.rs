@@ -96,6 +96,23 @@ impl Segment {
         Ok(cell.get_or_init(|| query))
     }
 
+    /// Keep the shared predicates that take long to compile, so that no match waits for it.
+    pub fn keep_shared_predicates(&self, predicates: Vec<Query>) {
+        for (cell, predicate) in self.shared_predicates.iter().zip(predicates) {
+            if predicate.is_expensive_to_compile() {
+                _ = cell.set(predicate); // an equal one may be there
+            }
+        }
+    }
+
+    /// Build what finds needles and words in texts now, rather than for the first text.
+    ///
+    /// # Errors
+    /// Damage in the section of needles and words.
+    pub fn build_text_search(&self) -> Result<(), EngineError> {
+        self.text_search.build(&self.store)
+    }
+
     /// The shared predicates that decide a query whose clauses hold; None when the whole query has to be evaluated.
     pub fn verification(&self, query: QueryId) -> Result<Option<&[NumberBytes]>, EngineError> {
         let ends = self.store.numbers(SectionName::VerificationEnds)?;

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 
+use crate::allowance::EVALUATION_NS;
 use crate::error::EngineError;
 use crate::index::ids::{AttributeId, SymbolPosition};
 use crate::index::layout::sections::SectionName;
@@ -47,6 +48,11 @@ pub struct NeedleWork {
 }
 
 impl TextSearch {
+    /// Build it now.
+    pub fn build(&self, store: &SectionStore) -> Result<(), EngineError> {
+        self.of(store, AttributeId(0)).map(drop)
+    }
+
     fn of(&self, store: &SectionStore, attribute: AttributeId) -> Result<Option<&WantedTexts>, EngineError> {
         let by_attribute = match self.by_attribute.get() {
             Some(by_attribute) => by_attribute,
@@ -91,7 +97,12 @@ impl TextSearch {
         add: &mut impl FnMut(SymbolInfo),
     ) -> Result<(), EngineError> {
         let signature = message.signature(body);
-        match self.of(store, attribute)? {
+        let wanted = self.of(store, attribute)?;
+        let look_ups = wanted.map_or(usize::MAX, |wanted| wanted.words.len()).min(signature.terms().len());
+        if !message.allowance().spend(look_ups, EVALUATION_NS) {
+            return Ok(());
+        }
+        match wanted {
             Some(WantedTexts { words, symbols, .. }) if words.len() < signature.terms().len() => {
                 let present = words.iter().zip(symbols).filter(|(word, _)| !signature.positions(word).is_empty());
                 present.for_each(|(_, symbol)| add(*symbol));

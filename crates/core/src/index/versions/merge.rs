@@ -17,19 +17,21 @@ use super::version::Version;
 
 /// This many segments of one size become one of the next size, which is this many times as large.
 const FANOUT: usize = 4;
-/// Merges of more subscriptions than this are done by a thread of their own.
+/// Merges of more weight than this are done by a thread of their own: of so many subscriptions, or fewer with large queries.
 pub const INLINE_MAX: usize = 1_024;
+/// The bytes of an index that weigh as much as a subscription: more than an ordinary query has.
+const BYTES_PER_WEIGHT: usize = 384;
 /// Segments of at most this many subscriptions are built without counting what their queries have in common.
 const SAMPLED_MIN: usize = FANOUT * TAIL_MAX;
 /// A segment is built again when this many of its subscriptions were removed, and more than half.
 const REMOVED_MIN: usize = 1_024;
 
-/// The segments that should become one now, if any: none of those in `busy`, and at most `size_max` subscriptions.
+/// The segments that should become one now, if any: none of those in `busy`, and of at most `size_max` weight.
 pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<Vec<Arc<Segment>>> {
     let idle = || idle(version, busy);
     let worn = idle().find(|segment| {
         let removed = segment.tombstones.count();
-        removed > REMOVED_MIN && removed * 2 > segment.position_count() && segment.position_count() <= size_max
+        removed > REMOVED_MIN && removed * 2 > segment.position_count() && weight_of(segment) <= size_max
     });
     if let Some(worn) = worn {
         return Some(vec![Arc::clone(worn)]);
@@ -39,25 +41,26 @@ pub fn due(version: &Version, busy: &[Arc<Segment>], size_max: usize) -> Option<
     if counts.iter().all(|count| *count < FANOUT) {
         return None; // as after most changes
     }
-    let due = cascade(idle(), 0, size_max);
+    let due = cascade(idle(), (0, 0), size_max);
     (!due.is_empty()).then_some(due)
 }
 
 /// The segments that would be merged at once with a new one of `count` subscriptions. The new one is built together with
 /// them instead. All of them together are few.
-pub fn joining(version: &Version, busy: &[Arc<Segment>], count: usize) -> Vec<Arc<Segment>> {
+pub fn joining(version: &Version, busy: &[Arc<Segment>], count: usize, weight: usize) -> Vec<Arc<Segment>> {
     let no_smaller = |segment: &&Arc<Segment>| tier(segment.position_count()) >= tier(count);
-    cascade(idle(version, busy).filter(no_smaller), count, INLINE_MAX)
+    cascade(idle(version, busy).filter(no_smaller), (count, weight), INLINE_MAX)
 }
 
 fn idle<'a>(version: &'a Version, busy: &[Arc<Segment>]) -> impl Iterator<Item = &'a Arc<Segment>> {
     version.segments.iter().filter(|segment| !busy.iter().any(|other| Arc::ptr_eq(other, segment)))
 }
 
-/// The `segments` that become one, from the smallest on, when `arriving` subscriptions are added.
+/// The `segments` that become one, from the smallest on, when some subscriptions are added, of which the number and the
+/// weight are `arriving`.
 fn cascade<'a>(
     segments: impl Iterator<Item = &'a Arc<Segment>>,
-    arriving: usize,
+    (arriving, mut weight): (usize, usize),
     size_max: usize,
 ) -> Vec<Arc<Segment>> {
     let mut by_tier: BTreeMap<u32, Vec<Arc<Segment>>> = BTreeMap::new();
@@ -67,8 +70,9 @@ fn cascade<'a>(
         // The segments that are due already would become one more of this size. If that completes the size, all of them
         // become one segment, and nothing is merged twice.
         let one_more = usize::from(positions > 0 && tier(positions) == of);
-        if segments.len() + one_more >= FANOUT && positions + size(&segments) <= size_max {
+        if segments.len() + one_more >= FANOUT && weight + self::weight(&segments) <= size_max {
             positions += size(&segments);
+            weight += self::weight(&segments);
             due.extend(segments);
         } else if positions > 0 {
             break;
@@ -82,8 +86,17 @@ fn tier(positions: usize) -> u32 {
     (positions / TAIL_MAX).max(1).ilog2() / FANOUT.ilog2()
 }
 
+/// How much work it is to build one segment of `segments`.
+pub fn weight(segments: &[Arc<Segment>]) -> usize {
+    segments.iter().map(|segment| weight_of(segment)).sum()
+}
+
+fn weight_of(segment: &Segment) -> usize {
+    segment.position_count().max(segment.store.bytes() / BYTES_PER_WEIGHT)
+}
+
 /// The number of subscriptions of `segments`, removed ones included.
-pub fn size(segments: &[Arc<Segment>]) -> usize {
+fn size(segments: &[Arc<Segment>]) -> usize {
     segments.iter().map(|segment| segment.position_count()).sum()
 }
 
@@ -100,11 +113,15 @@ pub fn build(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Segment {
         builder.add(query, [NewSubscription { id: *id, key: None }].into_iter())
     };
     let added: Vec<_> = subscriptions.iter().map(add).collect();
-    let BuiltSegment { sections, opaques, query_ids } = builder.finish();
+    let BuiltSegment { sections, opaques, query_ids, shared_predicates } = builder.finish();
     let segment = Segment::of(sections, opaques.as_slice().to_vec());
-    if subscriptions.len() <= INLINE_MAX {
-        let queries = subscriptions.iter().map(|(_, query)| query);
-        segment.keep(added.into_iter().map(|query| query_ids[query.index()]).zip(queries));
+    segment.keep_shared_predicates(shared_predicates);
+    let is_small = subscriptions.len() <= INLINE_MAX;
+    let queries = subscriptions.iter().map(|(_, query)| query);
+    let all = added.into_iter().map(|query| query_ids[query.index()]).zip(queries);
+    segment.keep(all.filter(|(_, query)| is_small || query.is_expensive_to_compile()));
+    if !is_small {
+        segment.build_text_search().expect("a builder's sections are whole");
     }
     segment
 }
@@ -143,6 +160,7 @@ pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineE
     if let Some(error) = damage {
         return Err(error);
     }
+    let mut expensive = Vec::new();
     for (segment, query) in queries() {
         let mut live = Vec::new();
         for position in segment.positions(query)? {
@@ -150,15 +168,24 @@ pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineE
                 live.push(NewSubscription { id: segment.id(position)?, key: segment.key(position)? });
             }
         }
-        if !live.is_empty() {
-            match segment.kept(query) {
-                Some(kept) => builder.add(kept, live.into_iter()),
-                None => builder.add(&segment.decode(query)?, live.into_iter()),
-            };
+        if live.is_empty() {
+            continue;
+        }
+        let compiled = match segment.kept(query) {
+            Some(kept) => Arc::clone(kept),
+            None => Arc::new(segment.decode(query)?),
+        };
+        let added = builder.add(&compiled, live.into_iter());
+        if compiled.is_expensive_to_compile() {
+            expensive.push((added, compiled));
         }
     }
-    let BuiltSegment { sections, opaques, .. } = builder.finish();
-    Ok(Segment::of(sections, opaques.as_slice().to_vec()))
+    let BuiltSegment { sections, opaques, query_ids, shared_predicates } = builder.finish();
+    let merged = Segment::of(sections, opaques.as_slice().to_vec());
+    merged.keep_shared_predicates(shared_predicates);
+    merged.keep(expensive.iter().map(|(added, query)| (query_ids[added.index()], query)));
+    merged.build_text_search()?;
+    Ok(merged)
 }
 
 #[cfg(test)]
@@ -198,7 +225,7 @@ mod tests {
         let sizes = [40, 40, 40, 160, 160, 640, 640, 640];
         version.segments = (0..).zip(sizes).map(|(i, count)| segment(1_000 * i, count)).collect();
         let joining_sizes = |version: &Version, busy: &[Arc<Segment>], count| {
-            joining(version, busy, count).iter().map(|segment| segment.position_count()).collect::<Vec<_>>()
+            joining(version, busy, count, count).iter().map(|segment| segment.position_count()).collect::<Vec<_>>()
         };
         assert_eq!(joining_sizes(&version, &[], 33), [40, 40, 40]);
         assert_eq!(joining_sizes(&version, &version.segments[1..2], 33), [0; 0], "one of them is busy");

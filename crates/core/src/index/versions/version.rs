@@ -35,6 +35,8 @@ pub struct Version {
     pub tail: Arc<Tail>,
     /// The number of subscriptions of the tail that belong to this version.
     pub tail_length: usize,
+    /// How much work it is to index these.
+    pub tail_weight: usize,
     /// The hierarchies of attributes.
     pub hierarchies: Arc<Hierarchies>,
     /// The way in which topics are looked up.

@@ -4,6 +4,8 @@
 pub mod real;
 #[cfg(test)]
 pub mod simulated;
+#[cfg(test)]
+mod simulated_names;
 pub mod unsynced;
 
 use std::fmt;

@@ -1,10 +1,10 @@
 //! The file system of the machine.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{error, fmt, io};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::io::Errno;
@@ -14,98 +14,150 @@ use super::{Disk, DiskFile};
 /// Zeros are written in blocks of this size where the file system cannot create them itself.
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// The file system of this machine.
+/// The modes of what is made here: its owner alone may read it.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// The file system of this machine. Its errors name the file ([`FileError`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
+/// An error of the file system, with the file or directory that it is about.
+#[derive(Debug)]
+pub struct FileError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// The error of the system.
+    pub source: io::Error,
+}
+
+impl FileError {
+    /// The file and the system's error in an error of [`RealDisk`].
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.source)
+    }
+}
+
+impl error::Error for FileError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// Adds the path to an error. The kind stays.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error + '_ {
+    |source| io::Error::new(source.kind(), FileError { path: path.to_owned(), source })
+}
+
+/// An open file with the path by which it was opened.
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl RealFile {
+    fn open(options: &OpenOptions, path: &Path) -> io::Result<Self> {
+        Ok(Self { file: options.open(path).map_err(at(path))?, path: path.to_owned() })
+    }
+}
+
 impl Disk for RealDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path).map_err(at(path))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(dir)? {
-            names.extend(entry?.file_name().into_string()); // a name that is not text is none of ours
+        for entry in fs::read_dir(dir).map_err(at(dir))? {
+            names.extend(entry.map_err(at(dir))?.file_name().into_string()); // a name that is not text is none of ours
         }
         Ok(names)
     }
 
     fn create(&self, path: &Path, size_bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        match allocate(&file, size_bytes) {
-            Ok(()) => Ok(Arc::new(file)),
+        let options = OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).clone();
+        let created = RealFile::open(&options, path)?;
+        match allocate(&created.file, size_bytes) {
+            Ok(()) => Ok(Arc::new(created)),
             Err(error) => {
-                fs::remove_file(path)?;
-                Err(error)
+                fs::remove_file(path).map_err(at(path))?;
+                Err(at(path)(error))
             }
         }
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(File::open(path)?))
+        Ok(Arc::new(RealFile::open(OpenOptions::new().read(true), path)?))
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(path)?))
+        Ok(Arc::new(RealFile::open(OpenOptions::new().read(true).write(true), path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        fs::rename(from, to).map_err(at(from))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        fs::remove_file(path).map_err(at(path))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
+        fs::remove_dir(path).map_err(at(path))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         // miri cannot open directories as files.
-        if cfg!(miri) { Ok(()) } else { File::open(dir)?.sync_all() }
+        if cfg!(miri) { Ok(()) } else { File::open(dir).and_then(|dir| dir.sync_all()).map_err(at(dir)) }
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        let answer = statvfs(dir)?;
+        let answer = statvfs(dir).map_err(|error| at(dir)(error.into()))?;
         Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
     }
 }
 
-impl DiskFile for File {
+impl DiskFile for RealFile {
     fn size_bytes(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata().map_err(at(&self.path))?.len())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match FileExt::read_at(self, &mut buffer[filled..], offset + filled as u64) {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(at(&self.path)(error)),
             }
         }
         Ok(filled)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset).map_err(at(&self.path))
     }
 
     fn zero(&self, offset: u64, size_bytes: u64) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        match fallocate(self, FallocateFlags::ZERO_RANGE, offset, size_bytes) {
+        match fallocate(&self.file, FallocateFlags::ZERO_RANGE, offset, size_bytes) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {} // tmpfs, among others
-            answer => return Ok(answer?),
+            answer => return answer.map_err(|error| at(&self.path)(error.into())),
         }
-        write_zeroes(self, offset, size_bytes)
+        write_zeroes(&self.file, offset, size_bytes).map_err(at(&self.path))
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data().map_err(at(&self.path))
     }
 }
 
@@ -137,11 +189,13 @@ impl DirectoryLock {
     /// # Errors
     /// `WouldBlock` when another process holds the lock, or the error of the file system.
     pub fn take(dir: &Path) -> io::Result<Self> {
-        fs::create_dir_all(dir)?;
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(dir.join("lock"))?;
+        RealDisk.create_dir(dir)?;
+        let path = dir.join("lock");
+        let options = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).clone();
+        let RealFile { file, path } = RealFile::open(&options, &path)?;
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
-            Err(fs::TryLockError::Error(error)) => Err(error),
+            Err(fs::TryLockError::Error(error)) => Err(at(&path)(error)),
             Err(fs::TryLockError::WouldBlock) => {
                 let text = format!("{} is used by another process", dir.display());
                 Err(io::Error::new(io::ErrorKind::WouldBlock, text))

@@ -3,12 +3,13 @@
 //! It is harsher than real file systems: of unsynced data any sectors may be kept and others lost, one of them torn at
 //! any byte, and any of the renames.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::simulated_names::{DiskNames, NameChange};
 use super::{Disk, DiskFile};
 use crate::testing::Random;
 
@@ -49,15 +50,24 @@ pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
 #[derive(Default)]
 struct DiskState {
     files: Vec<SimulatedContents>,
-    names: BTreeMap<PathBuf, usize>,
-    synced_names: BTreeMap<PathBuf, usize>,
+    names: DiskNames,
+    synced_names: DiskNames,
     changes: Vec<NameChange>,
     capacity_bytes: Option<u64>,
     syncs: u64,
     failing_sync: Option<u64>,
     writes: u64,
     failing_write: Option<u64>,
-    syncs_ignored: bool,
+    ignored_syncs: IgnoredSyncs,
+}
+
+/// The files whose syncs do nothing.
+#[derive(Default)]
+enum IgnoredSyncs {
+    #[default]
+    None,
+    All,
+    Of(PathBuf),
 }
 
 #[derive(Clone, Default)]
@@ -65,12 +75,6 @@ struct SimulatedContents {
     now: Vec<u8>,
     synced: Vec<u8>,
     unsynced: Vec<(usize, Vec<u8>)>,
-}
-
-enum NameChange {
-    Create(PathBuf, usize),
-    Rename(PathBuf, PathBuf),
-    Remove(PathBuf),
 }
 
 impl SimulatedDisk {
@@ -100,7 +104,12 @@ impl SimulatedDisk {
 
     /// Sets whether syncs of files do nothing, as the control of a test needs.
     pub fn ignore_syncs(&self, ignored: bool) {
-        self.lock().syncs_ignored = ignored;
+        self.lock().ignored_syncs = if ignored { IgnoredSyncs::All } else { IgnoredSyncs::None };
+    }
+
+    /// Makes the syncs of one file do nothing.
+    pub fn ignore_syncs_of(&self, path: &Path) {
+        self.lock().ignored_syncs = IgnoredSyncs::Of(path.to_owned());
     }
 
     /// The number of times that a file was synced.
@@ -119,9 +128,11 @@ impl SimulatedDisk {
         let changes = std::mem::take(&mut state.changes);
         for change in changes {
             if keep_all || dice.once_in(2) {
-                change.apply(&mut state.synced_names);
+                state.synced_names.apply(change);
             }
         }
+        let known = std::mem::take(&mut state.names.directories);
+        state.synced_names.drop_unreachable(&known);
         state.names = state.synced_names.clone();
     }
 
@@ -129,7 +140,7 @@ impl SimulatedDisk {
     #[must_use]
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.lock();
-        state.names.get(path).map(|&id| state.files[id].now.clone())
+        state.names.files.get(path).map(|&id| state.files[id].now.clone())
     }
 
     /// Creates a file that is durable at once.
@@ -137,14 +148,14 @@ impl SimulatedDisk {
         let mut state = self.lock();
         let id = state.files.len();
         state.files.push(SimulatedContents { synced: bytes.clone(), now: bytes, unsynced: Vec::new() });
-        state.names.insert(path.to_owned(), id);
-        state.synced_names.insert(path.to_owned(), id);
+        state.names.files.insert(path.to_owned(), id);
+        state.synced_names.files.insert(path.to_owned(), id);
     }
 
     /// Flips bits of a byte, both on the disk and in the cache.
     pub fn flip(&self, path: &Path, offset: usize, mask: u8) {
         let mut state = self.lock();
-        if let Some(&id) = state.names.get(path) {
+        if let Some(&id) = state.names.files.get(path) {
             state.files[id].now[offset] ^= mask;
             state.files[id].synced[offset] ^= mask;
         }
@@ -153,7 +164,7 @@ impl SimulatedDisk {
     /// The paths of all files.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.lock().names.keys().cloned().collect()
+        self.lock().names.files.keys().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, DiskState> {
@@ -161,20 +172,20 @@ impl SimulatedDisk {
     }
 
     fn file(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let id = self.lock().names.get(path).copied().ok_or(io::ErrorKind::NotFound)?;
+        let id = self.lock().names.files.get(path).copied().ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
     }
 }
 
 impl fmt::Debug for SimulatedDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SimulatedDisk of {} files", self.lock().names.len())
+        write!(f, "SimulatedDisk of {} files", self.lock().names.files.len())
     }
 }
 
 impl DiskState {
     fn used_bytes(&self) -> u64 {
-        self.names.values().map(|&id| self.files[id].now.len() as u64).sum()
+        self.names.files.values().map(|&id| self.files[id].now.len() as u64).sum()
     }
 
     fn room_bytes(&self) -> u64 {
@@ -242,44 +253,35 @@ fn put(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     contents[offset..end].copy_from_slice(bytes);
 }
 
-impl NameChange {
-    fn apply(self, names: &mut BTreeMap<PathBuf, usize>) {
-        match self {
-            Self::Create(path, id) => {
-                names.insert(path, id);
-            }
-            Self::Rename(from, to) => {
-                if let Some(id) = names.remove(&from) {
-                    names.insert(to, id);
-                }
-            }
-            Self::Remove(path) => {
-                names.remove(&path);
-            }
-        }
-    }
-
-    fn is_in(&self, dir: &Path) -> bool {
-        let (Self::Create(path, _) | Self::Rename(path, _) | Self::Remove(path)) = self;
-        path.parent() == Some(dir)
-    }
-}
-
 impl Disk for SimulatedDisk {
-    fn create_dir(&self, _path: &Path) -> io::Result<()> {
-        Ok(()) // directories are where files are
+    /// Directories at the root are always there, as the place of a data directory is.
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        let missing: Vec<&Path> = path
+            .ancestors()
+            .take_while(|path| path.components().count() > 2 && !state.names.is_directory(path))
+            .collect();
+        for path in missing.into_iter().rev() {
+            state.names.directories.insert(path.to_owned());
+            state.changes.push(NameChange::CreateDirectory(path.to_owned()));
+        }
+        Ok(())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let state = self.lock();
-        let inside = state.names.keys().filter_map(|path| path.strip_prefix(dir).ok()?.iter().next()?.to_str());
+        if dir.components().count() > 2 && !state.names.is_directory(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let paths = state.names.files.keys().chain(&state.names.directories);
+        let inside = paths.filter_map(|path| path.strip_prefix(dir).ok()?.iter().next()?.to_str());
         let names: BTreeSet<String> = inside.map(str::to_owned).collect();
         Ok(names.into_iter().collect())
     }
 
     fn create(&self, path: &Path, size_bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.lock();
-        if state.names.contains_key(path) {
+        if state.names.files.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if state.room_bytes() < size_bytes {
@@ -288,7 +290,7 @@ impl Disk for SimulatedDisk {
         let id = state.files.len();
         let size = usize::try_from(size_bytes).map_err(|_| io::ErrorKind::StorageFull)?;
         state.files.push(SimulatedContents { now: vec![0; size], ..SimulatedContents::default() });
-        state.names.insert(path.to_owned(), id);
+        state.names.files.insert(path.to_owned(), id);
         state.changes.push(NameChange::Create(path.to_owned(), id));
         Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
     }
@@ -303,21 +305,24 @@ impl Disk for SimulatedDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.lock();
-        let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        state.names.insert(to.to_owned(), id);
+        let id = state.names.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.files.insert(to.to_owned(), id);
         state.changes.push(NameChange::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.lock();
-        state.names.remove(path).ok_or(io::ErrorKind::NotFound)?;
+        state.names.files.remove(path).ok_or(io::ErrorKind::NotFound)?;
         state.changes.push(NameChange::Remove(path.to_owned()));
         Ok(())
     }
 
-    fn remove_dir(&self, _path: &Path) -> io::Result<()> {
-        Ok(()) // it is no longer there when its last file is not
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.lock();
+        state.names.directories.remove(path);
+        state.changes.push(NameChange::RemoveDirectory(path.to_owned()));
+        Ok(())
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -326,7 +331,7 @@ impl Disk for SimulatedDisk {
         let (inside, outside): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.is_in(dir));
         state.changes = outside;
         for change in inside {
-            change.apply(&mut state.synced_names);
+            state.synced_names.apply(change);
         }
         Ok(())
     }
@@ -381,7 +386,12 @@ impl DiskFile for SimulatedFile {
             state.files[self.id].unsynced.clear();
             return Err(io::Error::other("a sync that was to fail"));
         }
-        if !state.syncs_ignored {
+        let is_ignored = match &state.ignored_syncs {
+            IgnoredSyncs::None => false,
+            IgnoredSyncs::All => true,
+            IgnoredSyncs::Of(path) => state.names.files.get(path) == Some(&self.id),
+        };
+        if !is_ignored {
             state.files[self.id].sync();
         }
         Ok(())

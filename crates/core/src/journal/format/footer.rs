@@ -150,12 +150,17 @@ impl FooterPart {
         Self { size_bytes: bytes.len() as u32, checksum: crc32c::crc32c(bytes) }
     }
 
-    /// Its bytes, which end at `end`; None when their checksum is wrong.
-    fn read(self, file: &dyn DiskFile, end: u64) -> io::Result<Option<Vec<u8>>> {
-        let Some(start) = end.checked_sub(u64::from(self.size_bytes)) else { return Ok(None) };
-        let mut bytes = vec![0; self.size_bytes as usize];
-        let count = file.read_at(start, &mut bytes)?;
-        Ok((count == bytes.len() && Self::of(&bytes) == self).then_some(bytes))
+    /// Reads its bytes, which end at `end`, into `buffer`, which grows if it must; None when their checksum is wrong.
+    fn read<'a>(self, file: &dyn DiskFile, end: u64, buffer: &'a mut Vec<u8>) -> io::Result<Option<&'a [u8]>> {
+        let (Some(start), size) = (end.checked_sub(u64::from(self.size_bytes)), self.size_bytes as usize) else {
+            return Ok(None);
+        };
+        if buffer.len() < size {
+            *buffer = vec![0; size];
+        }
+        let bytes = &mut buffer[..size];
+        let count = file.read_at(start, bytes)?;
+        Ok((count == size && Self::of(bytes) == self).then_some(bytes))
     }
 }
 
@@ -222,17 +227,23 @@ impl Trailer {
         self.heads.is_some()
     }
 
-    /// The encoded heads; None when they are damaged or not kept.
-    pub fn read_heads(&self, file: &dyn DiskFile, file_bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    /// Reads the encoded heads into `buffer`; None when they are damaged or not kept.
+    pub fn read_heads<'a>(
+        &self,
+        file: &dyn DiskFile,
+        file_bytes: u64,
+        buffer: &'a mut Vec<u8>,
+    ) -> io::Result<Option<&'a [u8]>> {
         match self.heads {
             None => Ok(None),
-            Some(heads) => heads.read(file, self.sparse_end(file_bytes) - u64::from(self.sparse.size_bytes)),
+            Some(heads) => heads.read(file, self.sparse_end(file_bytes) - u64::from(self.sparse.size_bytes), buffer),
         }
     }
 
     /// The sparse index; None when it is damaged.
     pub fn read_sparse(&self, file: &dyn DiskFile, file_bytes: u64) -> io::Result<Option<Vec<SparsePoint>>> {
-        let Some(bytes) = self.sparse.read(file, self.sparse_end(file_bytes))? else { return Ok(None) };
+        let mut buffer = Vec::new();
+        let Some(bytes) = self.sparse.read(file, self.sparse_end(file_bytes), &mut buffer)? else { return Ok(None) };
         let entry = |bytes: &[u8]| SparsePoint {
             sequence: Sequence(u64_at(bytes, 0)),
             time_before_us: u64_at(bytes, 8) as i64,

@@ -13,7 +13,7 @@ use crate::journal::format::record::{Seed, Sequence};
 
 const MAGIC: [u8; 8] = *b"tamisjnl";
 
-/// The version of the format. Readers refuse a later one.
+/// The version of the format of segments. Readers refuse a later one.
 pub(crate) const VERSION: u32 = 1;
 
 /// The offset of the first record.
@@ -56,7 +56,7 @@ pub struct Location {
 }
 
 /// The parts of a segment's file name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentName {
     pub ordinal: SegmentNumber,
     /// The sequence number of its first record.
@@ -103,7 +103,7 @@ pub(crate) struct SegmentHeader {
 impl SegmentHeader {
     pub fn encode(self) -> [u8; DATA_START as usize] {
         let mut bytes = [0; DATA_START as usize];
-        bytes[..16].copy_from_slice(&version_mark(MAGIC));
+        bytes[..16].copy_from_slice(&version_mark(MAGIC, VERSION));
         bytes[16..24].copy_from_slice(&self.log_id.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.name.ordinal.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.name.first.0.to_le_bytes());
@@ -115,7 +115,7 @@ impl SegmentHeader {
     /// Decodes the header: None when there is none or it is damaged; an error with the version when that is later than
     /// ours.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, u32> {
-        if let Some(version) = later_version(bytes, MAGIC) {
+        if let Some(version) = later_version(bytes, MAGIC, VERSION) {
             return Err(version);
         }
         let Some(bytes) = bytes.first_chunk::<{ DATA_START as usize }>() else { return Ok(None) };
@@ -127,21 +127,21 @@ impl SegmentHeader {
     }
 }
 
-/// Magic, version, and a checksum of the two: the first 16 bytes of every version of the format.
-pub(crate) fn version_mark(magic: [u8; 8]) -> [u8; 16] {
+/// Magic, version, and a checksum of the two: the first 16 bytes of every version of a file.
+pub(crate) fn version_mark(magic: [u8; 8], version: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&magic);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     let checksum = crc32c::crc32c(&bytes[..12]);
     bytes[12..].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
-/// The version of a file, when it is one of ours, intact, and later than this program knows.
-pub(crate) fn later_version(bytes: &[u8], magic: [u8; 8]) -> Option<u32> {
+/// The version of a file, when it is one of ours, intact, and later than `known`.
+pub(crate) fn later_version(bytes: &[u8], magic: [u8; 8], known: u32) -> Option<u32> {
     let bytes = bytes.first_chunk::<16>()?;
     let whole = bytes[..8] == magic && u32_at(bytes, 12) == crc32c::crc32c(&bytes[..12]);
-    (whole && u32_at(bytes, 8) > VERSION).then(|| u32_at(bytes, 8))
+    (whole && u32_at(bytes, 8) > known).then(|| u32_at(bytes, 8))
 }
 
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {

@@ -10,7 +10,7 @@ use crate::journal::format::footer::Trailer;
 use crate::journal::format::mark;
 use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::Seed;
-use crate::journal::format::segment::{DATA_START, SegmentHeader, SegmentName, VERSION, seed};
+use crate::journal::format::segment::{DATA_START, SEGMENT_BYTES_MIN, SegmentHeader, SegmentName, VERSION, seed};
 
 /// The directory of a log.
 #[derive(Clone, Debug)]
@@ -71,8 +71,12 @@ impl Directory {
         let mark = if listing.has_mark { read_mark(disk.as_ref(), path)?.0 } else { None };
         let mut log_id = mark.map(|mark| mark.log_id);
         for &name in &listing.segments {
-            if let Some(header) = read_header(disk.as_ref(), path, name)? {
-                log_id = log_id.or(Some(header.log_id));
+            if let Some(header) = read_header(disk.as_ref(), path, name)?
+                && *log_id.get_or_insert(header.log_id) != header.log_id
+            {
+                // Everything in it would look damaged, and be overwritten.
+                let path = path.join(name.file_name());
+                return Err(OpenError::Incomplete(format!("{} is of another log than its mark", path.display())));
             }
         }
         match log_id {
@@ -117,6 +121,11 @@ impl Directory {
 }
 
 impl SegmentFile {
+    /// Whether its file has not even the size of the smallest segment.
+    pub fn is_unfinished(&self) -> bool {
+        self.file_bytes < u64::from(SEGMENT_BYTES_MIN)
+    }
+
     pub fn trailer(&self) -> io::Result<Option<Trailer>> {
         Trailer::read(self.file.as_ref(), self.file_bytes, self.seed)
     }
@@ -125,7 +134,8 @@ impl SegmentFile {
 /// The mark of a log, None when it is damaged, together with its file.
 pub(crate) fn read_mark(disk: &dyn Disk, path: &Path) -> Result<(Option<LogMark>, Arc<dyn DiskFile>), OpenError> {
     let file = disk.open_to_write(&path.join(mark::FILE_NAME)).or_else(|_| disk.open(&path.join(mark::FILE_NAME)))?;
-    let mark = LogMark::read(file.as_ref())?.map_err(|version| later(&path.join(mark::FILE_NAME), version))?;
+    let known = mark::VERSION;
+    let mark = LogMark::read(file.as_ref())?.map_err(|version| later(&path.join(mark::FILE_NAME), version, known))?;
     Ok((mark, file))
 }
 
@@ -133,12 +143,12 @@ fn read_header(disk: &dyn Disk, path: &Path, name: SegmentName) -> Result<Option
     let path = path.join(name.file_name());
     let mut bytes = [0; DATA_START as usize];
     let count = disk.open(&path)?.read_at(0, &mut bytes)?;
-    SegmentHeader::decode(&bytes[..count]).map_err(|version| later(&path, version))
+    SegmentHeader::decode(&bytes[..count]).map_err(|version| later(&path, version, VERSION))
 }
 
-fn later(path: &Path, version: u32) -> OpenError {
+fn later(path: &Path, version: u32, known: u32) -> OpenError {
     OpenError::Version(format!(
-        "{}: journal format {version}, and this tamis reads up to {VERSION}: open it with the version that wrote it, or a later one",
+        "{}: journal format {version}, and this tamis reads up to {known}: open it with the version that wrote it, or a later one",
         path.display()
     ))
 }

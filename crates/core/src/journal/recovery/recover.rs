@@ -9,15 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::journal::damage::{Damage, DamageKind};
-use crate::journal::disk::{Disk, DiskFile};
+use crate::journal::disk::Disk;
 use crate::journal::errors::OpenError;
 use crate::journal::format::footer::SegmentContents;
-use crate::journal::format::mark;
-use crate::journal::format::mark::LogMark;
 use crate::journal::format::record::{HEADER_BYTES, Sequence};
-use crate::journal::format::segment::{SEGMENT_BYTES_MIN, SegmentHeader, SegmentName, SegmentNumber};
-use crate::journal::recovery::directory::{Directory, Listing, SegmentFile, read_mark};
+use crate::journal::format::segment::{SegmentHeader, SegmentName, SegmentNumber};
+use crate::journal::recovery::completeness;
+use crate::journal::recovery::directory::{Directory, SegmentFile};
 use crate::journal::recovery::scan::{Scanner, WalkExtent, Walked, proven_behind, walk};
+use crate::journal::writing::mark_file::MarkFile;
 
 /// The result of opening a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) struct ActiveSegment {
 #[derive(Debug)]
 pub(crate) struct RecoveredLog {
     pub directory: Directory,
-    pub mark_file: Arc<dyn DiskFile>,
+    pub mark: MarkFile,
     pub segments: Vec<SegmentMeta>,
     pub active: Option<ActiveSegment>,
     pub spares: Vec<String>,
@@ -66,51 +66,38 @@ pub(crate) fn recover(disk: &Arc<dyn Disk>, path: &Path, index_heads: bool) -> R
     disk.create_dir(path)?;
     let (listing, existing) = Directory::find(disk, path)?;
     let (directory, mark) = match existing {
-        Some(existing) => (existing.directory, existing.mark),
+        Some(existing) => {
+            completeness::check(path, &listing, &existing)?;
+            (existing.directory, existing.mark)
+        }
         None => {
             let log_id = RandomState::new().build_hasher().finish();
             (Directory { disk: Arc::clone(disk), path: path.to_owned(), log_id }, None)
         }
     };
-    let mark_file = open_mark(&directory, &listing, mark)?;
     let synced = mark.map_or(Sequence(0), |mark| mark.synced);
-    let spares = listing.spares;
+    let first = SegmentName { ordinal: SegmentNumber(1), first: Sequence(1) };
+    let first = listing.segments.first().copied().unwrap_or(first);
+    let mark = MarkFile::open(&directory, &listing, mark, first)?;
+    let (segments, spares) = (listing.segments, listing.spares);
     let mut recovered = RecoveredLog {
         directory,
-        mark_file,
+        mark,
         segments: Vec::new(),
         active: None,
         spares,
         next: Sequence(1),
         damage: Vec::new(),
     };
-    for (index, &name) in listing.segments.iter().enumerate() {
-        recovered.add(name, listing.segments.get(index + 1), synced, index_heads)?;
+    for (index, &name) in segments.iter().enumerate() {
+        recovered.add(name, segments.get(index + 1), synced, index_heads)?;
     }
     recovered.end(synced);
-    LogMark { log_id: recovered.directory.log_id, synced: recovered.next.previous() }
-        .write(recovered.mark_file.as_ref())?;
+    let last = recovered.segments.last().map(|meta| meta.name);
+    // The last segment may have been begun by a process that ended before its name was synced.
+    disk.sync_dir(path)?;
+    recovered.mark.write_synced(recovered.next.previous(), last)?;
     Ok(recovered)
-}
-
-/// The file of the mark, created and synced when it is missing or damaged.
-fn open_mark(directory: &Directory, listing: &Listing, mark: Option<LogMark>) -> Result<Arc<dyn DiskFile>, OpenError> {
-    let path = directory.path.join(mark::FILE_NAME);
-    let disk = directory.disk.as_ref();
-    if mark.is_some() {
-        return Ok(read_mark(disk, &directory.path)?.1);
-    }
-    if listing.has_mark {
-        disk.remove(&path)?;
-    }
-    let file = disk.create(&path, LogMark::FILE_BYTES)?;
-    LogMark { log_id: directory.log_id, synced: Sequence(0) }.write(file.as_ref())?;
-    file.sync()?;
-    disk.sync_dir(&directory.path)?;
-    if let Some(parent) = directory.path.parent() {
-        disk.sync_dir(parent)?;
-    }
-    Ok(file)
 }
 
 impl RecoveredLog {
@@ -131,7 +118,7 @@ impl RecoveredLog {
         index_heads: bool,
     ) -> Result<(), OpenError> {
         let segment = self.directory.open_to_write(name)?;
-        if next.is_none() && segment.file_bytes < u64::from(SEGMENT_BYTES_MIN) {
+        if next.is_none() && segment.is_unfinished() {
             // The power failed while its file was created, so nothing was ever written to it.
             let (disk, path) = (self.directory.disk.as_ref(), &self.directory.path);
             disk.remove(&self.directory.path_of(name))?;

@@ -1,10 +1,10 @@
 //! Tests that files of earlier versions of the format can still be read.
 
 use super::*;
-use crate::journal::OpenError;
-use crate::journal::format::segment::VERSION;
+use crate::journal::format::{mark, segment};
 
-/// A log of format 1 as it was written in 2026: three segments, 120 records with bodies of 100 bytes.
+/// A log of which every file has version 1, as it was written in 2026: three segments, 120 records with bodies of 100
+/// bytes.
 const KEPT: [(&str, &[u8]); 4] = [
     ("mark", include_bytes!("../../../tests/data/journal-1/mark")),
     (
@@ -21,49 +21,70 @@ const KEPT: [(&str, &[u8]); 4] = [
     ),
 ];
 
-#[test]
-fn a_log_of_format_1_is_read() {
+/// The mark of version 2 of the same log. Its segments have version 1.
+const MARK_2: &[u8] = include_bytes!("../../../tests/data/journal-2/mark");
+
+/// The kept log, with this mark.
+fn kept(mark: &[u8]) -> SimulatedDisk {
     let disk = SimulatedDisk::new();
-    for (name, bytes) in KEPT {
-        disk.put(&dir().join(name), bytes.to_vec());
+    KEPT.iter().for_each(|(name, bytes)| disk.put(&dir().join(name), bytes.to_vec()));
+    disk.put(&dir().join(KEPT[0].0), mark.to_vec());
+    disk
+}
+
+#[test]
+fn a_log_with_a_mark_of_either_version_is_read_and_goes_on() {
+    for mark in [KEPT[0].1, MARK_2] {
+        let disk = kept(mark);
+        for end in [121, 151, 181] {
+            let bench = TestLog::open(&disk, small(8192));
+            assert_eq!((bench.recovery.damage.len(), bench.recovery.next), (0, Sequence(end)));
+            assert_eq!(read_all(all_from_first(&bench.log), |_| 100), ((1..end).collect(), Vec::new()));
+            bench.commit(end, end + 30, 100);
+        }
     }
-    let bench = TestLog::open(&disk, small(8192));
-    assert_eq!(bench.recovery.damage, []);
-    assert_eq!(read_all(all_from_first(&bench.log), |_| 100), ((1..121).collect(), Vec::new()));
+}
+
+#[test]
+fn a_mark_of_version_1_is_replaced_in_every_power_cut() {
+    let seed = seed("a_mark_of_version_1_is_replaced_in_every_power_cut", 41);
+    for round in rounds(0..100) {
+        let (disk, mut dice) = (kept(KEPT[0].1), Dice::new(seed + round));
+        disk.fail_write_after(dice.below(4));
+        assert!(TestLog::try_open(&disk, small(8192)).is_err());
+        disk.power_cut(&mut dice);
+        let bench = TestLog::open(&disk, small(8192));
+        assert_eq!((bench.recovery.damage.len(), bench.recovery.next), (0, Sequence(121)), "seed {}", seed + round);
+    }
 }
 
 #[test]
 fn a_later_format_is_refused_with_both_numbers() {
-    for (index, magic) in [(0, *b"tamismrk"), (3, *b"tamisjnl")] {
-        let disk = SimulatedDisk::new();
-        for (place, (name, bytes)) in KEPT.iter().enumerate() {
-            let mut bytes = bytes.to_vec();
-            if place == index {
-                assert_eq!(bytes[..8], magic);
-                bytes[8..12].copy_from_slice(&(VERSION + 1).to_le_bytes());
-                let checksum = crc32c::crc32c(&bytes[..12]);
-                bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-            }
-            disk.put(&dir().join(name), bytes);
-        }
+    for (index, magic, known) in [(0, *b"tamismrk", mark::VERSION), (3, *b"tamisjnl", segment::VERSION)] {
+        let disk = kept(KEPT[0].1);
+        let (name, bytes) = KEPT[index];
+        let mut bytes = bytes.to_vec();
+        assert_eq!(bytes[..8], magic);
+        bytes[8..12].copy_from_slice(&(known + 1).to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..12]);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        disk.put(&dir().join(name), bytes);
         let committer = Committer::manual(|| {});
         let opened = Log::open(Arc::new(disk.clone()), dir(), small(8192), &committer);
         let Err(OpenError::Version(text)) = opened else { panic!("opened") };
-        assert!(text.contains("journal format 2, and this tamis reads up to 1"), "{text}");
+        let expected = format!("journal format {}, and this tamis reads up to {known}", known + 1);
+        assert!(text.contains(&expected), "{text}");
         assert_eq!(disk.paths().len(), KEPT.len(), "nothing was made");
     }
 }
 
-/// Writes the kept log: `cargo test -p tamis-core journal_of_this_format -- --ignored`, for a new version only.
+/// Writes the mark of the kept log: `cargo test -p tamis-core mark_of_this_format -- --ignored`, for a new version only.
 #[test]
-#[ignore = "writes the log that is kept in tests/data"]
-fn journal_of_this_format() {
-    let disk = SimulatedDisk::new();
-    TestLog::open(&disk, small(8192)).commit(1, 121, 100);
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/journal-{VERSION}"));
+#[ignore = "writes the mark that is kept in tests/data"]
+fn mark_of_this_format() {
+    let disk = kept(KEPT[0].1);
+    drop(TestLog::open(&disk, small(8192)));
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/journal-{}", mark::VERSION));
     std::fs::create_dir_all(&place).expect("made");
-    for path in disk.paths() {
-        let name = path.file_name().expect("a name");
-        std::fs::write(place.join(name), disk.contents(&path).expect("there")).expect("written");
-    }
+    std::fs::write(place.join("mark"), disk.contents(&dir().join("mark")).expect("there")).expect("written");
 }

@@ -2,7 +2,7 @@
 
 mod appending;
 mod formats;
-
+mod missing;
 mod power;
 mod reading;
 mod rot;
@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
-    AppendError, Appended, Committer, Damage, Dice, Log, LogItem, LogOptions, LogReader, LogRecovery, Sequence,
+    AppendError, Appended, Committer, Damage, Dice, Log, LogItem, LogOptions, LogReader, LogRecovery, OpenError,
+    Sequence,
 };
 use super::{SimulatedDisk, Start};
 use crate::testing::{fewer, or_few, rounds};
@@ -28,13 +29,13 @@ struct TestLog {
 
 impl TestLog {
     fn open(disk: &SimulatedDisk, options: LogOptions) -> Self {
-        Self::try_open(disk, options).expect("a log")
+        Self::try_open(disk, options).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn try_open(disk: &SimulatedDisk, options: LogOptions) -> Option<Self> {
+    fn try_open(disk: &SimulatedDisk, options: LogOptions) -> Result<Self, OpenError> {
         let committer = Committer::manual(|| {});
-        let (log, recovery) = Log::open(Arc::new(disk.clone()), dir(), options, &committer).ok()?;
-        Some(Self { disk: disk.clone(), committer, log, recovery })
+        let (log, recovery) = Log::open(Arc::new(disk.clone()), dir(), options, &committer)?;
+        Ok(Self { disk: disk.clone(), committer, log, recovery })
     }
 
     fn append(&self, number: u64, size: usize) -> Result<Appended, AppendError> {

@@ -1,7 +1,7 @@
 //! Tests where readers start, and what they are told while the log grows and shrinks.
 
 use super::*;
-use crate::journal::{Disk, OpenError};
+use crate::journal::Disk;
 
 #[test]
 fn a_reader_begins_at_any_number_and_at_any_time() {
@@ -88,25 +88,8 @@ fn readers_follow_a_log_that_grows_and_are_told_what_retention_took() {
 #[test]
 fn a_directory_without_a_log_is_no_log() {
     let shared: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    shared.create_dir(dir()).expect("made");
     assert!(matches!(LogReader::open(&shared, dir(), Start::First), Err(OpenError::NoLog(_))));
-}
-
-#[test]
-fn a_log_without_a_mark_opens_and_one_with_nothing_readable_says_so() {
-    let disk = SimulatedDisk::new();
-    TestLog::open(&disk, small(4096)).commit(1, 50, 100);
-    let mark = dir().join("mark");
-    Disk::remove(&disk, &mark).expect("removed");
-    assert_eq!(TestLog::open(&disk, small(4096)).recovery.next, Sequence(50));
-    disk.put(&mark, vec![1; 4096]);
-    assert_eq!(TestLog::open(&disk, small(4096)).recovery.next, Sequence(50));
-    disk.put(&mark, vec![1; 4096]);
-    for path in segments(&disk) {
-        disk.flip(&path, 30, 1);
-    }
-    let committer = Committer::manual(|| {});
-    let opened = Log::open(Arc::new(disk.clone()), dir(), small(4096), &committer);
-    assert!(matches!(opened, Err(OpenError::NoLog(text)) if text.contains("neither the mark nor the header")));
 }
 
 #[test]

@@ -37,8 +37,9 @@ fn recovered(bytes: &[u8], path: &Path, length: usize) -> TestLog {
     // No mark: after a power cut it may say nothing yet, and then it cannot help.
     let header =
         crate::journal::format::segment::SegmentHeader::decode(&bytes[..64]).expect("our version").expect("whole");
-    let mark = crate::journal::format::mark::LogMark { log_id: header.log_id, synced: Sequence(0) };
-    mark.write(disk_file(&disk).as_ref()).expect("written");
+    let first = header.name;
+    crate::journal::writing::mark_file::MarkFile::begin(disk_file(&disk), header.log_id, Sequence(0), first)
+        .expect("written");
     disk.put(path, cut);
     TestLog::open(&disk, options())
 }

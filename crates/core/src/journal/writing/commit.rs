@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use crate::journal::disk::{DiskFile, is_full};
 use crate::journal::format::footer::SegmentContents;
-use crate::journal::format::mark::LogMark;
 use crate::journal::format::segment::{SegmentHeader, SegmentName, TERMINATOR, spare_name};
 use crate::journal::recovery::recover::{ActiveSegment, SegmentMeta};
 use crate::journal::writing::appending::{PendingBatch, PendingRun};
+use crate::journal::writing::mark_file::MarkFile;
 use crate::journal::writing::segment_writer::SegmentWriter;
 use crate::journal::writing::shared::SharedLog;
 
@@ -97,17 +97,17 @@ impl SharedLog {
 
     /// Reports what was synced, and removes what is no longer wanted.
     pub(crate) fn publish(&self) -> Result<(), String> {
-        let writing = self.writing();
-        if writing.written > self.synced() {
+        let mut writing = self.writing();
+        let written = writing.written;
+        if written > self.synced() {
             if let Some(active) = &writing.active {
                 self.update_catalog(active);
             }
-            let mark = LogMark { log_id: self.directory.log_id, synced: writing.written };
-            mark.write(writing.mark_file.as_ref()).map_err(|error| self.failure("write the mark of", &error))?;
-            self.publish_synced(writing.written);
+            let last = writing.active.as_ref().map(|active| active.segment.name);
+            writing.mark.write_synced(written, last).map_err(|error| self.failure("write the mark of", &error))?;
+            self.publish_synced(written);
         }
-        drop(writing);
-        self.remove_unwanted().map_err(|error| self.failure("remove a segment of", &error))
+        self.remove_unwanted(&mut writing.mark).map_err(|error| self.failure("remove a segment of", &error))
     }
 
     fn sync_file(&self, file: &dyn DiskFile) -> io::Result<()> {
@@ -158,7 +158,7 @@ impl SharedLog {
             let file = disk.open_to_write(&spare)?;
             if file.size_bytes()? == u64::from(self.options.segment_bytes) {
                 disk.rename(&spare, &path)?;
-                return Ok(Some(file));
+                return Ok(Some(disk.open_to_write(&path)?));
             }
             disk.remove(&spare)?; // the size of segments has been changed
         }
@@ -170,9 +170,11 @@ impl SharedLog {
     }
 
     /// Removes unwanted segments, oldest first and one after the other, so that none is ever missing between two
-    /// others.
-    fn remove_unwanted(&self) -> io::Result<()> {
-        while let Some(name) = self.first_unwanted() {
+    /// others. The mark says so before, durably: a power cut in between leaves a segment that need not be there, and
+    /// never lacks one that must.
+    fn remove_unwanted(&self, mark: &mut MarkFile) -> io::Result<()> {
+        while let Some((name, following)) = self.first_unwanted() {
+            mark.begin_from(following)?;
             let (disk, path) = (self.directory.disk.as_ref(), self.directory.path_of(name));
             let is_kept = self.catalog().spares.len() < self.options.spares_max;
             let spare = spare_name(name.ordinal);

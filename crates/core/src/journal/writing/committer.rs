@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -162,7 +163,8 @@ impl CommitQueue {
 
     fn commit_once(&self) -> Commit {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let logs = std::mem::take(&mut self.lock().waiting);
+        let mut logs = std::mem::take(&mut self.lock().waiting);
+        logs.retain(|log| !log.is_abandoned.load(Ordering::Acquire));
         if logs.is_empty() || self.failed().is_some() {
             return Commit::default();
         }

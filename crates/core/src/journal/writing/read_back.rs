@@ -54,30 +54,31 @@ impl SharedLog {
 
     pub fn for_each_head(&self, visit: &mut dyn FnMut(RecordHead<'_>)) -> io::Result<Vec<Damage>> {
         let writing = self.writing();
-        let mut damage = Vec::new();
+        let (mut damage, mut buffer) = (Vec::new(), Vec::new());
         let metas: Vec<SegmentMeta> = self.catalog().segments.iter().cloned().collect();
         for meta in &metas {
             let active = writing.active.as_ref().filter(|active| active.segment.name == meta.name);
             match active.and_then(|active| active.contents.heads.as_ref()) {
                 Some(heads) => heads_of(heads, meta.name.ordinal).for_each(&mut *visit),
-                None => self.heads_of_segment(meta, visit, &mut damage)?,
+                None => self.heads_of_segment(meta, &mut buffer, visit, &mut damage)?,
             }
         }
         Ok(damage)
     }
 
-    /// The heads of a segment from its index, or from its records.
+    /// The heads of a segment from its index, or from its records. `buffer` is room for them, which is used again.
     fn heads_of_segment(
         &self,
         meta: &SegmentMeta,
+        buffer: &mut Vec<u8>,
         visit: &mut dyn FnMut(RecordHead<'_>),
         damage: &mut Vec<Damage>,
     ) -> io::Result<()> {
         let (segment, ordinal) = (self.directory.open(meta.name)?, meta.name.ordinal);
         let trailer = segment.trailer()?;
         if let Some(trailer) = &trailer {
-            if let Some(heads) = trailer.read_heads(segment.file.as_ref(), segment.file_bytes)? {
-                heads_of(&heads, ordinal).for_each(visit);
+            if let Some(heads) = trailer.read_heads(segment.file.as_ref(), segment.file_bytes, buffer)? {
+                heads_of(heads, ordinal).for_each(visit);
                 return Ok(());
             }
             if trailer.has_heads() {

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 
 use crate::journal::disk::DiskFile;
 use crate::journal::format::record::{SYNCED_BEFORE, Sequence, length_of, parse, seal};
 use crate::journal::format::segment::TERMINATOR;
 use crate::journal::recovery::recover::ActiveSegment;
 use crate::journal::writing::appending::PendingRun;
+use crate::journal::writing::mark_file::MarkFile;
 
 /// The maximum number of buffers of 1 MiB that are kept for further batches.
 const BUFFERS_MAX: usize = 8;
@@ -19,7 +19,7 @@ const BUFFER_BYTES_MAX: usize = 2 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct SegmentWriter {
     pub active: Option<ActiveSegment>,
-    pub mark_file: Arc<dyn DiskFile>,
+    pub mark: MarkFile,
     /// Runs that were taken and are not yet written: only while the disk is full.
     pub runs: VecDeque<PendingRun>,
     /// Empty buffers for the next batch.
@@ -31,8 +31,8 @@ pub(crate) struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    pub fn new(active: Option<ActiveSegment>, mark_file: Arc<dyn DiskFile>, written: Sequence) -> Self {
-        Self { active, mark_file, runs: VecDeque::new(), buffers: Vec::new(), is_unsynced: false, written }
+    pub fn new(active: Option<ActiveSegment>, mark: MarkFile, written: Sequence) -> Self {
+        Self { active, mark, runs: VecDeque::new(), buffers: Vec::new(), is_unsynced: false, written }
     }
 
     /// Writes a run of records, which lack only their checksums, and returns its buffer.

@@ -29,6 +29,8 @@ pub(crate) struct SharedLog {
     pub pending_bytes: AtomicUsize,
     pub is_full: AtomicBool,
     pub is_stuck: AtomicBool,
+    /// Whether nothing is to be written any more, since the files are about to be removed.
+    pub is_abandoned: AtomicBool,
     pub counters: Counters,
 }
 
@@ -40,12 +42,14 @@ impl SharedLog {
     pub fn new(recovered: RecoveredLog, options: LogOptions, queue: Arc<CommitQueue>) -> Self {
         let next = recovered.next;
         let ordinal = recovered.segments.last().map_or_else(SegmentNumber::default, |meta| meta.name.ordinal);
+        // A segment that is missing for good had a number, too.
+        let begun = recovered.mark.mark().last.map_or(ordinal, |last| last.ordinal.max(ordinal));
         let (ordinal, offset, heads_bytes, capacity) = match &recovered.active {
             Some(ActiveSegment { segment, contents }) => {
                 let heads = contents.heads.as_ref().map_or(0, Vec::len);
                 (ordinal, contents.end, heads as u32, capacity(segment.file_bytes))
             }
-            None => (ordinal.next(), DATA_START, 0, capacity(u64::from(options.segment_bytes))),
+            None => (begun.next(), DATA_START, 0, capacity(u64::from(options.segment_bytes))),
         };
         let sparse = recovered.active.as_ref().map_or_else(Vec::new, |active| active.contents.sparse.clone());
         let catalog =
@@ -67,13 +71,14 @@ impl SharedLog {
             options,
             queue,
             appending: Mutex::new(appending),
-            writing: Mutex::new(SegmentWriter::new(recovered.active, recovered.mark_file, next.previous())),
+            writing: Mutex::new(SegmentWriter::new(recovered.active, recovered.mark, next.previous())),
             catalog: Mutex::new(catalog),
             files: Mutex::default(),
             synced: AtomicU64::new(next.previous().0),
             pending_bytes: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             counters: Counters::default(),
         }
     }
@@ -132,8 +137,8 @@ impl SharedLog {
         catalog.segments.push_back(meta);
     }
 
-    /// The oldest segment, when it is no longer wanted.
-    pub fn first_unwanted(&self) -> Option<SegmentName> {
+    /// The oldest segment, when it is no longer wanted, and the one after it.
+    pub fn first_unwanted(&self) -> Option<(SegmentName, SegmentName)> {
         let (retention, remove_through, now_us) = {
             let appending = lock(&self.appending);
             (appending.retention, appending.remove_through, appending.now_us)
@@ -147,7 +152,7 @@ impl SharedLog {
         let is_unwanted = oldest.last <= remove_through
             || retention.bytes_max.is_some_and(|max| bytes > max)
             || retention.age_us_max.is_some_and(|max| oldest.time_max_us < now_us.saturating_sub(max));
-        is_unwanted.then_some(oldest.name)
+        is_unwanted.then_some((oldest.name, catalog.segments[1].name))
     }
 
     /// Removes the oldest segment from the catalog; its file may wait under another name.

@@ -2,8 +2,9 @@
 //!
 //! `residual.rs` joins predicates under AND, OR and NOT.
 
+use crate::allowance::{COPY_NS, LONG_PHRASE_NS, NEAR_NS, PHRASE_NS, words_ns};
 use crate::hierarchy::{self, Hierarchies};
-use crate::message::{Body, Message, Resolved, Value, lookup, lookup_any_case};
+use crate::message::{Body, Message, Resolved, Value};
 use crate::query::expr::{Arithmetic, Comparison, Operand, Predicate, Reference};
 use crate::query::truth::Truth;
 use crate::text::{Phrase, Signature};
@@ -27,7 +28,7 @@ impl Predicate {
     pub fn evaluate(&self, message: &Message<'_>, hierarchies: Option<&Hierarchies>) -> Truth {
         match self {
             Self::Constant(truth) => Some(*truth),
-            Self::Truth(reference) => each(reference.value(message), |value| match value {
+            Self::Truth(reference) => each(reference.value(message), message, |value| match value {
                 Value::Bool(truth) => Some(*truth),
                 _ => None,
             }),
@@ -43,22 +44,28 @@ impl Predicate {
                 if constant { operand.each(message, one) } else { one(&operand.scalar(message)) }
             }
             Self::In(operand, values) => operand.each(message, |value| known(value).map(|v| values.contains(v))),
-            Self::Like(operand, pattern) => operand.each(message, |value| text_test(value, |t| pattern.is_match(t))),
+            Self::Like(operand, pattern) => operand.each(message, |value| {
+                text_test(value, |text| {
+                    message.allowance().spend(text.len(), pattern.ns_per_byte()).then(|| pattern.is_match(text))
+                })
+            }),
             Self::IsNull(operand) => Some(operand.is_null(message)),
             Self::Exists(reference) => Some(!matches!(reference.value(message), Referent::Absent)),
             Self::Contains(reference, phrase) => {
-                on_signature(reference, message, &[phrase], |signature| signature.contains(phrase))
+                on_signature(reference, message, &[phrase], |signature| contains(signature, phrase, message))
             }
             Self::Near(reference, a, b, distance) => {
-                on_signature(reference, message, &[a, b], |signature| signature.near(a, b, *distance).is_some())
+                on_signature(reference, message, &[a, b], |signature| near(signature, a, b, *distance, message))
             }
             Self::Topic(pattern) => Some(pattern.is_match(message.topic)),
-            Self::Prefix(reference, prefix) => on_text(reference, message, |text| text.starts_with(&**prefix)),
-            Self::Regex(reference, pattern) => on_text(reference, message, |text| pattern.is_match(text)),
+            Self::Prefix(reference, prefix) => on_text(reference, message, |text| Some(text.starts_with(&**prefix))),
+            Self::Regex(reference, pattern) => {
+                on_text(reference, message, |text| pattern.is_match_within(text, message.allowance()))
+            }
             Self::Under(reference, ancestor) => {
                 let Reference::Property(name) = reference else { return None };
                 let hierarchy = hierarchy::of_attribute(hierarchies?, name)?;
-                on_text(reference, message, |text| hierarchy.is_under(text, ancestor))
+                on_text(reference, message, |text| Some(hierarchy.is_under(text, ancestor)))
             }
             Self::Opaque(opaque) => opaque.evaluate(message),
         }
@@ -91,22 +98,20 @@ impl Reference {
                 Body::Text(text) => Referent::Text(text),
                 Body::Binary(_) => Referent::Binary,
             },
-            Self::Property(name) => {
-                let find = if name.any_case { lookup_any_case } else { lookup };
-                match find(message.properties, &name.text) {
-                    None => Referent::Absent,
-                    Some(Resolved::One(value)) => Referent::One(value),
-                    Some(Resolved::Many(values)) => Referent::Many(values),
-                }
-            }
+            Self::Property(name) => match message.look_up(&name.text, name.any_case) {
+                None => Referent::Absent,
+                Some(Resolved::One(value)) => Referent::One(value),
+                Some(Resolved::Many(values)) => Referent::Many(values),
+            },
         }
     }
 }
 
 /// Applies a predicate to a list: true if true of one element, false if false of all, else unknown.
-fn each(referent: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
+fn each(referent: Referent<'_>, message: &Message<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
     match referent {
         Referent::Absent | Referent::Binary => None,
+        Referent::Text(text) if !message.allowance().spend(text.len(), COPY_NS) => None,
         Referent::One(value) => test(value),
         Referent::Many(values) => fold(values.into_iter().map(test), true),
         Referent::Text(text) => test(&Value::Text(text.into())),
@@ -114,14 +119,17 @@ fn each(referent: Referent<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
 }
 
 /// A test of text: unknown for null, false for other values that are no text.
-fn text_test(value: &Value, test: impl Fn(&str) -> bool) -> Truth {
-    known(value).map(|value| matches!(value, Value::Text(text) if test(text)))
+fn text_test(value: &Value, test: impl Fn(&str) -> Truth) -> Truth {
+    match value {
+        Value::Text(text) => test(text),
+        value => known(value).map(|_| false),
+    }
 }
 
-fn on_text(reference: &Reference, message: &Message<'_>, test: impl Fn(&str) -> bool) -> Truth {
+fn on_text(reference: &Reference, message: &Message<'_>, test: impl Fn(&str) -> Truth) -> Truth {
     match reference.value(message) {
-        Referent::Text(text) => Some(test(text)), // no copy of a body
-        other => each(other, |value| text_test(value, &test)),
+        Referent::Text(text) => test(text), // no copy of a body
+        other => each(other, message, |value| text_test(value, &test)),
     }
 }
 
@@ -129,19 +137,45 @@ fn on_signature(
     reference: &Reference,
     message: &Message<'_>,
     phrases: &[&Phrase],
-    test: impl Fn(&Signature) -> bool,
+    test: impl Fn(&Signature) -> Truth,
 ) -> Truth {
     match (reference, message.body) {
-        (Reference::Body, Body::Text(body)) => {
+        (Reference::Body, Body::Text(body)) if message.can_read_words(body) => {
             let signature = message.signature(body);
             if phrases.iter().all(|phrase| signature.is_complete_for(phrase)) {
-                Some(test(signature))
+                test(signature)
             } else {
-                Some(test(message.full_signature(body)))
+                test(message.full_signature(body))
             }
         }
-        _ => on_text(reference, message, |text| test(&Signature::of(text))),
+        (Reference::Body, Body::Text(_)) => None,
+        _ => on_text(reference, message, |text| {
+            let can_read = message.allowance().spend(text.len(), words_ns(text));
+            can_read.then(|| Signature::of(text)).and_then(|signature| test(&signature))
+        }),
     }
+}
+
+/// Whether a phrase occurs. A phrase of several words takes time for each place of its first.
+fn contains(signature: &Signature, phrase: &Phrase, message: &Message<'_>) -> Truth {
+    if message.allowance().is_unlimited() {
+        return Some(signature.contains(phrase));
+    }
+    let (steps, ns) = match phrase.words() {
+        [_] => (0, 0),
+        [first, rest @ ..] if !phrase.is_long() => (signature.positions(first).len() * rest.len(), PHRASE_NS),
+        _ => (signature.word_count() as usize, LONG_PHRASE_NS),
+    };
+    message.allowance().spend(steps, ns).then(|| signature.contains(phrase))
+}
+
+/// Whether two words are near each other. It takes time for each place of either.
+fn near(signature: &Signature, a: &Phrase, b: &Phrase, distance: u32, message: &Message<'_>) -> Truth {
+    if message.allowance().is_unlimited() {
+        return Some(signature.near(a, b, distance).is_some());
+    }
+    let steps = signature.positions(&a.words()[0]).len() + signature.positions(&b.words()[0]).len();
+    message.allowance().spend(steps, 2 * NEAR_NS).then(|| signature.near(a, b, distance).is_some())
 }
 
 fn known(value: &Value) -> Option<&Value> {
@@ -183,7 +217,7 @@ impl Operand {
     /// Tests the operand's value, or each element when it is a list.
     fn each(&self, message: &Message<'_>, test: impl Fn(&Value) -> Truth) -> Truth {
         match self {
-            Self::Reference(reference) => each(reference.value(message), test),
+            Self::Reference(reference) => each(reference.value(message), message, test),
             computed => test(&computed.scalar(message)),
         }
     }
@@ -195,15 +229,15 @@ impl Operand {
             Self::Literal(value) => value.clone(),
             Self::Reference(reference) => match reference.value(message) {
                 Referent::One(value) => value.clone(),
-                Referent::Text(text) => Value::Text(text.into()),
-                Referent::Absent | Referent::Many(_) | Referent::Binary => Value::Null,
+                Referent::Text(text) if message.allowance().spend(text.len(), COPY_NS) => Value::Text(text.into()),
+                Referent::Text(_) | Referent::Absent | Referent::Many(_) | Referent::Binary => Value::Null,
             },
             Self::Negate(inner) => match inner.scalar(message) {
                 Value::Int(value) => value.checked_neg().map_or(Value::Null, Value::Int),
                 Value::Float(value) => Value::Float(-value),
                 _ => Value::Null,
             },
-            Self::Arithmetic(left, op, right) => arithmetic(left.scalar(message), *op, right.scalar(message)),
+            Self::Arithmetic(left, op, right) => arithmetic(left.scalar(message), *op, right.scalar(message), message),
         }
     }
 
@@ -221,10 +255,13 @@ impl Operand {
 }
 
 /// Integers stay exact and overflow to unknown; `/` always computes in floating point; a division by zero is unknown.
-fn arithmetic(left: Value, op: Arithmetic, right: Value) -> Value {
+fn arithmetic(left: Value, op: Arithmetic, right: Value, message: &Message<'_>) -> Value {
     let exact = |value: Option<i64>| value.map_or(Value::Null, Value::Int);
     match (left, op, right) {
-        (Value::Text(a), Arithmetic::Add, Value::Text(b)) => Value::Text((String::from(a) + &b).into()),
+        (Value::Text(a), Arithmetic::Add, Value::Text(b)) => {
+            let can_copy = message.allowance().spend(a.len() + b.len(), COPY_NS);
+            if can_copy { Value::Text((String::from(a) + &b).into()) } else { Value::Null }
+        }
         (Value::Int(a), Arithmetic::Add, Value::Int(b)) => exact(a.checked_add(b)),
         (Value::Int(a), Arithmetic::Subtract, Value::Int(b)) => exact(a.checked_sub(b)),
         (Value::Int(a), Arithmetic::Multiply, Value::Int(b)) => exact(a.checked_mul(b)),

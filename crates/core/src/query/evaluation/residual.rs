@@ -3,11 +3,15 @@
 //! An expensive predicate is thus called only when no cheaper one has decided, wherever it stands in the tree.
 //! Three-valued logic does not depend on the order, so the result is that of evaluating from left to right.
 
+use crate::allowance::ELEMENT_NS;
 use crate::expensive::Opaque;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
 use crate::query::expr::{Expr, Predicate};
 use crate::query::truth::Truth;
+
+/// Maximum number of operands whose evaluation costs so little that the message's allowance need not pay for it.
+const FREE_MAX: usize = 16;
 
 /// The result of a tree without calling an expensive predicate whose answer the message does not remember.
 enum Partial<'q> {
@@ -72,6 +76,9 @@ fn fold<'q, const DECIDING: bool>(
     message: &Message<'_>,
     hierarchies: Option<&Hierarchies>,
 ) -> Partial<'q> {
+    if children.len() > FREE_MAX && !message.allowance().spend(children.len(), ELEMENT_NS) {
+        return Partial::Known(None);
+    }
     let mut result = Some(!DECIDING);
     for (index, child) in children.iter().enumerate() {
         match child.partial(message, hierarchies) {

@@ -7,18 +7,30 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use std::sync::Arc;
+
 use memchr::memmem::Finder;
 
+use crate::allowance::LIKE_NS;
 use crate::text::needles::Anchor;
 
-/// A compiled LIKE pattern. Two are equal when their patterns and escape characters are.
+/// The memory of a part of a pattern between two `%`, or a little more.
+const SEGMENT_BYTES: usize = 512;
+/// The memory of a `_`, or a little more.
+const ANY_BYTES: usize = 64;
+
+/// A compiled LIKE pattern, shared by its copies. Two are equal when their patterns and escape characters are.
 #[derive(Clone, Debug)]
-pub struct LikePattern {
+pub struct LikePattern(Arc<CompiledLike>);
+
+#[derive(Debug)]
+struct CompiledLike {
     pattern: Box<str>,
     escape: Option<char>,
     first: LikeSegment,
     /// The segments after the first `%`; None when there is no `%`.
     rest: Option<LaterSegments>,
+    ns_per_byte: u64,
 }
 
 /// The segments after the first: those between two `%`, none of them empty, and the last.
@@ -52,7 +64,7 @@ pub struct NecessaryNeedle<'a> {
 
 impl PartialEq for LikePattern {
     fn eq(&self, other: &Self) -> bool {
-        self.pattern == other.pattern && self.escape == other.escape
+        self.pattern() == other.pattern() && self.escape() == other.escape()
     }
 }
 
@@ -69,19 +81,46 @@ impl LikePattern {
                 last,
             }
         });
-        Self { pattern: pattern.into(), escape, first, rest }
+        let middle = rest.iter().flat_map(|rest| &rest.middle);
+        let ns_per_byte = LIKE_NS + middle.map(|(_, search)| search.words()).max().unwrap_or(0);
+        Self(Arc::new(CompiledLike { pattern: pattern.into(), escape, first, rest, ns_per_byte }))
     }
 
     /// The pattern as written.
     #[must_use]
     pub fn pattern(&self) -> &str {
-        &self.pattern
+        &self.0.pattern
     }
 
     /// The escape character.
     #[must_use]
     pub fn escape(&self) -> Option<char> {
-        self.escape
+        self.0.escape
+    }
+
+    /// The memory that `pattern` takes when it is compiled, or a little more. Known before it is compiled.
+    #[must_use]
+    pub fn bytes_of(pattern: &str) -> usize {
+        let count = |wildcard| pattern.bytes().filter(|byte| *byte == wildcard).count();
+        let per_byte = if count(b'_') > 0 { 3 + size_of::<(char, usize, u64)>() } else { 3 };
+        let wildcards = count(b'%') * SEGMENT_BYTES + count(b'_') * ANY_BYTES;
+        size_of::<CompiledLike>() + SEGMENT_BYTES + wildcards + pattern.len() * per_byte
+    }
+
+    /// The memory that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let rest = self.0.rest.iter();
+        let middle = rest.clone().flat_map(|rest| &rest.middle);
+        let middle: usize = middle.map(|(segment, search)| segment.bytes() + search.bytes()).sum();
+        let last: usize = rest.map(|rest| rest.last.bytes()).sum();
+        size_of::<CompiledLike>() + self.0.pattern.len() + self.0.first.bytes() + middle + last
+    }
+
+    /// The worst time per byte of a text, in nanoseconds.
+    #[must_use]
+    pub fn ns_per_byte(&self) -> u64 {
+        self.0.ns_per_byte
     }
 
     /// True when the pattern matches the whole of `text`. Linear in `text`; at most one bit operation per 64 characters
@@ -92,8 +131,8 @@ impl LikePattern {
     }
 
     fn fits(&self, text: &str) -> Option<()> {
-        let text = self.first.strip_from_start(text)?;
-        let Some(rest) = &self.rest else { return text.is_empty().then_some(()) };
+        let text = self.0.first.strip_from_start(text)?;
+        let Some(rest) = &self.0.rest else { return text.is_empty().then_some(()) };
         let mut text = rest.last.strip_from_end(text)?;
         for (_, search) in &rest.middle {
             text = &text[search.end_in(text)?..];
@@ -113,8 +152,8 @@ impl LikePattern {
 
     /// The literal runs and their positions.
     fn anchored_literals(&self) -> Vec<(&str, Anchor)> {
-        let Some(rest) = &self.rest else {
-            let pieces = &*self.first.0;
+        let Some(rest) = &self.0.rest else {
+            let pieces = &*self.0.first.0;
             if let [Piece::Literal(text)] = pieces {
                 return vec![(text, Anchor::Whole)];
             }
@@ -127,7 +166,7 @@ impl LikePattern {
             return literals(pieces).map(|(at, text)| (text, anchor(at))).collect();
         };
         let first =
-            literals(&self.first.0).map(|(at, text)| (text, if at == 0 { Anchor::Start } else { Anchor::Anywhere }));
+            literals(&self.0.first.0).map(|(at, text)| (text, if at == 0 { Anchor::Start } else { Anchor::Anywhere }));
         let middle =
             rest.middle.iter().flat_map(|(segment, _)| literals(&segment.0)).map(|(_, t)| (t, Anchor::Anywhere));
         let end = rest.last.0.len();
@@ -138,9 +177,9 @@ impl LikePattern {
 
     /// True when the pattern consists of a single literal at this position.
     fn is_only(&self, anchor: Anchor) -> bool {
-        let Some(rest) = &self.rest else { return anchor == Anchor::Whole };
+        let Some(rest) = &self.0.rest else { return anchor == Anchor::Whole };
         let is_literal = |segment: &LikeSegment| matches!(&*segment.0, [Piece::Literal(_)]);
-        let (first, last) = (&self.first, &rest.last);
+        let (first, last) = (&self.0.first, &rest.last);
         match (anchor, &*rest.middle) {
             (Anchor::Anywhere, [(middle, _)]) => first.0.is_empty() && is_literal(middle) && last.0.is_empty(),
             (Anchor::Start, []) => is_literal(first) && last.0.is_empty(),
@@ -152,8 +191,8 @@ impl LikePattern {
     /// The literal runs of the pattern in order, to mark what matched.
     #[must_use]
     pub fn literals(&self) -> Vec<&str> {
-        let rest = self.rest.iter().flat_map(|rest| rest.middle.iter().map(|(s, _)| s).chain([&rest.last]));
-        let segments = std::iter::once(&self.first).chain(rest);
+        let rest = self.0.rest.iter().flat_map(|rest| rest.middle.iter().map(|(s, _)| s).chain([&rest.last]));
+        let segments = std::iter::once(&self.0.first).chain(rest);
         segments.flat_map(|segment| literals(&segment.0)).map(|(_, text)| text).collect()
     }
 }
@@ -168,8 +207,8 @@ fn literals(pieces: &[Piece]) -> impl Iterator<Item = (usize, &str)> {
 
 impl Display for LikePattern {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}'", self.pattern.replace('\'', "''"))?;
-        match self.escape {
+        write!(f, "'{}'", self.pattern().replace('\'', "''"))?;
+        match self.escape() {
             Some('\'') => write!(f, " ESCAPE ''''"),
             Some(escape) => write!(f, " ESCAPE '{escape}'"),
             None => Ok(()),
@@ -214,6 +253,11 @@ fn end_literal(literal: &mut String, pieces: &mut Vec<Piece>) {
 }
 
 impl LikeSegment {
+    fn bytes(&self) -> usize {
+        let literal = |piece: &Piece| if let Piece::Literal(text) = piece { text.len() } else { 0 };
+        size_of::<Self>() + self.0.iter().map(|piece| size_of::<Piece>() + literal(piece)).sum::<usize>()
+    }
+
     /// The text after the segment, when `text` begins with it.
     fn strip_from_start<'a>(&self, text: &'a str) -> Option<&'a str> {
         self.0.iter().try_fold(text, |text, piece| match piece {
@@ -252,6 +296,22 @@ impl SegmentSearch {
         match &*segment.0 {
             [Piece::Literal(literal)] => Self::Literal(Box::new(Finder::new(&**literal).into_owned())),
             pieces => Self::Pieces(ShiftAnd::new(pieces)),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let held = match self {
+            Self::Literal(finder) => size_of::<Finder<'static>>() + finder.needle().len(),
+            Self::Pieces(search) => size_of_val(&*search.any) + size_of_val(&*search.positions),
+        };
+        size_of::<Self>() + held
+    }
+
+    /// The number of words of bits that are read for each character, with a look-up; 0 for a literal.
+    fn words(&self) -> u64 {
+        match self {
+            Self::Literal(_) => 0,
+            Self::Pieces(search) => 2 * search.any.len() as u64 + 4,
         }
     }
 
@@ -335,6 +395,15 @@ impl ShiftAnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_it_takes_is_known_before_it_is_compiled() {
+        for pattern in ["", "%", "abc", "%abc%", "%a_b%c899%", &"%a".repeat(300), &"_a%".repeat(100), &"a_".repeat(500)]
+        {
+            let (before, after) = (LikePattern::bytes_of(pattern), LikePattern::new(pattern, None).bytes());
+            assert!(before >= after && before <= 10 * after + 1_000, "{pattern}: {before} {after}");
+        }
+    }
     use crate::testing::fewer;
 
     /// The definition, by dynamic programming over characters: quadratic.

@@ -1,4 +1,6 @@
 //! Patterns of text: LIKE, and the needles that a regular expression cannot match without.
 
+mod bounded_search;
 pub mod like;
+pub mod pattern;
 pub(crate) mod regex_needles;

@@ -116,7 +116,7 @@ mod tests {
             if cfg!(miri) && (pattern.contains("\\w") || pattern.contains("[^a]")) {
                 continue; // a class of thousands of characters takes miri half a minute
             }
-            let regex = regex::Regex::new(&pattern).expect("pieces that fit together");
+            let regex = regex_automata::meta::Regex::new(&pattern).expect("pieces that fit together");
             let needles = necessary_needles(&pattern);
             for _ in 0..20 {
                 let text: String = (0..below(12)).map(|_| ['a', 'b', 'A', 'é', '🥕', 'x', ' '][below(7)]).collect();

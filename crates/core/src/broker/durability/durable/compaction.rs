@@ -146,7 +146,6 @@ impl Durable {
             return self.copy_spilled(record, source);
         }
         let Some(sizes) = MessageHead::of_record(source.kind, source.head) else { return Ok(()) };
-        let kind_of_copy = records::kind_of_copy(source.kind);
         let id = self.slots.id(record);
         let mut head = Vec::new();
         // Positions that do not fit are recorded first, so that when the copy is there, all of its positions are.
@@ -154,10 +153,10 @@ impl Durable {
         loop {
             head.clear();
             records::put_varint(&mut head, id);
-            sizes.put(kind_of_copy, &mut head);
+            sizes.put(kind::MOVED, &mut head);
             let count = records::put_places(&mut head, &positions[done..]);
             if done + count == positions.len() {
-                return self.append_copy(record, kind_of_copy, &head, source);
+                return self.append_copy(record, kind::MOVED, &head, source);
             }
             head.clear();
             records::put_varint(&mut head, id);

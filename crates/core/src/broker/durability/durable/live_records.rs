@@ -299,8 +299,13 @@ impl LiveRecords {
         *self.holders(record) == RecordHolders::Spilled
     }
 
-    /// Every live record.
-    pub fn iter(&self) -> impl Iterator<Item = RecordId> {
-        self.slots.iter().map(|(record, _)| record)
+    /// Whether a slot has the record of a message.
+    pub fn is_message(&self, record: RecordId) -> bool {
+        self.slots.get(record).is_some_and(|slot| slot.holders != RecordHolders::DefinitionRecord)
+    }
+
+    /// The number of slots, those without a record too.
+    pub fn end(&self) -> u32 {
+        self.slots.end()
     }
 }

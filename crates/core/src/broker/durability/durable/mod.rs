@@ -175,6 +175,12 @@ impl Durable {
         Ok((id, appended.sequence))
     }
 
+    /// The id that the next definition gets, when it is new and nothing is recorded before it.
+    #[must_use]
+    pub fn next_definition(&self) -> DefinitionId {
+        DefinitionId(self.log.next_sequence().0)
+    }
+
     /// Record that the definition under `key` is removed, with everything that depends on it. A queue's messages are removed
     /// too; what [`Durable::settled`] says of them afterwards is not recorded. None when there is no such definition.
     ///
@@ -222,12 +228,20 @@ impl Durable {
         let mut saved = saved?;
         // More queues than one head can name.
         if done < queues.len() {
-            saved.sequence = self.enqueued(saved.record, &queues[done..], time_us)?;
+            let enqueued = self.enqueued(saved.record, &queues[done..], time_us);
+            saved.sequence = enqueued.inspect_err(|_| self.take_back(saved.record))?;
         }
         Ok(saved)
     }
 
-    /// Record that a message goes to further `queues`, none of which has it.
+    /// Settle a message for all queues that have it, since not all that should have it could be recorded.
+    fn take_back(&mut self, record: RecordId) {
+        for (queue, _) in self.slots.queues(record) {
+            self.settled(record, queue);
+        }
+    }
+
+    /// Record that a message, which a queue has, goes to further `queues`, none of which has it.
     ///
     /// # Errors
     /// [`AppendError`]; then, where not all of the queues fit into one record, the first of them may have it.

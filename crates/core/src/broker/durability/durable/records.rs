@@ -16,7 +16,8 @@
 //! | STARTED | | |
 //! | MESSAGE_1, MOVED_1 | as earlier versions wrote them: without a time to live | |
 //!
-//! A time to live is 0 for none, or one more than its milliseconds.
+//! A time to live is 0 for none, or one more than its milliseconds. In a copy of a MESSAGE_1 it is 2^64 - 1: only the
+//! properties say.
 
 use super::ids::{Content, DefinitionId, TimeToLive};
 use crate::journal::{HEAD_BYTES_MAX, Sequence};
@@ -176,11 +177,6 @@ fn has_time_to_live(kind: u8) -> bool {
 /// Whether a record of this kind is a copy, whose head begins with the number of the message.
 pub(super) fn is_copy(kind: u8) -> bool {
     matches!(kind, kind::MOVED | kind::MOVED_1)
-}
-
-/// The kind of a copy of a record: an earlier version's record stays one.
-pub(super) fn kind_of_copy(kind: u8) -> u8 {
-    if has_time_to_live(kind) { kind::MOVED } else { kind::MOVED_1 }
 }
 
 /// The parts of a message's record.

@@ -74,14 +74,6 @@ pub struct RecoveredEntry {
     pub redelivered: bool,
 }
 
-/// The times and sizes of the message in a slot.
-#[derive(Clone, Copy, Debug, Default)]
-struct MessageDetail {
-    time_us: i64,
-    time_to_live: TimeToLive,
-    sizes: [u32; 3],
-}
-
 /// A definition as its record has it.
 #[derive(Debug)]
 struct DefinitionHead {
@@ -96,7 +88,8 @@ struct DefinitionHead {
 #[derive(Debug, Default)]
 struct JournalReading {
     slots: LiveRecords,
-    details: Vec<MessageDetail>,
+    /// Messages by slot. Those of other slots say nothing.
+    messages: Vec<RecoveredMessage>,
     positions: RecordPositions,
     definitions: HashMap<DefinitionId, DefinitionHead>,
     /// Positions of messages whose record follows.
@@ -201,16 +194,20 @@ impl JournalReading {
 
     fn insert(&mut self, id: u64, stored: &RecordHead<'_>, sizes: MessageHead, holders: RecordHolders) -> RecordId {
         let record = self.slots.insert(id, stored.location, stored.size_bytes, holders);
-        let index = record.0 as usize;
-        if self.details.len() <= index {
-            self.details.resize(index + 1, MessageDetail::default());
-        }
         let overhead = RECORD_BYTES as u32 + stored.head.len() as u32 + sizes.route + sizes.properties;
-        self.details[index] = MessageDetail {
+        let message = RecoveredMessage {
+            record,
             time_us: stored.time_us,
             time_to_live: sizes.time_to_live,
-            sizes: [sizes.route, sizes.properties, stored.size_bytes.saturating_sub(overhead)],
+            route_bytes: sizes.route,
+            properties_bytes: sizes.properties,
+            body_bytes: stored.size_bytes.saturating_sub(overhead),
         };
+        let index = record.0 as usize;
+        if self.messages.len() <= index {
+            self.messages.resize(index + 1, message);
+        }
+        self.messages[index] = message;
         record
     }
 
@@ -280,11 +277,11 @@ impl Durable {
         let mut reading = JournalReading::default();
         let lost = self.log.for_each_head(&mut |head| reading.visit(&head))?;
         damage.extend(lost.into_iter().filter(|lost| !damage.contains(lost)).collect::<Vec<_>>());
-        let JournalReading { slots, details, definitions, stopped, last, .. } = reading;
+        let JournalReading { slots, messages, definitions, stopped, last, .. } = reading;
         self.slots = slots;
         let definitions = self.recover_definitions(definitions)?;
         let delivered = self.delivered(stopped.filter(|stopped| stopped.0 == last).map(|stopped| stopped.1))?;
-        let (messages, queues) = self.recover_messages(&details, delivered.as_ref());
+        let (messages, queues) = self.recover_messages(messages, delivered.as_ref());
         Ok(RecoveredJournal { definitions, messages, queues, damage, is_clean: delivered.is_some() })
     }
 
@@ -337,17 +334,18 @@ impl Durable {
         Ok(Some(delivered))
     }
 
-    /// The messages that queues still have, and the queues with their entries in order.
+    /// The messages that queues still have, out of those by slot, and the queues with their entries in order. Nothing is
+    /// copied that need not be: memory that is touched for the first time takes most of the time of a recovery.
     fn recover_messages(
         &mut self,
-        details: &[MessageDetail],
+        mut messages: Vec<RecoveredMessage>,
         delivered: Option<&HashSet<(DefinitionId, Sequence)>>,
     ) -> (Vec<RecoveredMessage>, Vec<RecoveredQueue>) {
-        let live: Vec<RecordId> = self.slots.iter().collect();
-        let mut messages = Vec::with_capacity(live.len());
         let mut queues = RecoveringQueues::default();
-        for record in live {
-            if *self.slots.holders(record) == RecordHolders::DefinitionRecord {
+        let mut count = 0;
+        for slot in 0..self.slots.end() {
+            let record = RecordId(slot);
+            if !self.slots.is_message(record) {
                 continue;
             }
             let mut is_wanted = false;
@@ -358,23 +356,16 @@ impl Durable {
                 };
                 is_wanted = true;
                 let redelivered = delivered.is_none_or(|delivered| delivered.contains(&(queue, position)));
-                entries.push((position, RecoveredEntry { message: messages.len() as u32, redelivered }));
+                entries.push((position, RecoveredEntry { message: count, redelivered }));
             }
-            if !is_wanted {
+            if is_wanted {
+                messages[count as usize] = messages[slot as usize];
+                count += 1;
+            } else {
                 self.slots.free(record, self.last);
-                continue;
             }
-            let MessageDetail { time_us, time_to_live, sizes } = details[record.0 as usize];
-            let [route_bytes, properties_bytes, body_bytes] = sizes;
-            messages.push(RecoveredMessage {
-                record,
-                time_us,
-                time_to_live,
-                route_bytes,
-                properties_bytes,
-                body_bytes,
-            });
         }
+        messages.truncate(count as usize);
         (messages, queues.in_order())
     }
 }

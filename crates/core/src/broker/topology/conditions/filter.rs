@@ -151,6 +151,12 @@ impl ConsumerFilter {
         Ok(Some(Self { query: Arc::new(query), needs }))
     }
 
+    /// The query.
+    #[must_use]
+    pub fn query(&self) -> &Query {
+        &self.query
+    }
+
     /// Whether the query is true of the message that `view` was begun with.
     pub fn is_match(&self, routing_key: &str, view: &mut View<'_>) -> bool {
         view.with(routing_key, self.needs, |message| self.query.is_true(message, None))

@@ -1,9 +1,11 @@
 //! An AMQP message as queries see it: converted when the first query needs it, at most once per message.
 
+use crate::allowance::{JSON_NS, JSON_VALUE_NS};
 use crate::amqp::{BasicProperties as AmqpProperties, RawTable, RawValue};
 use crate::json;
 use crate::message::{Body, Message, Properties, Value};
 
+use super::super::QueryLimits;
 use super::names::{self, BodyMode, JSON, Needs};
 
 /// Buffers for what queries see, kept between messages.
@@ -21,13 +23,50 @@ pub struct View<'a> {
     has_properties: bool,
     has_json: bool,
     text: Option<Body<'a>>,
+    limits: ReadLimits,
+    reading: Reading,
+}
+
+/// The limits of what queries read of a message.
+#[derive(Clone, Copy, Debug)]
+struct ReadLimits {
+    body_bytes_max: usize,
+    body_values_max: usize,
+    match_ns_max: u64,
+}
+
+/// What reading a message for queries has taken, and the limits that it met.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// The time that it took, by the rates in [`crate::allowance`].
+    pub spent_ns: u64,
+    /// Whether a query asked for a body that is too large to be read: it was unknown to it.
+    pub is_body_unread: bool,
+    /// Whether the match would have taken too long: what was not read by then was unknown.
+    pub is_over: bool,
 }
 
 impl<'a> View<'a> {
     /// Begin a message; nothing is converted yet.
     #[must_use]
     pub fn new(room: &'a mut ViewScratch, properties: AmqpProperties<'a>, body: &'a [u8]) -> Self {
-        Self { room, properties, body, has_properties: false, has_json: false, text: None }
+        let limits = ReadLimits { body_bytes_max: usize::MAX, body_values_max: usize::MAX, match_ns_max: u64::MAX };
+        let reading = Reading::default();
+        Self { room, properties, body, has_properties: false, has_json: false, text: None, limits, reading }
+    }
+
+    /// Limit what queries read of it.
+    #[must_use]
+    pub fn within(mut self, limits: &QueryLimits) -> Self {
+        let QueryLimits { body_bytes_max, body_values_max, match_ns_max, .. } = *limits;
+        self.limits = ReadLimits { body_bytes_max, body_values_max, match_ns_max };
+        self
+    }
+
+    /// What reading it has taken so far.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.reading
     }
 
     /// Call `work` with a message that has the parts that it `needs`, and perhaps more properties.
@@ -42,19 +81,42 @@ impl<'a> View<'a> {
         if needs.json && !self.has_json {
             self.begin();
             self.has_json = true;
-            // Of a body that is not JSON, or has no fields, `body.x` is unknown.
-            if let Ok(value) = json::parse(self.body) {
-                self.room.properties.insert(JSON.into(), value);
-            }
+            self.fill_json();
         }
-        let body = match needs.text {
-            true => *self.text.get_or_insert_with(|| Body::from_bytes(self.body)),
-            false => Body::Absent,
-        };
+        let body = if needs.text { self.text() } else { Body::Absent };
         if !self.has_properties && !self.has_json {
             self.room.properties.clear();
         }
-        work(&Message::new(routing_key, &self.room.properties, body))
+        let left_ns = self.limits.match_ns_max.saturating_sub(self.reading.spent_ns);
+        let message = Message::new(routing_key, &self.room.properties, body).with_allowance(left_ns);
+        let result = work(&message);
+        self.reading.spent_ns += left_ns - message.allowance().left_ns();
+        self.reading.is_over |= message.allowance().is_over();
+        result
+    }
+
+    /// The body as text. One that is too large is there, but unknown, like one that is not text.
+    fn text(&mut self) -> Body<'a> {
+        if self.body.len() > self.limits.body_bytes_max {
+            self.reading.is_body_unread = true;
+            return Body::Binary(self.body);
+        }
+        *self.text.get_or_insert_with(|| Body::from_bytes(self.body))
+    }
+
+    /// Insert the fields of the body. Of one that is not JSON, has no fields, or is too large, `body.x` is unknown.
+    fn fill_json(&mut self) {
+        if self.body.len() > self.limits.body_bytes_max {
+            self.reading.is_body_unread = true;
+            return;
+        }
+        let values_max = self.limits.body_values_max.min(self.body.len() / 2);
+        self.reading.spent_ns += self.body.len() as u64 * JSON_NS + values_max as u64 * JSON_VALUE_NS;
+        match json::parse_within(self.body, self.limits.body_values_max) {
+            Ok(Some(value)) => drop(self.room.properties.insert(JSON.into(), value)),
+            Ok(None) => self.reading.is_body_unread = true,
+            Err(_) => {}
+        }
     }
 
     /// Clear the message before, when the first part of this one is converted.

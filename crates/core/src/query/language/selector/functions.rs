@@ -101,8 +101,11 @@ impl SelectorParser<'_> {
         let reference = self.reference()?;
         self.comma()?;
         let (text, start) = self.text("a regular expression in quotes")?;
-        match Pattern::new(&text) {
-            Ok(pattern) => Ok(Predicate::Regex(reference, pattern)),
+        match Pattern::within(&text, self.compiled_bytes_left) {
+            Ok(pattern) => {
+                self.count_compiled(pattern.bytes(), start)?;
+                Ok(Predicate::Regex(reference, pattern))
+            }
             Err(reason) => Err(self.cursor.error_at(start, "a regular expression").with_hint(reason)),
         }
     }

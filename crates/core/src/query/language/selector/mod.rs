@@ -15,7 +15,7 @@ use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
 use crate::query::language::lexer::{Cursor, Style, TokenKind, is_identifier, is_reserved};
 use crate::query::like::LikePattern;
-use crate::query::{IN_VALUES_MAX, Query, TEXT_BYTES_MAX};
+use crate::query::{COMPILED_BYTES_MAX, IN_VALUES_MAX, Query, TEXT_BYTES_MAX};
 use values::Rank;
 
 /// The rules of the selector language.
@@ -32,7 +32,8 @@ pub enum SelectorDialect {
 /// # Errors
 /// The position at which parsing failed, and what was expected there.
 pub fn parse(text: &str, dialect: SelectorDialect) -> Result<Query, QueryError> {
-    let mut parser = SelectorParser { cursor: Cursor::new(text, Style::Selector)?, dialect, operands: Vec::new() };
+    let cursor = Cursor::new(text, Style::Selector)?;
+    let mut parser = SelectorParser { cursor, dialect, operands: Vec::new(), compiled_bytes_left: COMPILED_BYTES_MAX };
     let expr = match parser.cursor.token.kind {
         TokenKind::End => Predicate::Constant(true).into(),
         _ => parser.whole()?,
@@ -100,6 +101,8 @@ struct SelectorParser<'a> {
     dialect: SelectorDialect,
     /// The operands of the chains of AND and OR that have begun, the innermost last.
     operands: Vec<Expr>,
+    /// The memory that further patterns of the query may take.
+    compiled_bytes_left: usize,
 }
 
 type SelectorResult<T> = Result<T, QueryError>;
@@ -286,11 +289,13 @@ impl SelectorParser<'_> {
             self.cursor.token.kind,
             TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) | TokenKind::Unterminated(_) | TokenKind::End
         );
+        let start = self.cursor.token.start;
         let bare = if self.dialect == SelectorDialect::Cbm && is_bare { self.cursor.advance_raw() } else { None };
         let pattern = match bare {
             Some(pattern) => pattern.to_owned(),
             None => self.text("a pattern in quotes")?.0,
         };
+        self.count_compiled(LikePattern::bytes_of(&pattern), start)?;
         if !self.cursor.eat_keyword("ESCAPE") {
             return Ok(LikePattern::new(&pattern, None));
         }
@@ -300,6 +305,16 @@ impl SelectorParser<'_> {
             (Some(escape), None) => Ok(LikePattern::new(&pattern, Some(escape))),
             _ => Err(self.cursor.error_at(start, "one character in quotes")),
         }
+    }
+
+    /// Count the memory of a pattern that begins at byte `start`.
+    fn count_compiled(&mut self, bytes: usize, start: usize) -> SelectorResult<()> {
+        let left = self.compiled_bytes_left.checked_sub(bytes);
+        self.compiled_bytes_left = left.ok_or_else(|| {
+            let expected = format!("patterns of at most {COMPILED_BYTES_MAX} bytes when compiled");
+            self.cursor.error_at(start, expected)
+        })?;
+        Ok(())
     }
 
     /// A predicate, negated or not, that begins at byte `start`.

@@ -178,6 +178,35 @@ fn a_message_that_rots_is_not_delivered_and_does_not_stop_compaction() {
     assert_eq!(again.queues()[0].1[0], 2);
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_message_whose_queues_cannot_all_be_recorded_is_nowhere() {
+    let disk = SimulatedDisk::new();
+    let committer = Committer::manual(|| {});
+    let options = DurableOptions { segment_bytes: 1 << 20, pending_bytes_max: 100_000 };
+    let open = || Durable::open(Arc::new(disk.clone()), Path::new("/data/journal"), options, &committer);
+    let (mut durable, _) = open().expect("a journal");
+    let mut queues = Vec::new();
+    for number in 0..40_000 {
+        queues.push(durable.define(format!("q{number}").as_bytes(), b"", &[], 0).expect("defined").0);
+        if number % 1000 == 999 {
+            committer.commit_once();
+        }
+    }
+    // The head of one record names 65,000 bytes of queues, and a second one of that size has no room.
+    let message = TestMessage::new(1, 10);
+    assert_eq!(durable.message(message.content(), &queues, 0, TimeToLive::FOREVER), Err(AppendError::Busy));
+    assert_eq!(durable.message_count(), 0, "nobody has it");
+    committer.commit_once();
+    while durable.flush(0) == Err(AppendError::Busy) {
+        committer.commit_once();
+    }
+    committer.commit_once();
+    drop(durable);
+    let (_, recovered) = open().expect("a journal");
+    assert_eq!((recovered.messages.len(), recovered.definitions.len()), (0, queues.len()));
+}
+
 /// A journal with more dead than live records, whose live ones are spread over all segments.
 fn sparse(disk: &SimulatedDisk, options: DurableOptions) -> (JournalHarness, DefinitionId) {
     let mut bench = JournalHarness::open_with(disk, options).expect("a journal");

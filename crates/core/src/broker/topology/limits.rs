@@ -1,0 +1,173 @@
+//! What queries may take: their limits, and the sums of what they take now.
+
+use hashbrown::HashMap;
+
+use crate::amqp::AmqpError;
+use crate::broker::slab::SlotId;
+use crate::query::expr::Expr;
+use crate::query::price::Price;
+
+use super::{ConsumerFilter, Owner, Topology, VhostId, errors};
+
+/// Limits of queries, and of matching a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryLimits {
+    /// Maximum memory of one compiled query; a larger one is refused with 406.
+    pub bytes_max: u64,
+    /// Maximum of the worst time of one query per byte of a message's texts; a higher one is refused with 406.
+    pub ns_per_byte_max: u64,
+    /// Maximum memory of the queries that one connection has bound or consumes with; more is refused with 406.
+    pub connection_bytes_max: u64,
+    /// Maximum memory of all queries of a vhost; more is refused with 406.
+    pub vhost_bytes_max: u64,
+    /// Maximum size of a body that queries read. A larger one is unknown to them, or refused.
+    pub body_bytes_max: usize,
+    /// Maximum number of values of a JSON body that queries read. One with more is unknown to them, or refused.
+    pub body_values_max: usize,
+    /// Whether a message is refused with 406 when a query asks for a body that is too large to be read.
+    pub refuses_large_bodies: bool,
+    /// Maximum time of matching one message, by the rates in [`crate::allowance`]. A message that would take more is
+    /// refused with 406.
+    pub match_ns_max: u64,
+}
+
+impl Default for QueryLimits {
+    fn default() -> Self {
+        Self {
+            bytes_max: 1 << 20,
+            ns_per_byte_max: 100_000,
+            connection_bytes_max: 128 << 20,
+            vhost_bytes_max: 256 << 20,
+            body_bytes_max: 256 * 1024,
+            body_values_max: 20_000,
+            refuses_large_bodies: false,
+            match_ns_max: 15_000_000,
+        }
+    }
+}
+
+impl QueryLimits {
+    /// These limits, and never more than a part of the broker's memory.
+    #[must_use]
+    pub fn within_memory(mut self, memory_bytes: u64) -> Self {
+        self.connection_bytes_max = self.connection_bytes_max.min(memory_bytes / 8);
+        self.vhost_bytes_max = self.vhost_bytes_max.min(memory_bytes / 4);
+        self
+    }
+}
+
+/// The prices of all queries that are in use.
+#[derive(Debug, Default)]
+pub(super) struct QueryPrices {
+    limits: QueryLimits,
+    vhosts: Vec<Price>,
+    connections: HashMap<Owner, Price>,
+    all: Price,
+    /// The bytes that were compiled since somebody asked, also those of refused queries.
+    compiled_bytes: u64,
+}
+
+impl QueryPrices {
+    pub fn new(limits: QueryLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    pub fn limits(&self) -> &QueryLimits {
+        &self.limits
+    }
+
+    /// The memory of all queries.
+    pub fn bytes(&self) -> u64 {
+        self.all.bytes
+    }
+
+    pub fn note_compiled(&mut self, price: Price) {
+        self.compiled_bytes += price.bytes;
+    }
+
+    pub fn take_compiled_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.compiled_bytes)
+    }
+
+    /// Check that one more query is within all limits.
+    ///
+    /// # Errors
+    /// 406, with its price, the limit, and the predicate that takes most.
+    pub fn check(&self, vhost: VhostId, connection: Owner, query: &Expr, price: Price) -> Result<(), AmqpError> {
+        let limits = &self.limits;
+        let bytes = |price: Price| price.bytes;
+        let refuse = |what: &str, limit: u64, measure: fn(Price) -> u64| {
+            let most = query.most_expensive(measure);
+            Err(errors::precondition(&format!("the query takes {what}, and the limit is {limit}; most takes {most}")))
+        };
+        let of_vhost = self.vhosts.get(vhost.index()).copied().unwrap_or_default().bytes + price.bytes;
+        let of_connection = self.connections.get(&connection).copied().unwrap_or_default().bytes + price.bytes;
+        if price.bytes > limits.bytes_max {
+            return refuse(&format!("{} bytes when compiled", price.bytes), limits.bytes_max, bytes);
+        }
+        if price.ns_per_byte > limits.ns_per_byte_max {
+            let what = format!("{} ns per byte of a message", price.ns_per_byte);
+            return refuse(&what, limits.ns_per_byte_max, |price| price.ns_per_byte);
+        }
+        if of_connection > limits.connection_bytes_max {
+            let what = format!("{} bytes, those of the connection {of_connection}", price.bytes);
+            return refuse(&what, limits.connection_bytes_max, bytes);
+        }
+        if of_vhost > limits.vhost_bytes_max {
+            let what = format!("{} bytes, those of the vhost {of_vhost}", price.bytes);
+            return refuse(&what, limits.vhost_bytes_max, bytes);
+        }
+        Ok(())
+    }
+
+    /// Add the price of a query that is in use from now on.
+    pub fn add(&mut self, vhost: VhostId, connection: Owner, price: Price) {
+        if self.vhosts.len() <= vhost.index() {
+            self.vhosts.resize(vhost.index() + 1, Price::default());
+        }
+        self.vhosts[vhost.index()] += price;
+        *self.connections.entry(connection).or_default() += price;
+        self.all += price;
+    }
+
+    /// Subtract the price of a query that is not in use any more.
+    pub fn subtract(&mut self, vhost: VhostId, connection: Owner, price: Price) {
+        self.vhosts[vhost.index()] -= price;
+        self.all -= price;
+        if let Some(sum) = self.connections.get_mut(&connection) {
+            *sum -= price;
+        }
+    }
+
+    /// Forget the sum of a connection that is gone. What it has bound still counts for the vhost.
+    pub fn forget(&mut self, connection: Owner) {
+        self.connections.remove(&connection);
+    }
+}
+
+impl Topology {
+    /// Add the price of a query that a consumer has from now on.
+    ///
+    /// # Errors
+    /// 406 when it is over a limit.
+    pub fn add_filter(&mut self, vhost: VhostId, connection: Owner, filter: &ConsumerFilter) -> Result<(), AmqpError> {
+        let price = self.admit(vhost, connection, Some(filter.query()))?;
+        self.prices.add(vhost, connection, price);
+        Ok(())
+    }
+
+    /// Subtract the price of a query that a consumer has no more.
+    pub fn remove_filter(&mut self, vhost: VhostId, connection: Owner, filter: &ConsumerFilter) {
+        self.prices.subtract(vhost, connection, filter.query().price());
+    }
+
+    /// Forget what a connection that is gone has bound. It still counts for the vhost.
+    pub fn forget_connection(&mut self, connection: Owner) {
+        self.prices.forget(connection);
+    }
+
+    /// The bytes of the queries that were compiled since the last call, also of those that were refused.
+    pub fn take_compiled_bytes(&mut self) -> u64 {
+        self.prices.take_compiled_bytes()
+    }
+}

@@ -1,0 +1,178 @@
+//! A regular expression of a query: compiled once, shared by all copies of the query.
+
+use std::sync::{Arc, OnceLock};
+
+use regex_automata::meta::{BuildError, Regex};
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::util::syntax;
+
+use super::bounded_search::BoundedSearch;
+use super::regex_needles;
+use crate::allowance::Allowance;
+
+/// A regular expression with linear time and a compiled size of at most 1 MiB. Two are equal when their patterns are.
+#[derive(Clone, Debug)]
+pub struct Pattern(Arc<CompiledPattern>);
+
+#[derive(Debug)]
+struct CompiledPattern {
+    text: Box<str>,
+    regex: Regex,
+    /// For texts that may take only so much time; made when it is first needed.
+    bounded: OnceLock<BoundedSearch>,
+    needles: OnceLock<Option<Vec<String>>>,
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Pattern {
+    /// The maximum size of a compiled expression.
+    pub const COMPILED_BYTES_MAX: usize = 1 << 20;
+    const NEST_MAX: u32 = 100;
+
+    /// Compiles `pattern` (Rust `regex` syntax, Unicode, inline flags).
+    ///
+    /// # Errors
+    /// The reason on one line: syntax, look-around, back-references, size.
+    pub fn new(pattern: &str) -> Result<Self, String> {
+        Self::within(pattern, Self::COMPILED_BYTES_MAX)
+    }
+
+    /// Compiles `pattern` to a size of at most about `bytes_max`. Nothing much larger is ever allocated.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn within(pattern: &str, bytes_max: usize) -> Result<Self, String> {
+        let size = bytes_max.min(Self::COMPILED_BYTES_MAX);
+        let config = Regex::config()
+            .nfa_size_limit(Some(size))
+            .hybrid_cache_capacity(Self::COMPILED_BYTES_MAX)
+            .which_captures(WhichCaptures::Implicit);
+        let syntax = syntax::Config::new().nest_limit(Self::NEST_MAX);
+        let built = Regex::builder().configure(config).syntax(syntax).build(pattern);
+        let regex = built.map_err(|error| reason(&error))?;
+        let text = pattern.into();
+        Ok(Self(Arc::new(CompiledPattern { text, regex, bounded: OnceLock::new(), needles: OnceLock::new() })))
+    }
+
+    /// The pattern as written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0.text
+    }
+
+    /// True when the pattern matches anywhere in `text`.
+    #[must_use]
+    pub fn is_match(&self, text: &str) -> bool {
+        self.0.regex.is_match(text)
+    }
+
+    /// [`Self::is_match`] for what `allowance` can pay; None when it is over.
+    #[must_use]
+    pub fn is_match_within(&self, text: &str, allowance: &Allowance) -> Option<bool> {
+        if allowance.is_unlimited() {
+            return Some(self.is_match(text));
+        }
+        if self.0.bounded.get().is_none() && !allowance.spend(self.bytes(), 1) {
+            return None;
+        }
+        self.bounded().is_match(text, allowance)
+    }
+
+    /// Make everything that matching within an allowance and an index need, so that no match has to wait for it.
+    pub fn prepare(&self) {
+        self.bounded();
+        self.needles();
+    }
+
+    fn bounded(&self) -> &BoundedSearch {
+        self.0.bounded.get_or_init(|| BoundedSearch::new(&self.0.text, Self::NEST_MAX))
+    }
+
+    /// The memory of the compiled expression, with that for searching.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        // The meta engine has the program forwards and backwards, and the bounded search has it forwards once more.
+        self.0.regex.memory_usage() / 2 * 3 + self.0.text.len() + BoundedSearch::BYTES_MIN
+    }
+
+    /// The worst time per byte of a text, in nanoseconds: a new state of the automaton for each byte.
+    #[must_use]
+    pub fn ns_per_byte(&self) -> u64 {
+        // A state of the program takes about 32 bytes, forwards and backwards.
+        crate::allowance::REGEX_NS + self.0.regex.memory_usage() as u64 / 64
+    }
+
+    /// Needles of which at least one occurs in every text that matches: at most 16, none empty. None when there is no
+    /// such set, as for `\w+`.
+    #[must_use]
+    pub fn necessary_needles(&self) -> Option<&[String]> {
+        self.needles().as_deref()
+    }
+
+    fn needles(&self) -> &Option<Vec<String>> {
+        self.0.needles.get_or_init(|| regex_needles::necessary_needles(&self.0.text))
+    }
+
+    /// The byte ranges of its matches in `text`, at most `limit` of them.
+    #[must_use]
+    pub fn find_all(&self, text: &str, limit: usize) -> Vec<std::ops::Range<usize>> {
+        self.0.regex.find_iter(text).take(limit).map(|matched| matched.range()).collect()
+    }
+}
+
+fn reason(error: &BuildError) -> String {
+    if let Some(bytes) = error.size_limit() {
+        return format!("expected at most {bytes} bytes when compiled");
+    }
+    let text = error.syntax_error().map_or_else(|| error.to_string(), ToString::to_string);
+    text.lines().last().unwrap_or("a valid expression").trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Random, fewer};
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::new(text).expect(text)
+    }
+
+    #[test]
+    fn within_an_allowance_the_result_is_the_same() {
+        let texts = ["", "ab", "xxabc", "grün ab12", "Ω_w 7", "aaaa!", "line\nab\n", "\u{e9}\u{e8} ab"];
+        for text in ["ab", "^ab$", r"\w{3}", r"\bab\b", r"(?i)GRÜN", r"(?m)^ab$", "a*", "[^a]b", r"\d+$", "(a|b)+c"] {
+            let pattern = pattern(text);
+            for haystack in texts {
+                let allowance = Allowance::new(1 << 40);
+                let within = pattern.is_match_within(haystack, &allowance);
+                assert_eq!(within, Some(pattern.is_match(haystack)), "{text} in {haystack:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+    fn an_automaton_that_explodes_ends_with_the_allowance() {
+        let pattern = pattern("[ab]*a[ab]{300}x");
+        let mut random = Random(7);
+        let text: String = (0..fewer(100_000)).map(|_| random.pick(&['a', 'b'])).collect();
+        let allowance = Allowance::new(10_000_000);
+        assert_eq!(pattern.is_match_within(&text, &allowance), None);
+        assert!(allowance.is_over());
+        let plain = Allowance::new(10_000_000);
+        assert_eq!(Pattern::new("[ab]+x").expect("one").is_match_within(&text, &plain), Some(false), "the control");
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_with_the_reason() {
+        let refused = Pattern::within(r"\w{9}", 1 << 16).expect_err("too large");
+        assert_eq!(refused, "expected at most 65536 bytes when compiled");
+        assert!(Pattern::new("(?=a)").expect_err("look-ahead").contains("look-around"));
+        assert!(Pattern::new(r"\w{9}").expect("one").bytes() > 1 << 16);
+    }
+}
