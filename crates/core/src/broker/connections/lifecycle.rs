@@ -215,8 +215,8 @@ impl Broker {
         connection.out.shrink();
         if now - connection.heard > TRIM_AFTER_US && now - connection.said > TRIM_AFTER_US {
             connection.trim();
-            self.clients.count_buffers(slot);
         }
+        self.clients.count_buffers(slot);
         let connection = &mut self.clients[slot];
         let half = connection.heartbeat_us;
         if half == 0 {

@@ -79,7 +79,7 @@ impl Broker {
         let Some(slot) = self.clients.find(id) else { return };
         self.clients[slot].is_writable = is_writable;
         if !is_writable {
-            self.clients[slot].out.fit();
+            self.clients[slot].out.shrink_to_fit();
         }
         self.clients.count_buffers(slot);
         if is_writable {

@@ -60,7 +60,7 @@ impl OutputBuffer {
     }
 
     /// Free the room that what waits does not need, if that is most of it.
-    pub fn fit(&mut self) {
+    pub fn shrink_to_fit(&mut self) {
         if self.bytes.capacity() > 2 * self.len() {
             self.bytes.drain(..self.taken);
             self.taken = 0;

@@ -299,13 +299,13 @@ impl LiveRecords {
         *self.holders(record) == RecordHolders::Spilled
     }
 
-    /// Whether a slot has the record of a message.
-    pub fn is_message(&self, record: RecordId) -> bool {
-        self.slots.get(record).is_some_and(|slot| slot.holders != RecordHolders::DefinitionRecord)
-    }
-
     /// The number of slots, those without a record too.
     pub fn end(&self) -> u32 {
         self.slots.end()
+    }
+
+    /// Whether there is such a record, and it is a message.
+    pub fn is_message(&self, record: RecordId) -> bool {
+        self.slots.get(record).is_some_and(|slot| slot.holders != RecordHolders::DefinitionRecord)
     }
 }
