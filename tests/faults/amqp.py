@@ -9,6 +9,7 @@ import select
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,6 +82,17 @@ class Client:
     def publish(self, exchange: str, key: str, body: bytes, **properties: Any) -> None:
         """Send a message without waiting."""
         self.send_bytes(marshal(exchange, key, body, **properties))
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for select."""
+        return self._socket.fileno()
+
+    def receive_bytes(self, timeout_s: float) -> bytes:
+        """Return what has arrived, after waiting at most `timeout_s` for more."""
+        self._receive(timeout_s)
+        data = bytes(self._left)
+        self._left.clear()
+        return data
 
     def send_bytes(self, data: bytes) -> None:
         """Send frames without waiting."""
@@ -171,10 +183,12 @@ class Client:
 class Ledger:
     """Checks the total-queue rule by the texts of the attempted, confirmed and delivered bodies.
 
-    A lost message was confirmed, not delivered; a phantom was delivered, not attempted. Duplicates are counted."""
+    A lost message was confirmed, not delivered; a phantom was delivered, and refused or not attempted. Duplicates are
+    counted."""
 
     attempted: set[str] = field(default_factory=set)
     confirmed: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
     delivered: list[str] = field(default_factory=list)
 
     @property
@@ -184,8 +198,8 @@ class Ledger:
 
     @property
     def phantoms(self) -> set[str]:
-        """Return the delivered messages that were never sent."""
-        return set(self.delivered) - self.attempted
+        """Return the delivered messages that were never sent, or refused."""
+        return (set(self.delivered) - self.attempted) | (set(self.delivered) & self.refused)
 
     @property
     def duplicates(self) -> int:
@@ -197,7 +211,9 @@ class Publisher(threading.Thread):
     """Publishes messages to a queue as fast as `window` unconfirmed ones allow, until it is stopped.
 
     Args:
+        queue: the queue, or the routing key where an exchange is given.
         size: bytes after each body's name, which stands alone in the ledger.
+        transaction: commit after so many messages, instead of asking for confirms.
     """
 
     def __init__(
@@ -210,14 +226,22 @@ class Publisher(threading.Thread):
         size: int = 0,
         window: int = 500,
         persistent: bool = True,
+        exchange: str = "",
+        properties: dict[str, Any] | None = None,
+        transaction: int = 0,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._client = Client(port)
-        self._client.call(commands.Confirm.Select(), "Confirm.SelectOk")
+        if transaction:
+            self._client.call(commands.Tx.Select(), "Tx.SelectOk")
+        else:
+            self._client.call(commands.Confirm.Select(), "Confirm.SelectOk")
+        self._exchange, self._transaction = exchange, transaction
         self._queue, self._ledger, self._pad, self._window = queue, ledger, PAD * size, window
-        self._delivery_mode = 2 if persistent else 1
+        self._properties = {"delivery_mode": 2 if persistent else 1, **(properties or {})}
         self._tags: dict[int, str] = {}
-        self._highest = 0
+        self._committing: deque[int] = deque()
+        self._nacked: set[int] = set()
         self._stopping = threading.Event()
         self.blocked = threading.Event()
         self.blocked_at: float | None = None
@@ -233,7 +257,7 @@ class Publisher(threading.Thread):
         """Until stopped or the broker goes."""
         try:
             self._flow()
-        except (BrokerGoneError, BrokerClosedError) as error:
+        except (BrokerGoneError, BrokerClosedError, AssertionError) as error:
             self.error = error
         finally:
             with contextlib.suppress(OSError):
@@ -244,7 +268,7 @@ class Publisher(threading.Thread):
         while True:
             if self._stopping.is_set():
                 end = end or time.monotonic() + 10
-                if not self._tags or time.monotonic() > end:
+                if not self._tags or time.monotonic() > end or (self._transaction and not self._committing):
                     return
             elif len(self._tags) < self._window and not self.blocked.is_set():
                 for _ in range(20):
@@ -253,40 +277,66 @@ class Publisher(threading.Thread):
                     self._ledger.attempted.add(name)
                     self._tags[number] = name
                     body = f"{name}{self._pad}".encode()
-                    self._client.publish("", self._queue, body, delivery_mode=self._delivery_mode)
+                    self._client.publish(self._exchange, self._queue, body, **self._properties)
+                    if self._transaction and number % self._transaction == 0:
+                        self._committing.append(number)
+                        self._client.send(commands.Tx.Commit())
             busy = not self._stopping.is_set() and len(self._tags) < self._window and not self.blocked.is_set()
             for value in self._client.frames(0.0 if busy else 0.05):
                 self._take(value)
 
     def _take(self, value: Any) -> None:
         name = getattr(value, "name", "")
-        if name == "Basic.Ack":
-            self.confirm_times.append(time.time())
-            tags = [value.delivery_tag]
-            if value.multiple:
-                tags = [tag for tag in self._tags if tag <= value.delivery_tag]
-            for tag in tags:
-                self._ledger.confirmed.add(self._tags.pop(tag))
+        if name == "Tx.CommitOk":
+            self._confirm(self._committing.popleft(), multiple=True)
+        elif name == "Basic.Ack":
+            self._confirm(value.delivery_tag, value.multiple)
         elif name == "Basic.Nack":
-            tags = [tag for tag in self._tags if tag <= value.delivery_tag] if value.multiple else [value.delivery_tag]
-            for tag in tags:
-                self._tags.pop(tag)
+            for tag in self._told(value.delivery_tag, value.multiple):
+                self._ledger.refused.add(self._tags.pop(tag))
+                self._nacked.add(tag)
         elif name == "Connection.Blocked":
             self.blocked_at = time.monotonic()
             self.blocked.set()
         elif name == "Connection.Unblocked":
             self.blocked.clear()
 
+    def _told(self, tag: int, multiple: bool) -> list[int]:
+        """Return the messages that an answer is about."""
+        return [it for it in self._tags if it <= tag] if multiple else [tag]
+
+    def _confirm(self, tag: int, multiple: bool) -> None:
+        self.confirm_times.append(time.time())
+        tags = self._told(tag, multiple)
+        twice = self._nacked.intersection(range(min(tags, default=tag), tag + 1))
+        assert not twice, f"{len(twice)} refused messages were acknowledged as well"
+        for it in tags:
+            self._ledger.confirmed.add(self._tags.pop(it))
+
 
 class Consumer(threading.Thread):
-    """Takes what a queue delivers and acknowledges every `ack_every` messages, until stopped or the broker goes."""
+    """Takes what a queue delivers, until stopped or the broker goes.
 
-    def __init__(self, port: int, queue: str, ledger: Ledger, *, prefetch: int = 200, ack_every: int = 10) -> None:
+    Args:
+        ack_every: acknowledge, or reject if it `rejects`, after so many messages; 0 never.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        queue: str,
+        ledger: Ledger,
+        *,
+        prefetch: int = 200,
+        ack_every: int = 10,
+        rejects: bool = False,
+        no_ack: bool = False,
+    ) -> None:
         super().__init__(daemon=True)
         self._client = Client(port)
         self._client.call(commands.Basic.Qos(prefetch_count=prefetch), "Basic.QosOk")
-        self._client.send(commands.Basic.Consume(queue=queue))
-        self._ledger, self._ack_every = ledger, ack_every
+        self._client.send(commands.Basic.Consume(queue=queue, no_ack=no_ack))
+        self._ledger, self._ack_every, self._rejects = ledger, ack_every, rejects
         self._stopping = threading.Event()
         self.redelivered: list[bool] = []
         self.bodies: list[str] = []
@@ -309,9 +359,15 @@ class Consumer(threading.Thread):
                         self.bodies.append(value.value.decode())
                         self.redelivered.append(method.redelivered)
                         if self._ack_every and method.delivery_tag % self._ack_every == 0:
-                            self._client.send(commands.Basic.Ack(method.delivery_tag, multiple=True))
+                            self._settle(method.delivery_tag)
         with contextlib.suppress(OSError):
             self._client.close()
+
+    def _settle(self, tag: int) -> None:
+        if self._rejects:
+            self._client.send(commands.Basic.Nack(tag, multiple=True, requeue=False))
+        else:
+            self._client.send(commands.Basic.Ack(tag, multiple=True))
 
 
 def drain(port: int, queue: str, ledger: Ledger, limit_s: float = 300.0) -> int:

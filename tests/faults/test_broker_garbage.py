@@ -24,10 +24,11 @@ from pamqp.body import ContentBody
 
 from tests.faults.amqp import BrokerClosedError, BrokerGoneError, Client
 from tests.faults.broker_process import BrokerProcess
+from tests.faults.promises import times
 
 pytestmark = pytest.mark.serial
 
-FRAMES = 1_000_000 if os.environ.get("TAMIS_LONG") else 6_000
+FRAMES = times("TAMIS_FRAMES", 6_000, 1_000_000)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 ATTACKERS = 3
 FRAMES_MAX = 8

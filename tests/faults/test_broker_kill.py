@@ -1,6 +1,6 @@
 """Confirmed messages survive kill -9, in order, and are redelivered.
 
-`TAMIS_KILLS=100 pytest tests/faults/test_broker_kill.py` is the long form; TAMIS_SEED repeats a run."""
+`TAMIS_LONG=1 pytest tests/faults/test_broker_kill.py` is the long form; TAMIS_SEED repeats a run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from pathlib import Path
 import pytest
 from pamqp import commands
 
-from tests.faults.amqp import Client, Consumer, Ledger, Publisher, drain
+from tests.faults.amqp import Client, Consumer, Ledger, Publisher
 from tests.faults.broker_process import BrokerProcess
+from tests.faults.paths import Paths
+from tests.faults.promises import LONG, times
 
 pytestmark = pytest.mark.serial
 
-KILLS = int(os.environ.get("TAMIS_KILLS", "3"))
+KILLS = times("TAMIS_KILLS", 3, 100)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 QUEUE = "work"
+AGAIN_S_MAX = 1.0
+"""The time in which unacknowledged messages come again."""
 SMALL_SEGMENTS = "[journal]\nsegment_bytes = 1048576\n"
 
 
@@ -29,95 +33,127 @@ def declare(port: int) -> None:
     client.close()
 
 
-def killed_under_load(broker: BrokerProcess, ledger: Ledger, round_: int, after_s: float, size: int = 200) -> None:
-    """Run two publishers and a consumer that acknowledges, and kill the broker after `after_s`."""
-    publishers = [Publisher(broker.port, QUEUE, f"r{round_}p{number}", ledger, size=size) for number in range(2)]
-    consumer = Consumer(broker.port, QUEUE, ledger)
-    for thread in (*publishers, consumer):
-        thread.start()
+def killed_under_load(broker: BrokerProcess, paths: Paths, name: str, after_s: float, size: int = 200) -> None:
+    """Publish in all ways, with a consumer that acknowledges and one that rejects; kill the broker after `after_s`."""
+    threads = paths.start(broker.port, name, size)
     time.sleep(after_s)
     broker.kill()
-    for thread in (*publishers, consumer):
+    for thread in threads:
         thread.join(20)
         assert not thread.is_alive()
+        assert not isinstance(getattr(thread, "error", None), AssertionError), thread.error
 
 
 @pytest.mark.timeout(120 + 30 * KILLS)
 def test_what_was_confirmed_is_there_after_kill_9(tmp_path: Path) -> None:
     print(f"TAMIS_SEED={SEED} TAMIS_KILLS={KILLS}")
-    chance, ledger = random.Random(SEED), Ledger()
+    chance, paths = random.Random(SEED), Paths()
     broker = BrokerProcess(tmp_path / "data", SMALL_SEGMENTS)
     for round_ in range(KILLS):
         with broker.start():
-            declare(broker.port)
-            killed_under_load(broker, ledger, round_, chance.uniform(0.1, 3.0 if KILLS > 10 else 1.0))
+            killed_under_load(broker, paths, f"r{round_}", chance.uniform(0.1, 3.0 if LONG else 1.0))
     with broker.start():
-        left = drain(broker.port, QUEUE, ledger)
+        paths.drain(broker.port)
         assert broker.stop() == 0
-    counts = f"{len(ledger.attempted)} attempted, {len(ledger.confirmed)} confirmed"
-    print(f"{counts}, {left} left, {ledger.duplicates} doubled")
-    assert ledger.confirmed, "nothing was confirmed: the run is void"
-    assert not ledger.lost
-    assert not ledger.phantoms
+    print(paths)
+    assert not paths.wrong()
+    assert all(ledger.confirmed for ledger in paths.ledgers.values()), (
+        "nothing was confirmed on a path: the run is void"
+    )
 
 
 def test_control_a_broker_that_confirms_what_it_received_is_caught(tmp_path: Path) -> None:
     print(f"TAMIS_SEED={SEED}")
     chance = random.Random(SEED)
     for round_ in range(20):
-        ledger = Ledger()
+        paths = Paths()
         broker = BrokerProcess(tmp_path / f"data{round_}", '[journal]\nconfirm = "received"\n')
         with broker.start():
-            declare(broker.port)
             # Large messages: the disk is always behind.
-            killed_under_load(broker, ledger, round_, chance.uniform(0.3, 0.8), size=50_000)
+            killed_under_load(broker, paths, f"r{round_}", chance.uniform(0.3, 0.8), size=20_000)
         with broker.start():
-            drain(broker.port, QUEUE, ledger)
-        if ledger.lost:
-            print(f"caught by kill {round_ + 1}: {len(ledger.lost)} of {len(ledger.confirmed)} lost")
+            paths.drain(broker.port)
+        if wrong := paths.wrong():
+            print(f"caught by kill {round_ + 1}: {wrong}")
             return
     pytest.fail("twenty kills lost nothing that was confirmed before it was written: the test cannot tell")
 
 
-def test_one_publisher_and_one_consumer_keep_their_order(tmp_path: Path) -> None:
-    ledger = Ledger()
-    with BrokerProcess(tmp_path / "data", SMALL_SEGMENTS) as broker:
-        declare(broker.port)
-        publisher = Publisher(broker.port, QUEUE, "p", ledger)
-        publisher.start()
-        seen: list[tuple[int, bool]] = []
-        for _ in range(4):  # the consumer returns repeatedly, with unacknowledged messages
-            consumer = Consumer(broker.port, QUEUE, ledger, prefetch=50, ack_every=7)
+def inversions(seen: list[tuple[int, bool]]) -> list[tuple[int, int]]:
+    """Return the numbers that came after a higher one without being flagged as redelivered, each with that one."""
+    highest, found = 0, []
+    for number, redelivered in seen:
+        if number <= highest and not redelivered:
+            found.append((number, highest))
+        highest = max(highest, number)
+    return found
+
+
+def consumed(port: int, ledger: Ledger, consumers: int) -> list[tuple[int, bool]]:
+    """Return the numbers of one publisher and their flags as `consumers` side by side take them, four times in turn."""
+    publisher = Publisher(port, QUEUE, "p", ledger)
+    publisher.start()
+    seen: list[tuple[int, bool]] = []
+    for _ in range(4):  # they return repeatedly, with unacknowledged messages
+        side_by_side = [Consumer(port, QUEUE, ledger, prefetch=50, ack_every=7) for _ in range(consumers)]
+        for consumer in side_by_side:
             consumer.start()
-            time.sleep(0.3)
+        time.sleep(0.3)
+        for consumer in side_by_side:
             consumer.stop()
             numbers = [int(body.split("-")[1]) for body in consumer.bodies]
-            seen += list(zip(numbers, consumer.redelivered, strict=True))
-        publisher.stop()
-        assert publisher.error is None
+            seen += zip(numbers, consumer.redelivered, strict=True)
+    publisher.stop()
+    assert publisher.error is None
+    return seen
+
+
+def test_one_publisher_and_one_consumer_keep_their_order(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", SMALL_SEGMENTS) as broker:
+        declare(broker.port)
+        seen = consumed(broker.port, Ledger(), consumers=1)
     assert len(seen) > 100
-    highest = 0
-    for number, redelivered in seen:
-        assert number > highest or redelivered, f"{number} came after {highest}"
-        highest = max(highest, number)
+    assert not inversions(seen)
+
+
+def test_control_two_consumers_do_not_keep_the_order_and_are_caught(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", SMALL_SEGMENTS) as broker:
+        declare(broker.port)
+        assert inversions(consumed(broker.port, Ledger(), consumers=2))
+
+
+def taken_again(port: int, rounds: int, *, no_ack: bool) -> list[tuple[float, list[str], list[bool]]]:
+    """Let consumers take a hundred messages and leave, one after the other.
+
+    Returns:
+        For each how long it took in seconds, the messages, and their flags."""
+    client, found = Client(port), []
+    for number in range(100):
+        client.publish("", QUEUE, str(number).encode(), delivery_mode=2)
+    for _ in range(rounds):
+        consumer = Consumer(port, QUEUE, Ledger(), prefetch=100, ack_every=0, no_ack=no_ack)
+        began = time.monotonic()
+        consumer.start()
+        while len(consumer.bodies) < 100 and time.monotonic() < began + AGAIN_S_MAX:
+            time.sleep(0.01)
+        took_s = time.monotonic() - began
+        consumer.stop()
+        found.append((took_s, consumer.bodies, consumer.redelivered))
+    return found
 
 
 def test_what_a_consumer_left_unacknowledged_comes_again_and_says_so(tmp_path: Path) -> None:
-    rounds = 50 if KILLS > 10 else 5
     with BrokerProcess(tmp_path / "data", SMALL_SEGMENTS) as broker:
         declare(broker.port)
-        client = Client(broker.port)
-        for number in range(100):
-            client.publish("", QUEUE, str(number).encode(), delivery_mode=2)
-        for round_ in range(rounds):
-            ledger = Ledger()
-            consumer = Consumer(broker.port, QUEUE, ledger, prefetch=100, ack_every=0)
-            consumer.start()
-            began = time.monotonic()
-            while len(consumer.bodies) < 100 and time.monotonic() < began + 10:
-                time.sleep(0.01)
-            took_s = time.monotonic() - began
-            consumer.stop()
-            assert consumer.bodies == [str(number) for number in range(100)]
-            assert all(consumer.redelivered) == (round_ > 0)
-            assert took_s < 5.0, f"round {round_}: {took_s:.1f} s"
+        found = taken_again(broker.port, 50 if LONG else 5, no_ack=False)
+    print(f"longest {max(took_s for took_s, _, _ in found):.3f} s")
+    for round_, (took_s, bodies, redelivered) in enumerate(found):
+        assert bodies == [str(number) for number in range(100)], f"round {round_}: {len(bodies)} in {took_s:.1f} s"
+        assert all(redelivered) == (round_ > 0)
+
+
+def test_control_what_needs_no_acknowledgement_does_not_come_again_and_is_caught(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", SMALL_SEGMENTS) as broker:
+        declare(broker.port)
+        (_, first, _), (_, second, _) = taken_again(broker.port, 2, no_ack=True)
+    assert (len(first), second) == (100, [])

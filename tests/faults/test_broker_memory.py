@@ -1,6 +1,6 @@
 """Memory is bounded: unconsumed messages wait on disk, and publishers are blocked before memory runs short.
 
-`TAMIS_UNCONSUMED_MB=5000 pytest tests/faults/test_broker_memory.py` is the long form."""
+`TAMIS_LONG=1 pytest tests/faults/test_broker_memory.py` is the long form."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from pamqp import commands
 
 from tests.faults.amqp import Client, Ledger, Publisher
 from tests.faults.broker_process import BrokerProcess
+from tests.faults.promises import times
 
 pytestmark = pytest.mark.serial
 
-UNCONSUMED_MB = int(os.environ.get("TAMIS_UNCONSUMED_MB", "300"))
+UNCONSUMED_MB = times("TAMIS_UNCONSUMED_MB", 300, 5_000)
 LIMIT_MIB, WATERMARK_MIB = (512, 256) if UNCONSUMED_MB > 1_000 else (224, 75)
 QUEUE = "unread"
 SIZE = 4_000

@@ -18,12 +18,13 @@ from pamqp import commands
 import tamis
 from tests.faults.amqp import Client, Ledger, Publisher
 from tests.faults.broker_process import BrokerProcess
+from tests.faults.promises import times
 
 pytestmark = pytest.mark.serial
 
-QUERIES = int(os.environ.get("TAMIS_QUERIES", "300"))
-MESSAGES = int(os.environ.get("TAMIS_MESSAGES", "1000"))
-SEEDS = int(os.environ.get("TAMIS_SEEDS", "1"))
+QUERIES = times("TAMIS_QUERIES", 300, 10_000)
+MESSAGES = times("TAMIS_MESSAGES", 1000, 100_000)
+SEEDS = times("TAMIS_SEEDS", 1, 20)
 KINDS = 1_000
 """Number of different messages, since brute force evaluates QUERIES for each; further messages repeat them."""
 PART = 500

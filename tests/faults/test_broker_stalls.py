@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,15 +17,31 @@ from pamqp.body import ContentBody
 
 from tests.faults.amqp import Client
 from tests.faults.broker_process import BrokerProcess
+from tests.faults.idle import IdleLoop
+from tests.faults.promises import LONG
 
 pytestmark = pytest.mark.serial
 
-LONG = bool(os.environ.get("TAMIS_LONG"))
 BINDINGS = 100_000
 QUEUED = 1_000_000 if LONG else 100_000
 LOGINS = 100 if LONG else 20
 STALL_MS_MAX = 20.0
-"""The promised maximum; on a shared machine, the stalls of a run without work are added."""
+"""The promised maximum; twice what an idle process waits meanwhile is added: for the broker and for the probe."""
+SLACK = 1 if LONG else 5
+"""Beside other tests, and in slow builds, five times the maximum is allowed; `make faults` asserts the maximum."""
+
+
+@dataclass(frozen=True)
+class Delays:
+    """The 99.9th percentile and the maximum of deliveries, and the noise of the machine, in milliseconds."""
+
+    high_ms: float
+    longest_ms: float
+    noise_ms: float
+
+    def is_kept(self) -> bool:
+        """Return whether the promise is kept."""
+        return self.longest_ms <= SLACK * STALL_MS_MAX + self.noise_ms
 
 
 class Probe(threading.Thread):
@@ -47,13 +65,16 @@ class Probe(threading.Thread):
             self.times_ms.append((time.perf_counter() - began) * 1_000)
             time.sleep(0.002)
 
-    def measure(self, work: Callable[[], None]) -> tuple[float, float]:
-        """Return the 99.9th percentile and the maximum while `work` runs."""
+    def measure(self, work: Callable[[], None]) -> Delays:
+        """Return the delays while `work` runs."""
         start = len(self.times_ms)
-        work()
-        time.sleep(0.1)
+        with IdleLoop() as idle:
+            began = time.monotonic()
+            work()
+            time.sleep(0.1)
+            ended = time.monotonic()
         times = sorted(self.times_ms[start:])
-        return times[int(len(times) * 0.999)], times[-1]
+        return Delays(times[int(len(times) * 0.999)], times[-1], 2_000 * idle.longest_s(began, ended))
 
     def stop(self) -> None:
         self._stopping.set()
@@ -103,7 +124,6 @@ def test_heavy_work_does_not_hold_up_a_bystander(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         probe = Probe(broker.port)
         probe.start()
-        _, quiet = probe.measure(lambda: time.sleep(2))
         found = {
             name: probe.measure(lambda work=work: elsewhere(work, broker.port))  # type: ignore[misc]
             for name, work in (
@@ -113,9 +133,24 @@ def test_heavy_work_does_not_hold_up_a_bystander(tmp_path: Path) -> None:
             )
         }
         probe.stop()
-    print(f"longest without work: {quiet:.1f} ms")
-    for name, (high, longest) in found.items():
-        print(f"{name}: p99.9 {high:.1f} ms, longest {longest:.1f} ms")
-    # The client shares two cores with the broker and with whatever else runs: a stall of the broker is well above that.
-    for name, (_, longest) in found.items():
-        assert longest < 5 * (STALL_MS_MAX + quiet), name
+    for name, delays in found.items():
+        print(
+            f"{name}: p99.9 {delays.high_ms:.1f} ms, longest {delays.longest_ms:.1f} ms, noise {delays.noise_ms:.1f} ms"
+        )
+    for name, delays in found.items():
+        assert delays.is_kept(), f"{name}: {delays}"
+
+
+def test_control_a_broker_that_stands_still_is_caught(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        probe = Probe(broker.port)
+        probe.start()
+
+        def stand_still() -> None:
+            os.kill(broker.pid, signal.SIGSTOP)
+            time.sleep(20 * STALL_MS_MAX / 1_000)
+            os.kill(broker.pid, signal.SIGCONT)
+
+        delays = probe.measure(stand_still)
+        probe.stop()
+    assert not delays.is_kept(), delays

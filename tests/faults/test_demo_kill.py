@@ -1,7 +1,7 @@
 """The demo, killed with -9 at points spread over its whole run, ends with the outbox that brute force computes.
 
 From laying out the folder over Spark's start to the last delivery: a kill comes at a share of the time that the demo
-takes. `TAMIS_KILLS=10 pytest tests/faults` is the long form; TAMIS_SEED repeats a run."""
+takes. `TAMIS_LONG=1 pytest tests/faults` is the long form; TAMIS_SEED repeats a run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from tamis.query import load_queries
 from tamis.store import Store
 from tests.demo.oracle import expected_matches
 from tests.faults.processes import kill_group
+from tests.faults.promises import times
 
 pytestmark = [pytest.mark.spark, pytest.mark.serial]
 
-KILLS = int(os.environ.get("TAMIS_KILLS", "1"))
+KILLS = times("TAMIS_DEMO_KILLS", 1, 10)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 RUN_S_MAX = 240.0
 
@@ -52,7 +53,7 @@ def assert_outbox_is(folder: DemoFolder, expected: dict[str, set[str]]) -> None:
 
 @pytest.mark.timeout(600 + 120 * KILLS)
 def test_the_killed_demo_ends_with_the_outbox_of_brute_force(tmp_path: Path) -> None:
-    print(f"TAMIS_SEED={SEED} TAMIS_KILLS={KILLS}")
+    print(f"TAMIS_SEED={SEED} TAMIS_DEMO_KILLS={KILLS}")
     chance = random.Random(SEED)
     whole_s = run_to_the_end(tmp_path / "whole")
     for kill in range(KILLS):

@@ -1,6 +1,6 @@
 """The pipeline neither loses nor doubles notifications, however it is killed.
 
-The short form runs in CI; `TAMIS_KILLS=30 pytest tests/faults` is the long one. Every run prints its seed; give it back
+The short form runs in CI; `TAMIS_LONG=1 pytest tests/faults` is the long one. Every run prints its seed; give it back
 with TAMIS_SEED. Two planted faults show that the check can fail."""
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tamis.config.pipeline import PipelineConfig
 from tamis.errors import StoreError
 from tamis.store import BatchCounts, BatchResult, Store
 from tests.faults.processes import kill_group
+from tests.faults.promises import times
 from tests.spark.mail import QUERIES, Match, brute_force, outbox, real_messages, write_mbox
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.serial]
 
-KILLS = int(os.environ.get("TAMIS_KILLS", "3"))
+KILLS = times("TAMIS_PIPELINE_KILLS", 3, 30)
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 MESSAGES = 400
 BATCH_MESSAGES = 20
@@ -98,7 +99,7 @@ class Case:
 
 @pytest.mark.timeout(120 + 60 * KILLS)
 def test_killed_at_random_points_the_outbox_is_that_of_brute_force(tmp_path: Path, shared: Path) -> None:
-    print(f"TAMIS_SEED={SEED} TAMIS_KILLS={KILLS}")
+    print(f"TAMIS_SEED={SEED} TAMIS_PIPELINE_KILLS={KILLS}")
     chance = random.Random(SEED)
     case = Case(tmp_path, real_messages(shared, MESSAGES))
     for kill in range(KILLS):

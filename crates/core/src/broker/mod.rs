@@ -156,7 +156,7 @@ impl Broker {
             || self.queues.has_abandoned()
             || self.clients.has_orphans()
             || self.can_spill_entries()
-            || self.queues.is_due(self.clock.now())
+            || (!self.is_stopping && self.queues.is_due(self.clock.now()))
             || self.letters.has_work()
     }
 

@@ -114,6 +114,7 @@ impl Broker {
         opened.map_err(|error| StorageError::Spill(error.to_string()))?;
         broker.durability.begin(durable, committer, disk, dir, journal.segment_bytes);
         let report = broker.recover_all(recovered)?;
+        broker.drop_overflow();
         // The vhost that every broker has, when it is new here.
         broker.changed();
         broker.record_settled();
@@ -192,6 +193,12 @@ impl Broker {
             opened.map_err(|reason| StorageError::Stream(name.clone(), reason))?;
         }
         Ok(())
+    }
+
+    /// Drop what bounded queues have too much of, because deliveries that were not acknowledged came back to them.
+    fn drop_overflow(&mut self) {
+        let over: Vec<QueueId> = self.queues.iter().filter(|(_, queue)| queue.is_over()).map(|(id, _)| id).collect();
+        over.into_iter().for_each(|queue| self.drop_head(queue));
     }
 
     /// Put messages back into their queues. Their bytes stay in the journal.

@@ -39,9 +39,10 @@ impl Broker {
         self.discard(queue, entry, Reason::Expired);
     }
 
-    /// Expire what is due, as far as the turn goes.
+    /// Expire what is due, as far as the turn goes. A broker that has stopped has recorded its end, and expires no more.
     pub(crate) fn expire(&mut self) {
-        while !self.turn.is_over()
+        while !self.is_stopping
+            && !self.turn.is_over()
             && let Some(queue) = self.queues.next_due(self.clock.now())
         {
             self.turn.spend(DROP_STEPS);

@@ -191,9 +191,10 @@ impl Queue {
         }
     }
 
-    /// Whether it exceeds its maximum length or size, so that the oldest entries must be dropped.
+    /// Whether it exceeds its maximum length or size, so that the oldest entries must be dropped. A queue that refuses
+    /// messages drops none: what comes back to it stays.
     pub fn is_over(&self) -> bool {
-        self.policy.is_over(self.ready.len() as u64, self.ready_bytes)
+        !self.policy.rejects_publish && self.policy.is_over(self.ready.len() as u64, self.ready_bytes)
     }
 
     /// Whether one more message of this size would not fit, and the oldest may not be dropped for it.

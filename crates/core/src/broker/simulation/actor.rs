@@ -1,25 +1,37 @@
 //! A client: bytes on their way in both directions, and what it remembers of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::amqp::method::{
-    BasicAck, BasicCancel, BasicConsume, BasicNack, BasicPublish, BasicQos, ChannelOpen, ConfirmSelect,
-};
-use crate::amqp::properties::put_content;
-use crate::amqp::{Method, PropertyFields};
+use crate::amqp::Method;
+use crate::amqp::method::{BasicAck, BasicNack, ChannelOpen, ConfirmSelect, TxSelect};
 use crate::broker::ConnectionId;
 use crate::broker::tests::client::read;
-use crate::journal::Dice;
 
 use super::ledger::{Ledger, MessageName};
+use super::paths::{QUEUES, QueueIndex, STREAM, is_moving};
 
-pub const QUEUES: [&str; 4] = ["durable.a", "durable.b", "durable.c", "transient"];
-
-/// A settlement on its way: what it settles, and how.
+/// What a client has written that changes what the ledger expects, as soon as the broker has looked at it.
 #[derive(Debug)]
-enum Sent {
-    Settled(Vec<MessageName>),
-    Requeued(Vec<u64>),
+pub(super) enum Sent {
+    /// Settlements: of these messages, and of so many deliveries of its consumer.
+    Settled(Vec<MessageName>, usize),
+    Committed(Vec<MessageName>),
+}
+
+/// A transaction that was committed and not answered.
+#[derive(Debug)]
+pub(super) struct Transacted {
+    pub names: Vec<MessageName>,
+    pub has_mistake: bool,
+}
+
+/// A delivery that is not settled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Holding {
+    pub name: MessageName,
+    pub queue: QueueIndex,
+    /// It was fetched by basic.get, which takes no credit.
+    pub is_got: bool,
 }
 
 #[derive(Debug)]
@@ -28,27 +40,38 @@ pub struct Actor {
     /// Written and not yet taken by the broker.
     pub pipe: Vec<u8>,
     /// How many bytes were ever written, and how many of them have arrived.
-    written: u64,
+    pub(super) written: u64,
     arrived: u64,
     inbox: Vec<u8>,
-    publisher: u64,
-    numbers: u64,
-    /// By publisher's confirm number.
-    unconfirmed: BTreeMap<u64, MessageName>,
-    published: u64,
+    pub(super) publisher: u64,
+    pub(super) numbers: u64,
+    pub(super) is_transactional: bool,
+    /// The messages of the open transaction.
+    pub(super) uncommitted: Vec<MessageName>,
+    pub(super) committing: VecDeque<Transacted>,
+    /// Whether something in the open transaction must be refused.
+    pub(super) has_mistake: bool,
+    /// By publisher's confirm number: the message, once for each queue that takes it.
+    pub(super) unconfirmed: BTreeMap<u64, Vec<MessageName>>,
+    nacked: BTreeSet<u64>,
+    pub(super) published: u64,
     /// By delivery tag.
-    held: BTreeMap<u64, MessageName>,
-    /// Settlements by where in what was written they end.
-    settling: Vec<(u64, Sent)>,
-    consumes: bool,
-    has_cancelled: bool,
-    prefetch: u16,
+    pub(super) held: BTreeMap<u64, Holding>,
+    /// By where in what was written they end.
+    pub(super) sent: Vec<(u64, Sent)>,
+    /// The queues that it asked for a message, and has no answer from.
+    pub(super) getting: VecDeque<QueueIndex>,
+    pub(super) consumed: Option<QueueIndex>,
+    pub(super) has_cancelled: bool,
+    pub(super) prefetch: u16,
+    /// The broker has closed its channel.
+    pub is_over: bool,
     /// The last message of each publisher and queue that came here unflagged.
-    last: BTreeMap<(usize, u64), u64>,
+    last: BTreeMap<(QueueIndex, u64), u64>,
 }
 
 impl Actor {
-    pub fn new(id: ConnectionId, publisher: u64) -> Self {
+    pub fn new(id: ConnectionId, publisher: u64, is_transactional: bool) -> Self {
         let mut actor = Self {
             id,
             pipe: Vec::new(),
@@ -57,99 +80,51 @@ impl Actor {
             inbox: Vec::new(),
             publisher,
             numbers: 0,
+            is_transactional,
+            uncommitted: Vec::new(),
+            committing: VecDeque::new(),
+            has_mistake: false,
             unconfirmed: BTreeMap::new(),
+            nacked: BTreeSet::new(),
             published: 0,
             held: BTreeMap::new(),
-            settling: Vec::new(),
-            consumes: false,
+            sent: Vec::new(),
+            getting: VecDeque::new(),
+            consumed: None,
             has_cancelled: false,
             prefetch: 0,
+            is_over: false,
             last: BTreeMap::new(),
         };
         actor.write(&ChannelOpen::default().into());
-        actor.write(&ConfirmSelect { no_wait: true }.into());
+        match is_transactional {
+            true => actor.write(&TxSelect {}.into()),
+            false => actor.write(&ConfirmSelect { no_wait: true }.into()),
+        }
         actor
     }
 
     pub fn write(&mut self, method: &Method<'_>) {
+        self.write_bytes(|pipe| method.encode(1, pipe));
+    }
+
+    pub(super) fn write_bytes(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.pipe.len();
-        method.encode(1, &mut self.pipe);
+        write(&mut self.pipe);
         self.written += (self.pipe.len() - before) as u64;
     }
 
-    pub fn publish(&mut self, dice: &mut Dice, ledger: &mut Ledger) {
-        let queue = dice.below(QUEUES.len() as u64) as usize;
-        self.numbers += 1;
-        self.published += 1;
-        let name = MessageName { queue, publisher: self.publisher, number: self.numbers };
-        let is_persistent = dice.once_in(2);
-        ledger.attempted(name, is_persistent && queue < 3);
-        self.unconfirmed.insert(self.published, name);
-        let before = self.pipe.len();
-        BasicPublish { exchange: "", routing_key: QUEUES[queue], ..Default::default() }.encode(1, &mut self.pipe);
-        let mut properties = Vec::new();
-        let delivery_mode = Some(if is_persistent { 2 } else { 1 });
-        PropertyFields { delivery_mode, ..Default::default() }.encode(&mut properties);
-        let size = if dice.once_in(10) { 9000 } else { 20 };
-        put_content(&mut self.pipe, 1, &properties, &name.body(size), 4096);
-        self.written += (self.pipe.len() - before) as u64;
-    }
-
-    pub fn consume(&mut self, dice: &mut Dice) {
-        if self.consumes {
-            return;
-        }
-        self.consumes = true;
-        self.prefetch = dice.below(4) as u16 * 5;
-        self.write(&BasicQos { prefetch_size: 0, prefetch_count: self.prefetch, global: false }.into());
-        let queue = QUEUES[dice.below(4) as usize];
-        self.write(&BasicConsume { queue, consumer_tag: "c", no_wait: true, ..Default::default() }.into());
-    }
-
-    pub fn cancel(&mut self) {
-        if self.consumes && !self.has_cancelled {
-            self.has_cancelled = true;
-            self.write(&BasicCancel { consumer_tag: "c", no_wait: true }.into());
-        }
-    }
-
-    /// Settle something that it holds, in some way.
-    pub fn settle(&mut self, dice: &mut Dice) {
-        let tags: Vec<u64> = self.held.keys().copied().collect();
-        if tags.is_empty() {
-            return;
-        }
-        let delivery_tag = tags[dice.below(tags.len() as u64) as usize];
-        let multiple = dice.once_in(3);
-        let chosen: Vec<u64> = match multiple {
-            true => tags.iter().copied().filter(|tag| *tag <= delivery_tag).collect(),
-            false => vec![delivery_tag],
-        };
-        let names = chosen.iter().filter_map(|tag| self.held.remove(tag)).collect();
-        let sent = if dice.once_in(3) {
-            self.write(&BasicNack { delivery_tag, multiple, requeue: true }.into());
-            Sent::Requeued(chosen)
-        } else if dice.once_in(8) {
-            self.write(&BasicNack { delivery_tag, multiple, requeue: false }.into());
-            Sent::Settled(names)
-        } else {
-            self.write(&BasicAck { delivery_tag, multiple }.into());
-            Sent::Settled(names)
-        };
-        self.settling.push((self.written, sent));
-    }
-
-    /// Takes `count` bytes out of the pipe, which have reached the broker: what they settle is settled from now on.
+    /// Takes `count` bytes out of the pipe, which have reached the broker, with what they settle and commit.
     pub fn arrived(&mut self, count: usize, ledger: &mut Ledger) {
-        self.pipe.drain(..count);
-        self.arrived += count as u64;
+        self.arrived_unread(count);
         let arrived = self.arrived;
-        self.settling.retain(|(end, sent)| {
+        self.sent.retain(|(end, sent)| {
             if *end > arrived {
                 return true;
             }
-            if let Sent::Settled(names) = sent {
-                names.iter().for_each(|name| ledger.settled(*name));
+            match sent {
+                Sent::Settled(names, _) => names.iter().for_each(|name| ledger.settled(*name)),
+                Sent::Committed(names) => names.iter().for_each(|name| ledger.committed(*name)),
             }
             false
         });
@@ -161,12 +136,21 @@ impl Actor {
         self.arrived += count as u64;
     }
 
-    /// The connection is gone. What it settled and the broker may not have looked at may be settled or not.
+    /// The broker may have looked at what it was given: committed messages may come from now on.
+    pub fn looked_at(&mut self, ledger: &mut Ledger) {
+        let looked = self.sent.iter().filter(|(end, _)| *end <= self.arrived);
+        for (_, sent) in looked {
+            if let Sent::Committed(names) = sent {
+                names.iter().for_each(|name| ledger.committed(*name));
+            }
+        }
+    }
+
+    /// The connection is gone. What the broker may not have looked at may have happened or not.
     pub fn lost(self, ledger: &mut Ledger) {
-        for (end, sent) in self.settling {
-            if let Sent::Settled(names) = sent
-                && end <= self.arrived
-            {
+        for (end, sent) in self.sent {
+            let (Sent::Settled(names, _) | Sent::Committed(names)) = sent;
+            if end <= self.arrived {
                 names.iter().for_each(|name| ledger.doubted(*name));
             }
         }
@@ -178,24 +162,26 @@ impl Actor {
         let (received, used) = read(&self.inbox);
         for received in &received {
             match received.method() {
-                Method::BasicDeliver(deliver) => {
-                    let name = MessageName::read(&received.body).ok_or("a body that nobody sent")?;
-                    self.delivered(deliver.delivery_tag, deliver.redelivered, name, ledger)?;
+                Method::BasicDeliver(it) => {
+                    let queue = self.consumed.ok_or("a delivery to nobody")?;
+                    self.delivered(it.delivery_tag, it.redelivered, queue, &received.body, false, ledger)?;
                 }
-                Method::BasicAck(ack) => {
-                    let remaining = self.unconfirmed.split_off(&(ack.delivery_tag + 1));
-                    let confirmed = std::mem::replace(&mut self.unconfirmed, remaining);
-                    for (number, name) in confirmed {
-                        if ack.multiple || number == ack.delivery_tag {
-                            ledger.confirmed(name);
-                        } else {
-                            self.unconfirmed.insert(number, name);
-                        }
-                    }
+                Method::BasicGetOk(it) => {
+                    let queue = self.getting.pop_front().ok_or("an answer that nobody asked for")?;
+                    self.delivered(it.delivery_tag, it.redelivered, queue, &received.body, true, ledger)?;
                 }
-                Method::BasicNack(nack) => drop(self.unconfirmed.remove(&nack.delivery_tag)),
+                Method::BasicGetEmpty(_) => drop(self.getting.pop_front()),
+                Method::BasicAck(ack) => self.acknowledged(&ack, ledger)?,
+                Method::BasicNack(nack) => self.refused(&nack, ledger)?,
+                Method::TxCommitOk(_) => {
+                    let committed = self.committing.pop_front().ok_or("a commit that nobody asked for")?;
+                    committed.names.into_iter().for_each(|name| ledger.confirmed(name));
+                }
+                Method::ChannelClose(_) if self.is_transactional => self.closed(ledger)?,
                 Method::ChannelOpenOk(_)
                 | Method::BasicQosOk(_)
+                | Method::TxSelectOk(_)
+                | Method::TxRollbackOk(_)
                 | Method::ConnectionBlocked(_)
                 | Method::ConnectionUnblocked(_) => {}
                 other => return Err(format!("the broker said {other:?}")),
@@ -206,18 +192,65 @@ impl Actor {
         Ok(())
     }
 
-    fn delivered(&mut self, tag: u64, redelivered: bool, name: MessageName, ledger: &mut Ledger) -> Result<(), String> {
+    fn acknowledged(&mut self, ack: &BasicAck, ledger: &mut Ledger) -> Result<(), String> {
+        let first = match (ack.multiple, self.unconfirmed.first_key_value()) {
+            (true, Some((first, _))) => *first,
+            _ => ack.delivery_tag,
+        };
+        if let Some(number) = self.nacked.range(first..=ack.delivery_tag).next() {
+            return Err(format!("number {number} was refused, and acknowledged as well"));
+        }
+        let remaining = self.unconfirmed.split_off(&(ack.delivery_tag + 1));
+        let mut confirmed = std::mem::replace(&mut self.unconfirmed, remaining);
+        let kept = confirmed.split_off(&first);
+        self.unconfirmed.append(&mut confirmed);
+        kept.into_values().flatten().for_each(|name| ledger.confirmed(name));
+        Ok(())
+    }
+
+    fn refused(&mut self, nack: &BasicNack, ledger: &mut Ledger) -> Result<(), String> {
+        self.nacked.insert(nack.delivery_tag);
+        let names = self.unconfirmed.remove(&nack.delivery_tag).unwrap_or_default();
+        names.into_iter().try_for_each(|name| ledger.refused(name))
+    }
+
+    /// The broker refused a transaction: of one with a mistake nothing has happened. What became of others that were not
+    /// answered nobody can tell.
+    fn closed(&mut self, ledger: &mut Ledger) -> Result<(), String> {
+        self.is_over = true;
+        self.sent.retain(|(_, sent)| !matches!(sent, Sent::Committed(_)));
+        for transacted in self.committing.drain(..) {
+            for name in transacted.names {
+                if transacted.has_mistake {
+                    ledger.not_committed(name)?;
+                }
+                ledger.doubted(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn delivered(
+        &mut self,
+        tag: u64,
+        redelivered: bool,
+        queue: QueueIndex,
+        body: &[u8],
+        is_got: bool,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let name = MessageName::read(QUEUES[queue].group, body)?;
         ledger.delivered(name, redelivered)?;
-        self.held.insert(tag, name);
+        self.held.insert(tag, Holding { name, queue, is_got });
         // What it holds, and what it gave back and the broker has certainly not heard of yet.
-        let unheard = self.settling.iter().filter(|(end, _)| *end > self.arrived);
+        let unheard = self.sent.iter().filter(|(end, _)| *end > self.arrived);
         let under_way: usize = unheard.map(|(_, sent)| sent.count()).sum();
-        let out = self.held.len() + under_way;
+        let out = self.held.values().filter(|held| !held.is_got).count() + under_way;
         if self.prefetch != 0 && out > usize::from(self.prefetch) {
             return Err(format!("{out} are out over a prefetch of {}", self.prefetch));
         }
-        if !redelivered {
-            let last = self.last.entry((name.queue, name.publisher)).or_default();
+        if !redelivered && !is_moving(name.group) && (name.group != STREAM || !is_got) {
+            let last = self.last.entry((queue, name.publisher)).or_default();
             if name.number <= *last {
                 return Err(format!("{name:?} came after number {last}"));
             }
@@ -230,8 +263,8 @@ impl Actor {
 impl Sent {
     fn count(&self) -> usize {
         match self {
-            Self::Settled(names) => names.len(),
-            Self::Requeued(tags) => tags.len(),
+            Self::Settled(_, count) => *count,
+            Self::Committed(_) => 0,
         }
     }
 }

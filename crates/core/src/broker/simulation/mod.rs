@@ -3,15 +3,19 @@
 //! It has a simulated clock, disk and network, random clients, and a ledger that knows which messages may be lost, which may
 //! come twice, and which must not.
 //!
-//! Bytes are cut anywhere on their way in, clients read when they like, connections break in the middle of a frame, the
-//! power goes, the disk fills up. After each step every invariant of the broker is checked (`tests/invariants.rs`), and
+//! Clients publish through every type of exchange, to queues with dead letters, times, bounds and to a stream, and in
+//! transactions (`paths.rs`). Bytes are cut anywhere on their way in, clients read when they like, connections break in the
+//! middle of a frame, the power goes, the disk fills up. After each step every invariant of the broker is checked (`tests/invariants.rs`), and
 //! every message that comes is held against the ledger. At the end everything is drained.
 //!
 //! A failure prints its seed; `TAMIS_SEED=<seed>` runs that one alone, `TAMIS_SIMULATIONS=<count>` runs more of them. A
 //! simulation that cannot fail proves nothing: brokers with planted faults must be caught.
 
+mod acting;
 mod actor;
+mod draining;
 mod ledger;
+mod paths;
 mod run;
 
 use crate::testing::fewer;
@@ -35,6 +39,12 @@ pub(super) struct Faults {
     pub letters_unsaved: bool,
     /// Record messages without their time to live.
     pub forgets_expiration: bool,
+    /// Make no dead letter of what is dropped.
+    pub letters_lost: bool,
+    /// Leave out one of several queues.
+    pub routes_short: bool,
+    /// Do not write to streams.
+    pub skips_streams: bool,
     /// Answer a purge before the disk has it.
     pub purges_early: bool,
     /// The disk's fault: it says that it has synced, and has not.
@@ -111,4 +121,46 @@ fn a_broker_that_requeues_in_the_wrong_place_is_caught() {
 fn a_broker_that_ignores_credit_is_caught() {
     let violation = caught(Faults { ignores_credit: true, ..Faults::default() });
     assert!(violation.contains("over"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_broker_that_acknowledges_what_it_refused_is_caught() {
+    let violation = caught(Faults { acks_refused: true, ..Faults::default() });
+    assert!(violation.contains("acknowledged as well"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_broker_that_commits_a_part_is_caught() {
+    let violation = caught(Faults { commits_unchecked: true, ..Faults::default() });
+    assert!(violation.contains("is lost"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_broker_that_makes_no_dead_letters_is_caught() {
+    let violation = caught(Faults { letters_lost: true, ..Faults::default() });
+    assert!(violation.contains("is lost"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_broker_that_forgets_the_time_of_messages_over_a_restart_is_caught() {
+    let violation = caught(Faults { forgets_expiration: true, ..Faults::default() });
+    assert!(violation.contains("after its time"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_broker_that_leaves_out_a_queue_is_caught() {
+    let violation = caught(Faults { routes_short: true, ..Faults::default() });
+    assert!(violation.contains("is lost"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_broker_that_does_not_write_to_its_streams_is_caught() {
+    let violation = caught(Faults { skips_streams: true, ..Faults::default() });
+    assert!(violation.contains("is lost"), "{violation}");
 }

@@ -1,18 +1,19 @@
 //! One simulation.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::amqp::Method;
-use crate::amqp::method::{BasicGet, QueueDeclare};
-use crate::broker::tests::client::TestBroker;
+use crate::broker::durable::DurableOptions;
+use crate::broker::tests::client::{EPOCH_US, Easy, TestBroker};
 use crate::broker::tests::invariants::violation;
-use crate::broker::{BrokerOptions, Flow};
-use crate::journal::{Dice, SimulatedDisk};
+use crate::broker::{Broker, BrokerOptions, Flow, Storage};
+use crate::journal::{Committer, Dice, SimulatedDisk};
 use crate::testing::or_few;
 
 use super::Faults;
-use super::actor::{Actor, QUEUES};
-use super::ledger::{Ledger, MessageName};
+use super::actor::Actor;
+use super::ledger::Ledger;
+use super::paths::declarations;
 
 const STEPS: usize = or_few(2500, 100);
 const ACTORS_MAX: usize = 6;
@@ -20,18 +21,18 @@ const ACTORS_MAX: usize = 6;
 /// The result of a run, to check that another one with the same seed has the same result.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
-    delivered: u64,
-    left: usize,
-    metrics: crate::broker::Metrics,
+    pub(super) delivered: u64,
+    pub(super) left: usize,
+    pub(super) metrics: crate::broker::Metrics,
 }
 
-struct Simulation {
+pub(super) struct Simulation {
     dice: Dice,
-    disk: SimulatedDisk,
-    world: TestBroker,
+    pub(super) disk: SimulatedDisk,
+    pub(super) world: TestBroker,
     faults: Faults,
-    actors: Vec<Actor>,
-    ledger: Ledger,
+    pub(super) actors: Vec<Actor>,
+    pub(super) ledger: Ledger,
     publishers: u64,
     is_full: bool,
 }
@@ -42,7 +43,7 @@ struct Simulation {
 /// The failure, in words.
 pub fn run(seed: u64, faults: Faults) -> Result<Outcome, String> {
     let (disk, mut dice) = (SimulatedDisk::new(), Dice::new(seed));
-    let world = open(&disk, &mut dice, faults)?;
+    let world = open(&disk, &mut dice, faults, 0)?;
     let mut simulation = Simulation {
         dice,
         disk,
@@ -64,14 +65,22 @@ pub fn run(seed: u64, faults: Faults) -> Result<Outcome, String> {
     simulation.end()
 }
 
-fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults) -> Result<TestBroker, String> {
+fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults, now: u64) -> Result<TestBroker, String> {
     // Sometimes little memory, so that messages have to leave it.
     let memory_bytes_max = if dice.once_in(2) { 60_000 } else { 1 << 30 };
     let output_bytes_max = 2_000 + dice.below(20_000) as usize;
     // Short turns, so that what a client sends is done in several.
     let turn_budget = 20 + dice.below(200) as u32;
     let options = BrokerOptions { memory_bytes_max, output_bytes_max, turn_budget, ..BrokerOptions::default() };
-    let (mut world, found) = TestBroker::open(disk, options)?;
+    let storage = Storage {
+        disk: Arc::new(disk.clone()),
+        dir: "/data".into(),
+        committer: Committer::manual(|| ()),
+        journal: DurableOptions { segment_bytes: 1 << 20, ..DurableOptions::default() },
+    };
+    let (broker, found) = Broker::open(options, Box::new(Easy::default()), storage, now, EPOCH_US + now as i64)
+        .map_err(|error| error.to_string())?;
+    let mut world = TestBroker { broker, now };
     world.broker.faults = faults;
     if found.damage.is_empty() && found.skipped.is_empty() { Ok(world) } else { Err(format!("damage: {found:?}")) }
 }
@@ -79,28 +88,38 @@ fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults) -> Result<TestBro
 impl Simulation {
     fn declare(&mut self) -> Result<(), String> {
         let id = self.world.connect();
-        for (number, queue) in QUEUES.into_iter().enumerate() {
-            self.world.send(id, 1, QueueDeclare { queue, durable: number < 3, ..Default::default() });
+        let methods = declarations();
+        let count = methods.len();
+        for method in methods {
+            self.world.send(id, 1, method);
+        }
+        while self.world.broker.has_work() {
+            self.world.broker.work(self.world.now);
         }
         self.world.commit();
-        let declared = self.world.seen(id).iter().filter(|it| matches!(it.method(), Method::QueueDeclareOk(_))).count();
+        let declared = self.world.seen(id);
         self.world.broker.disconnect(id, self.world.now);
-        if declared == QUEUES.len() { Ok(()) } else { Err(format!("{declared} queues were declared")) }
+        match declared.iter().find(|seen| matches!(seen.method(), Method::ChannelClose(_))) {
+            None if declared.len() == count => Ok(()),
+            refusal => Err(format!("{} of {count} were declared: {refusal:?}", declared.len())),
+        }
     }
 
     fn step(&mut self) -> Result<(), String> {
         self.world.now += self.dice.below(50_000);
         match self.dice.below(1000) {
             0..20 => self.connect(),
-            20..300 => self.with_actor(|actor, dice, ledger| actor.publish(dice, ledger)),
-            300..340 => self.with_actor(|actor, dice, _| actor.consume(dice)),
+            20..290 => self.with_actor(|actor, dice, ledger| actor.publish(dice, ledger)),
+            290..310 => self.with_actor(|actor, dice, _| actor.transact(dice)),
+            310..325 => self.with_actor(|actor, dice, _| actor.get(dice)),
+            325..340 => self.with_actor(|actor, dice, _| actor.consume(dice)),
             340..350 => self.with_actor(|actor, _, _| actor.cancel()),
             350..500 => self.with_actor(|actor, dice, _| actor.settle(dice)),
             500..720 => self.arrive(),
             720..840 => return self.read(),
             840..850 => self.world.broker.work(self.world.now),
             850..930 => self.world.commit(),
-            930..950 => self.world.broker.tick(self.world.now, self.world.now as i64),
+            930..950 => self.tick(),
             950..960 => self.choke(),
             960..970 => self.disconnect(),
             970..975 => self.fill(),
@@ -116,7 +135,8 @@ impl Simulation {
         if self.actors.len() < ACTORS_MAX {
             let id = self.world.connect_as(crate::broker::Login::default());
             self.publishers += 1;
-            self.actors.push(Actor::new(id, self.publishers));
+            let is_transactional = self.dice.once_in(4);
+            self.actors.push(Actor::new(id, self.publishers, is_transactional));
         }
     }
 
@@ -151,16 +171,25 @@ impl Simulation {
             actor.arrived(count, &mut self.ledger);
         } else {
             actor.arrived_unread(count);
+            actor.looked_at(&mut self.ledger);
         }
+    }
+
+    fn tick(&mut self) {
+        self.world.broker.tick(self.world.now, EPOCH_US + self.world.now as i64);
     }
 
     /// A client reads some of what the broker has for it.
     fn read(&mut self) -> Result<(), String> {
         let Some(index) = self.pick() else { return Ok(()) };
-        self.read_of(index)
+        self.read_of(index)?;
+        if self.actors[index].is_over {
+            self.disconnect_one(index);
+        }
+        Ok(())
     }
 
-    fn read_of(&mut self, index: usize) -> Result<(), String> {
+    pub(super) fn read_of(&mut self, index: usize) -> Result<(), String> {
         let mut bytes = Vec::new();
         let actor = &mut self.actors[index];
         if self.world.broker.output(actor.id, &mut bytes) == Flow::Ended {
@@ -182,10 +211,14 @@ impl Simulation {
 
     fn disconnect(&mut self) {
         if let Some(index) = self.pick() {
-            let actor = self.actors.swap_remove(index);
-            self.world.broker.disconnect(actor.id, self.world.now);
-            actor.lost(&mut self.ledger);
+            self.disconnect_one(index);
         }
+    }
+
+    pub(super) fn disconnect_one(&mut self, index: usize) {
+        let actor = self.actors.swap_remove(index);
+        self.world.broker.disconnect(actor.id, self.world.now);
+        actor.lost(&mut self.ledger);
     }
 
     fn fill(&mut self) {
@@ -229,58 +262,8 @@ impl Simulation {
             self.disk.power_cut(&mut self.dice);
         }
         let now = self.world.now;
-        let fresh = open(&self.disk, &mut self.dice, self.faults)?;
         // The old broker writes nothing on its way out: its committer has no thread.
-        self.world = fresh;
-        self.world.now = now;
+        self.world = open(&self.disk, &mut self.dice, self.faults, now)?;
         self.declare()
-    }
-
-    /// Everybody leaves, and what is left is fetched.
-    fn end(mut self) -> Result<Outcome, String> {
-        self.disk.limit(None);
-        self.world.commit();
-        self.world.commit();
-        for index in 0..self.actors.len() {
-            self.read_of(index)?;
-        }
-        for actor in std::mem::take(&mut self.actors) {
-            self.world.broker.disconnect(actor.id, self.world.now);
-            actor.lost(&mut self.ledger);
-        }
-        let id = self.world.connect();
-        let mut left: Vec<MessageName> = Vec::new();
-        for queue in QUEUES {
-            loop {
-                self.world.send(id, 1, BasicGet { queue, no_ack: true, ..Default::default() });
-                let seen = self.world.seen(id);
-                let Some(Method::BasicGetOk(ok)) = seen.first().map(|seen| seen.method()) else { break };
-                let name = MessageName::read(&seen[0].body).ok_or("a body that nobody sent")?;
-                self.ledger.delivered(name, ok.redelivered)?;
-                left.push(name);
-            }
-        }
-        let mut last = BTreeMap::new();
-        for name in &left {
-            let before = last.insert((name.queue, name.publisher), name.number);
-            if before.is_some_and(|before| before >= name.number) {
-                return Err(format!("{name:?} stands behind number {before:?}"));
-            }
-        }
-        left.sort_unstable();
-        if left.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err("a message is there twice".to_owned());
-        }
-        if let Some(lost) = self.ledger.lost(&left) {
-            return Err(lost);
-        }
-        for _ in 0..100 {
-            self.world.broker.tick(self.world.now, 0);
-        }
-        let metrics = self.world.broker.metrics();
-        if (metrics.messages, metrics.message_bytes) != (0, 0) || self.world.broker.metrics().lost > 0 {
-            return Err(format!("something is left behind: {metrics:?}"));
-        }
-        Ok(Outcome { delivered: self.ledger.delivered, left: left.len(), metrics })
     }
 }
