@@ -11,8 +11,6 @@ use crate::broker::queues::queue::Queue;
 
 /// The memory of a delivery that waits for its acknowledgement, holes between them included.
 const DELIVERY_BYTES: u64 = 72;
-/// The memory of an exchange, a queue and a binding in the topology.
-const TOPOLOGY_BYTES: [usize; 3] = [1000, 500, 500];
 
 /// Memory in bytes, by what takes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,14 +79,8 @@ impl Broker {
             buffers: self.clients.buffer_bytes(),
             connections: connections as u64 * (size_of::<Connection>() as u64 + self.options.connection_bytes)
                 + (channels * size_of::<Channel>() + consumers * size_of::<Consumer>()) as u64,
-            definitions: (self.queues.len() * size_of::<Queue>()) as u64 + self.topology_bytes(),
+            definitions: (self.queues.len() * size_of::<Queue>()) as u64 + self.topology.memory_bytes(),
             journal: self.durability.memory_bytes(),
         }
-    }
-
-    fn topology_bytes(&self) -> u64 {
-        let (exchanges, queues, bindings) = self.topology.counts();
-        let counts = [exchanges, queues, bindings];
-        counts.iter().zip(TOPOLOGY_BYTES).map(|(count, bytes)| (count * bytes) as u64).sum()
     }
 }

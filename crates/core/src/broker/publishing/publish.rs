@@ -109,7 +109,7 @@ impl Broker {
         self.topology.route(vhost, &message, scratch, routed)?;
         let key_decided = scratch.key_decided();
         if !key_decided {
-            self.check_reading(slot, exchange, parts)?;
+            self.check_reading(exchange, parts)?;
         }
         if !may_have_copies && key_decided && routed.len() <= MEMO_QUEUES_MAX {
             self.clients[slot].memo = Some(Box::new(Memo {
@@ -123,15 +123,12 @@ impl Broker {
     }
 
     /// Charge the turn for the queries that were matched, and refuse a message that is too much for them. A transaction
-    /// is not refused in the middle: what is not read is unknown to the queries.
-    fn check_reading(&mut self, slot: ChannelSlot, exchange: &str, parts: &Parts<'_>) -> Result<(), AmqpError> {
+    /// is routed before any of it happens, so that it is refused whole.
+    fn check_reading(&mut self, exchange: &str, parts: &Parts<'_>) -> Result<(), AmqpError> {
         let reading = self.publishing.reading();
         self.metrics.count_reading(reading);
         if reading.spent_ns > FREE_NS_MAX {
             self.turn.spend((reading.spent_ns / STEP_NS) as u32);
-        }
-        if self.clients[slot].transaction.is_some() {
-            return Ok(());
         }
         let limits = self.topology.limits();
         let size = parts.body.len();
