@@ -16,7 +16,10 @@ def test_the_document_has_the_table_as_the_settings_define_it() -> None:
     assert table() in DOCUMENT.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(LimitsConfig)])
+NUMBERS = [field.name for field in dataclasses.fields(LimitsConfig) if not isinstance(field.default, str)]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
 def test_every_setting_says_what_happens_at_its_limit(name: str) -> None:
     """A new limit needs a `Limit` in its annotation."""
     (row,) = [row for row in all_rows() if row.setting == name]

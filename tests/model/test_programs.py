@@ -151,14 +151,7 @@ PROGRAMS = {
 }
 
 
-PENDING = "messages that share a queue that survives with one that does not leave memory"
-"""Messages that left memory come back to it, and publishers wait for ever."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.xfail(strict=False) if name == PENDING else ()) for name in PROGRAMS],
-)
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.timeout(120)
 def test_a_program_does_what_the_model_says(name: str, tmp_path: Path) -> None:
     assert violation(PROGRAMS[name], tmp_path) is None

@@ -1,4 +1,4 @@
-"""uvicorn's server, with connections that end in time and a bound on the time that TLS takes."""
+"""Runs uvicorn's server, with connections that end in time and a bound on the time that TLS takes."""
 
 from __future__ import annotations
 

@@ -312,10 +312,12 @@ fn both_letters_of_64_bits_are_signed() {
     assert_eq!(table.get("b"), Some(&FieldValue::I64(-2)));
 }
 
-/// Run `refuse` and see that it answers at once: what a bomb costs must not depend on what it claims.
+/// Run `refuse` and see that it answers at once: what a bomb costs must not depend on what it claims. A table over the
+/// bounds is the channel's mistake (406), one that is cut short the connection's (502).
 fn refused_quickly<T: std::fmt::Debug>(refuse: impl Fn() -> Result<T, DecodeError>) {
     let start = Instant::now();
-    assert_eq!(refuse().unwrap_err().code, ReplyCode::SyntaxError);
+    let code = refuse().unwrap_err().code;
+    assert!(matches!(code, ReplyCode::SyntaxError | ReplyCode::PreconditionFailed), "{code:?}");
     assert!(cfg!(miri) || start.elapsed() < Duration::from_millis(50), "{:?}", start.elapsed());
 }
 
