@@ -157,7 +157,7 @@ impl Topology {
         scratch.reading = Reading::default();
         queues.extend(there.queues.get(message.routing_key));
         for key in message.further_keys {
-            let further = there.queues.get(*key).filter(|id| !queues[start..].contains(id));
+            let further = there.queues.get(key).filter(|id| !queues[start..].contains(id));
             queues.extend(further);
         }
         Ok(queues.len() - start)
@@ -201,7 +201,7 @@ impl Topology {
                 None => {}
                 Some("") => {
                     for key in std::iter::once(&message.routing_key).chain(message.further_keys) {
-                        if let Some(id) = there.queues.get(*key) {
+                        if let Some(id) = there.queues.get(key) {
                             walk.go(&[Destination::Queue(*id)]);
                         }
                     }
