@@ -160,12 +160,12 @@ def test_no_message_holds_the_loop_whatever_is_bound(start_broker: StartBroker, 
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize("kind", ["NEAR", "JSON"])
+@pytest.mark.parametrize(("kind", "size"), [("NEAR", LARGE // 16), ("JSON", LARGE)])
 def test_without_the_bounds_a_message_holds_the_loop_and_the_metrics_say_so(
-    start_broker: StartBroker, kind: str
+    start_broker: StartBroker, kind: str, size: int
 ) -> None:
     broker = start_broker(config=UNLIMITED)
-    bind_and_publish(broker, kind, [LARGE // 16], count=1)
+    bind_and_publish(broker, kind, [size], count=1)
     seconds, cause = longest_stall(broker)
     assert seconds > STALL_S_MAX
     assert cause == "receive basic.publish"
