@@ -1,0 +1,224 @@
+"""Plays a hostile client: random operations inside the documented limits, from one seed, for a time.
+
+Every operation is something that a client may do. The broker may refuse it or close the connection; the client then
+comes back. It runs in a process of its own, so that its own work does not look like a stall of the broker."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from pamqp import commands
+
+from tests.faults.amqp import BrokerClosedError, BrokerGoneError, Client
+
+CONNECTIONS = 20
+QUEUES = 300
+BODY_BYTES = 4 << 20
+WORDS = [f"word{number}" for number in range(50)]
+
+Operation = Callable[["HostileClient"], None]
+
+
+class HostileClient:
+    """Several connections that do random things.
+
+    Args:
+        port: the broker's.
+        seed: of all choices.
+    """
+
+    def __init__(self, port: int, seed: int) -> None:
+        self.port, self.random = port, random.Random(seed)
+        self.clients: list[Client] = []
+        self.done: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.gone = 0
+
+    def run(self, seconds: float) -> None:
+        """Do random operations until the time is over."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            operation = self.random.choice(OPERATIONS)
+            try:
+                operation(self)
+                self.done[operation.__name__] += 1
+            except BrokerClosedError as error:
+                self.refused[f"{operation.__name__} {str(error)[:3]}"] += 1
+                self._drop()
+            except (BrokerGoneError, TimeoutError, OSError):
+                self.gone += 1
+                self._drop()
+
+    def _drop(self) -> None:
+        """Close the connection that was used last."""
+        if self.clients:
+            self.clients.pop(0).close()
+
+    def client(self) -> Client:
+        """Return one of the connections, at random; a new one while there are few."""
+        if len(self.clients) < CONNECTIONS:
+            self.clients.append(Client(self.port, timeout_s=20))
+        self.random.shuffle(self.clients)
+        return self.clients[0]
+
+    def queue(self) -> str:
+        """Return the name of one of the queues."""
+        return f"hostile-{self.random.randrange(QUEUES)}"
+
+    def take_what_came(self, client: Client) -> None:
+        """Read some of what has arrived, without waiting, so that a refusal is noticed."""
+        for count, _ in enumerate(client.frames(0.0)):
+            if count > 1_000:
+                return
+
+
+def declare(hostile: HostileClient) -> None:
+    """Declare a queue with limits, times and dead letters, also in cycles, and bind it to the fan-out."""
+    choose = hostile.random
+    arguments: dict[str, Any] = {}
+    if choose.random() < 0.3:
+        arguments["x-message-ttl"] = choose.choice([0, 1, 50, 10_000])
+    if choose.random() < 0.3:
+        arguments["x-max-length"] = choose.choice([0, 1, 100, 100_000])
+        arguments["x-overflow"] = choose.choice(["drop-head", "reject-publish"])
+    if choose.random() < 0.4:
+        arguments["x-dead-letter-exchange"] = choose.choice(["", "amq.fanout", "amq.topic"])
+        arguments["x-dead-letter-routing-key"] = hostile.queue()
+    name, client = hostile.queue(), hostile.client()
+    client.call(
+        commands.Queue.Declare(queue=name, durable=choose.random() < 0.5, arguments=arguments), "Queue.DeclareOk"
+    )
+    client.call(commands.Queue.Bind(queue=name, exchange="amq.fanout"), "Queue.BindOk")
+
+
+def bind_expensive(hostile: HostileClient) -> None:
+    """Bind an expensive query over bodies."""
+    choose = hostile.random
+    part = choose.choice(
+        [
+            lambda: rf"REGEX(body, '\w{{{choose.randrange(2, 12)}}}x')",
+            lambda: f"body LIKE '%{choose.choice(WORDS)}%{choose.choice(WORDS)}%'",
+            lambda: f"NEAR(body, '{choose.choice(WORDS)}', '{choose.choice(WORDS)}', 9)",
+            lambda: f"NOT (price < {choose.randrange(100)} OR price > {choose.randrange(100)})",
+        ]
+    )
+    query = " OR ".join(part() for _ in range(choose.choice([1, 10, 300])))
+    client = hostile.client()
+    arguments: dict[str, Any] = {"x-query": query, "x-query-body": "text"}
+    client.send(commands.Queue.Declare(queue="expensive"))
+    client.call(
+        commands.Queue.Bind(queue="expensive", exchange="amq.topic", routing_key="#", arguments=arguments),
+        "Queue.BindOk",
+    )
+
+
+def bind_many(hostile: HostileClient) -> None:
+    """Bind a queue a thousand times, without waiting."""
+    client = hostile.client()
+    client.call(commands.Queue.Declare(queue="bound"), "Queue.DeclareOk")
+    for _ in range(1_000):
+        key = f"a.{hostile.random.randrange(1_000_000)}.*"
+        client.send(commands.Queue.Bind(queue="bound", exchange="amq.topic", routing_key=key, nowait=True))
+
+
+def publish_small(hostile: HostileClient) -> None:
+    """Publish a thousand small messages to all queues of the fan-out, or to one."""
+    choose, client = hostile.random, hostile.client()
+    exchange, key = choose.choice([("amq.fanout", ""), ("", hostile.queue()), ("amq.topic", "a.1.b")])
+    body = b"x" * choose.choice([0, 16, 200])
+    for _ in range(1_000):
+        client.publish(exchange, key, body, delivery_mode=choose.choice([1, 2]), expiration=choose.choice([None, "5"]))
+    hostile.take_what_came(client)
+
+
+def publish_large(hostile: HostileClient) -> None:
+    """Publish a large body of words past the expensive queries."""
+    choose, client = hostile.random, hostile.client()
+    body = " ".join(choose.choices(WORDS, k=1_000)).encode() * (choose.randrange(BODY_BYTES) // 7_000 + 1)
+    client.publish("amq.topic", "a.1.b", body[: 100 * 1024], delivery_mode=2)
+    hostile.take_what_came(client)
+
+
+def consume_without_reading(hostile: HostileClient) -> None:
+    """Consume, and read nothing for now."""
+    hostile.client().send(commands.Basic.Consume(queue=hostile.queue(), no_ack=hostile.random.random() < 0.5))
+
+
+def read(hostile: HostileClient) -> None:
+    """Read a part of what has come."""
+    for client in hostile.clients[:3]:
+        hostile.take_what_came(client)
+
+
+def requeue_all(hostile: HostileClient) -> None:
+    """Put everything back that was delivered and not acknowledged."""
+    client = hostile.client()
+    client.send(commands.Basic.Nack(0, multiple=True, requeue=hostile.random.random() < 0.7))
+    client.call(commands.Basic.Recover(requeue=True), "Basic.RecoverOk")
+
+
+def transact(hostile: HostileClient) -> None:
+    """Publish in a transaction, and commit, roll back or leave."""
+    client = Client(hostile.port, timeout_s=20)
+    with contextlib.closing(client):
+        client.call(commands.Tx.Select(), "Tx.SelectOk")
+        for _ in range(hostile.random.choice([1, 100, 2_000])):
+            client.publish("amq.fanout", "", b"x" * 50, delivery_mode=2)
+        if hostile.random.random() < 0.5:
+            client.call(commands.Tx.Commit(), "Tx.CommitOk", 60)
+
+
+def purge_or_delete(hostile: HostileClient) -> None:
+    """Purge or delete a queue, whatever it holds."""
+    client, queue = hostile.client(), hostile.queue()
+    if hostile.random.random() < 0.8:
+        client.call(commands.Queue.Purge(queue=queue), "Queue.PurgeOk", 60)
+    else:
+        client.call(commands.Queue.Delete(queue=queue), "Queue.DeleteOk", 60)
+
+
+def follow_stream(hostile: HostileClient) -> None:
+    """Write to a stream, and follow it from the first record with a query that finds nothing."""
+    client = hostile.client()
+    arguments: dict[str, Any] = {"x-queue-type": "stream", "x-max-length-bytes": 1 << 20}
+    client.call(commands.Queue.Declare(queue="stream", durable=True, arguments=arguments), "Queue.DeclareOk")
+    for _ in range(200):
+        client.publish("", "stream", b"x" * 100)
+    client.call(commands.Basic.Qos(prefetch_count=10), "Basic.QosOk")
+    start: dict[str, Any] = {"x-stream-offset": "first", "x-query": "nothing = 1"}
+    client.send(commands.Basic.Consume(queue="stream", arguments=start))
+
+
+def vanish(hostile: HostileClient) -> None:
+    """Close a connection in the middle of whatever it does."""
+    if hostile.clients:
+        hostile.clients.pop().close()
+
+
+def get(hostile: HostileClient) -> None:
+    """Get a hundred messages without waiting for them, and acknowledge none."""
+    client, queue = hostile.client(), hostile.queue()
+    for _ in range(100):
+        client.send(commands.Basic.Get(queue=queue))
+
+
+OPERATIONS: list[Operation] = [
+    declare,
+    bind_expensive,
+    bind_many,
+    publish_small,
+    publish_large,
+    consume_without_reading,
+    read,
+    requeue_all,
+    transact,
+    purge_or_delete,
+    follow_stream,
+    vanish,
+    get,
+]
