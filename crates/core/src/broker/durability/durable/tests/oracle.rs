@@ -308,6 +308,14 @@ fn what_is_recovered_is_what_was_recorded_whenever_the_power_goes() {
     }
 }
 
+/// A known fault: about one run in 500 loses a message that was put again into a queue.
+#[test]
+#[ignore = "loses a message that was put again into a queue; the cause is not known yet"]
+fn what_is_recovered_at_seed_91_is_what_was_recorded() {
+    let tally = live(91, 30, |_| {}, |_| {});
+    assert_eq!((tally.lost_or_back, tally.crashes), (0, 30));
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "a control of another test's answers")]
 fn control_without_syncs_it_is_not() {
