@@ -200,7 +200,7 @@ impl Channel {
 
     /// The memory of an incomplete message and of a transaction.
     pub fn unfinished(&self) -> u64 {
-        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.bytes.len());
+        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.joined.bytes.len());
         let transaction = self.transaction.as_ref().map_or(0, |transaction| transaction.size_bytes());
         (incoming + transaction) as u64
     }
