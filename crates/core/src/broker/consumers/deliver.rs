@@ -16,7 +16,7 @@ use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
 /// The size of a connection's output at which its consumers wait when the buffers of all connections take a sixteenth of
-/// the memory. With what its socket's owner holds, that is about a quarter of a mebibyte.
+/// the memory. The owner of its socket holds as much again at the most, so that both stay within a quarter of a mebibyte.
 const CROWDED_OUTPUT_BYTES: usize = 96 * 1024;
 
 impl Broker {
@@ -109,12 +109,12 @@ impl Broker {
 
     /// Deliver one entry to a consumer that can take it. Returns whether it took credit that others share.
     fn deliver(&mut self, id: QueueId, slot: ConsumerSlot, entry: QueueEntry) -> bool {
+        if let Err(reason) = self.messages.prepare(entry.message, &self.durability) {
+            return self.lose(id, entry, reason);
+        }
         let output_bytes_max = self.output_bytes_max();
         let mut room = Vec::new();
-        let parts = match self.messages.visible_parts(entry.message, &self.durability, &mut room) {
-            Ok(parts) => parts,
-            Err(reason) => return self.lose(id, entry, reason),
-        };
+        let parts = self.messages.visible_parts(entry.message, &mut room);
         let mut outlet = self.clients.outlet(slot);
         let tag = outlet.write(entry.redelivered, &parts, output_bytes_max);
         self.metrics.delivered += 1;
@@ -140,12 +140,12 @@ impl Broker {
 
     /// Answer basic.get with an entry, and the number of entries behind it. Returns whether it could be delivered.
     pub(crate) fn deliver_got(&mut self, slot: ChannelSlot, id: QueueId, entry: QueueEntry, no_ack: bool) -> bool {
+        if let Err(reason) = self.messages.prepare(entry.message, &self.durability) {
+            return self.lose(id, entry, reason);
+        }
         let left = self.queues[id].ready().len() as u32;
         let mut room = Vec::new();
-        let parts = match self.messages.visible_parts(entry.message, &self.durability, &mut room) {
-            Ok(parts) => parts,
-            Err(reason) => return self.lose(id, entry, reason),
-        };
+        let parts = self.messages.visible_parts(entry.message, &mut room);
         let (connection, channel) = self.clients.channel_outlet(slot);
         channel.delivery_tag += 1;
         let tag = channel.delivery_tag;

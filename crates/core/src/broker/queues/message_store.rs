@@ -212,10 +212,20 @@ impl MessageStore {
         freed
     }
 
+    /// Make a message ready for [`MessageStore::parts`]: in memory, or read back from the journal.
+    ///
+    /// # Errors
+    /// The reason in words: its record cannot be read.
+    #[inline]
+    pub fn prepare(&mut self, id: MessageId, durability: &Durability) -> Result<(), String> {
+        if self.messages[id].is_resident() { Ok(()) } else { self.load(id, durability) }
+    }
+
     /// Read the bytes of an evicted message back from the journal, for [`MessageStore::parts`].
     ///
     /// # Errors
     /// The reason in words: its record cannot be read.
+    #[cold]
     pub fn load(&mut self, id: MessageId, durability: &Durability) -> Result<(), String> {
         let message = &self.messages[id];
         let (Kept::Saved { record, .. } | Kept::Spilled(record)) = message.kept else {
@@ -237,24 +247,12 @@ impl MessageStore {
         message.parts().unwrap_or_else(|| message.parts_of(&self.loaded))
     }
 
-    /// The parts of a message as receivers see them, read back from the journal if it was evicted; `room` is for properties
-    /// without what receivers must not see.
-    ///
-    /// # Errors
-    /// The reason in words: its record cannot be read.
+    /// The same, as receivers see them; `room` is for properties without what receivers must not see.
     #[inline]
-    pub fn visible_parts<'a>(
-        &'a mut self,
-        id: MessageId,
-        durability: &Durability,
-        room: &'a mut Vec<u8>,
-    ) -> Result<Parts<'a>, String> {
-        if !self.messages[id].is_resident() {
-            self.load(id, durability)?;
-        }
+    pub fn visible_parts<'a>(&'a self, id: MessageId, room: &'a mut Vec<u8>) -> Parts<'a> {
         let message = &self.messages[id];
         let parts = message.parts_of(message.bytes.as_deref().unwrap_or(&self.loaded));
-        Ok(if message.may_have_blind_copies { without_blind_copies(parts, room) } else { parts })
+        if message.may_have_blind_copies { without_blind_copies(parts, room) } else { parts }
     }
 
     pub fn len(&self) -> usize {
