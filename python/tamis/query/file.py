@@ -199,7 +199,11 @@ class _Toml:
             return HierarchySpec(attribute, checked_parents(table["parents"], where), line)
         if not isinstance(table["file"], str) or not table["file"]:
             raise ConfigError(f"{self._where('hierarchy', index, 'file')}: expected the path of a file as text")
-        return HierarchySpec(attribute, read_parents(self._path.parent / Path(table["file"]).expanduser()), line)
+        try:
+            parents = read_parents(self._path.parent / Path(table["file"]).expanduser())
+        except ConfigError as error:
+            raise ConfigError(f"{self._where('hierarchy', index, 'file')}: {error}") from error
+        return HierarchySpec(attribute, parents, line)
 
 
 def _lines_of_tables(text: str) -> dict[str, list[dict[str, int]]]:

@@ -125,7 +125,8 @@ def missing(query: Query, attributes: Collection[str]) -> str | None:
         if attribute not in known and attribute not in lower:
             return (
                 f"UNDER needs a hierarchy of '{attribute}', and there is none{did_you_mean(attribute, known)}; "
-                f"give one with [[hierarchy]] in the file, or `tamis hierarchy set {attribute} FILE` in the store"
+                f"give one: [[hierarchy]] in a TOML file, `tamis hierarchy set {attribute} FILE` in a store, or "
+                f"--hierarchy {attribute}=FILE"
             )
     return None
 

@@ -319,6 +319,8 @@ class AdapterState:
         dead_count: dead letters among them.
         last_batch_at: when it last read messages, UTC.
         updated_at: when it last reported, UTC.
+        polled_at: when it last looked for new messages, UTC; None if it never did.
+        next_poll_at: when it was to look next, UTC.
     """
 
     name: str
@@ -329,6 +331,8 @@ class AdapterState:
     dead_count: int
     last_batch_at: datetime | None
     updated_at: datetime
+    polled_at: datetime | None = None
+    next_poll_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
