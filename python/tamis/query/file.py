@@ -5,6 +5,7 @@ file has ``[[query]]`` tables with ``key``, ``text`` and perhaps ``language``, `
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,16 +20,19 @@ SIZE_BYTES_MAX = 256 * 1024 * 1024
 """Maximum size of a file of queries."""
 
 
-def load_queries(path: str | Path) -> list[QuerySpec]:
+def load_queries(path: str | os.PathLike[str]) -> list[QuerySpec]:
     """Read the queries of a file in their order, without compiling them.
 
     Args:
         path: a ``.toml`` file; a file of any other name has one query per line.
 
     Raises:
+        TypeError: `path` is no path.
         ConfigError: the file is missing, too large or not UTF-8, a line has no key, two queries have the same key, or
             a name in TOML is unknown. The text says the file and the line.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path: expected a path (str or os.PathLike), not {type(path).__name__}")
     path = Path(path)
     try:
         if path.stat().st_size > SIZE_BYTES_MAX:
