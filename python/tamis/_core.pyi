@@ -110,6 +110,15 @@ class Query:
             any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are those of
             properties; operands are in the order written."""
 
+    @property
+    def hierarchies(self) -> tuple[str, ...]:
+        """The names of the properties that the query tests with UNDER: a sorted tuple, each name once.
+
+        Such a query needs a hierarchy for each of these names (`Engine.hierarchy`, or `hierarchies` of `evaluate`);
+        without it UNDER is unknown of every message. A name whose case does not matter is in lower case.
+
+        Cost: linear in the predicates."""
+
     def price(self) -> tuple[int, int]:
         """Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
 
@@ -193,9 +202,9 @@ class Engine:
 class Bitmap:
     """A row of bits, compressed, with every operation of the bitmap engine in the OpenAMQ and Malamute papers.
 
-    ``&``, ``|`` and ``^`` join bitmaps of the same size (a ValueError otherwise), and ``~`` inverts one. ``==`` compares
-    size and bits, and ``len`` is the size. A bitmap is thread-safe, and can be copied and pickled. It can change, and so
-    has no hash.
+    ``&``, ``|`` and ``^`` join bitmaps of the same size (a ValueError otherwise), and ``~`` inverts one. ``==``
+    compares size and bits, and ``len`` is the size. A bitmap is thread-safe, and can be copied and pickled. It can
+    change, and so has no hash.
 
     Args:
         size: number of bits, 0 to 2^32; all are clear at first.

@@ -131,6 +131,17 @@ impl PyQuery {
         tree(py, self.0.expr())
     }
 
+    /// The names of the properties that the query tests with UNDER: a sorted tuple, each name once.
+    ///
+    /// Such a query needs a hierarchy for each of these names (`Engine.hierarchy`, or `hierarchies` of `evaluate`);
+    /// without it UNDER is unknown of every message. A name whose case does not matter is in lower case.
+    ///
+    /// Cost: linear in the predicates.
+    #[getter]
+    fn hierarchies<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.hierarchies())
+    }
+
     /// Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
     ///
     /// Both are estimates that are never far too low. The words of a body are found once per message, for all queries
