@@ -110,9 +110,10 @@ def _summarise(tally: Tally, queries: int, seconds: float, as_json: bool) -> Non
     if as_json:
         output.note(output.to_json({**_summary(tally), "queries": queries, "seconds": round(seconds, 6)}))
         return
-    bad = f", {tally.bad} lines could not be read" if tally.bad else ""
+    bad = f", {output.counted(tally.bad, 'line', 'lines')} could not be read" if tally.bad else ""
     per_message = f" ({seconds / tally.read * 1e6:,.0f} us each)" if tally.read else ""
     output.note(
-        f"{tally.matched} of {tally.read} messages matched {len(tally.by_key)} of {queries} queries{bad}"
+        f"{tally.matched} of {output.counted(tally.read, 'message', 'messages')} matched {len(tally.by_key)} of "
+        f"{output.counted(queries, 'query', 'queries')}{bad}"
         f" in {seconds:.2f} s{per_message}"
     )
