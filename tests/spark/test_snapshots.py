@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.engine import Engine
+from tamis.spark.matching.worker import match_rows
 from tamis.spark.snapshots import KEPT_MAX, Snapshots
-from tamis.spark.worker import match_ids
 from tamis.store import QueryRecord
 
 
@@ -94,5 +94,5 @@ def test_a_snapshot_made_from_another_is_as_one_made_anew(
         revision = number % len(revisions)
         wanted = {(key, limit) for key, limit in revisions[revision].items() if x > limit}
         with snapshots.at(revision) as snapshot:
-            ids = match_ids(str(snapshot.path), ["x"], [pa.array([x])]).to_pylist()[0]
+            ids = match_rows(str(snapshot.path), ["x"], [pa.array([x])], ids=True).to_pylist()[0]
             assert {(record.key, record.version) for record in snapshot.records_of(ids)} == wanted

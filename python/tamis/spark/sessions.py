@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tamis.errors import TamisError
+from tamis.spark.interpreters import check_python, is_connect
 from tamis.spark.java import STDERR_VARIABLE, cache_folder, find_java, wrapped_home
 
 ARROW_BATCH_ROWS = 10_000
@@ -98,8 +99,23 @@ def session(
         spark = _start(app, cores, folder, options or {})
     else:
         spark = SparkSession.builder.getOrCreate()
-    _register_sources(spark)
+    register(spark)
     return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Register the data sources of tamis (``tamis.mbox``, ``.eml``, ``.jsonl``, ``.journal``) with a session of yours.
+
+    `session` does this by itself. Twice is harmless. It warns if the session's workers run a Python without this tamis.
+
+    Args:
+        spark: the session; Spark Connect is fine.
+    """
+    from tamis import adapters
+
+    if not is_connect(spark):
+        check_python(spark)
+    adapters.register(spark)
 
 
 def close_session(spark: SparkSession) -> None:
@@ -197,9 +213,3 @@ def _logging(log: Path | None) -> str:
     if log is None:
         return _LOGGING.format(level="error", stream_level="off", appender=_TO_STDERR)
     return _LOGGING.format(level="warn", stream_level="warn", appender=_TO_FILE.format(path=log))
-
-
-def _register_sources(spark: SparkSession) -> None:
-    from tamis import adapters
-
-    adapters.register(spark)
