@@ -17,6 +17,7 @@ COMMANDS = {
     "query": ("tamis.cli.queries.query", "app"),
     "adapter": ("tamis.cli.pipeline.adapter", "app"),
     "run": ("tamis.cli.pipeline.run", "run"),
+    "report": ("tamis.cli.pipeline.report", "report"),
     "publish": ("tamis.cli.amqp.publish", "publish"),
     "consume": ("tamis.cli.amqp.consume", "consume"),
     "tail": ("tamis.cli.amqp.tail", "tail"),

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from tamis.errors import TamisError
 from tamis.spark.interpreters import check_python, is_connect
@@ -86,7 +87,7 @@ def session(
         options: further settings, which override those of tamis.
 
     Returns:
-        The session. One that already runs, such as a notebook's own, is returned as it is.
+        The session. One that already runs, such as a notebook's own or one of Spark Connect, is returned as it is.
 
     Raises:
         JavaNotFoundError: there is no Java 17 or newer.
@@ -95,7 +96,7 @@ def session(
 
     Cost: 3 to 10 s for the first call.
     """
-    if SparkContext._active_spark_context is None:
+    if SparkContext._active_spark_context is None and not is_remote():
         spark = _start(app, cores, folder, options or {})
     else:
         spark = SparkSession.builder.getOrCreate()
