@@ -170,3 +170,42 @@ def test_a_bug_is_one_line_unless_asked_for_more(tmp_path: Path) -> None:
     )
     assert done.returncode == 70
     assert "Traceback" in done.stderr
+
+
+def test_apply_shows_what_it_changes_and_a_dry_run_changes_nothing(tamis: Tamis, files: Path) -> None:
+    planned = tamis("query", "apply", "queries.txt", "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert "+ expensive: price > 100\n" in planned.stdout
+    assert planned.stderr == "3 added, 0 changed, 0 removed, 0 unchanged (dry run: nothing is changed)\n"
+    assert not (files / "tamis.sqlite").exists()
+    assert tamis("query", "apply", "queries.txt").returncode == 0
+    tamis("query", "add", "mine", "a = 1")
+    (files / "queries.txt").write_text("expensive: price > 200\nfrost: NEAR(body, 'garlic', 'frost', 5)\n")
+    applied = tamis("query", "apply", "queries.txt")
+    assert (
+        applied.stdout
+        == "~ expensive: text: price > 100 -> price > 200\n- james: author = 'James' AND source = 'CNN'\n"
+    )
+    assert applied.stderr == "0 added, 1 changed, 1 removed, 1 unchanged\n"
+    listed = [json.loads(line) for line in tamis("query", "list", "--json").stdout.splitlines()]
+    assert [(it["key"], it["origin"] and Path(it["origin"]).name) for it in listed] == [
+        *(("expensive", "queries.txt"), ("frost", "queries.txt")),
+        ("mine", None),
+    ]
+    (files / "queries.txt").write_text("frost: NEAR(body, 'garlic', 'frost', 5)\n")
+    (change,) = [json.loads(line) for line in tamis("query", "apply", "queries.txt", "--json").stdout.splitlines()]
+    assert (change["action"], change["kind"], change["name"], change["after"]) == (
+        "removed",
+        "query",
+        "expensive",
+        None,
+    )
+
+
+def test_a_query_of_a_file_is_neither_changed_nor_removed_by_hand(tamis: Tamis, files: Path) -> None:
+    tamis("query", "apply", "queries.txt")
+    for arguments in (["add", "frost", "a = 1"], ["remove", "frost"]):
+        done = tamis("query", *arguments)
+        assert done.returncode == 2
+        assert f"query 'frost' stands in the file {files / 'queries.txt'}; change it there" in done.stderr
+    assert f"from:       {files / 'queries.txt'}" in tamis("query", "show", "frost").stdout

@@ -86,6 +86,21 @@ def test_the_outbox_equals_brute_force_and_a_second_run_adds_nothing(workshop: W
     assert (again.read, again.notifications, outbox(workshop.store)) == (0, 0, found)
 
 
+def test_a_hierarchy_that_changes_counts_from_the_next_batch_on(workshop: Workshop) -> None:
+    lines = workshop.folder / "lines.jsonl"
+    workshop.adapter("lines", "jsonl", lines)
+    workshop.store.set_hierarchy("grp", {"American": "Options", "Options": None})
+    workshop.store.add_query(tamis.QuerySpec("options", "grp UNDER 'Options'"))
+    for numbers, groups in ((range(2), ("American", "Bermudan")), (range(2, 4), ("American", "Bermudan"))):
+        with lines.open("a") as file:
+            file.writelines(
+                json.dumps({"n": number, "grp": group}) + "\n" for number, group in zip(numbers, groups, strict=True)
+            )
+        workshop.run()
+        workshop.store.set_hierarchy("grp", {"Bermudan": "Options", "Options": None})
+    assert matched_numbers(workshop.store, "options") == [0, 3]
+
+
 def test_all_real_mail_goes_through_and_the_counts_add_up(workshop: Workshop, shared: Path) -> None:
     """Reads 3,000 mails, 1,300 news posts and malformed ones: each matches, does not, or is a dead letter."""
     workshop.store.add_queries(QUERIES)

@@ -45,6 +45,14 @@ FormatOption = Annotated[
         help="What the messages are, instead of looking: jsonl, mbox, eml, maildir, journal (a stream), store.",
     ),
 ]
+HierarchyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hierarchy",
+        metavar="ATTRIBUTE=FILE",
+        help="A hierarchy for UNDER (JSON or TOML), instead of that in the file or store; may be repeated.",
+    ),
+]
 TopicOption = Annotated[str | None, typer.Option(help="The topic of every message.")]
 TopicFieldOption = Annotated[str, typer.Option(help="The field with the topic.")]
 BodyFieldOption = Annotated[str, typer.Option(help="The field with the text.")]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tamis._core import Query
 from tamis.errors import ConfigError, QueryError, short
-from tamis.query.file import compile_in_file, load_queries
 from tamis.query.spec import QuerySpec, compile_query
 
 _COLUMNS: Final = "columns 'key' and 'text', and perhaps 'language'"
@@ -20,7 +18,6 @@ def compile_rules(rules: Any) -> list[tuple[str, Query]]:
     Args:
         rules: one of these:
 
-            - a file of queries (str or path);
             - a mapping: key -> text or `Query`;
             - tuples: ``(key, text)``, ``(key, text, language)`` or ``(key, Query)``;
             - query specs;
@@ -32,7 +29,7 @@ def compile_rules(rules: Any) -> list[tuple[str, Query]]:
         Key and query, in their order. A key that is a whole number becomes text.
 
     Raises:
-        ConfigError: the file cannot be read, or a rule has none of these forms; the text says which.
+        ConfigError: a rule has none of these forms; the text says which.
         QueryError: a text cannot be read; a note on the error names the key.
 
     >>> [key for key, _ in compile_rules({"cheap": "price < 10", "frost": ("frost", "text")})]
@@ -40,9 +37,6 @@ def compile_rules(rules: Any) -> list[tuple[str, Query]]:
     """
     if isinstance(rules, Query):
         return [(str(rules), rules)]
-    if isinstance(rules, (str, os.PathLike)):
-        path = os.fspath(rules)
-        return [(spec.key, compile_in_file(path, spec)) for spec in load_queries(path)]
     return [_compile(*rule) for rule in _rules(rules)]
 
 
@@ -52,7 +46,7 @@ def _rules(rules: Any) -> Iterator[tuple[str, Query | str, str]]:
         rules = [(key, *_listed(value)) for key, value in rules.items()]
     elif (rows := _rows_of_table(rules)) is not None:
         rules = rows
-    if not isinstance(rules, Iterable):
+    if isinstance(rules, str) or not isinstance(rules, Iterable):
         raise ConfigError(f"rules: expected a file, an engine, a mapping, tuples, rows or a table, not {short(rules)}")
     for number, rule in enumerate(rules, start=1):
         yield _parts(rule, f"rule {number}")

@@ -25,7 +25,7 @@ class QuerySpec:
         owner: the owner's name.
         tags: free words.
         deliveries: names of the deliveries for its matches; empty: the pipeline's default.
-        line: the line in its file, from 1; 0 if it did not come from a file.
+        line: the line of its text in its file, from 1; 0 if it did not come from a file.
     """
 
     key: str

@@ -41,7 +41,7 @@ OnProgress = Callable[[Progress], None]
 
 
 def run_pipeline(config_path: str | Path, once: bool = False, progress: OnProgress | None = None) -> RunSummary:
-    """Run the pipeline of a ``pipeline.toml``: open its store, import its queries, and run until the end.
+    """Run the pipeline of a ``pipeline.toml``: open its store, apply its files to it, and run until the end.
 
     Args:
         config_path: the file.
@@ -58,8 +58,7 @@ def run_pipeline(config_path: str | Path, once: bool = False, progress: OnProgre
 
     config = PipelineConfig.load(config_path)
     with Store.open(config.pipeline.store) as store:
-        if config.queries.file is not None:
-            store.import_queries(config.queries.file)
+        store.apply_files(config.query_files())
         return Pipeline(config, store).run(once, progress)
 
 

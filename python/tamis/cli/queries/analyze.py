@@ -13,6 +13,7 @@ from tamis.cli.message_input import InputMessage, open_messages
 from tamis.cli.options import (
     BodyFieldOption,
     FormatOption,
+    HierarchyOption,
     JsonOption,
     MessagesOption,
     QueriesArgument,
@@ -36,6 +37,7 @@ def analyze(
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
     kind: FormatOption = None,
+    hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Report on queries: shared, equal, covered by others, never or always true, not indexable, expensive.
@@ -44,7 +46,7 @@ def analyze(
     """
     from tamis.cli.queries.load import load_engine
 
-    engine, keys = load_engine(queries)
+    engine, keys = load_engine(queries, hierarchy)
     matches: dict[str, Any] = {}
     bad = BadMessages()
     if messages is not None:

@@ -18,6 +18,7 @@ from tamis.cli.message_input import open_messages
 from tamis.cli.options import (
     BodyFieldOption,
     FormatOption,
+    HierarchyOption,
     JsonOption,
     MessagesArgument,
     TopicFieldOption,
@@ -103,13 +104,14 @@ def backtest(
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
     kind: FormatOption = None,
+    hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Print how often a query would have matched: over time, with samples and its cost.
 
     Messages are read as a stream. Exit code: 0 when one matches, 1 when none does, 2 on an error.
     """
-    engine, key, shown = _engine(query, queries, language)
+    engine, key, shown = _engine(query, queries, language, hierarchy)
     names, bad, kept = NameHints(engine.names()), BadMessages(), Samples(samples)
     fields = (time_field,) if time_field else TIME_FIELDS
     result, timed = BacktestResult(), _TimedMessages()
@@ -140,21 +142,31 @@ def backtest(
     return ERROR if bad.count else OK if result.matched else NOTHING
 
 
-def _engine(query: str, queries: Path | None, language: str) -> tuple[Engine, Any, str]:
+def _engine(query: str, queries: Path | None, language: str, hierarchy: list[str] | None) -> tuple[Engine, Any, str]:
     """Return an engine with the query alone, the key of the query there, and its text."""
-    from tamis.cli.queries.load import key_named, load_engine
+    from tamis.cli.queries.load import hierarchies_given, key_named, load_engine
+    from tamis.engine.build import build_engine
     from tamis.query import compile_query
 
     if queries is None:
         compiled = compile_query(query, language)
+        return build_engine([(query, compiled)], hierarchies_given(hierarchy)), query, str(compiled)
+    engine, keys = load_engine(queries, hierarchy)
+    wanted = key_named(query, keys, queries)
+    return _alone(engine, keys, wanted), wanted, str(engine.query(wanted))
+
+
+def _alone(engine: Engine, keys: list[Any], wanted: Any) -> Engine:
+    """Return an engine with one query, and with the hierarchies of `engine` if it needs some."""
+    query = engine.query(wanted)
+    if not query.hierarchies:
         engine = Engine()
-        engine.add(query, compiled)
-        return engine, query, str(compiled)
-    engine, keys = load_engine(queries)
-    compiled = engine.query(key_named(query, keys, queries))
-    alone = Engine()
-    alone.add(query, compiled)
-    return alone, query, str(compiled)
+        engine.add(wanted, query)
+        return engine
+    for key in keys:
+        if key != wanted:
+            engine.remove(key)
+    return engine
 
 
 class _TimedMessages:

@@ -15,6 +15,7 @@ from tamis.cli.message_input import open_messages
 from tamis.cli.options import (
     BodyFieldOption,
     FormatOption,
+    HierarchyOption,
     JsonOption,
     QueriesArgument,
     TopicFieldOption,
@@ -47,6 +48,7 @@ def explain(
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
     kind: FormatOption = None,
+    hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Print whether the message satisfies each query, and why.
@@ -55,7 +57,7 @@ def explain(
     """
     from tamis.cli.queries.load import key_named, load_engine
 
-    engine, keys = load_engine(queries)
+    engine, keys = load_engine(queries, hierarchy)
     known = {str(one): one for one in keys}
     for name in key or ():
         key_named(name, keys, queries)

@@ -17,6 +17,7 @@ from tamis.cli.message_input import InputMessage, open_messages
 from tamis.cli.options import (
     BodyFieldOption,
     FormatOption,
+    HierarchyOption,
     MessagesArgument,
     QueriesArgument,
     TopicFieldOption,
@@ -53,6 +54,7 @@ def match(
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
     kind: FormatOption = None,
+    hierarchy: HierarchyOption = None,
     errors: Annotated[
         str | None,
         typer.Option(
@@ -75,7 +77,7 @@ def match(
     """
     from tamis.cli.queries.load import load_engine
 
-    engine, _ = load_engine(queries)
+    engine, _ = load_engine(queries, hierarchy)
     began, tally, names = perf_counter(), Tally(), NameHints(engine.names())
     _check_errors(errors)
     with open_messages(messages, MessageForm(topic, topic_field, body_field), kind) as read:

@@ -12,12 +12,14 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.options import JsonOption, StoreOption, open_store
+from tamis.cli.queries.apply import apply
 from tamis.errors import TamisError
 
 if TYPE_CHECKING:
     from tamis.store import QueryRecord
 
-app = typer.Typer(help="Add, list, show, remove and import standing queries.", no_args_is_help=True)
+app = typer.Typer(help="Add, list, show, remove, apply and import standing queries.", no_args_is_help=True)
+app.command()(apply)
 
 KeyArgument = Annotated[str, typer.Argument(help="The query's key.")]
 
@@ -35,7 +37,10 @@ def add(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a query, or its next version if the key exists with other content."""
+    """Add a query, or its next version if the key exists with other content.
+
+    A query that stands in a file is changed there: see `tamis query apply`.
+    """
     from tamis.query import QuerySpec
 
     if not key:
@@ -61,9 +66,13 @@ def list_(
         for record in records:
             output.data_json(dataclasses.asdict(record))
         return
-    header = ("KEY", "VERSION", "LANGUAGE", "OWNER", "DELIVERIES", "TEXT")
+    header = ("KEY", "VERSION", "LANGUAGE", "OWNER", "DELIVERIES", "FROM", "TEXT")
     rows = [
-        (it.key, it.version, it.language, it.owner or None, ", ".join(it.deliveries) or None, it.text) for it in records
+        (
+            *(it.key, it.version, it.language, it.owner or None, ", ".join(it.deliveries) or None),
+            *(Path(it.origin).name if it.origin else "hand", it.text),
+        )
+        for it in records
     ]
     output.table(header, rows, numbers=(1,))
 
@@ -86,7 +95,7 @@ def show(key: KeyArgument, store: StoreOption = None, as_json: JsonOption = Fals
 
 @app.command()
 def remove(key: KeyArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Remove a query. Its matches stay recorded."""
+    """Remove a query. Its matches stay recorded. A query that stands in a file is removed there."""
     with open_store(store, create=False) as opened:
         try:
             opened.remove_query(key)
@@ -103,7 +112,10 @@ def import_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add the queries of a file: all of them, or none if one cannot be parsed."""
+    """Copy the queries of a file, each as if added by hand: all of them, or none if one cannot be parsed.
+
+    With `tamis query apply` the file rules over its queries, instead.
+    """
     with open_store(store, create=True) as opened:
         counts = opened.import_queries(file)
     if as_json:
@@ -123,6 +135,7 @@ def _show(record: QueryRecord, is_valid: bool) -> None:
         "key": record.key,
         "version": f"{record.version}{'' if is_valid else ' (no longer valid)'}",
         "added": record.created_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "from": record.origin or "hand",
         "owner": record.owner or "-",
         "language": record.language,
         "text": record.text,

@@ -6,7 +6,7 @@ queries ask for go to Python."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 import tamis
 from tamis.errors import TamisError
 from tamis.name_hints import did_you_mean
+from tamis.query.hierarchy import Parents
 from tamis.spark.matching.columns import message_columns
 from tamis.spark.matching.rules import Rules
 from tamis.spark.matching.worker import Errors
@@ -28,7 +29,12 @@ _EXPLAINED = (
 
 
 def match(
-    queries: Any, *, ids: bool = False, column: str = "matched", errors: Errors = "raise"
+    queries: Any,
+    *,
+    ids: bool = False,
+    column: str = "matched",
+    errors: Errors = "raise",
+    hierarchies: Mapping[str, Parents] | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """A function for ``DataFrame.transform`` that adds the column ``matched``, in a batch or a stream.
 
@@ -45,9 +51,11 @@ def match(
         column: the name of the new column.
         errors: what becomes of a row that cannot be read, such as one with broken JSON: ``raise`` stops the job;
             ``null`` makes the column null there; ``column`` adds another column, ``matched_error``, with the reason.
+        hierarchies: for ``attribute UNDER 'value'``: attribute -> value -> its parent, or None for a root. A file,
+            a snapshot and an engine may have their own.
 
     Raises:
-        ConfigError: the queries, or one of them, cannot be read.
+        ConfigError: the queries, or one of them, cannot be read; or one uses UNDER without a hierarchy.
         QueryError: the text of a rule cannot be read; a note on the error names its key.
         SnapshotError: the snapshot is damaged.
         TypeError: a key is not text, and `ids` is false.
@@ -58,7 +66,7 @@ def match(
     Cost: at most 1.3 times an Arrow UDF of the same signature that returns a constant, with 10,000 queries.
     """
     check_errors(errors)
-    rules = Rules.of(queries)
+    rules = Rules.of(queries, hierarchies)
     returned = returned_type(ids, errors)
 
     def add_matched(frame: DataFrame) -> DataFrame:
@@ -76,7 +84,9 @@ def match(
     return add_matched
 
 
-def explain(queries: Any, key: str, *, column: str = "explained") -> Callable[[DataFrame], DataFrame]:
+def explain(
+    queries: Any, key: str, *, column: str = "explained", hierarchies: Mapping[str, Parents] | None = None
+) -> Callable[[DataFrame], DataFrame]:
     """A function for ``DataFrame.transform`` that adds a column with the reasons why one query matches or does not.
 
     The column is ``struct<result, predicates: array<struct<text, value, result>>, missing: array<string>>``: the result
@@ -87,6 +97,7 @@ def explain(queries: Any, key: str, *, column: str = "explained") -> Callable[[D
         queries: as for `match`.
         key: the query.
         column: the name of the new column.
+        hierarchies: as for `match`.
 
     Raises:
         TamisError: no query has this key; the text has the nearest one.
@@ -94,7 +105,7 @@ def explain(queries: Any, key: str, *, column: str = "explained") -> Callable[[D
 
     Cost: about 30 µs per row; for looking at a sample, not for every row of a large table.
     """
-    rules = Rules.of(queries)
+    rules = Rules.of(queries, hierarchies)
     if key not in rules.engine:
         raise TamisError(f"no query has the key '{key}'{did_you_mean(key, map(str, rules.engine.all_keys()))}")
 

@@ -7,7 +7,7 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,10 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from tamis.engine import Engine
+from tamis.engine.build import build_engine
 from tamis.errors import ConfigError, TamisError
+from tamis.query import compile_in_file, load_query_file
+from tamis.query.hierarchy import Parents
 from tamis.query.predicates import load_predicate, open_registered
 from tamis.query.rules import compile_rules
 from tamis.spark.interpreters import check_python, is_connect
@@ -31,25 +34,33 @@ class Rules(NamedTuple):
     path: Path
 
     @classmethod
-    def of(cls, queries: Any) -> Rules:
-        """The queries of a snapshot, an engine, or anything that `tamis.query.rules.compile_rules` takes.
+    def of(cls, queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> Rules:
+        """The queries of a file, a snapshot, an engine, or anything that `tamis.query.rules.compile_rules` takes.
+
+        Args:
+            queries: a snapshot and an engine have their own hierarchies.
+            hierarchies: attribute -> value -> its parent, beside those in the file.
 
         Raises:
-            ConfigError: they cannot be read, or have an expensive predicate that no package registers.
+            ConfigError: they cannot be read, or have an expensive predicate that no package registers, or UNDER without
+                a hierarchy.
             QueryError: the text of a query cannot be read.
             SnapshotError: the snapshot is damaged.
             TypeError: a key cannot be saved.
         """
-        if isinstance(queries, (str, os.PathLike)) and Path(queries).suffix == SNAPSHOT_SUFFIX:
+        is_path = isinstance(queries, (str, os.PathLike))
+        is_snapshot = is_path and Path(queries).suffix == SNAPSHOT_SUFFIX
+        if hierarchies and (is_snapshot or isinstance(queries, Engine)):
+            raise TamisError("hierarchies: an engine and a snapshot have their own; expected none beside them")
+        if is_snapshot:
             return cls(open_registered(queries), _kept(Path(queries)))
         if isinstance(queries, Engine):
             engine = queries
         else:
-            engine = Engine()
-            engine.add_many(compile_rules(queries))
+            engine = _of_file(Path(queries), hierarchies or {}) if is_path else _of_rules(queries, hierarchies or {})
         path = _new_path()
-        engine.save(path, opaque="names")
         _check_predicates(engine)
+        engine.save(path, opaque="names")
         return cls(engine, path)
 
     def publish(self, spark: SparkSession) -> Callable[[], str]:
@@ -62,6 +73,16 @@ class Rules(NamedTuple):
             return functools.partial(str, self.path)
         spark.sparkContext.addFile(str(self.path))
         return functools.partial(SparkFiles.get, self.path.name)
+
+
+def _of_file(path: Path, hierarchies: Mapping[str, Parents]) -> Engine:
+    file = load_query_file(path)
+    given = {spec.attribute: spec.parents for spec in file.hierarchies}
+    return build_engine(((spec.key, compile_in_file(path, spec)) for spec in file.queries), {**given, **hierarchies})
+
+
+def _of_rules(rules: Any, hierarchies: Mapping[str, Parents]) -> Engine:
+    return build_engine(compile_rules(rules), hierarchies)
 
 
 def _check_predicates(engine: Engine) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
+from tamis.query.hierarchy import Parents
 from tamis.spark.matching.operator import check_errors, in_worker, returned_type
 from tamis.spark.matching.rules import Rules
 
@@ -19,6 +21,7 @@ def register_function(
     *,
     ids: bool = False,
     errors: Literal["raise", "null"] = "raise",
+    hierarchies: Mapping[str, Parents] | None = None,
 ) -> None:
     """Register a function of SQL that returns the keys of the queries that a row satisfies.
 
@@ -31,12 +34,13 @@ def register_function(
         name: of the function; a function of that name is replaced.
         ids: it returns subscription ids (array<bigint>) instead of keys (array<string>).
         errors: whether a row that cannot be read stops the job, or gives null.
+        hierarchies: as for `tamis.spark.match`.
 
     Raises:
         ConfigError, QueryError, SnapshotError: as `tamis.spark.match`.
     """
     check_errors(errors)
-    call = in_worker(Rules.of(queries).publish(spark), "match_message", {"ids": ids, "errors": errors})
+    call = in_worker(Rules.of(queries, hierarchies).publish(spark), "match_message", {"ids": ids, "errors": errors})
 
     def matched(message: pa.Array) -> pa.Array:
         return call(message)
