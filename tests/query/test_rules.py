@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -33,6 +34,7 @@ class Rule(NamedTuple):
         ],
         [Rule("cheap", "price < 10"), Rule("frost", "frost", "text")],
         [tamis.QuerySpec("cheap", "price < 10"), tamis.QuerySpec("frost", "frost", "text")],
+        pd.DataFrame({"key": ["cheap", "frost"], "text": ["price < 10", "frost"], "language": [None, "text"]}),
         pa.table({"language": [None, "text"], "key": ["cheap", "frost"], "text": ["price < 10", "frost"]}),
     ],
 )

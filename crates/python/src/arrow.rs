@@ -117,7 +117,7 @@ pub fn read_messages<'py>(py: Python<'py>, table: &Bound<'py, PyAny>) -> PyResul
                 Ok((convert::dict(py, it.properties)?, it.topic.to_owned(), convert::body(py, it.body)))
             };
             messages.push(message.ok().map(python).transpose()?);
-            Ok::<_, ReadError>(())
+            Ok::<_, RowFailure>(())
         });
         read.map_err(|error| error.into_py(py))?;
     }
@@ -125,12 +125,12 @@ pub fn read_messages<'py>(py: Python<'py>, table: &Bound<'py, PyAny>) -> PyResul
 }
 
 /// The errors of the core, and those of Python while its objects are made.
-enum ReadError {
+enum RowFailure {
     Engine(EngineError),
     Python(PyErr),
 }
 
-impl ReadError {
+impl RowFailure {
     fn into_py(self, py: Python<'_>) -> PyErr {
         match self {
             Self::Engine(error) => engine_error(py, error),
@@ -139,13 +139,13 @@ impl ReadError {
     }
 }
 
-impl From<EngineError> for ReadError {
+impl From<EngineError> for RowFailure {
     fn from(error: EngineError) -> Self {
         Self::Engine(error)
     }
 }
 
-impl From<PyErr> for ReadError {
+impl From<PyErr> for RowFailure {
     fn from(error: PyErr) -> Self {
         Self::Python(error)
     }

@@ -9,6 +9,8 @@ from tamis._core import Query
 from tamis.errors import ConfigError, QueryError, short
 from tamis.query.spec import QuerySpec, compile_query
 
+_TO_ROWS: Final[dict[str, tuple[str, ...]]] = {"to_pylist": (), "to_dicts": (), "to_dict": ("records",)}
+"""Method of a table -> its arguments, with which it returns rows: those of Arrow, polars and pandas."""
 _COLUMNS: Final = "columns 'key' and 'text', and perhaps 'language'"
 
 
@@ -62,12 +64,11 @@ def _rows_of_table(table: Any) -> list[dict[str, Any]] | None:
         if missing := {"key", "text"}.difference(table.columns):
             raise ConfigError(f"rules: expected {_COLUMNS}; the table has no {' and no '.join(sorted(missing))}")
         table = table.select(*(name for name in table.columns if name in ("key", "text", "language"))).toArrow()
-    if not hasattr(table, "__arrow_c_stream__"):
-        return None
-    import pyarrow
-
-    rows: list[dict[str, Any]] = pyarrow.table(table).to_pylist()
-    return rows
+    for method, arguments in _TO_ROWS.items():
+        if hasattr(table, method):
+            rows: list[dict[str, Any]] = getattr(table, method)(*arguments)
+            return rows
+    return None
 
 
 def _parts(rule: Any, where: str) -> tuple[str, Query | str, str]:
@@ -79,7 +80,8 @@ def _parts(rule: Any, where: str) -> tuple[str, Query | str, str]:
     if isinstance(rule, Mapping):
         if "key" not in rule or "text" not in rule:
             raise ConfigError(f"{where}: expected {_COLUMNS}; found {', '.join(map(repr, rule)) or 'none'}")
-        rule = (rule["key"], rule["text"], rule.get("language") or "selector")
+        language = rule.get("language")
+        rule = (rule["key"], rule["text"], language if isinstance(language, str) and language else "selector")
     if not isinstance(rule, (tuple, list)) or len(rule) not in (2, 3):
         raise ConfigError(f"{where}: expected (key, text) or (key, text, language), not {short(rule)}")
     key, text, language = (*rule, "selector")[:3]
