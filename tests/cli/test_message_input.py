@@ -95,6 +95,16 @@ def test_a_stream_has_its_offsets_and_a_store_its_adapters(tmp_path: Path) -> No
     assert kept.place == {"adapter": "inbox", "file": "mail/a.mbox", "byte": 0}
 
 
+def test_a_folder_of_json_lines_is_read_file_by_file(tmp_path: Path) -> None:
+    for name, text in (("b.jsonl", '{"a": 2}\n'), ("a.jsonl", '{"a": 1}\n{"a": 0}\n')):
+        (tmp_path / name).write_text(text)
+    assert [(Path(it.place["file"]).name, it.place["line"]) for it in read(tmp_path)] == [
+        ("a.jsonl", 1),
+        ("a.jsonl", 2),
+        ("b.jsonl", 1),
+    ]
+
+
 @pytest.mark.parametrize(
     ("make", "kind"),
     [(mbox, "mbox"), (eml, "eml"), (eml_folder, "eml"), (maildir, "maildir"), (stream, "journal"), (store, "store")],

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from socket import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,11 +45,14 @@ def server(spark: SparkSession) -> Iterator[str]:
     pytest.importorskip("grpc_status", reason="the client of Spark Connect needs pip install 'pyspark[connect]'")
     context = spark.sparkContext._jsc.sc()
     context.conf().set("spark.connect.grpc.binding.address", "127.0.0.1")
-    context.conf().set("spark.connect.grpc.binding.port", "0")
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context.conf().set("spark.connect.grpc.binding.port", str(port))
     service = spark._jvm.org.apache.spark.sql.connect.service.SparkConnectService
     service.start(context)
-    yield f"sc://127.0.0.1:{service.localPort()}"
-    service.stop(None, None)
+    yield f"sc://127.0.0.1:{port}"
+    spark._jvm.org.apache.spark.sql.connect.SparkConnectPlugin().driverPlugin().shutdown()
 
 
 def test_a_program_on_spark_connect_matches_explains_and_reads(

@@ -5,16 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
-import pyarrow as pa
 import pytest
 
 import tamis
 from tamis.errors import ConfigError, TamisError
-from tamis.query import predicates
+from tamis.query.predicates import load_predicate
 from tamis.spark import explain, match, register, register_function
 from tamis.spark.matching.columns import message_columns
 from tamis.spark.matching.operator import in_worker
@@ -107,9 +106,9 @@ def test_the_function_of_sql(spark: SparkSession, offers: DataFrame) -> None:
 
 def test_data_sources_are_registered_by_one_call(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.mbox").write_text("From a\nSubject: x\n\ntext\n")
-    for session in (spark, spark.newSession()):
-        register(session)
-        assert session.read.format("tamis.mbox").load(str(tmp_path)).count() == 1
+    for _ in range(2):
+        register(spark)
+    assert spark.read.format("tamis.mbox").load(str(tmp_path)).count() == 1
 
 
 def test_a_snapshot_that_is_replaced_later_changes_nothing(offers: DataFrame, tmp_path: Path) -> None:
@@ -126,22 +125,25 @@ def test_a_snapshot_that_is_replaced_later_changes_nothing(offers: DataFrame, tm
 
 
 @pytest.fixture
-def even(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package that registers the predicate `even`, in this process only."""
-    (tmp_path / "parity.py").write_text("def even(properties, topic, body):\n    return properties['n'] % 2 == 0\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    points = {"even": EntryPoint("even", "parity:even", predicates.GROUP)}
-    monkeypatch.setattr(predicates, "registered", lambda: points)
-    predicates.load_predicate.cache_clear()
+def parity(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    """Install a package that registers the predicate `even`, in this process and in workers."""
+    package = tmp_path / "parity.zip"
+    with ZipFile(package, "w") as archive:
+        archive.writestr("parity.py", "def even(properties, topic, body):\n    return properties['n'] % 2 == 0\n")
+        archive.writestr("parity-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: parity\nVersion: 1\n")
+        archive.writestr("parity-1.dist-info/entry_points.txt", "[tamis.predicates]\neven = parity:even\n")
+    before = sys.path[:]
+    spark.sparkContext.addPyFile(str(package))
     yield
-    predicates.load_predicate.cache_clear()
+    sys.path[:] = before
+    load_predicate.cache_clear()
 
 
-@pytest.mark.usefixtures("even")
-def test_a_registered_predicate_is_saved_by_its_name_and_found_again() -> None:
-    rules = Rules.of([("even", "even: n > 3", "predicate"), ("large", "n > 5")])
-    call = in_worker(lambda: str(rules.path), "match_rows", {})
-    assert call(["n"], [pa.array([2, 4, 7, 8])]).to_pylist() == [[], ["even"], ["large"], ["even", "large"]]
+@pytest.mark.usefixtures("parity")
+def test_a_registered_predicate_is_found_by_workers(spark: SparkSession) -> None:
+    frame = spark.range(2, 9, numPartitions=1).withColumnRenamed("id", "n")
+    rules = [("even", "even: n > 3", "predicate"), ("large", "n > 7")]
+    assert found(frame.transform(match(rules))) == [[], [], ["even"], [], ["even"], [], ["even", "large"]]
 
 
 def test_a_predicate_that_is_not_registered_is_refused_when_it_is_given() -> None:

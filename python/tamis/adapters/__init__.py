@@ -20,14 +20,8 @@ def register(spark: SparkSession, name: str | None = None) -> None:
         spark: the session.
         name: register only this one, such as ``tamis.eml``.
     """
-    from pyspark.errors import AnalysisException
-
     from tamis.adapters.datasource import DATA_SOURCES
 
     for data_source in DATA_SOURCES:
         if name is None or data_source.name() == name:
-            try:
-                spark.dataSource.register(data_source)
-            except AnalysisException as error:
-                if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # a new session may know them from the first
-                    raise
+            spark.dataSource.register(data_source)

@@ -97,10 +97,17 @@ def _size(name: str) -> int | None:
 
 
 def _read_lines(path: str, name: str, form: MessageForm) -> Iterator[InputMessage]:
-    shown = "stdin" if name == "-" else name
+    if path == "-" or not Path(path).is_dir():
+        yield from _lines_of(path, "stdin" if name == "-" else name, {}, form)
+        return
+    for file in sorted(Path(path).rglob("*.jsonl")):
+        yield from _lines_of(os.fspath(file), os.fspath(file), {"file": os.fspath(file)}, form)
+
+
+def _lines_of(path: str, shown: str, file: dict[str, Any], form: MessageForm) -> Iterator[InputMessage]:
     with open_lines(path) as lines:
         for number, line in lines:
-            place, where = {"line": number}, f"{shown}, line {number}"
+            place, where = {**file, "line": number}, f"{shown}, line {number}"
             try:
                 yield InputMessage(place, where, len(line), form.read(line))
             except ValueError as error:

@@ -251,10 +251,9 @@ def _print(
 
 def _place(match: dict[str, Any]) -> str:
     """Where a message stands, for people."""
-    for name in ("line", "offset"):
-        if name in match:
-            return f"{name} {match[name]}"
-    return f"{match['file']}, byte {match['byte']:,}" if match["byte"] else str(match["file"])
+    file = [str(match["file"])] if "file" in match else []
+    numbers = [f"{name} {match[name]:,}" for name in ("line", "offset", "byte") if match.get(name)]
+    return ", ".join(file + numbers)
 
 
 def _print_histogram(result: BacktestResult) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -88,6 +89,8 @@ def _read(text: str, number: int | None, form: MessageForm, kind: str | None) ->
 
 def _nth(name: str, number: int | None, form: MessageForm, kind: str | None) -> JsonMessage:
     """The only message of a file or folder, or the one that `number` says."""
+    if name != "-" and not Path(name).exists():
+        raise ValueError("expected a JSON object, or a file or folder with messages; there is none of this name")
     with open_messages(name, form, kind) as messages:
         first = next(islice(messages, (number or 1) - 1, None), None)
         if first is None:

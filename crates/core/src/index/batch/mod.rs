@@ -80,7 +80,7 @@ impl Engine {
     /// A column of a type that no property can have; more than 2^31 matches; a damaged snapshot.
     pub fn match_rows(&self, batch: &RecordBatch, threads: usize) -> Result<BatchMatches, EngineError> {
         let version = self.current(); // the same for all rows, so that the names are those of every query
-        let is_quick = batch.num_rows() * batch.num_columns() >= version.live * VALUES_PER_QUERY;
+        let is_quick = batch.num_rows() * width(batch) >= version.live * VALUES_PER_QUERY;
         let known = if is_quick { Some(version.asked()?) } else { version.asked_if_known() };
         let matches = match_columns(&version, batch, known, threads);
         let is_clean = matches.as_ref().is_ok_and(|matches| matches.unreadable.is_empty());
@@ -109,6 +109,12 @@ pub fn read_messages<E: From<EngineError>>(
 ) -> Result<(), E> {
     let (rows, mut properties) = (MessageRows::new(batch, None)?, Properties::new());
     (0..batch.num_rows()).try_for_each(|row| each(rows.read(row, &mut properties)))
+}
+
+/// The number of columns that may be properties.
+fn width(batch: &RecordBatch) -> usize {
+    let fields = batch.column_by_name("properties").and_then(|column| column.as_struct_opt());
+    fields.map_or(batch.num_columns(), StructArray::num_columns)
 }
 
 /// Match every row, with the columns that are `asked` for; None reads all of them.
