@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 import tamis
+import tamis.errors
 from tamis.config.pipeline import PipelineConfig
 from tamis.query import LANGUAGES
 
@@ -205,6 +206,12 @@ def test_every_heading_of_the_semantics_that_the_code_cites_is_there(heading: st
 
 def test_every_public_name_is_in_the_semantics() -> None:
     assert [name for name in tamis.__all__ if not re.search(rf"\b{name}\b", SEMANTICS)] == []
+
+
+def test_every_public_error_is_in_the_table_of_the_semantics() -> None:
+    listed = [row[0].rpartition(".")[2] for row in rows("error", "when")]
+    assert sorted(listed) == sorted(tamis.errors.__all__)
+    assert [row[0] for row in rows("error", "when") if eval(row[0], {"tamis": tamis}) is None] == []
 
 
 PIPELINE = (PROJECT / "docs/pipeline.md").read_text(encoding="utf-8")

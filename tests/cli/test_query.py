@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tamis.store import Store
 from tests.cli.conftest import Tamis
 
 
@@ -17,7 +18,7 @@ def test_a_query_is_added_listed_shown_changed_and_removed(tamis: Tamis) -> None
         "query", "add", "expensive", "price > 100", "--owner", "ann", "--delivery", "mail", "--delivery", "log"
     )
     assert added.returncode == 0, added.stderr
-    assert added.stderr == "expensive is stored, version 1\n"
+    assert added.stderr.endswith("expensive is stored, version 1\n")
     (listed,) = [json.loads(line) for line in tamis("query", "list", "--json").stdout.splitlines()]
     assert (listed["key"], listed["version"], listed["owner"], listed["deliveries"]) == (
         "expensive",
@@ -209,3 +210,31 @@ def test_a_query_of_a_file_is_neither_changed_nor_removed_by_hand(tamis: Tamis, 
         assert done.returncode == 2
         assert f"query 'frost' stands in the file {files / 'queries.txt'}; change it there" in done.stderr
     assert f"from:       {files / 'queries.txt'}" in tamis("query", "show", "frost").stdout
+
+
+DELIVERIES = '[[delivery]]\nname = "mail"\ntype = "store"\n'
+
+
+def test_a_delivery_that_the_pipeline_does_not_have_is_refused(tamis: Tamis, tmp_path: Path) -> None:
+    unknown = tamis("query", "add", "a", "x = 1", "--delivery", "mial")
+    assert unknown.returncode == 0
+    assert (
+        "no pipeline of this store is known here, so only `tamis run` will check that 'mial' exists" in unknown.stderr
+    )
+    (tmp_path / "pipeline.toml").write_text(DELIVERIES)
+    (tmp_path / "q.toml").write_text('[[query]]\nkey = "b"\ntext = "x = 1"\ndeliveries = ["mial"]\n')
+    for arguments in (["add", "b", "x = 1", "--delivery", "mial"], ["apply", "q.toml"], ["import", "q.toml"]):
+        done = tamis("query", *arguments)
+        assert done.returncode == 2
+        assert "query 'b': pipeline.toml has no [[delivery]] named 'mial'; did you mean 'mail'?" in done.stderr
+    assert tamis("query", "add", "b", "x = 1", "--delivery", "mail").stderr == "b is stored, version 1\n"
+
+
+def test_the_deliveries_are_those_of_the_pipeline_that_ran_last(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "pipeline.toml").write_text(f'[pipeline]\nstore = "{tmp_path}/s.sqlite"\n{DELIVERIES}')
+    with Store.open(tmp_path / "s.sqlite") as store:
+        store.take_lease(tmp_path / "far" / "pipeline.toml")
+    done = tamis("query", "add", "b", "x = 1", "--delivery", "pager", "--store", "s.sqlite")
+    assert done.returncode == 2
+    assert "has no [[delivery]] named 'pager'; there are: mail" in done.stderr

@@ -22,6 +22,8 @@ use tamis_core::message::Message;
 use crate::convert;
 use crate::errors::engine_error;
 
+use crate::arguments::wrong_type;
+
 /// The record batches of anything with an Arrow stream or array capsule.
 pub fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     if table.hasattr("__arrow_c_stream__")? {
@@ -44,8 +46,7 @@ pub fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
         };
         return Ok(vec![rows(data.map_err(unreadable)?)?]);
     }
-    let name = table.get_type().name()?;
-    Err(PyTypeError::new_err(format!("expected an Arrow table (an object with __arrow_c_stream__), not {name}")))
+    Err(wrong_type("table", "an Arrow table (an object with __arrow_c_stream__)", table))
 }
 
 /// The rows of a struct array, as a record batch.
@@ -69,6 +70,7 @@ pub struct PyIdLists(pub ListArray);
 
 #[pymethods]
 impl PyIdLists {
+    /// Return the array as Arrow's two capsules, schema and array; `requested_schema` is ignored, as the protocol allows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -93,6 +95,7 @@ impl PyIdLists {
         Ok(self.0.is_valid(row).then(|| self.ids(row)))
     }
 
+    /// Return a list of ids for every row; None for a row that cannot be read.
     fn to_pylist(&self) -> Vec<Option<Vec<u64>>> {
         (0..self.0.len()).map(|row| self.0.is_valid(row).then(|| self.ids(row))).collect()
     }

@@ -6,6 +6,7 @@ file has ``[[query]]`` tables with ``key``, ``text`` and perhaps ``language``, `
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -38,28 +39,32 @@ class QueryFile:
     hierarchies: tuple[HierarchySpec, ...] = ()
 
 
-def load_queries(path: str | Path) -> list[QuerySpec]:
+def load_queries(path: str | os.PathLike[str]) -> list[QuerySpec]:
     """Read the queries of a file in their order, without compiling them.
 
     Args:
         path: a ``.toml`` file; a file of any other name has one query per line.
 
     Raises:
+        TypeError: `path` is no path.
         ConfigError: as `load_query_file`.
     """
     return list(load_query_file(path).queries)
 
 
-def load_query_file(path: str | Path) -> QueryFile:
+def load_query_file(path: str | os.PathLike[str]) -> QueryFile:
     """Read the queries and hierarchies of a file.
 
     Args:
         path: a ``.toml`` file; a file of any other name has one query per line, and no hierarchies.
 
     Raises:
+        TypeError: `path` is no path.
         ConfigError: the file is missing, too large or not UTF-8, a line has no key, two queries have the same key, a
             name in TOML is unknown, or a hierarchy has a cycle. The text says the file and the line.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path: expected a path (str or os.PathLike), not {type(path).__name__}")
     path = Path(path)
     try:
         if path.stat().st_size > SIZE_BYTES_MAX:

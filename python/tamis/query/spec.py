@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tamis._core import Query
-from tamis.errors import ConfigError, QueryError
+from tamis.errors import ConfigError, QueryError, expect_text
 from tamis.message import ANY
 from tamis.name_hints import did_you_mean
 from tamis.query import languages
@@ -118,11 +118,17 @@ topic), ``near`` takes ``a b n``, ``fields`` takes ``currency=USD, urgent``, and
 def compile_query(text: str, language: str = "selector") -> Query:
     """Compile a text in a language.
 
+    Args:
+        text: the query.
+        language: one of the names in `tamis.query.LANGUAGES`, such as ``selector``, ``boolean`` or ``topic``.
+
     Raises:
+        TypeError: an argument is not text.
         QueryError: the text cannot be read; the error has the position and what was expected there.
         ConfigError: the language is unknown; the text names the nearest known one.
     """
-    if language not in LANGUAGES:
+    expect_text(text, "text")
+    if expect_text(language, "language") not in LANGUAGES:
         raise ConfigError(
             f"unknown language '{language}'{did_you_mean(language, LANGUAGES)}; known: {', '.join(LANGUAGES)}"
         )

@@ -349,6 +349,13 @@ class QueryMatches:
     timeline: tuple[tuple[datetime, int], ...] = field(default=())
 
 
+class Poll(NamedTuple):
+    """When an adapter looked for new messages, and when it will look again, UTC; None if it will not."""
+
+    at: datetime
+    next_at: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """Who runs a pipeline over the store, or ran the last one.

@@ -13,6 +13,7 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.options import JsonOption, StoreOption, open_store, store_path
+from tamis.cli.queries.deliveries import refuse_unknown
 
 if TYPE_CHECKING:
     from tamis.store import Change, FileChanges, Store
@@ -34,6 +35,7 @@ def apply(
 
     read = load_query_file(file)
     with _opened(store, dry_run) as opened:
+        refuse_unknown(opened, read.queries)
         changes = opened.apply_files([read], dry_run=dry_run)
     for change in changes.changes:
         if as_json:

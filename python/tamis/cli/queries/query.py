@@ -13,6 +13,7 @@ import typer
 from tamis.cli import output
 from tamis.cli.options import JsonOption, StoreOption, open_store
 from tamis.cli.queries.apply import apply
+from tamis.cli.queries.deliveries import refuse_unknown
 from tamis.errors import TamisError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def add(
         raise TamisError("expected a key that is not empty")
     spec = QuerySpec(key, text, language, owner, tuple(tag or ()), tuple(delivery or ()))
     with open_store(store, create=True) as opened:
+        refuse_unknown(opened, [spec])
         record = opened.add_query(spec)
     if as_json:
         output.data_json(dataclasses.asdict(record))
@@ -116,7 +118,10 @@ def import_(
 
     With `tamis query apply` the file rules over its queries, instead.
     """
+    from tamis.query import load_queries
+
     with open_store(store, create=True) as opened:
+        refuse_unknown(opened, load_queries(file))
         counts = opened.import_queries(file)
     if as_json:
         output.data_json(dataclasses.asdict(counts))
