@@ -97,10 +97,11 @@ def session(
 
     Cost: 3 to 10 s for the first call.
     """
-    if SparkContext._active_spark_context is None and not is_remote():
-        spark = _start(app, cores, folder, options or {})
-    else:
+    spark = SparkSession.getActiveSession() if is_remote() else None
+    if spark is None and SparkContext._active_spark_context is not None:
         spark = SparkSession.builder.getOrCreate()
+    if spark is None:
+        spark = _start(app, cores, folder, options or {})
     register(spark)
     return spark
 
