@@ -63,6 +63,12 @@ def _on(make: Callable[..., Query]) -> Callable[[str], Query]:
     return compile_on
 
 
+def _predicate(text: str) -> Query:
+    from tamis.query.predicates import predicate  # only few use it, and looking for packages takes time
+
+    return predicate(text)
+
+
 def _fields(text: str) -> Query:
     """Criteria as the papers print them: ``currency=USD, urgent``; ``any:`` in front asks for at least one of them."""
     require, colon, criteria_text = text.partition(":")
@@ -102,9 +108,11 @@ LANGUAGES: dict[str, Callable[[str], Query]] = {
     "fields": _fields,
     "text": languages.text,
     "near": _near,
+    "predicate": _predicate,
 }
 """Name of a language -> the function that compiles it. ``prefix`` and ``regex`` take ``on:pattern`` (default: the
-topic), ``near`` takes ``a b n``, and ``fields`` takes ``currency=USD, urgent``."""
+topic), ``near`` takes ``a b n``, ``fields`` takes ``currency=USD, urgent``, and ``predicate`` takes ``name`` or
+``name: selector``."""
 
 
 def compile_query(text: str, language: str = "selector") -> Query:
