@@ -16,6 +16,7 @@ __all__ = [
     "Engine",
     "IdLists",
     "JournalReader",
+    "LANGUAGES",
     "Query",
     "Signature",
     "__version__",
@@ -23,6 +24,7 @@ __all__ = [
     "amqp_encode_method",
     "boolean",
     "broker_limits",
+    "compile",
     "contains",
     "fields",
     "journal_kind",
@@ -348,6 +350,8 @@ def stream_message(
         ValueError: the record is of another kind, or no message, or its properties nest deeper than 100 or take more
             than 16 MiB."""
 
+LANGUAGES: tuple[str, ...]
+
 def selector(text: str, dialect: str, is_fields: bool = False) -> Query: ...
 def boolean(text: str) -> Query: ...
 def topic(pattern: str, dialect: str) -> Query: ...
@@ -356,6 +360,7 @@ def regex(pattern: str, on: str) -> Query: ...
 def fields(criteria: Mapping[str, FieldValue | None], require_all: bool) -> Query: ...
 def contains(phrase: str) -> Query: ...
 def near(a: str, b: str, distance: int) -> Query: ...
+def compile(text: str, language: str) -> Query | None: ...
 def opaque(
     name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_ns: float
 ) -> Query: ...

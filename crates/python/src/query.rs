@@ -9,10 +9,9 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use tamis_core::error::QueryError;
 use tamis_core::expensive::Opaque;
 use tamis_core::message::{Message, Value};
-use tamis_core::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, Reference};
+use tamis_core::query::expr::{Expr, Predicate, Reference};
 use tamis_core::query::structure::Structure;
-use tamis_core::query::{self, boolean as boolean_language, selector as selector_language};
-use tamis_core::text::Phrase;
+use tamis_core::query::{self, boolean as boolean_language, named, selector as selector_language};
 use tamis_core::topic::{TopicDialect, TopicPattern};
 
 use crate::convert::{self, PyBody};
@@ -196,28 +195,17 @@ pub fn topic(py: Python<'_>, pattern: &str, dialect: &str) -> PyResult<PyQuery> 
     PyQuery::from_predicate(py, Predicate::Topic(TopicPattern::new(pattern, dialect)))
 }
 
-/// The part of a message that `on` names: `topic`, `body` or a property.
-fn reference(on: &str) -> Reference {
-    match on {
-        "topic" => Reference::Topic,
-        "body" => Reference::Body,
-        name => Reference::property(name),
-    }
-}
-
 /// A query for the beginning of a text.
 #[pyfunction]
 pub fn prefix(py: Python<'_>, prefix: &str, on: &str) -> PyResult<PyQuery> {
-    PyQuery::from_predicate(py, Predicate::Prefix(reference(on), prefix.into()))
+    PyQuery::from_predicate(py, Predicate::Prefix(Reference::part(on), prefix.into()))
 }
 
 /// A query for a text in which a regular expression matches.
 #[pyfunction]
 pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<PyQuery> {
-    let compiled = py.detach(|| Pattern::new(pattern)).map_err(|reason| {
-        query_error(py, QueryError::at_byte(pattern, 0, "a regular expression of linear time").with_hint(reason))
-    })?;
-    PyQuery::from_predicate(py, Predicate::Regex(reference(on), compiled))
+    let predicate = py.detach(|| query::criteria::regex_on(Reference::part(on), pattern));
+    PyQuery::from_predicate(py, predicate.map_err(|error| query_error(py, error))?)
 }
 
 /// A query of field criteria: name -> value, or None for presence.
@@ -230,14 +218,11 @@ pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -
             return Err(PyTypeError::new_err("fields: expected a text name"));
         };
         let name = name.to_cow()?;
-        let field = Reference::property(&name);
-        let predicate = if wanted.is_none() {
-            Predicate::Exists(field)
-        } else {
-            let literal = constant(convert::value(&wanted, &name)?, &name)?;
-            Predicate::Compare(Operand::Reference(field), Comparison::Equal, Operand::Literal(literal))
+        let value = match wanted.is_none() {
+            true => None,
+            false => Some(constant(convert::value(&wanted, &name)?, &name)?),
         };
-        tests.push(predicate.into());
+        tests.push(query::criteria::field(&name, value).into());
     }
     PyQuery::of(py, query::Query::fields(tests, require_all))
 }
@@ -260,21 +245,21 @@ fn constant(value: Value, name: &str) -> PyResult<Value> {
 /// A query for a word or an exact phrase of the body.
 #[pyfunction]
 pub fn contains(py: Python<'_>, phrase: &str) -> PyResult<PyQuery> {
-    let Some(found) = Phrase::new(phrase) else {
-        return Err(query_error(py, QueryError::at_byte(phrase, 0, "a word")));
-    };
-    PyQuery::from_predicate(py, Predicate::Contains(Reference::Body, found))
+    PyQuery::from_predicate(py, query::criteria::contains(phrase).map_err(|error| query_error(py, error))?)
 }
 
 /// A query for two words of the body with at most `distance` steps between them.
 #[pyfunction]
 pub fn near(py: Python<'_>, a: &str, b: &str, distance: u32) -> PyResult<PyQuery> {
-    let word = |text: &str| match Phrase::new(text) {
-        Some(phrase) if phrase.words().len() == 1 => Ok(phrase),
-        _ => Err(query_error(py, QueryError::at_byte(text, 0, "one word"))),
-    };
     if distance == 0 {
         return Err(PyValueError::new_err("distance: expected at least 1"));
     }
-    PyQuery::from_predicate(py, Predicate::Near(Reference::Body, word(a)?, word(b)?, distance))
+    PyQuery::from_predicate(py, query::criteria::near_words(a, b, distance).map_err(|error| query_error(py, error))?)
+}
+
+/// A query in the language of that name; None when there is no such language.
+#[pyfunction]
+pub fn compile(py: Python<'_>, text: &str, language: &str) -> PyResult<Option<PyQuery>> {
+    let compiled = py.detach(|| named::compile(text, language));
+    compiled.map(|compiled| PyQuery::of(py, compiled)).transpose()
 }

@@ -10,13 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from tamis.errors import TamisError
-
 QueryText = tuple[str, str]
 """Language and text of a query."""
-
-BOUND_LANGUAGES: Final = frozenset(("selector", "cbm", "boolean", "text"))
-"""The values of `x-query-language`. Queries in other languages are bound as their selector text."""
 
 CHANGES_MAX: Final = 10_000
 """Maximum number of changes per call; the next call returns the remaining ones."""
@@ -55,7 +50,7 @@ class StoredQueries:
         """
         with self._open(timeout_s) as store:
             query: QueryText | None = store.execute(_ONE, (key,)).fetchone()
-        return _bindable(*query) if query else None
+        return query
 
     def begin(self, keys: Iterable[str], timeout_s: float) -> dict[str, QueryText]:
         """Return the queries under `keys`, without those that do not exist; `changes` begins after this state.
@@ -74,7 +69,7 @@ class StoredQueries:
                 part = wanted[start : start + _KEYS_AT_ONCE]
                 marks = ", ".join("?" * len(part))
                 rows = store.execute(f"SELECT key, language, text {_VALID} AND key IN ({marks})", part)
-                queries.update((key, _bindable(language, text)) for key, language, text in rows)
+                queries.update((key, (language, text)) for key, language, text in rows)
         self._next = (latest + 1, "")
         return queries
 
@@ -95,7 +90,7 @@ class StoredQueries:
                 return {}
             rows = store.execute(_CHANGED, (*self._next, CHANGES_MAX)).fetchall()
         self._next = (rows[-1][3], rows[-1][0]) if len(rows) == CHANGES_MAX else (latest + 1, "")
-        return {key: _bindable(language, text) for key, language, text, _ in rows}
+        return {key: (language, text) for key, language, text, _ in rows}
 
     @contextmanager
     def _open(self, timeout_s: float) -> Iterator[sqlite3.Connection]:
@@ -105,15 +100,3 @@ class StoredQueries:
                 yield store
         except sqlite3.Error as error:
             raise LookupError(f"the store cannot be read: {error}") from error
-
-
-def _bindable(language: str, text: str) -> QueryText:
-    """Return the query in a language that bindings have; one that cannot be parsed is left for the broker to refuse."""
-    if language in BOUND_LANGUAGES:
-        return language, text
-    from tamis.query import compile_query
-
-    try:
-        return "selector", str(compile_query(text, language))
-    except TamisError:
-        return language, text

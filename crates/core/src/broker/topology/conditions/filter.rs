@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use crate::amqp::{AmqpError, RawTable};
 use crate::error::QueryError;
-use crate::query::expr::{Expr, Predicate, Reference};
-use crate::query::selector::{self, SelectorDialect};
-use crate::query::{Query, boolean};
-use crate::text::Phrase;
+use crate::query::expr::Expr;
+use crate::query::{Query, named};
 
 use super::super::{View, errors};
 use super::names::{self, BodyMode, Needs};
@@ -108,17 +106,9 @@ fn text_argument<'a>(arguments: RawTable<'a>, name: &str) -> Result<Option<&'a s
 }
 
 fn read(text: &str, language: &str) -> Result<Query, AmqpError> {
-    let query = match language {
-        "selector" => selector::parse(text, SelectorDialect::Jms),
-        "cbm" => selector::parse(text, SelectorDialect::Cbm),
-        "boolean" => boolean::parse(text),
-        "text" => Phrase::new(text)
-            .ok_or_else(|| QueryError::at_byte(text, 0, "a word"))
-            .and_then(|phrase| Query::new(Predicate::Contains(Reference::Body, phrase).into())),
-        other => {
-            let expected = "expected selector, cbm, boolean or text";
-            return Err(errors::precondition(&format!("{LANGUAGE} '{other}': {expected}")));
-        }
+    let Some(query) = named::compile(text, language) else {
+        let expected = named::LANGUAGES.join(", ");
+        return Err(errors::precondition(&format!("{LANGUAGE} '{language}': expected one of {expected}")));
     };
     query.map_err(|error| errors::precondition(&one_line(&error)))
 }
@@ -191,7 +181,7 @@ mod tests {
         );
         assert!(refusal(&[(QUERY, "a ="), (LANGUAGE, "boolean")]).contains("position 3: expected"));
         assert!(refusal(&[(QUERY, &"(".repeat(fewer(70_000)))]).len() <= 255);
-        assert!(refusal(&[(QUERY, "a"), (LANGUAGE, "sql")]).ends_with("expected selector, cbm, boolean or text"));
+        assert!(refusal(&[(QUERY, "a"), (LANGUAGE, "sql")]).ends_with("'sql': expected one of selector, cbm, boolean, topic, topic:openamq, topic:openamq-program, prefix, regex, fields, text, near"));
         assert!(refusal(&[(QUERY, "a"), (BODY, "xml")]).ends_with("expected none, text or json"));
     }
 
