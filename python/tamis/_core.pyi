@@ -11,12 +11,12 @@ from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
 __all__ = [
+    "LANGUAGES",
     "Bitmap",
     "Broker",
     "Engine",
     "IdLists",
     "JournalReader",
-    "LANGUAGES",
     "Query",
     "Signature",
     "__version__",
@@ -24,7 +24,7 @@ __all__ = [
     "amqp_encode_method",
     "boolean",
     "broker_limits",
-    "compile",
+    "compile_query",
     "contains",
     "fields",
     "journal_kind",
@@ -360,7 +360,7 @@ def regex(pattern: str, on: str) -> Query: ...
 def fields(criteria: Mapping[str, FieldValue | None], require_all: bool) -> Query: ...
 def contains(phrase: str) -> Query: ...
 def near(a: str, b: str, distance: int) -> Query: ...
-def compile(text: str, language: str) -> Query | None: ...
+def compile_query(text: str, language: str) -> Query | None: ...
 def opaque(
     name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_ns: float
 ) -> Query: ...

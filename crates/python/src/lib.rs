@@ -34,7 +34,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query::fields, module)?)?;
     module.add_function(wrap_pyfunction!(query::contains, module)?)?;
     module.add_function(wrap_pyfunction!(query::near, module)?)?;
-    module.add_function(wrap_pyfunction!(query::compile, module)?)?;
+    module.add_function(wrap_pyfunction!(query::compile_query, module)?)?;
     module.add("LANGUAGES", tamis_core::query::named::LANGUAGES)?;
     module.add_function(wrap_pyfunction!(opaque::opaque, module)?)?;
     module.add_function(wrap_pyfunction!(text::words, module)?)?;

@@ -259,7 +259,7 @@ pub fn near(py: Python<'_>, a: &str, b: &str, distance: u32) -> PyResult<PyQuery
 
 /// A query in the language of that name; None when there is no such language.
 #[pyfunction]
-pub fn compile(py: Python<'_>, text: &str, language: &str) -> PyResult<Option<PyQuery>> {
+pub fn compile_query(py: Python<'_>, text: &str, language: &str) -> PyResult<Option<PyQuery>> {
     let compiled = py.detach(|| named::compile(text, language));
     compiled.map(|compiled| PyQuery::of(py, compiled)).transpose()
 }

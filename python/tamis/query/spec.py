@@ -55,7 +55,7 @@ def compile_query(text: str, language: str = "selector") -> Query:
         QueryError: the text cannot be read; the error has the position and what was expected there.
         ConfigError: the language is unknown; the text names the nearest known one.
     """
-    query = _core.compile(text, language)
+    query = _core.compile_query(text, language)
     if query is None:
         raise ConfigError(
             f"unknown language '{language}'{did_you_mean(language, LANGUAGES)}; known: {', '.join(LANGUAGES)}"

@@ -8,6 +8,7 @@ use crate::amqp::{AmqpError, RawTable};
 use crate::error::QueryError;
 use crate::query::expr::Expr;
 use crate::query::{Query, named};
+use crate::spelling;
 
 use super::super::{View, errors};
 use super::names::{self, BodyMode, Needs};
@@ -48,8 +49,8 @@ pub fn stored_key<'a>(arguments: RawTable<'a>) -> Result<Option<&'a str>, AmqpEr
     Ok(key)
 }
 
-/// Check the arguments that a client sends: each that begins with `x-query` is known, and has the query that it is about.
-/// With a misspelt argument a binding would be made that asks for something else.
+/// Check the arguments that a client sends: each that is called nearly like one about queries is one, and has the query
+/// that it is about. With a misspelt argument a binding would be made that asks for something else.
 ///
 /// # Errors
 /// 406, with the name.
@@ -59,10 +60,14 @@ pub fn check_query_arguments(arguments: RawTable<'_>) -> Result<(), AmqpError> {
         let reason = match name {
             LANGUAGE if !has(QUERY) => format!("{LANGUAGE}: expected {QUERY} beside it"),
             BODY if !has(QUERY) && !has(KEY) => format!("{BODY}: expected {QUERY} or {KEY} beside it"),
-            name if name.starts_with(QUERY) && !ARGUMENTS.contains(&name) => {
-                format!("unknown argument '{name}': expected {QUERY}, {LANGUAGE}, {BODY} or {KEY}")
-            }
-            _ => continue,
+            name if ARGUMENTS.contains(&name) => continue,
+            name => match spelling::nearest(name, &ARGUMENTS) {
+                Some(meant) => format!("unknown argument '{name}': did you mean {meant}?"),
+                None if name.starts_with(QUERY) => {
+                    format!("unknown argument '{name}': expected {QUERY}, {LANGUAGE}, {BODY} or {KEY}")
+                }
+                None => continue,
+            },
         };
         return Err(errors::precondition(&reason));
     }
@@ -196,7 +201,8 @@ mod tests {
         }
         for (bad, text) in [
             (&[(QUERY, "a"), ("x-query-lang", "cbm")][..], "unknown argument 'x-query-lang': expected x-query, "),
-            (&[("x-query_body", "json"), (QUERY, "a")], "unknown argument 'x-query_body'"),
+            (&[("x-query_body", "json"), (QUERY, "a")], "unknown argument 'x-query_body': did you mean x-query-body?"),
+            (&[("x-queri", "a")], "unknown argument 'x-queri': did you mean x-query?"),
             (&[(LANGUAGE, "cbm")], "x-query-language: expected x-query beside it"),
             (&[(KEY, "k"), (LANGUAGE, "cbm")], "x-query-language: expected x-query beside it"),
             (&[(BODY, "json"), ("other", "x")], "x-query-body: expected x-query or x-query-key beside it"),
