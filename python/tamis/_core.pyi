@@ -93,6 +93,15 @@ class Query:
             any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are those of
             properties; operands are in the order written."""
 
+    @property
+    def hierarchies(self) -> tuple[str, ...]:
+        """The names of the properties that the query tests with UNDER, sorted, each once.
+
+        Such a query needs a hierarchy for each of these names (`tamis.Engine.hierarchy`, or `hierarchies` of
+        `evaluate`); without it UNDER is unknown of every message. A name whose case does not matter is in lower case.
+
+        Cost: linear in the predicates."""
+
     def price(self) -> tuple[int, int]:
         """Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
 

@@ -84,6 +84,17 @@ impl PyQuery {
         tree(py, self.0.expr())
     }
 
+    /// The names of the properties that the query tests with UNDER: a sorted tuple, each name once.
+    ///
+    /// Such a query needs a hierarchy for each of these names (`Engine.hierarchy`, or `hierarchies` of `evaluate`); without
+    /// it UNDER is unknown of every message. A name whose case does not matter is in lower case.
+    ///
+    /// Cost: linear in the predicates.
+    #[getter]
+    fn hierarchies<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.hierarchies())
+    }
+
     fn price(&self) -> (u64, u64) {
         let price = self.0.price();
         (price.bytes, price.ns_per_byte)

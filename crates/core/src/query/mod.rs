@@ -17,12 +17,14 @@ pub use evaluation::{distance, evaluate, explain, highlight};
 pub use language::{boolean, criteria, named, selector};
 pub use patterns::like;
 
+use std::collections::BTreeSet;
+
 use crate::error::QueryError;
 use crate::expensive::Opaque;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
 use crate::topic::TopicPattern;
-use expr::{Expr, Predicate};
+use expr::{Expr, Predicate, Reference};
 use price::Price;
 
 /// The maximum size of a query's text, and of its canonical text.
@@ -152,6 +154,17 @@ impl Query {
             Predicate::Opaque(opaque) => Some(opaque),
             _ => None,
         })
+    }
+
+    /// The names of the properties that are tested with UNDER, sorted, each once. Without a hierarchy for each of them, the
+    /// query can never be as meant.
+    #[must_use]
+    pub fn hierarchies(&self) -> Vec<&str> {
+        let names = self.expr.predicates().into_iter().filter_map(|predicate| match predicate {
+            Predicate::Under(Reference::Property(name), _) => Some(&*name.text),
+            _ => None,
+        });
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn check_limits(&self) -> Result<(), QueryError> {
