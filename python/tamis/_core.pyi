@@ -472,6 +472,12 @@ class Broker:
     def add_vhost(self, name: str) -> None:
         """Add a virtual host, unless it exists."""
 
+    def set_hierarchies(self, hierarchies: Mapping[str, Mapping[str, str | None]], now_us: int) -> None:
+        """Use these hierarchies for `UNDER` instead of all before: attribute -> value -> parent.
+
+        Raises:
+            ValueError: one has a cycle, or a parent that is not declared."""
+
     def stored_keys(self) -> list[str]:
         """Return the keys of the store that bindings name, each once."""
 

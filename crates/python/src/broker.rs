@@ -22,6 +22,7 @@ use tamis_core::broker::{
 use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 
 use crate::amqp::table_to_py;
+use crate::convert;
 use crate::errors::storage_error;
 
 /// The number of bytes after which one call returns no further connection's output.
@@ -268,6 +269,18 @@ impl PyBroker {
 
     fn stored_keys(&self) -> Vec<String> {
         self.broker.stored_keys()
+    }
+
+    /// Replace all hierarchies: attribute -> value -> parent.
+    fn set_hierarchies(&mut self, hierarchies: &Bound<'_, PyDict>, now_us: u64) -> PyResult<()> {
+        let tree = |(attribute, parents): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            Ok((attribute.extract::<String>()?, convert::hierarchy(&parents)?))
+        };
+        let hierarchies = hierarchies.iter().map(tree).collect::<PyResult<_>>()?;
+        let began = Instant::now();
+        self.broker.set_hierarchies(hierarchies, now_us);
+        self.note_call("set_hierarchies", began);
+        Ok(())
     }
 
     /// Replace the queries of bindings that name one of `queries`. None: the journal has no room now.
@@ -575,6 +588,12 @@ fn event_to_py(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_
             "entries of queues stay in memory"
         }
         Event::Unblocked => "publishers go on",
+        Event::Warning { connection, subject, reason } => {
+            fields.set_item("connection", connection.to_bits())?;
+            fields.set_item("subject", subject)?;
+            fields.set_item("reason", reason)?;
+            "accepted with a warning"
+        }
         Event::MessageLost { queue, reason } => {
             fields.set_item("queue", queue)?;
             fields.set_item("reason", reason)?;

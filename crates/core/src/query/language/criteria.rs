@@ -95,7 +95,11 @@ pub(super) fn fields(text: &str) -> Result<Query, QueryError> {
             return Err(QueryError::at_byte(text, start, "a field: `name` or `name=value`"));
         }
         if names.contains(&name) {
-            return Err(QueryError::at_byte(text, start, format!("each field once, and '{name}' stands before")));
+            return Err(QueryError::at_byte(
+                text,
+                start_in(text, name),
+                format!("each field once, and '{name}' stands before"),
+            ));
         }
         let value = match value.map(|value| (start_in(text, value.trim()), field_value(value.trim()))) {
             None => None,

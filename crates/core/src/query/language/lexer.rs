@@ -404,4 +404,3 @@ fn bad_number(number: &str) -> String {
         format!("a name that does not begin with a letter stands in double quotes: \"{number}\"")
     }
 }
-
