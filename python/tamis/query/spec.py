@@ -22,7 +22,7 @@ class QuerySpec:
         owner: the owner's name.
         tags: free words.
         deliveries: names of the deliveries for its matches; empty: the pipeline's default.
-        line: the line in its file, from 1; 0 if it did not come from a file.
+        line: the line of its text in its file, from 1; 0 if it did not come from a file.
     """
 
     key: str
@@ -51,7 +51,12 @@ LANGUAGES: Final = _core.LANGUAGES
 def compile_query(text: str, language: str = "selector") -> Query:
     """Compile a text in a language.
 
+    Args:
+        text: the query.
+        language: one of the names in `tamis.query.LANGUAGES`, such as ``selector``, ``boolean`` or ``topic``.
+
     Raises:
+        TypeError: an argument is not text.
         QueryError: the text cannot be read; the error has the position and what was expected there.
         ConfigError: the language is unknown; the text names the nearest known one.
     """
