@@ -285,13 +285,8 @@ impl PyBroker {
     ///
     /// Raises:
     ///     ValueError: one has a cycle, or a parent that is not declared.
-    fn set_hierarchies(&mut self, hierarchies: &Bound<'_, PyDict>, now_us: u64) -> PyResult<()> {
-        let tree = |(attribute, parents): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-            let attribute = attribute.extract::<String>()?;
-            let tree = convert::hierarchy(&parents, &attribute)?;
-            Ok((attribute, tree))
-        };
-        let hierarchies = hierarchies.iter().map(tree).collect::<PyResult<_>>()?;
+    fn set_hierarchies(&mut self, hierarchies: &Bound<'_, PyAny>, now_us: u64) -> PyResult<()> {
+        let hierarchies = convert::hierarchies(Some(hierarchies))?.unwrap_or_default();
         let began = Instant::now();
         self.broker.set_hierarchies(hierarchies, now_us);
         self.note_call("set_hierarchies", began);
