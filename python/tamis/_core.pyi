@@ -169,7 +169,9 @@ class Engine:
     def match(
         self, properties: Properties | None, topic: str | None, body: Body, signature: Signature | None
     ) -> list[int]: ...
-    def match_batch(self, table: Any, threads: int) -> IdLists: ...
+    def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]: ...
+    def expensive(self) -> list[str]: ...
+    def asked(self, names: list[str]) -> tuple[list[str], bool, bool]: ...
     def hits(self, properties: Properties | None, topic: str, body: Body) -> list[tuple[int, int, int]]: ...
     def near_misses(
         self, properties: Properties | None, topic: str, body: Body, off_by: int, limit: int
@@ -301,13 +303,13 @@ class Bitmap:
 
 @final
 class IdLists:
-    """An Arrow array with a list of subscription ids for every row."""
+    """An Arrow array with a list of subscription ids for every row, and null for a row that cannot be read."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
-    def to_pylist(self) -> list[list[int]]:
-        """Return a list of ids for every row."""
+    def to_pylist(self) -> list[list[int] | None]:
+        """Return a list of ids for every row; None for a row that cannot be read."""
     def __len__(self) -> int: ...
-    def __getitem__(self, row: int, /) -> list[int]: ...
+    def __getitem__(self, row: int, /) -> list[int] | None: ...
 
 @final
 class Signature:
@@ -409,6 +411,12 @@ class JournalReader:
 
 def journal_kind(kind: int, *, is_stream: bool) -> str | None:
     """Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none."""
+
+def read_messages(table: Any) -> list[tuple[dict[str, Any], str, str | bytes | None] | None]:
+    """Return properties, topic and body of each row of an Arrow table, as `Engine.match_batch` reads it.
+
+    A row that cannot be read is None.
+    """
 
 def stream_message(
     kind: int, record: bytes, query_body: Literal["none", "text", "json"] = "text"

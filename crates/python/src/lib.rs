@@ -28,6 +28,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<text::PySignature>()?;
     module.add_class::<journal::PyJournalReader>()?;
     module.add_function(wrap_pyfunction!(broker::broker_limits, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::read_messages, module)?)?;
     module.add_function(wrap_pyfunction!(query::selector, module)?)?;
     module.add_function(wrap_pyfunction!(query::boolean, module)?)?;
     module.add_function(wrap_pyfunction!(query::topic, module)?)?;

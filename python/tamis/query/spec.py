@@ -43,9 +43,9 @@ class QuerySpec:
         return compile_query(self.text, self.language)
 
 
-LANGUAGES: Final = _core.LANGUAGES
+LANGUAGES: Final = (*_core.LANGUAGES, "predicate")
 """The names of all languages. ``prefix`` and ``regex`` take ``on:pattern`` (default: the topic), ``near`` takes
-``a b n``, and ``fields`` takes ``currency=USD, urgent``."""
+``a b n``, ``fields`` takes ``currency=USD, urgent``, and ``predicate`` takes ``name`` or ``name: selector``."""
 
 
 def compile_query(text: str, language: str = "selector") -> Query:
@@ -60,6 +60,10 @@ def compile_query(text: str, language: str = "selector") -> Query:
         QueryError: the text cannot be read; the error has the position and what was expected there.
         ConfigError: the language is unknown; the text names the nearest known one.
     """
+    if language == "predicate":
+        from tamis.query.predicates import predicate  # only few use it, and looking for packages takes time
+
+        return predicate(text)
     query = _core.compile_query(text, language)
     if query is None:
         raise ConfigError(
