@@ -1,6 +1,6 @@
 //! Queries: their expression tree, their languages, their evaluation, and their canonical text.
 //!
-//! The tree is in [`expr`], the languages in [`selector`] and [`boolean`], the evaluation in [`evaluate`], the canonical
+//! The tree is in [`expr`], the languages by name in [`named`], the evaluation in [`evaluate`], the canonical
 //! text in [`render`], and the shape for algorithms outside the core in [`structure`].
 
 mod evaluation;
@@ -14,15 +14,17 @@ pub mod structure;
 pub mod truth;
 
 pub use evaluation::{distance, evaluate, explain, highlight};
-pub use language::{boolean, selector};
+pub use language::{boolean, criteria, named, selector};
 pub use patterns::like;
+
+use std::collections::BTreeSet;
 
 use crate::error::QueryError;
 use crate::expensive::Opaque;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
 use crate::topic::TopicPattern;
-use expr::{Expr, Predicate};
+use expr::{Expr, Predicate, Reference};
 use price::Price;
 
 /// The maximum size of a query's text, and of its canonical text.
@@ -152,6 +154,17 @@ impl Query {
             Predicate::Opaque(opaque) => Some(opaque),
             _ => None,
         })
+    }
+
+    /// The names of the properties that are tested with UNDER, sorted, each once. Without a hierarchy for each of them, the
+    /// query can never be as meant.
+    #[must_use]
+    pub fn hierarchies(&self) -> Vec<&str> {
+        let names = self.expr.predicates().into_iter().filter_map(|predicate| match predicate {
+            Predicate::Under(Reference::Property(name), _) => Some(&*name.text),
+            _ => None,
+        });
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn check_limits(&self) -> Result<(), QueryError> {
