@@ -81,9 +81,6 @@ impl Broker {
     pub fn set_writable(&mut self, id: ConnectionId, is_writable: bool) {
         let Some(slot) = self.clients.find(id) else { return };
         self.clients[slot].is_writable = is_writable;
-        if !is_writable {
-            self.clients[slot].out.shrink_to_fit();
-        }
         self.clients.count_buffers(slot);
         if is_writable {
             self.wake_connection(slot);
