@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, final
+from typing import Any, BinaryIO, Literal, NoReturn, Protocol, TypeAlias, final
 
 from typing_extensions import Buffer
 
+from tamis.errors import QueryWarning
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
@@ -31,6 +32,8 @@ __all__ = [
     "prefix",
     "regex",
     "selector",
+    "show_query_error",
+    "show_query_warning",
     "stream_message",
     "topic",
     "words",
@@ -55,7 +58,7 @@ class Query:
     def evaluate(
         self,
         properties: Properties | None = None,
-        topic: str = "",
+        topic: str | None = None,
         body: Body = None,
         *,
         hierarchies: Mapping[str, Mapping[str, str | None]] | None = None,
@@ -64,9 +67,9 @@ class Query:
         """Return True, False, or None for unknown.
 
         Args:
-            properties: name -> value.
-            topic: dotted words.
-            body: text, or bytes that are text when they are valid UTF-8; None is no body.
+            properties: name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if they are texts.
+            topic: dotted words; without it and the key, the empty text.
+            body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             hierarchies: attribute -> {value: parent or None}, for UNDER, which is unknown without it.
             signature: the signature of `body`, if you have it; the result is the same without it.
 
@@ -77,7 +80,7 @@ class Query:
         Cost: per predicate, linear in the message."""
 
     def highlight(
-        self, properties: Properties | None = None, topic: str = "", body: Body = None
+        self, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> list[tuple[int, int]]:
         """Return the ranges of characters in `body` that made text predicates true, ascending."""
 
@@ -100,6 +103,12 @@ class Query:
 
         Cost: linear in the predicates."""
 
+    @property
+    def warnings(self) -> tuple[QueryWarning, ...]:
+        """What is legal in the query's text and can hardly be meant, in the order of the text.
+
+        A query from a snapshot has none, for a snapshot has no texts."""
+
     def price(self) -> tuple[int, int]:
         """Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
 
@@ -120,6 +129,9 @@ class Query:
     def __or__(self, other: Query, /) -> Query: ...
     def __ror__(self, other: Query, /) -> Query: ...
     def __invert__(self) -> Query: ...
+    def __bool__(self) -> NoReturn:
+        """Raise TypeError: a query is neither true nor false without a message."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -145,15 +157,16 @@ class Engine:
     def query(self, subscription_id: int) -> Query: ...
     def key_bytes(self, subscription_id: int) -> bytes: ...
     def match(
-        self, properties: Properties | None, topic: str, body: Body, signature: Signature | None
+        self, properties: Properties | None, topic: str | None, body: Body, signature: Signature | None
     ) -> list[int]: ...
+    def match_json(self, data: str | Buffer) -> list[int]: ...
     def match_batch(self, table: Any, threads: int) -> IdLists: ...
-    def hits(self, properties: Properties | None, topic: str, body: Body) -> list[tuple[int, int, int]]: ...
+    def hits(self, properties: Properties | None, topic: str | None, body: Body) -> list[tuple[int, int, int]]: ...
     def near_misses(
-        self, properties: Properties | None, topic: str, body: Body, off_by: int, limit: int
+        self, properties: Properties | None, topic: str | None, body: Body, off_by: int, limit: int
     ) -> list[int]: ...
     def explain(
-        self, subscription_id: int, properties: Properties | None, topic: str, body: Body
+        self, subscription_id: int, properties: Properties | None, topic: str | None, body: Body
     ) -> tuple[bool | None, list[tuple[str, Any, bool | None]], list[str]]: ...
     def report(self) -> dict[str, Any]:
         """Return the fields of `tamis.Report`, with ids where it has keys."""
@@ -358,12 +371,18 @@ def stream_message(
             than 16 MiB."""
 
 def selector(text: str, dialect: str, is_fields: bool = False) -> Query: ...
-def boolean(text: str) -> Query: ...
+def boolean(text: str, groupings: list[str]) -> Query: ...
 def topic(pattern: str, dialect: str) -> Query: ...
 def prefix(prefix: str, on: str) -> Query: ...
 def regex(pattern: str, on: str) -> Query: ...
 def fields(criteria: Mapping[str, FieldValue | None], require_all: bool) -> Query: ...
 def contains(phrase: str) -> Query: ...
+def show_query_error(text: str, position: int, expected: str, hint: str | None) -> tuple[str, str]:
+    """Return how a query's error is shown: with a caret under its position, and on one line."""
+
+def show_query_warning(text: str, position: int, message: str, hint: str | None) -> str:
+    """Return how a warning about a query is shown, with a caret under its position."""
+
 def near(a: str, b: str, distance: int) -> Query: ...
 def opaque(
     name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_ns: float

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use tamis_core::error::EngineError;
@@ -38,22 +38,31 @@ impl PyEngine {
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&str>,
         body: Option<Bound<'_, PyAny>>,
         signature: Option<&PySignature>,
         work: impl FnOnce(&index::Engine, &Message<'_>) -> Result<R, EngineError> + Send,
     ) -> PyResult<R> {
         let properties = convert::properties(properties)?;
-        let body = PyBody::new(body)?;
-        let body = body.borrow()?;
+        let body = body.map(PyBody::new).transpose()?;
+        let body = body.as_ref().map(PyBody::borrow).transpose()?;
         let signature = signature.map(|signature| &signature.0);
         self.call(py, || {
-            let mut message = Message::new(topic, &properties, body);
+            let mut message = Message::of_record(&properties, topic, body);
             if let Some(signature) = signature {
                 message = message.with_signature(signature);
             }
             work(&self.0, &message)
         })
+    }
+
+    /// The ids of the subscriptions that `message` satisfies, ascending.
+    fn matched(&self, message: &Message<'_>) -> Result<Vec<u64>, EngineError> {
+        let mut matched = Vec::new();
+        let mut scratch = SCRATCH.take(); // taken, not borrowed: a Python function may match, too
+        self.0.match_into(message, &mut scratch, &mut matched)?;
+        SCRATCH.set(scratch);
+        Ok(matched.into_iter().map(|id| id.0).collect())
     }
 
     /// Releases the GIL for `work`.
@@ -124,16 +133,20 @@ impl PyEngine {
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&str>,
         body: Option<Bound<'_, PyAny>>,
         signature: Option<&PySignature>,
     ) -> PyResult<Vec<u64>> {
-        self.with_message(py, properties, topic, body, signature, |engine, message| {
-            let mut matched = Vec::new();
-            let mut scratch = SCRATCH.take(); // taken, not borrowed: a Python function may match, too
-            engine.match_into(message, &mut scratch, &mut matched)?;
-            SCRATCH.set(scratch);
-            Ok(matched.into_iter().map(|id| id.0).collect())
+        self.with_message(py, properties, topic, body, signature, |_, message| self.matched(message))
+    }
+
+    /// The ids of the subscriptions that a record in JSON satisfies: bytes or text of one object.
+    fn match_json(&self, py: Python<'_>, data: Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        let data = PyBody::new(data).map_err(|_| PyTypeError::new_err("data: expected bytes or str, one JSON object"))?;
+        let bytes = data.bytes()?;
+        self.call(py, || {
+            let properties = self.0.read_record(bytes)?;
+            self.matched(&Message::of_record(&properties, None, None))
         })
     }
 
@@ -148,7 +161,7 @@ impl PyEngine {
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&str>,
         body: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Vec<(u64, usize, usize)>> {
         self.with_message(py, properties, topic, body, None, |engine, message| {
@@ -162,7 +175,7 @@ impl PyEngine {
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&str>,
         body: Option<Bound<'_, PyAny>>,
         off_by: usize,
         limit: usize,
@@ -177,7 +190,7 @@ impl PyEngine {
         py: Python<'py>,
         subscription_id: u64,
         properties: Option<&Bound<'py, PyAny>>,
-        topic: &str,
+        topic: Option<&str>,
         body: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Option<bool>, Vec<VerdictTuple<'py>>, Vec<String>)> {
         let found = self.with_message(py, properties, topic, body, None, |engine, message| {

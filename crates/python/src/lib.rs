@@ -34,6 +34,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query::fields, module)?)?;
     module.add_function(wrap_pyfunction!(query::contains, module)?)?;
     module.add_function(wrap_pyfunction!(query::near, module)?)?;
+    module.add_function(wrap_pyfunction!(errors::show_query_error, module)?)?;
+    module.add_function(wrap_pyfunction!(errors::show_query_warning, module)?)?;
     module.add_function(wrap_pyfunction!(opaque::opaque, module)?)?;
     module.add_function(wrap_pyfunction!(text::words, module)?)?;
     module.add_function(wrap_pyfunction!(journal::journal_kind, module)?)?;

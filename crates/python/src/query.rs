@@ -16,7 +16,7 @@ use tamis_core::text::Phrase;
 use tamis_core::topic::{TopicDialect, TopicPattern};
 
 use crate::convert::{self, PyBody};
-use crate::errors::query_error;
+use crate::errors::{query_error, query_warning};
 use crate::opaque::interruptible;
 use crate::text::PySignature;
 
@@ -38,29 +38,31 @@ impl PyQuery {
     }
 
     fn combine(&self, py: Python<'_>, other: &Self, join: fn(Vec<Expr>) -> Expr) -> PyResult<Self> {
-        Self::of(py, query::Query::new(join(vec![self.0.expr().clone(), other.0.expr().clone()])))
+        let joined = query::Query::new(join(vec![self.0.expr().clone(), other.0.expr().clone()]));
+        let warnings = self.0.warnings().iter().chain(other.0.warnings()).cloned();
+        Self::of(py, joined.map(|query| query.with_warnings(warnings)))
     }
 }
 
 #[pymethods]
 impl PyQuery {
-    #[pyo3(signature = (properties=None, topic="", body=None, *, hierarchies=None, signature=None))]
+    #[pyo3(signature = (properties=None, topic=None, body=None, *, hierarchies=None, signature=None))]
     fn evaluate(
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&str>,
         body: Option<Bound<'_, PyAny>>,
         hierarchies: Option<&Bound<'_, PyDict>>,
         signature: Option<&PySignature>,
     ) -> PyResult<Option<bool>> {
         let properties = convert::properties(properties)?;
         let hierarchies = convert::hierarchies(hierarchies)?;
-        let body = PyBody::new(body)?;
-        let body = body.borrow()?;
+        let body = body.map(PyBody::new).transpose()?;
+        let body = body.as_ref().map(PyBody::borrow).transpose()?;
         let (query, signature) = (&self.0, signature.map(|signature| &signature.0));
         py.detach(|| {
-            let mut message = Message::new(topic, &properties, body);
+            let mut message = Message::of_record(&properties, topic, body);
             if let Some(signature) = signature {
                 message = message.with_signature(signature);
             }
@@ -68,17 +70,17 @@ impl PyQuery {
         })
     }
 
-    #[pyo3(signature = (properties=None, topic="", body=None))]
+    #[pyo3(signature = (properties=None, topic=None, body=None))]
     fn highlight(
         &self,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&str>,
         body: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Vec<(usize, usize)>> {
         let properties = convert::properties(properties)?;
-        let body = PyBody::new(body)?;
-        let body = body.borrow()?;
-        Ok(self.0.highlight_characters(&Message::new(topic, &properties, body)))
+        let body = body.map(PyBody::new).transpose()?;
+        let body = body.as_ref().map(PyBody::borrow).transpose()?;
+        Ok(self.0.highlight_characters(&Message::of_record(&properties, topic, body)))
     }
 
     fn tree<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
@@ -96,6 +98,15 @@ impl PyQuery {
         PyTuple::new(py, self.0.hierarchies())
     }
 
+    /// What is legal in the query's text and can hardly be meant: a tuple of `tamis.QueryWarning`, in the order of the text.
+    ///
+    /// A query from a snapshot has none, for a snapshot has no texts.
+    #[getter]
+    fn warnings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let warnings = self.0.warnings();
+        PyTuple::new(py, warnings.iter().map(|warning| query_warning(py, warning)).collect::<PyResult<Vec<_>>>()?)
+    }
+
     fn price(&self) -> (u64, u64) {
         let price = self.0.price();
         (price.bytes, price.ns_per_byte)
@@ -110,7 +121,15 @@ impl PyQuery {
     }
 
     fn __invert__(&self, py: Python<'_>) -> PyResult<Self> {
-        Self::of(py, query::Query::new(self.0.expr().clone().negate()))
+        let negated = query::Query::new(self.0.expr().clone().negate());
+        Self::of(py, negated.map(|query| query.with_warnings(self.0.warnings().iter().cloned())))
+    }
+
+    fn __bool__(&self) -> PyResult<bool> {
+        Err(PyTypeError::new_err(
+            "a query is neither true nor false without a message: combine queries with `&` (and), `|` (or) and `~` (not), \
+             in parentheses",
+        ))
     }
 
     fn __str__(&self) -> String {
@@ -190,10 +209,10 @@ pub fn selector(py: Python<'_>, text: &str, dialect: &str, is_fields: bool) -> P
     PyQuery::of(py, parsed.map(|query| query.with_fields_mark(is_fields)))
 }
 
-/// A query in the Boolean language.
+/// A query in the Boolean language; for the names in `groupings`, equality means UNDER.
 #[pyfunction]
-pub fn boolean(py: Python<'_>, text: &str) -> PyResult<PyQuery> {
-    let parsed = py.detach(|| boolean_language::parse(text));
+pub fn boolean(py: Python<'_>, text: &str, groupings: Vec<String>) -> PyResult<PyQuery> {
+    let parsed = py.detach(|| boolean_language::parse(text, &groupings));
     PyQuery::of(py, parsed)
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,17 +48,25 @@ class Engine:
     def add(self, key: Hashable, query: Query) -> None:
         """Add a subscription; a key that exists gets the new query and keeps its position in the order.
 
+        What is legal in the query and can hardly be meant is shown as a `tamis.QueryWarning`.
+
         Raises:
             TypeError: `key` cannot be hashed, or `query` is not a query.
         """
-        self.add_many([(key, query)])
+        self._add_all([(key, query)])
+        _show_warnings([query])
 
     def add_many(self, pairs: Iterable[tuple[Hashable, Query]]) -> None:
         """Add all of `pairs`, or none of them if one cannot be added. Cost: about 1 µs per query.
 
+        What is legal in a query and can hardly be meant is shown as a `tamis.QueryWarning`.
+
         Raises:
             TypeError: a key cannot be hashed, or a value is not a query.
         """
+        _show_warnings(self._add_all(pairs))
+
+    def _add_all(self, pairs: Iterable[tuple[Hashable, Query]]) -> Iterable[Query]:
         wanted: dict[Hashable, Query] = {}
         for key, query in pairs:
             if not isinstance(query, Query):
@@ -69,6 +78,7 @@ class Engine:
             replaced = [(ids[key], query) for key, query in wanted.items() if key in ids]
             self._keys.expect(new)
             self._keys.add(self._core.change([wanted[key] for key in new], replaced), new)
+        return wanted.values()
 
     def remove(self, key: Hashable) -> None:
         """Remove a subscription.
@@ -91,7 +101,7 @@ class Engine:
     def match(
         self,
         properties: Properties | None = None,
-        topic: str = "",
+        topic: str | None = None,
         body: Body = None,
         *,
         signature: Signature | None = None,
@@ -99,9 +109,10 @@ class Engine:
         """The keys of all subscriptions that are true of the message, in the order in which they were added.
 
         Args:
-            properties: name -> value.
-            topic: dotted words.
-            body: text, or bytes that are text when they are valid UTF-8.
+            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if they
+                are texts.
+            topic: dotted words; without it and the key, the empty text.
+            body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             signature: the signature of `body`, if you have it; the result is the same without it.
 
         Raises:
@@ -112,13 +123,30 @@ class Engine:
         since = self._keys.newest_removal
         return self._keys.keys_of(self._core.match(properties, topic, body, signature), since)
 
+    def match_json(self, data: str | bytes | bytearray | memoryview) -> list[Hashable]:
+        """The keys of all subscriptions that are true of a record in JSON, in the order in which they were added.
+
+        It is the same as `match` of what ``json.loads`` makes of it. Of what no query asks for only the form is checked.
+
+        Args:
+            data: the text of one JSON object, or its bytes in UTF-8. The last of equal keys counts.
+
+        Raises:
+            ValueError: it is no JSON object, or what a query asks for has an integer beyond 64 bits or is nested deeper
+                than 100; the text says where.
+
+        Cost: linear in the text.
+        """
+        since = self._keys.newest_removal
+        return self._keys.keys_of(self._core.match_json(data), since)
+
     def match_batch(self, table: Any, *, threads: int = 1) -> Any:
         """Match every row of an Arrow table.
 
         Args:
-            table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). Columns ``topic``
-                (string) and ``body`` (string or binary) are optional; ``properties`` is a struct, a map, JSON text or
-                Spark's variant; without it every other column is a property.
+            table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). A row is a record, as
+                for `match`. If there is a column ``properties`` (a struct, a map, JSON text or Spark's variant), that is
+                the record, and ``topic`` (string) and ``body`` (string or binary) beside it are the parts.
             threads: the number of threads that share the rows.
 
         Returns:
@@ -167,7 +195,7 @@ class Engine:
             return sorted(ids, key=ids.__getitem__)
 
     def hits(
-        self, properties: Properties | None = None, topic: str = "", body: Body = None
+        self, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> list[tuple[Hashable, int, int]]:
         """How many criteria of each ``fields`` query are true: (key, hits, criteria) where at least one is.
 
@@ -179,7 +207,7 @@ class Engine:
         return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, matches, strict=True)]
 
     def explain(
-        self, key: Hashable, properties: Properties | None = None, topic: str = "", body: Body = None
+        self, key: Hashable, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> Explanation:
         """Explain why the query of `key` is true, false or unknown for the message, predicate by predicate.
 
@@ -197,7 +225,7 @@ class Engine:
     def near_misses(
         self,
         properties: Properties | None = None,
-        topic: str = "",
+        topic: str | None = None,
         body: Body = None,
         *,
         off_by: int = 1,
@@ -209,7 +237,7 @@ class Engine:
         pushed down to the predicates.
 
         Args:
-            properties: name -> value.
+            properties: the record, as for `match`.
             topic: dotted words.
             body: text or bytes.
             off_by: at least 1.
@@ -317,3 +345,10 @@ class Engine:
         engine._core = _core.Engine.open(os.fspath(path), verify, functions)
         engine._keys = KeyTable(engine._core, is_empty=False)
         return engine
+
+
+def _show_warnings(queries: Iterable[Query]) -> None:
+    """Show what can hardly be meant in `queries`, as coming from the caller of the caller."""
+    for query in queries:
+        for warning in query.warnings:
+            warnings.warn(warning, stacklevel=3)

@@ -21,7 +21,7 @@ class QuerySpec:
     Attributes:
         key: its name, unique in a file and in a store.
         text: in `language`.
-        language: one of `LANGUAGES`.
+        language: one of `LANGUAGES`, or ``boolean:`` and the names of groupings.
         owner: the owner's name.
         tags: free words.
         deliveries: names of the deliveries for its matches; empty: the pipeline's default.
@@ -90,6 +90,9 @@ def _field_value(text: str) -> bool | int | float | str:
     return text
 
 
+GROUPED = "boolean:"
+"""What the name of the Boolean language with groupings begins with; the names of the properties follow."""
+
 LANGUAGES: dict[str, Callable[[str], Query]] = {
     "selector": languages.selector,
     "cbm": lambda text: languages.selector(text, dialect="cbm"),
@@ -110,12 +113,36 @@ topic), ``near`` takes ``a b n``, and ``fields`` takes ``currency=USD, urgent``.
 def compile_query(text: str, language: str = "selector") -> Query:
     """Compile a text in a language.
 
+    Args:
+        text: the query.
+        language: one of `LANGUAGES`, or ``boolean:group, region``: the Boolean language with these groupings.
+
     Raises:
         QueryError: the text cannot be read; the error has the position and what was expected there.
         ConfigError: the language is unknown; the text names the nearest known one.
     """
-    if language not in LANGUAGES:
-        raise ConfigError(
-            f"unknown language '{language}'{did_you_mean(language, LANGUAGES)}; known: {', '.join(LANGUAGES)}"
-        )
+    check_language(language)
+    if language.startswith(GROUPED):
+        return languages.boolean(text, groupings=groupings_of(language))
     return LANGUAGES[language](text)
+
+
+def check_language(language: str) -> None:
+    """Refuse a language that `compile_query` does not know.
+
+    Raises:
+        ConfigError: the text names the nearest known one.
+    """
+    if language in LANGUAGES or (language.startswith(GROUPED) and groupings_of(language)):
+        return
+    known = [*LANGUAGES, f"{GROUPED}NAMES"]
+    raise ConfigError(f"unknown language '{language}'{did_you_mean(language, known)}; known: {', '.join(known)}")
+
+
+def groupings_of(language: str) -> list[str]:
+    """The names after ``boolean:``, which commas separate.
+
+    >>> groupings_of("boolean:group, Trading venue")
+    ['group', 'Trading venue']
+    """
+    return [name.strip() for name in language.removeprefix(GROUPED).split(",") if name.strip()]
