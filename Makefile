@@ -33,7 +33,7 @@ pytest = status=0; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
-.PHONY: help setup run test quick lint tree circles homonyms limits crates format bench faults coverage fuzz miri wheel release \
+.PHONY: help setup run test quick lint tree circles homonyms stub limits crates format bench faults coverage fuzz miri wheel release \
 	constraints clean tools
 
 help: ## show this list
@@ -104,6 +104,10 @@ circles: ## find groups of more than three files that import each other in a cir
 
 homonyms: ## find type names that two or more Rust files declare
 	@$(PYTHON) -m tools.homonyms
+
+stub: setup ## copy the docstrings of the core into its stub, after a change of either
+	@$(BIN)/python -m tools.stub
+	@$(BIN)/ruff format --quiet python/tamis/_core.pyi
 
 limits: setup ## write the table of the broker's limits into docs/broker.md
 	@$(BIN)/python -m tools.limits

@@ -226,7 +226,7 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
             yield from models_in(part)
 
 
-@pytest.mark.parametrize("table", ["pipeline", "queries", "adapter", "delivery", "test"])
+@pytest.mark.parametrize("table", ["pipeline", "queries", "hierarchy", "adapter", "delivery", "test"])
 def test_the_page_of_the_pipeline_has_exactly_the_keys_that_there_are(table: str) -> None:
     (text,) = re.findall(rf"^## `\[+{table}\]+`\n(.*?)(?=^## |\Z)", PIPELINE, re.MULTILINE | re.DOTALL)
     shown = {name for header, row in table_rows(text) if header[0] == "key" for name in re.split(r"`?, `", row[0])}

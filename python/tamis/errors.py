@@ -6,6 +6,19 @@ import errno
 
 from tamis._core import show_query_error, show_query_warning
 
+__all__ = [
+    "AccessError",
+    "AdapterError",
+    "AmqpError",
+    "ConfigError",
+    "JournalError",
+    "QueryError",
+    "QueryWarning",
+    "SnapshotError",
+    "StoreError",
+    "TamisError",
+]
+
 _DISK_FAILED = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.EROFS, errno.ESTALE, getattr(errno, "EUCLEAN", errno.EIO)}
 """What Linux reports when a file system is gone or broken, not when a file is merely absent or closed."""
 
@@ -14,6 +27,13 @@ def short(value: object) -> str:
     """`value` as a message shows it: at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def expect_text(value: object, name: str) -> str:
+    """Return the argument `name`, or raise a TypeError that names it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
+    return value
 
 
 def has_disk_failed(error: BaseException | None) -> bool:

@@ -50,10 +50,10 @@ def test_every_bad_query_of_a_file_is_reported(tamis: Tamis, tmp_path: Path) -> 
     (tmp_path / "q.toml").write_text(text)
     done = tamis("check", "q.toml")
     assert done.returncode == 2
-    assert "q.toml, line 1, query 'a': expected" in done.stderr
-    assert "q.toml, line 9, query 'c': expected" in done.stderr
+    assert "q.toml, line 3, query 'a': expected" in done.stderr
+    assert "q.toml, line 11, query 'c': expected" in done.stderr
     errors = json.loads(tamis("check", "q.toml", "--json").stdout)["errors"]
-    assert [(it["line"], it["key"]) for it in errors] == [(1, "a"), (9, "c")]
+    assert [(it["line"], it["key"]) for it in errors] == [(3, "a"), (11, "c")]
 
 
 @pytest.mark.parametrize(

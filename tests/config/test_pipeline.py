@@ -9,6 +9,7 @@ import pytest
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
+from tamis.query import HierarchySpec
 
 GOOD = """\
 [pipeline]
@@ -65,6 +66,38 @@ def test_a_good_file_says_all_that_it_says(tmp_path: Path) -> None:
     assert server.recipients == ("ann@example.org", "bob@example.org")
     assert config.default_deliveries == ("outbox",)
     assert (config.tests[0].message, config.tests[0].match) == ({"author": "James"}, ("james",))
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "expected"),
+    [
+        ('attribute = "g"\nparents = { a = "b" }', "line 4: parents: 'a': its parent 'b' is no value of the hierarchy"),
+        ('attribute = "g"\nparents = { a = 5 }', "line 4: parents: 'a': expected its parent as text"),
+        ('attribute = "g"\nparents = 5', "line 4: parents: expected a table"),
+        ('attribute = "g"', "line 2: expected either 'parents' or 'file'"),
+        ("parents = {}", "line 2: [[hierarchy]] needs 'attribute'"),
+        ('attribute = "g"\nparent = {}', "line 4: unknown key 'parent' in [[hierarchy]]; did you mean 'parents'?"),
+        (
+            'attribute = "g"\nparents = {}\n[[hierarchy]]\nattribute = "g"\nparents = {}',
+            "line 6: the hierarchy of 'g' is given",
+        ),
+    ],
+)
+def test_a_bad_hierarchy_is_refused_with_its_line(tmp_path: Path, hierarchy: str, expected: str) -> None:
+    mistakes = _mistakes(tmp_path, f"[queries]\n[[hierarchy]]\n{hierarchy}\n")
+    assert mistakes[0].startswith("pipeline.toml, ")
+    assert expected in mistakes[0]
+
+
+def test_a_hierarchy_stands_in_the_file_or_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "tree.json").write_text('{"a": "b", "b": null}')
+    (tmp_path / "q.toml").write_text('[[hierarchy]]\nattribute = "h"\nfile = "tree.json"\n')
+    text = '[queries]\nfile = "q.toml"\n[[hierarchy]]\nattribute = "g"\nfile = "tree.json"\n'
+    own, queries = _load(tmp_path, text).query_files()
+    assert own.hierarchies == (HierarchySpec("g", {"a": "b", "b": None}),)
+    assert queries.hierarchies == (HierarchySpec("h", {"a": "b", "b": None}),)
+    with pytest.raises(ConfigError, match=r"q.toml, line 2: the hierarchy of 'h' stands in .*pipeline.toml, too"):
+        _load(tmp_path, text.replace('"g"', '"h"')).query_files()
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
+use crate::arguments::wrong_type;
+
 /// The record batches of anything with an Arrow stream or array capsule.
 pub fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     if table.hasattr("__arrow_c_stream__")? {
@@ -38,8 +40,7 @@ pub fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
         };
         return Ok(vec![rows(data.map_err(unreadable)?)?]);
     }
-    let name = table.get_type().name()?;
-    Err(PyTypeError::new_err(format!("expected an Arrow table (an object with __arrow_c_stream__), not {name}")))
+    Err(wrong_type("table", "an Arrow table (an object with __arrow_c_stream__)", table))
 }
 
 /// The rows of a struct array, as a record batch.
@@ -57,12 +58,13 @@ fn unreadable(error: ArrowError) -> PyErr {
     PyTypeError::new_err(format!("the Arrow table cannot be read: {error}"))
 }
 
-/// An Arrow array with a list of subscription ids per row.
+/// An Arrow array with a list of subscription ids for every row.
 #[pyclass(frozen, module = "tamis", name = "IdLists")]
 pub struct PyIdLists(pub ListArray);
 
 #[pymethods]
 impl PyIdLists {
+    /// Return the array as Arrow's two capsules, schema and array; `requested_schema` is ignored, as the protocol allows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -87,6 +89,7 @@ impl PyIdLists {
         Ok(self.ids(row))
     }
 
+    /// Return a list of ids for every row.
     fn to_pylist(&self) -> Vec<Vec<u64>> {
         (0..self.0.len()).map(|row| self.ids(row)).collect()
     }

@@ -6,8 +6,8 @@ use pyo3::types::PyType;
 use tamis_core::amqp::AmqpError;
 use tamis_core::broker::StorageError;
 use tamis_core::error::{EngineError, QueryError};
-use tamis_core::query::QueryWarning;
 use tamis_core::journal::{FileError, OpenError, ReadError};
+use tamis_core::query::QueryWarning;
 
 /// An exception of a class in `tamis.errors` with `arguments`; the import error when the class cannot be imported.
 fn raise<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr

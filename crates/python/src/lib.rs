@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 mod amqp;
+mod arguments;
 mod arrow;
 mod bitmap;
 mod broker;

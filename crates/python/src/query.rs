@@ -15,15 +15,22 @@ use tamis_core::query::{self, boolean as boolean_language, selector as selector_
 use tamis_core::text::Phrase;
 use tamis_core::topic::{TopicDialect, TopicPattern};
 
+use crate::arguments;
 use crate::convert::{self, PyBody};
 use crate::errors::{query_error, query_warning};
 use crate::opaque::interruptible;
-use crate::text::PySignature;
 
 /// An expensive predicate: name, declared microseconds, calls, errors, measured microseconds, the last error.
 type OpaqueRow<'q> = (&'q str, f64, u64, u64, Option<f64>, Option<String>);
 
-/// A compiled standing question.
+/// A compiled query, which is true, false or unknown for a message.
+///
+/// The functions of `tamis` (`selector`, `topic`, ...) make it. It is immutable and thread-safe.
+///
+/// - ``q & r``, ``q | r`` and ``~q`` combine queries of all languages.
+/// - Two queries are equal if they are written alike, and then have the same hash.
+/// - ``str(q)`` is selector text, and ``tamis.selector(str(q)) == q``.
+/// - A query can be copied. It can be pickled unless it has an expensive predicate (`tamis.opaque`).
 #[pyclass(frozen, eq, module = "tamis", name = "Query")]
 #[derive(PartialEq)]
 pub struct PyQuery(pub Arc<query::Query>);
@@ -46,21 +53,38 @@ impl PyQuery {
 
 #[pymethods]
 impl PyQuery {
+    /// Return True, False, or None for unknown.
+    ///
+    /// Args:
+    ///     properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if they
+    ///         are texts.
+    ///     topic: dotted words; without it and the key, the empty text.
+    ///     body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
+    ///     hierarchies: attribute -> {value: parent or None}, for UNDER, which is unknown without it.
+    ///     signature: the signature of `body`, if you have it; the result is the same without it.
+    ///
+    /// Raises:
+    ///     TypeError: an argument or a property has a type that it cannot have; the text names it.
+    ///     ValueError: an integer is beyond 64 bits, a text has half of a surrogate pair, the nesting is over 100, or a
+    ///         hierarchy has a cycle or a parent that is not in it.
+    ///
+    /// Cost: per predicate, linear in the message.
     #[pyo3(signature = (properties=None, topic=None, body=None, *, hierarchies=None, signature=None))]
     fn evaluate(
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: Option<&str>,
+        topic: Option<&Bound<'_, PyAny>>,
         body: Option<Bound<'_, PyAny>>,
-        hierarchies: Option<&Bound<'_, PyDict>>,
-        signature: Option<&PySignature>,
+        hierarchies: Option<&Bound<'_, PyAny>>,
+        signature: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<bool>> {
         let properties = convert::properties(properties)?;
+        let topic = topic.map(|topic| arguments::text(topic, "topic")).transpose()?;
         let hierarchies = convert::hierarchies(hierarchies)?;
         let body = body.map(PyBody::new).transpose()?;
         let body = body.as_ref().map(PyBody::borrow).transpose()?;
-        let (query, signature) = (&self.0, signature.map(|signature| &signature.0));
+        let (query, signature) = (&self.0, arguments::signature(signature)?);
         py.detach(|| {
             let mut message = Message::of_record(&properties, topic, body);
             if let Some(signature) = signature {
@@ -70,27 +94,50 @@ impl PyQuery {
         })
     }
 
+    /// Return the ranges of characters in `body` that made text predicates true, ascending.
+    ///
+    /// Args:
+    ///     properties: the record, as for `evaluate`.
+    ///     topic: dotted words.
+    ///     body: text; bytes that are not text have no ranges.
+    ///
+    /// Returns:
+    ///     Pairs (start, end), as in ``body[start:end]``.
+    ///
+    /// Raises:
+    ///     TypeError, ValueError: as `evaluate`.
+    ///
+    /// Cost: per text predicate, linear in the body.
     #[pyo3(signature = (properties=None, topic=None, body=None))]
     fn highlight(
         &self,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: Option<&str>,
+        topic: Option<&Bound<'_, PyAny>>,
         body: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Vec<(usize, usize)>> {
         let properties = convert::properties(properties)?;
+        let topic = topic.map(|topic| arguments::text(topic, "topic")).transpose()?;
         let body = body.map(PyBody::new).transpose()?;
         let body = body.as_ref().map(PyBody::borrow).transpose()?;
         Ok(self.0.highlight_characters(&Message::of_record(&properties, topic, body)))
     }
 
+    /// Return the query's structure, for algorithms that are written outside the core.
+    ///
+    /// Returns:
+    ///     Nested tuples, each with its kind first: ``("and", [trees])``, ``("or", [trees])``, ``("not", tree)``; for
+    ///     ``name = value`` and ``name IN (...)`` ``("=", name, [values], query)``; for comparisons and BETWEEN with
+    ///     literals ``("range", name, low, high, query)``, true only within the bounds, where None is no bound; for
+    ///     any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are those of
+    ///     properties; operands are in the order written.
     fn tree<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         tree(py, self.0.expr())
     }
 
     /// The names of the properties that the query tests with UNDER: a sorted tuple, each name once.
     ///
-    /// Such a query needs a hierarchy for each of these names (`Engine.hierarchy`, or `hierarchies` of `evaluate`); without
-    /// it UNDER is unknown of every message. A name whose case does not matter is in lower case.
+    /// Such a query needs a hierarchy for each of these names (`Engine.hierarchy`, or `hierarchies` of `evaluate`);
+    /// without it UNDER is unknown of every message. A name whose case does not matter is in lower case.
     ///
     /// Cost: linear in the predicates.
     #[getter]
@@ -107,6 +154,12 @@ impl PyQuery {
         PyTuple::new(py, warnings.iter().map(|warning| query_warning(py, warning)).collect::<PyResult<Vec<_>>>()?)
     }
 
+    /// Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
+    ///
+    /// Both are estimates that are never far too low. The words of a body are found once per message, for all queries
+    /// together, and are not in the price. A broker refuses queries whose price is over its limits.
+    ///
+    /// Cost: linear in the predicates.
     fn price(&self) -> (u64, u64) {
         let price = self.0.price();
         (price.bytes, price.ns_per_byte)
@@ -158,6 +211,11 @@ impl PyQuery {
         this
     }
 
+    /// Return the query's expensive predicates, from left to right, with their calls from all queries and engines.
+    ///
+    /// Returns:
+    ///     (name, declared cost in microseconds, number of calls, number of failed calls, mean microseconds of the
+    ///     timed calls, the last failure). One call in sixteen is timed; the last two are None before the first.
     fn opaques(&self) -> Vec<OpaqueRow<'_>> {
         self.0.opaques().map(counts).collect()
     }
@@ -199,8 +257,14 @@ fn tree<'py>(py: Python<'py>, expr: &Expr) -> PyResult<Bound<'py, PyTuple>> {
 /// A query from selector text. `is_fields` restores the mark of field criteria when a query is unpickled.
 #[pyfunction]
 #[pyo3(signature = (text, dialect, is_fields=false))]
-pub fn selector(py: Python<'_>, text: &str, dialect: &str, is_fields: bool) -> PyResult<PyQuery> {
-    let dialect = match dialect {
+pub fn selector(
+    py: Python<'_>,
+    text: &Bound<'_, PyAny>,
+    dialect: &Bound<'_, PyAny>,
+    is_fields: bool,
+) -> PyResult<PyQuery> {
+    let text = arguments::text(text, "text")?;
+    let dialect = match arguments::text(dialect, "dialect")? {
         "jms" => selector_language::SelectorDialect::Jms,
         "cbm" => selector_language::SelectorDialect::Cbm,
         other => return Err(PyValueError::new_err(format!("dialect: expected 'jms' or 'cbm', not '{other}'"))),
@@ -211,14 +275,16 @@ pub fn selector(py: Python<'_>, text: &str, dialect: &str, is_fields: bool) -> P
 
 /// A query in the Boolean language; for the names in `groupings`, equality means UNDER.
 #[pyfunction]
-pub fn boolean(py: Python<'_>, text: &str, groupings: Vec<String>) -> PyResult<PyQuery> {
+pub fn boolean(py: Python<'_>, text: &Bound<'_, PyAny>, groupings: Vec<String>) -> PyResult<PyQuery> {
+    let text = arguments::text(text, "text")?;
     let parsed = py.detach(|| boolean_language::parse(text, &groupings));
     PyQuery::of(py, parsed)
 }
 
 /// A query for a topic pattern.
 #[pyfunction]
-pub fn topic(py: Python<'_>, pattern: &str, dialect: &str) -> PyResult<PyQuery> {
+pub fn topic(py: Python<'_>, pattern: &Bound<'_, PyAny>, dialect: &Bound<'_, PyAny>) -> PyResult<PyQuery> {
+    let (pattern, dialect) = (arguments::text(pattern, "pattern")?, arguments::text(dialect, "dialect")?);
     let Some(dialect) = TopicDialect::from_name(dialect) else {
         let expected = "expected 'amqp', 'openamq' or 'openamq-program'";
         return Err(PyValueError::new_err(format!("dialect: {expected}, not '{dialect}'")));
@@ -226,28 +292,30 @@ pub fn topic(py: Python<'_>, pattern: &str, dialect: &str) -> PyResult<PyQuery> 
     PyQuery::from_predicate(py, Predicate::Topic(TopicPattern::new(pattern, dialect)))
 }
 
-/// The part of a message that `on` names: `topic`, `body` or a property.
-fn reference(on: &str) -> Reference {
-    match on {
+/// The part of a message that the argument `on` names: `topic`, `body` or a property.
+fn reference(on: &Bound<'_, PyAny>) -> PyResult<Reference> {
+    Ok(match arguments::text(on, "on")? {
         "topic" => Reference::Topic,
         "body" => Reference::Body,
         name => Reference::property(name),
-    }
+    })
 }
 
 /// A query for the beginning of a text.
 #[pyfunction]
-pub fn prefix(py: Python<'_>, prefix: &str, on: &str) -> PyResult<PyQuery> {
-    PyQuery::from_predicate(py, Predicate::Prefix(reference(on), prefix.into()))
+pub fn prefix(py: Python<'_>, text: &Bound<'_, PyAny>, on: &Bound<'_, PyAny>) -> PyResult<PyQuery> {
+    let text = arguments::text(text, "text")?;
+    PyQuery::from_predicate(py, Predicate::Prefix(reference(on)?, text.into()))
 }
 
 /// A query for a text in which a regular expression matches.
 #[pyfunction]
-pub fn regex(py: Python<'_>, pattern: &str, on: &str) -> PyResult<PyQuery> {
+pub fn regex(py: Python<'_>, pattern: &Bound<'_, PyAny>, on: &Bound<'_, PyAny>) -> PyResult<PyQuery> {
+    let (pattern, on) = (arguments::text(pattern, "pattern")?, reference(on)?);
     let compiled = py.detach(|| Pattern::new(pattern)).map_err(|reason| {
         query_error(py, QueryError::at_byte(pattern, 0, "a regular expression of linear time").with_hint(reason))
     })?;
-    PyQuery::from_predicate(py, Predicate::Regex(reference(on), compiled))
+    PyQuery::from_predicate(py, Predicate::Regex(on, compiled))
 }
 
 /// A query of field criteria: name -> value, or None for presence.
@@ -256,15 +324,12 @@ pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -
     let mut tests = Vec::new();
     // Stop after one criterion too many: it is refused like a hundred thousand.
     for (name, wanted) in criteria.iter().take(query::TERMS_MAX + 1) {
-        let Ok(name) = name.cast::<PyString>() else {
-            return Err(PyTypeError::new_err("fields: expected a text name"));
-        };
-        let name = name.to_cow()?;
-        let field = Reference::property(&name);
+        let name = arguments::text(&name, "criteria: a name")?;
+        let field = Reference::property(name);
         let predicate = if wanted.is_none() {
             Predicate::Exists(field)
         } else {
-            let literal = constant(convert::value(&wanted, &name)?, &name)?;
+            let literal = constant(convert::value(&wanted, name)?, name)?;
             Predicate::Compare(Operand::Reference(field), Comparison::Equal, Operand::Literal(literal))
         };
         tests.push(predicate.into());
@@ -289,7 +354,8 @@ fn constant(value: Value, name: &str) -> PyResult<Value> {
 
 /// A query for a word or an exact phrase of the body.
 #[pyfunction]
-pub fn contains(py: Python<'_>, phrase: &str) -> PyResult<PyQuery> {
+pub fn contains(py: Python<'_>, phrase: &Bound<'_, PyAny>) -> PyResult<PyQuery> {
+    let phrase = arguments::text(phrase, "phrase")?;
     let Some(found) = Phrase::new(phrase) else {
         return Err(query_error(py, QueryError::at_byte(phrase, 0, "a word")));
     };
@@ -298,13 +364,17 @@ pub fn contains(py: Python<'_>, phrase: &str) -> PyResult<PyQuery> {
 
 /// A query for two words of the body with at most `distance` steps between them.
 #[pyfunction]
-pub fn near(py: Python<'_>, a: &str, b: &str, distance: u32) -> PyResult<PyQuery> {
+pub fn near(
+    py: Python<'_>,
+    a: &Bound<'_, PyAny>,
+    b: &Bound<'_, PyAny>,
+    distance: &Bound<'_, PyAny>,
+) -> PyResult<PyQuery> {
     let word = |text: &str| match Phrase::new(text) {
         Some(phrase) if phrase.words().len() == 1 => Ok(phrase),
         _ => Err(query_error(py, QueryError::at_byte(text, 0, "one word"))),
     };
-    if distance == 0 {
-        return Err(PyValueError::new_err("distance: expected at least 1"));
-    }
+    let (a, b) = (arguments::text(a, "a")?, arguments::text(b, "b")?);
+    let distance = arguments::count(distance, "distance", 1)?;
     PyQuery::from_predicate(py, Predicate::Near(Reference::Body, word(a)?, word(b)?, distance))
 }

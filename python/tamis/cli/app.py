@@ -15,6 +15,7 @@ COMMANDS = {
     "backtest": ("tamis.cli.queries.backtest", "backtest"),
     "check": ("tamis.cli.queries.check", "check"),
     "query": ("tamis.cli.queries.query", "app"),
+    "hierarchy": ("tamis.cli.queries.hierarchy", "app"),
     "adapter": ("tamis.cli.pipeline.adapter", "app"),
     "run": ("tamis.cli.pipeline.run", "run"),
     "publish": ("tamis.cli.amqp.publish", "publish"),

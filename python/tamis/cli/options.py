@@ -33,6 +33,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout, 
 QueriesArgument = Annotated[
     Path, typer.Argument(help="A file of queries (lines of `key: selector`, or TOML), a store, or a snapshot.")
 ]
+HierarchyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hierarchy",
+        metavar="ATTRIBUTE=FILE",
+        help="A hierarchy for UNDER (JSON or TOML), instead of that in the file or store; may be repeated.",
+    ),
+]
 MessagesArgument = Annotated[str, typer.Argument(help="JSON lines, one object per message; `-` is stdin.")]
 TopicOption = Annotated[str | None, typer.Option(help="The topic of every message.")]
 TopicFieldOption = Annotated[str, typer.Option(help="The field with the topic.")]

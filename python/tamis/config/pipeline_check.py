@@ -21,6 +21,7 @@ from tamis.name_hints import did_you_mean
 if TYPE_CHECKING:
     from tamis.engine import Engine
     from tamis.query import QuerySpec
+    from tamis.query.hierarchy import Parents
 
 
 @dataclass(frozen=True)
@@ -58,22 +59,18 @@ def check(config: PipelineConfig) -> list[Problem]:
 def describe(config: PipelineConfig) -> str:
     """Say in one line what `check` examined: ``60 queries, 2 adapters, 1 delivery, 1 test``."""
     try:
-        query_count = len(_specs(config))
+        files = config.query_files()
     except TamisError:
-        query_count = 0
+        files = []
+    hierarchy_count = sum(len(file.hierarchies) for file in files)
     counted = (
-        (query_count, "query", "queries"),
+        (sum(len(file.queries) for file in files), "query", "queries"),
+        *([(hierarchy_count, "hierarchy", "hierarchies")] if hierarchy_count else []),
         (len(config.adapters), "adapter", "adapters"),
         (len(config.deliveries), "delivery", "deliveries"),
         (len(config.tests), "test", "tests"),
     )
     return ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counted)
-
-
-def _specs(config: PipelineConfig) -> list[QuerySpec]:
-    from tamis.query import load_queries
-
-    return load_queries(config.queries.file) if config.queries.file is not None else []
 
 
 class _Check:
@@ -87,6 +84,7 @@ class _Check:
             raise ConfigError(f"{config.path}: the configuration cannot be read: {error.strerror}") from error
         self._queries: dict[str, QuerySpec] = {}
         self._in_file: set[str] = set()
+        self._hierarchies: dict[str, Parents] = {}
 
     def problems(self) -> Iterator[Problem]:
         """The problems one after another; checks that depend on something broken are skipped."""
@@ -110,32 +108,42 @@ class _Check:
                 yield self._at(("pipeline", name), problem)
 
     def _store(self) -> Iterator[Problem]:
+        """The store's problems; afterwards there is what it will hold besides the files, which a run applies."""
         from tamis.store import Store
 
+        applied = [str(path.resolve()) for path in (self._config.path, self._config.queries.file) if path is not None]
         try:
-            for record in Store.peek(self._config.store_path):
-                self._queries[record.key] = _spec_of(record)
+            queries, hierarchies = Store.peek(self._config.store_path)
         except StoreError as error:
             yield self._at(("pipeline", "store"), error)
+            return
+        self._queries = {record.key: _spec_of(record) for record in queries if record.origin not in applied}
+        self._hierarchies = {it.attribute: it.parents for it in hierarchies if it.origin not in applied}
 
     def _query_file(self) -> Iterator[Problem]:
         from tamis.errors import QueryError
+        from tamis.query.hierarchy import missing
 
         file, location = self._config.queries.file, ("queries", "file")
         try:
-            specs = _specs(self._config)
+            own, *with_queries = self._config.query_files()
         except TamisError as error:
             yield self._at(location, error)
             return
+        for one in (own, *with_queries):
+            self._hierarchies.update((spec.attribute, spec.parents) for spec in one.hierarchies)
+        specs = with_queries[0].queries if with_queries else ()
         if not specs and not self._queries:
             yield self._at(location if file else ("queries",), "no queries: expected some in a file or in the store")
-        for spec in specs:
-            self._queries[spec.key] = spec
-            self._in_file.add(spec.key)
+        self._in_file = {spec.key for spec in specs}
+        self._queries.update((spec.key, spec) for spec in specs)
+        for spec in self._queries.values():
+            where = file if spec.key in self._in_file else self._config.store_path
             try:
-                spec.compile()
+                if problem := missing(spec.compile(), self._hierarchies):
+                    yield Problem(str(where), spec.line, f"query '{spec.key}': {problem}")
             except (QueryError, ConfigError) as error:
-                yield Problem(str(file), spec.line, f"query '{spec.key}': {error}")
+                yield Problem(str(where), spec.line, f"query '{spec.key}': {error}")
 
     def _query_deliveries(self) -> Iterator[Problem]:
         known = [delivery.name for delivery in self._config.deliveries]
@@ -178,10 +186,9 @@ class _Check:
                     yield self._at(("delivery", index), error)
 
     def _tests(self) -> Iterator[Problem]:
-        from tamis.engine import Engine
+        from tamis.engine.build import build_engine
 
-        engine = Engine()
-        engine.add_many((spec.key, spec.compile()) for spec in self._queries.values())
+        engine = build_engine(((spec.key, spec.compile()) for spec in self._queries.values()), self._hierarchies)
         for index, test in enumerate(self._config.tests):
             for problem in _test_problems(engine, list(self._queries), test):
                 yield self._at(("test", index, "match"), problem)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from tamis import _core
 from tamis._core import Query
 from tamis.engine.explanation import Explanation, name_hints
 from tamis.engine.key_table import KeyTable
-from tamis.engine.keys import encode_key
+from tamis.engine.keys import K, encode_key, unhashable
+from tamis.engine.notebook import html_table
 from tamis.engine.report import Report
+from tamis.errors import short
 from tamis.message import Body, Properties
 
 if TYPE_CHECKING:
@@ -21,34 +24,44 @@ if TYPE_CHECKING:
 
     from tamis.words import Signature
 
-# More threads, predicates or keys than there can be: a larger argument means the same.
-_LARGEST = 2**32 - 1
+# A notebook shows the report of at most so many subscriptions, which takes about 0.2 s.
+_REPORTED_MAX = 10_000
 
 
-class Engine:
+class Engine(Generic[K]):
     """Holds subscriptions (key -> query); ``match(message)`` returns the keys of all queries that are true.
 
     A change is visible to the next match. Any thread may call any method; matching runs without the GIL and never
     waits for a change. Each match sees exactly one state: one that began before a key was removed may still return
     that key. Keys that are removed while a match runs are kept until it ends.
 
+    ``len(engine)``, ``key in engine`` and ``for key in engine`` work as those of a dict, in the order in which the keys
+    were added. ``Engine[str]`` tells type checkers the type of the keys. `pickle` and `copy` make an independent engine
+    through a snapshot: they need keys and queries that `save` takes, and time that is linear in the queries.
+
     >>> import tamis
-    >>> engine = Engine()
+    >>> engine: Engine[str] = Engine()
     >>> engine.add("big", tamis.selector("price > 100"))
     >>> engine.match({"price": 120})
     ['big']
+    >>> engine
+    <tamis.Engine of 1 subscription>
     """
 
     def __init__(self) -> None:
         self._core = _core.Engine()
-        self._keys = KeyTable(self._core, is_empty=True)
+        self._keys: KeyTable[K] = KeyTable(self._core, is_empty=True)
         # Orders the changes. Reentrant: a finalizer may make a change in the middle of another, in the same thread.
         self._lock = threading.RLock()
 
-    def add(self, key: Hashable, query: Query) -> None:
+    def add(self, key: K, query: Query) -> None:
         """Add a subscription; a key that exists gets the new query and keeps its position in the order.
 
         What is legal in the query and can hardly be meant is shown as a `tamis.QueryWarning`.
+
+        Args:
+            key: anything that can be hashed; keys compare as in a dict.
+            query: of any language; the next match sees it.
 
         Raises:
             TypeError: `key` cannot be hashed, or `query` is not a query.
@@ -56,22 +69,21 @@ class Engine:
         self._add_all([(key, query)])
         _show_warnings([query])
 
-    def add_many(self, pairs: Iterable[tuple[Hashable, Query]]) -> None:
+    def add_many(self, pairs: Iterable[tuple[K, Query]]) -> None:
         """Add all of `pairs`, or none of them if one cannot be added. Cost: about 1 µs per query.
 
         What is legal in a query and can hardly be meant is shown as a `tamis.QueryWarning`.
 
+        Args:
+            pairs: (key, query) each, such as the ``items()`` of a dict; of equal keys the last query counts.
+
         Raises:
-            TypeError: a key cannot be hashed, or a value is not a query.
+            TypeError: `pairs` are no pairs, a key cannot be hashed, or a value is not a query; the text names it.
         """
         _show_warnings(self._add_all(pairs))
 
-    def _add_all(self, pairs: Iterable[tuple[Hashable, Query]]) -> Iterable[Query]:
-        wanted: dict[Hashable, Query] = {}
-        for key, query in pairs:
-            if not isinstance(query, Query):
-                raise TypeError(f"key {key!r}: expected a tamis.Query, not {type(query).__name__}")
-            wanted[key] = query
+    def _add_all(self, pairs: Iterable[tuple[K, Query]]) -> Iterable[Query]:
+        wanted = _subscriptions(pairs)
         with self._lock:
             ids = self._keys.ids()
             new = [key for key in wanted if key not in ids]
@@ -80,23 +92,41 @@ class Engine:
             self._keys.add(self._core.change([wanted[key] for key in new], replaced), new)
         return wanted.values()
 
-    def remove(self, key: Hashable) -> None:
-        """Remove a subscription.
+    def remove(self, key: K) -> None:
+        """Remove the subscription of `key`.
 
         Raises:
             KeyError: no subscription has this key.
+            TypeError: `key` cannot be hashed.
         """
         with self._lock:
-            subscription_id = self._keys.ids()[key]
+            subscription_id = self._id(key)
             self._core.remove(subscription_id)
             self._keys.remove(subscription_id)
 
     def __len__(self) -> int:
         return len(self._core)
 
-    def __contains__(self, key: Hashable) -> bool:
+    def __contains__(self, key: object) -> bool:
         with self._lock:
             return key in self._keys.ids()
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.all_keys())
+
+    def __repr__(self) -> str:
+        return f"<tamis.Engine of {_count(len(self))}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the report, or only the count if the report would take long."""
+        if len(self) > _REPORTED_MAX:
+            return html_table(repr(self)[1:-1], [("report", "engine.report() describes them")])
+        return self.report()._repr_html_()
+
+    def __reduce__(self) -> tuple[Callable[..., Engine[Any]], tuple[type[Engine[Any]], bytes]]:
+        from tamis.engine import pickling  # few programs need it, and `import tamis` is quick
+
+        return pickling.from_bytes, (type(self), pickling.to_bytes(self))
 
     def match(
         self,
@@ -105,7 +135,7 @@ class Engine:
         body: Body = None,
         *,
         signature: Signature | None = None,
-    ) -> list[Hashable]:
+    ) -> list[K]:
         """The keys of all subscriptions that are true of the message, in the order in which they were added.
 
         Args:
@@ -116,14 +146,17 @@ class Engine:
             signature: the signature of `body`, if you have it; the result is the same without it.
 
         Raises:
-            TypeError: a property has a type that no property can have; the text names the property.
-            ValueError: an integer is beyond 64 bits, or the nesting is deeper than 100.
+            TypeError: an argument or a property has a type that it cannot have; the text names it.
+            ValueError: an integer is beyond 64 bits, a text has half of a surrogate pair, or the nesting is deeper than
+                100.
             RuntimeError: another thread changed `properties` while they were read.
+
+        Cost: depends on the queries; docs/benchmarks.md measures it.
         """
         since = self._keys.newest_removal
         return self._keys.keys_of(self._core.match(properties, topic, body, signature), since)
 
-    def match_json(self, data: str | bytes | bytearray | memoryview) -> list[Hashable]:
+    def match_json(self, data: str | bytes | bytearray | memoryview) -> list[K]:
         """The keys of all subscriptions that are true of a record in JSON, in the order in which they were added.
 
         It is the same as `match` of what ``json.loads`` makes of it. Of what no query asks for only the form is checked.
@@ -154,41 +187,47 @@ class Engine:
             installed, else an object with the Arrow array capsule, ``len`` and ``to_pylist``.
 
         Raises:
-            TypeError: a column has a type that no property can have; the text names the column.
+            TypeError: `table` is no table, or a column has a type that no property can have; the text names it.
             ValueError: a value is one that no property can have (the text names column and row), or `threads` is
                 below 1.
         """
-        if threads < 1:
-            raise ValueError(f"threads: expected at least 1, not {threads}")
-        lists = self._core.match_batch(table, min(threads, _LARGEST))
+        lists = self._core.match_batch(table, threads)
         try:
             import pyarrow  # the bare library does not depend on it
         except ImportError:
             return lists
         return pyarrow.array(lists)
 
-    def keys(self, ids: Iterable[int]) -> list[Hashable]:
-        """The keys of subscription ids, in the order given.
+    def keys(self, ids: Iterable[int]) -> list[K]:
+        """The keys of subscription `ids`, in the order given. `all_keys` has the keys of all.
+
+        Args:
+            ids: of `match_batch`.
 
         Raises:
             KeyError: an id that no subscription has.
+            TypeError: `ids` are no integers.
         """
-        return self._keys.keys_of(map(int, ids))
+        try:
+            wanted = [operator.index(one) for one in ids]
+        except TypeError as error:
+            raise TypeError(f"ids: expected integers, such as match_batch(...).to_pylist() has ({error})") from error
+        return self._keys.keys_of(wanted)
 
-    def query(self, key: Hashable) -> Query:
+    def query(self, key: K) -> Query:
         """The query of `key`.
 
         Raises:
             KeyError: there is no such subscription.
+            TypeError: `key` cannot be hashed.
         """
-        with self._lock:
-            subscription_id = self._keys.ids()[key]
+        subscription_id = self._id(key)
         try:
             return self._core.query(subscription_id)
         except KeyError:
             raise self._keys.lost(key, subscription_id) from None
 
-    def all_keys(self) -> list[Hashable]:
+    def all_keys(self) -> list[K]:
         """Every key, in the order in which they were added."""
         with self._lock:
             ids = self._keys.ids()
@@ -196,26 +235,42 @@ class Engine:
 
     def hits(
         self, properties: Properties | None = None, topic: str | None = None, body: Body = None
-    ) -> list[tuple[Hashable, int, int]]:
+    ) -> list[tuple[K, int, int]]:
         """How many criteria of each ``fields`` query are true: (key, hits, criteria) where at least one is.
 
-        In the order in which they were added. Source: the OpenAMQ paper, "Field matching".
+        In the order in which they were added.
+
+        Args:
+            properties: the record, as for `match`.
+            topic: dotted words.
+            body: text or bytes.
+
+        Raises:
+            TypeError, ValueError: as `match`.
+
+        Source: the OpenAMQ paper, "Field matching".
         """
         since = self._keys.newest_removal
         matches = self._core.hits(properties, topic, body)
         keys = self._keys.keys_of((subscription_id for subscription_id, _, _ in matches), since)
         return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, matches, strict=True)]
 
-    def explain(
-        self, key: Hashable, properties: Properties | None = None, topic: str | None = None, body: Body = None
-    ) -> Explanation:
+    def explain(self, key: K, properties: Properties | None = None, topic: str | None = None, body: Body = None) -> Explanation:
         """Explain why the query of `key` is true, false or unknown for the message, predicate by predicate.
+
+        Args:
+            key: of the subscription.
+            properties: the record, as for `match`.
+            topic: dotted words.
+            body: text or bytes.
 
         Raises:
             KeyError: there is no such subscription.
+            TypeError, ValueError: as `match`.
+
+        Cost: evaluates every predicate of the query.
         """
-        with self._lock:
-            subscription_id = self._keys.ids()[key]
+        subscription_id = self._id(key)
         try:
             result, predicates, missing = self._core.explain(subscription_id, properties, topic, body)
         except KeyError:
@@ -230,7 +285,7 @@ class Engine:
         *,
         off_by: int = 1,
         limit: int = 100,
-    ) -> list[Hashable]:
+    ) -> list[K]:
         """The keys of queries that failed by exactly `off_by` predicates, in the order in which they were added.
 
         A predicate that is false or unknown counts one. AND adds its parts, OR takes the smallest, and NOT is first
@@ -245,16 +300,15 @@ class Engine:
 
         Raises:
             ValueError: `off_by` or `limit` is below 1.
+            TypeError, ValueError: as `match`.
 
         Cost: evaluates every predicate of every query.
         """
-        if off_by < 1 or limit < 1:
-            raise ValueError(f"off_by and limit: expected at least 1, not {off_by} and {limit}")
         since = self._keys.newest_removal
-        subscription_ids = self._core.near_misses(properties, topic, body, min(off_by, _LARGEST), min(limit, _LARGEST))
+        subscription_ids = self._core.near_misses(properties, topic, body, off_by, limit)
         return self._keys.keys_of(subscription_ids, since)
 
-    def report(self) -> Report:
+    def report(self) -> Report[K]:
         """Describe all subscriptions: shared, equal, covered, never or always true, unindexable, expensive.
 
         Cost: about 20 µs per subscription, without the GIL; the engine may be used and changed meanwhile.
@@ -291,10 +345,11 @@ class Engine:
 
         Raises:
             ValueError: a cycle, or a parent that is not declared.
+            TypeError: `attribute`, a value or a parent is not text.
 
         Source: the ITMO paper, dynamic groupings.
         """
-        self._core.hierarchy(attribute, dict(parents))
+        self._core.hierarchy(attribute, parents)
 
     def save(self, path: str | os.PathLike[str], *, opaque: Literal["names"] | None = None) -> None:
         """Write a snapshot: to a temporary name, synced, renamed, and never changed afterwards.
@@ -312,7 +367,7 @@ class Engine:
             raise ValueError(f"opaque: expected 'names' or None, not {opaque!r}")
         with self._lock:
             keys = [(i, encode_key(key)) for key, i in sorted(self._keys.ids().items(), key=lambda pair: pair[1])]
-            self._core.save(os.fspath(path), keys, opaque == "names")
+            self._core.save(path, keys, opaque == "names")
 
     @classmethod
     def open(
@@ -337,14 +392,53 @@ class Engine:
         Cost: at most 10 ms for 500,000 queries; the first match then checks the index against its checksums, and the
         first change or look-up of a key reads all keys once.
         """
-        functions = dict(opaque or {})
-        for name, function in functions.items():
-            if not callable(function):
-                raise TypeError(f"opaque {name!r}: expected a function, not {type(function).__name__}")
         engine = cls()
-        engine._core = _core.Engine.open(os.fspath(path), verify, functions)
+        engine._core = _core.Engine.open(path, verify, _functions(opaque))
         engine._keys = KeyTable(engine._core, is_empty=False)
         return engine
+
+    def _id(self, key: K) -> int:
+        with self._lock:
+            try:
+                return self._keys.ids()[key]
+            except TypeError as error:
+                raise unhashable(key, error) from error
+
+
+def _count(subscriptions: int) -> str:
+    return "1 subscription" if subscriptions == 1 else f"{subscriptions:,} subscriptions"
+
+
+def _subscriptions(pairs: Iterable[tuple[K, Query]]) -> dict[K, Query]:
+    """The query of each key in `pairs`."""
+    if isinstance(pairs, Mapping) or not isinstance(pairs, Iterable):
+        hint = "; of a mapping these are its items()" if isinstance(pairs, Mapping) else ""
+        raise TypeError(f"pairs: expected pairs of key and query, not {type(pairs).__name__}{hint}")
+    wanted: dict[K, Query] = {}
+    for pair in pairs:
+        try:
+            key, query = pair
+        except (TypeError, ValueError):
+            raise TypeError(f"pairs: expected (key, query), not {short(pair)}") from None
+        if not isinstance(query, Query):
+            raise TypeError(f"key {short(key)}: expected a tamis.Query, not {type(query).__name__}")
+        try:
+            wanted[key] = query
+        except TypeError as error:
+            raise unhashable(key, error) from error
+    return wanted
+
+
+def _functions(opaque: Mapping[str, Callable[..., bool | None]] | None) -> dict[str, Callable[..., bool | None]]:
+    """The functions of expensive predicates by name, checked."""
+    if not isinstance(opaque, Mapping | None):
+        raise TypeError(f"opaque: expected a mapping of name -> function, not {type(opaque).__name__}")
+    for name, function in (opaque or {}).items():
+        if not isinstance(name, str):
+            raise TypeError(f"opaque: expected a name, not {short(name)}")
+        if not callable(function):
+            raise TypeError(f"opaque {name!r}: expected a function, not {type(function).__name__}")
+    return dict(opaque or {})
 
 
 def _show_warnings(queries: Iterable[Query]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tamis._core import Query
-from tamis.errors import ConfigError, QueryError
+from tamis.errors import ConfigError, QueryError, expect_text
 from tamis.message import ANY
 from tamis.name_hints import did_you_mean
 from tamis.query import languages
@@ -25,7 +25,7 @@ class QuerySpec:
         owner: the owner's name.
         tags: free words.
         deliveries: names of the deliveries for its matches; empty: the pipeline's default.
-        line: the line in its file, from 1; 0 if it did not come from a file.
+        line: the line of its text in its file, from 1; 0 if it did not come from a file.
     """
 
     key: str
@@ -118,10 +118,12 @@ def compile_query(text: str, language: str = "selector") -> Query:
         language: one of `LANGUAGES`, or ``boolean:group, region``: the Boolean language with these groupings.
 
     Raises:
+        TypeError: an argument is not text.
         QueryError: the text cannot be read; the error has the position and what was expected there.
         ConfigError: the language is unknown; the text names the nearest known one.
     """
-    check_language(language)
+    expect_text(text, "text")
+    check_language(expect_text(language, "language"))
     if language.startswith(GROUPED):
         return languages.boolean(text, groupings=groupings_of(language))
     return LANGUAGES[language](text)

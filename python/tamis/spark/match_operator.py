@@ -21,8 +21,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, MapType, StringType, StructType, VariantType
 
 from tamis.engine import Engine
+from tamis.engine.build import build_engine
 from tamis.errors import TamisError
-from tamis.query import Query, QuerySpec, compile_in_file, load_queries
+from tamis.query import QuerySpec, compile_in_file, load_query_file
 from tamis.spark import worker
 
 SNAPSHOT_SUFFIX = ".tamis"
@@ -46,7 +47,8 @@ def match(
             way for an engine whose keys are not text.
 
     Raises:
-        ConfigError: the file, or a query in it, cannot be read.
+        ConfigError: the file, or a query in it, cannot be read; or a query uses UNDER without a hierarchy, which a TOML
+            file or an engine may have.
         QueryError: a query spec cannot be read.
         SnapshotError: the snapshot is damaged.
         TypeError: a key is not text, and `ids` is false.
@@ -127,21 +129,16 @@ def _snapshot_path(queries: str | os.PathLike[str] | Engine | Iterable[QuerySpec
         if path.suffix == SNAPSHOT_SUFFIX:
             Engine.open(path)
             return path.absolute()
-        specs = load_queries(path)
-        queries = _engine_of((spec.key, compile_in_file(path, spec)) for spec in specs)
+        file = load_query_file(path)
+        hierarchies = {spec.attribute: spec.parents for spec in file.hierarchies}
+        queries = build_engine(((spec.key, compile_in_file(path, spec)) for spec in file.queries), hierarchies)
     elif not isinstance(queries, Engine):
-        queries = _engine_of((spec.key, spec.compile()) for spec in queries)
+        queries = build_engine(((spec.key, spec.compile()) for spec in queries), {})
     folder = Path(tempfile.mkdtemp(prefix="tamis-queries-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     saved = folder / f"{folder.name}{SNAPSHOT_SUFFIX}"  # unique: workers keep files of one name at one location
     queries.save(saved)
     return saved
-
-
-def _engine_of(pairs: Iterable[tuple[str, Query]]) -> Engine:
-    engine = Engine()
-    engine.add_many(pairs)
-    return engine
 
 
 def _publish(spark: SparkSession, path: Path) -> Callable[[], str]:

@@ -19,10 +19,13 @@ KEPT_MAX = 3
 
 
 class QuerySource(Protocol):
-    """The part of the store that snapshots are made from."""
+    """The part of the store that snapshots are made from: queries, and the hierarchies that they follow."""
 
     def queries_at(self, revision: int) -> Sequence[QueryRecord]:
         """The queries valid at `revision`, in the order in which they were added."""
+
+    def hierarchies_at(self, revision: int) -> Mapping[str, Mapping[str, str | None]]:
+        """Attribute -> hierarchy, of those valid at `revision`."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ class Snapshots:
             for key, record in records.items()
             if before.get(key) != record
         )
+        for attribute, parents in self._source.hierarchies_at(revision).items():
+            engine.hierarchy(attribute, parents)
         path = (self._folder / f"queries-{revision}.tamis").absolute()
         engine.save(path)
         return Snapshot(path, records, engine)

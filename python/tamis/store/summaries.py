@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Connection, FromClause, case, func, select
 from tamis.store.database import Database
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
 from tamis.store.outbox import TO_BATCH, TO_MESSAGE, notification_query, notification_record
-from tamis.store.queries import current_revision
 from tamis.store.records import Counts, DeadLetterRecord, NotificationRecord, QueryMatches
+from tamis.store.revisions import current_revision
 
 Bucket = Literal["minute", "hour", "day", "month", "year"]
 _PREFIX_CHARACTERS: dict[Bucket, int] = {"minute": 16, "hour": 13, "day": 10, "month": 7, "year": 4}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tamis.errors import ConfigError
+from tamis.errors import ConfigError, expect_text
 
 # The 33 words of Lucene's EnglishAnalyzer. Longer lists drop words that people ask for ("new", "million", "help").
 ENGLISH = frozenset(
@@ -24,18 +24,25 @@ def stop_words(wanted: str | Iterable[str]) -> frozenset[str]:
 
     Raises:
         ConfigError: the file cannot be read.
+        TypeError: `wanted` is neither text nor words.
 
     >>> sorted(stop_words("the, a"))
     ['a', 'the']
     """
     if not isinstance(wanted, str):
-        return frozenset(wanted)
+        return frozenset(_words(wanted))
     name = wanted.strip()
     if name.lower() in _NAMED:
         return _NAMED[name.lower()]
     if name.startswith("@"):
         return _from_file(Path(name[1:]))
     return frozenset(word for word in (part.strip() for part in name.split(",")) if word)
+
+
+def _words(wanted: Iterable[str]) -> list[str]:
+    if not isinstance(wanted, Iterable):
+        raise TypeError(f"wanted: expected text or words, not {type(wanted).__name__}")
+    return [expect_text(word, "wanted: a word") for word in wanted]
 
 
 def _from_file(path: Path) -> frozenset[str]:

@@ -11,7 +11,14 @@ import typer
 from tamis.cli import output
 from tamis.cli.exit_codes import ERROR, OK
 from tamis.cli.json_messages import BadLines, MessageForm, open_lines
-from tamis.cli.options import BodyFieldOption, JsonOption, QueriesArgument, TopicFieldOption, TopicOption
+from tamis.cli.options import (
+    BodyFieldOption,
+    HierarchyOption,
+    JsonOption,
+    QueriesArgument,
+    TopicFieldOption,
+    TopicOption,
+)
 from tamis.name_hints import NameHints
 
 if TYPE_CHECKING:
@@ -30,6 +37,7 @@ def analyze(
     topic: TopicOption = None,
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
+    hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Report on queries: shared, equal, covered by others, never or always true, not indexable, expensive.
@@ -38,7 +46,7 @@ def analyze(
     """
     from tamis.cli.queries.load import load_engine
 
-    engine, keys = load_engine(queries)
+    engine, keys = load_engine(queries, hierarchy)
     matches: dict[str, Any] = {}
     bad = BadLines(messages or "")
     if messages is not None:

@@ -13,7 +13,14 @@ import typer
 from tamis.cli import output
 from tamis.cli.exit_codes import ERROR, NOTHING, OK
 from tamis.cli.json_messages import BadLines, JsonMessage, MessageForm, open_lines
-from tamis.cli.options import BodyFieldOption, JsonOption, MessagesArgument, TopicFieldOption, TopicOption
+from tamis.cli.options import (
+    BodyFieldOption,
+    HierarchyOption,
+    JsonOption,
+    MessagesArgument,
+    TopicFieldOption,
+    TopicOption,
+)
 from tamis.cli.progress_bar import progress_bar
 from tamis.cli.queries.timeline import TIME_FIELDS, Timeline, bar, shown_time, time_of
 from tamis.engine import Engine
@@ -94,13 +101,14 @@ def backtest(
     topic: TopicOption = None,
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
+    hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Print how often a query would have matched: over time, with samples and its cost.
 
     Messages are read as a stream. Exit code: 0 when one matches, 1 when none does, 2 on an error.
     """
-    engine, key, shown = _engine(query, queries, language)
+    engine, key, shown = _engine(query, queries, language, hierarchy)
     names, bad, kept = NameHints(engine.names()), BadLines(messages), Samples(samples)
     fields = (time_field,) if time_field else TIME_FIELDS
     result, timed = BacktestResult(), _TimedMessages()
@@ -132,21 +140,31 @@ def backtest(
     return ERROR if bad.count else OK if result.matched else NOTHING
 
 
-def _engine(query: str, queries: Path | None, language: str) -> tuple[Engine, Any, str]:
+def _engine(query: str, queries: Path | None, language: str, hierarchy: list[str] | None) -> tuple[Engine, Any, str]:
     """Return an engine with the query alone, the key of the query there, and its text."""
-    from tamis.cli.queries.load import key_named, load_engine
+    from tamis.cli.queries.load import hierarchies_given, key_named, load_engine
+    from tamis.engine.build import build_engine
     from tamis.query import compile_query
 
     if queries is None:
         compiled = compile_query(query, language)
+        return build_engine([(query, compiled)], hierarchies_given(hierarchy)), query, str(compiled)
+    engine, keys = load_engine(queries, hierarchy)
+    wanted = key_named(query, keys, queries)
+    return _alone(engine, keys, wanted), wanted, str(engine.query(wanted))
+
+
+def _alone(engine: Engine, keys: list[Any], wanted: Any) -> Engine:
+    """Return an engine with one query, and with the hierarchies of `engine` if it needs some."""
+    query = engine.query(wanted)
+    if not query.hierarchies:
         engine = Engine()
-        engine.add(query, compiled)
-        return engine, query, str(compiled)
-    engine, keys = load_engine(queries)
-    compiled = engine.query(key_named(query, keys, queries))
-    alone = Engine()
-    alone.add(query, compiled)
-    return alone, query, str(compiled)
+        engine.add(wanted, query)
+        return engine
+    for key in keys:
+        if key != wanted:
+            engine.remove(key)
+    return engine
 
 
 def _size(name: str) -> int | None:

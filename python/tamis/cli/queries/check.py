@@ -10,15 +10,19 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.exit_codes import ERROR, OK
-from tamis.errors import QueryError, TamisError
+from tamis.cli.options import HierarchyOption
+from tamis.errors import ConfigError, QueryError, TamisError
 
 FILE_SUFFIXES = (".toml", ".txt", ".queries", ".conf", ".jsonl")
 """A target with such an ending is taken for a file even if the file does not exist."""
 
 
 def check(
-    target: Annotated[str, typer.Argument(help="A pipeline.toml, a file of queries, or the text of one query.")],
+    target: Annotated[
+        str, typer.Argument(help="A pipeline.toml, a file of queries, a store, or the text of one query.")
+    ],
     language: Annotated[str, typer.Option(help="The language of a query given as text.")] = "selector",
+    hierarchy: HierarchyOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
 ) -> int:
     """Check whether the target can be used, and if not, print every error with a caret at its position.
@@ -27,10 +31,10 @@ def check(
     """
     path = Path(target)
     if _is_file(path, target):
-        problems, checked = _check_pipeline(path) if _is_pipeline(path) else _check_queries(path)
+        problems, checked = _check_pipeline(path) if _is_pipeline(path) else _check_queries(path, hierarchy)
         canonical = None
     else:
-        problems, checked, canonical = _check_text(target, language)
+        problems, checked, canonical = _check_text(target, language, hierarchy)
     if as_json:
         output.data_json({"ok": not problems, "checked": checked, "selector": canonical, "errors": problems})
     else:
@@ -64,25 +68,31 @@ def _is_pipeline(path: Path) -> bool:
     return "query" not in document
 
 
-def _check_queries(path: Path) -> tuple[list[dict[str, Any]], str]:
-    """Return all problems of a file of queries, and what was checked."""
-    from tamis.cli.queries.load import compile_all
-    from tamis.query import load_queries
+def _check_queries(path: Path, hierarchy: list[str] | None) -> tuple[list[dict[str, Any]], str]:
+    """Return all problems of a file of queries or a store, and what was checked."""
+    from tamis.cli.queries.load import compile_all, hierarchies_given, read_queries
 
+    given = hierarchies_given(hierarchy)
     try:
-        specs = load_queries(path)
+        specs, held = read_queries(path)
     except TamisError as error:
         return [_problem(error)], "no queries"
-    _, bad = compile_all(specs, path)
+    _, bad = compile_all(specs, path, {**held, **given})
     return [{**it.to_dict(), "shown": str(it)} for it in bad], _count(len(specs), "query", "queries")
 
 
-def _check_text(text: str, language: str) -> tuple[list[dict[str, Any]], str, str | None]:
+def _check_text(text: str, language: str, hierarchy: list[str] | None) -> tuple[list[dict[str, Any]], str, str | None]:
     """Return the problem of one query, if it has one, what was checked, and its canonical text."""
+    from tamis.cli.queries.load import hierarchies_given
     from tamis.query import compile_query
+    from tamis.query.hierarchy import missing
 
+    given = hierarchies_given(hierarchy)
     try:
-        return [], "1 query", str(compile_query(text, language))
+        query = compile_query(text, language)
+        if problem := missing(query, given):
+            raise ConfigError(problem)
+        return [], "1 query", str(query)
     except (QueryError, TamisError, ValueError) as error:
         return [_problem(error)], "1 query", None
 

@@ -11,7 +11,14 @@ import typer
 from tamis.cli import output
 from tamis.cli.exit_codes import NOTHING, OK
 from tamis.cli.json_messages import JsonMessage, MessageForm
-from tamis.cli.options import BodyFieldOption, JsonOption, QueriesArgument, TopicFieldOption, TopicOption
+from tamis.cli.options import (
+    BodyFieldOption,
+    HierarchyOption,
+    JsonOption,
+    QueriesArgument,
+    TopicFieldOption,
+    TopicOption,
+)
 from tamis.errors import TamisError
 from tamis.query import selector
 
@@ -32,6 +39,7 @@ def explain(
     topic: TopicOption = None,
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
+    hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Print whether the message satisfies each query, and why.
@@ -40,7 +48,7 @@ def explain(
     """
     from tamis.cli.queries.load import key_named, load_engine
 
-    engine, keys = load_engine(queries)
+    engine, keys = load_engine(queries, hierarchy)
     known = {str(one): one for one in keys}
     for name in key or ():
         key_named(name, keys, queries)

@@ -13,7 +13,14 @@ import typer
 from tamis.cli import output
 from tamis.cli.exit_codes import ERROR, NOTHING, OK
 from tamis.cli.json_messages import BadLines, MessageForm, open_lines
-from tamis.cli.options import BodyFieldOption, MessagesArgument, QueriesArgument, TopicFieldOption, TopicOption
+from tamis.cli.options import (
+    BodyFieldOption,
+    HierarchyOption,
+    MessagesArgument,
+    QueriesArgument,
+    TopicFieldOption,
+    TopicOption,
+)
 from tamis.name_hints import NameHints
 
 if TYPE_CHECKING:
@@ -43,6 +50,7 @@ def match(
     topic: TopicOption = None,
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
+    hierarchy: HierarchyOption = None,
     count: Annotated[bool, typer.Option("--count", "-c", help="Print how many messages match, not which.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-m", min=1, help="Stop after this many matches.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Count and summary as JSON too.")] = False,
@@ -56,7 +64,7 @@ def match(
     """
     from tamis.cli.queries.load import load_engine
 
-    engine, _ = load_engine(queries)
+    engine, _ = load_engine(queries, hierarchy)
     began, tally, names = perf_counter(), Tally(), NameHints(engine.names())
     with open_lines(messages) as lines:
         for match_ in _matches(engine, MessageForm(topic, topic_field, body_field), lines, messages, tally, names):
