@@ -72,7 +72,8 @@ class Query:
         """Return True, False, or None for unknown.
 
         Args:
-            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if they are texts.
+            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
+                they are texts.
             topic: dotted words; without it and the key, the empty text.
             body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             hierarchies: attribute -> {value: parent or None}, for UNDER, which is unknown without it.

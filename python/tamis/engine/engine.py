@@ -139,8 +139,8 @@ class Engine(Generic[K]):
         """The keys of all subscriptions that are true of the message, in the order in which they were added.
 
         Args:
-            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if they
-                are texts.
+            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
+                they are texts.
             topic: dotted words; without it and the key, the empty text.
             body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             signature: the signature of `body`, if you have it; the result is the same without it.
@@ -159,7 +159,7 @@ class Engine(Generic[K]):
     def match_json(self, data: str | bytes | bytearray | memoryview) -> list[K]:
         """The keys of all subscriptions that are true of a record in JSON, in the order in which they were added.
 
-        It is the same as `match` of what ``json.loads`` makes of it. Of what no query asks for only the form is checked.
+        It is `match` of what ``json.loads`` makes of it. Of what no query asks for only the form is checked.
 
         Args:
             data: the text of one JSON object, or its bytes in UTF-8. The last of equal keys counts.
@@ -178,8 +178,8 @@ class Engine(Generic[K]):
 
         Args:
             table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). A row is a record, as
-                for `match`. If there is a column ``properties`` (a struct, a map, JSON text or Spark's variant), that is
-                the record, and ``topic`` (string) and ``body`` (string or binary) beside it are the parts.
+                for `match`. If there is a column ``properties`` (a struct, a map, JSON text or Spark's variant), that
+                is the record, and ``topic`` (string) and ``body`` (string or binary) beside it are the parts.
             threads: the number of threads that share the rows.
 
         Returns:
@@ -255,7 +255,9 @@ class Engine(Generic[K]):
         keys = self._keys.keys_of((subscription_id for subscription_id, _, _ in matches), since)
         return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, matches, strict=True)]
 
-    def explain(self, key: K, properties: Properties | None = None, topic: str | None = None, body: Body = None) -> Explanation:
+    def explain(
+        self, key: K, properties: Properties | None = None, topic: str | None = None, body: Body = None
+    ) -> Explanation:
         """Explain why the query of `key` is true, false or unknown for the message, predicate by predicate.
 
         Args:

@@ -48,8 +48,8 @@ def boolean(text: str, *, groupings: Collection[str] = ()) -> Query:
 
     Args:
         text: ``&& || !`` or AND OR NOT over comparisons; a bare word on the right is a string.
-        groupings: names of properties whose values are in a hierarchy: of these, ``==`` and ``in`` mean UNDER, as in the
-            paper, where ``group == American`` asks for membership in a dynamic grouping.
+        groupings: names of properties whose values are in a hierarchy: of these, ``==`` and ``in`` mean UNDER, as in
+            the paper, where ``group == American`` asks for membership in a dynamic grouping.
 
     Raises:
         QueryError: the text cannot be read; the error has the position and what was expected there.
