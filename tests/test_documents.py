@@ -12,6 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 import tamis
+import tamis.errors
+import tamis.words
 from tamis.config.pipeline import PipelineConfig
 from tamis.query import LANGUAGES
 
@@ -77,6 +79,23 @@ def test_decisions_are_numbered_one_after_another_and_have_three_parts() -> None
         text = path.read_text(encoding="utf-8")
         assert text.startswith(f"# {path.name[:4]}: ")
         assert [part for part in ("Context", "Decision", "Consequence") if f"**{part}.**" not in text] == []
+
+
+SITE = PROJECT / "docs/site"
+
+
+def test_the_site_has_a_place_for_every_page() -> None:
+    index = (SITE / "index.md").read_text(encoding="utf-8")
+    pages = [page.stem for page in (PROJECT / "docs").glob("*.md")]
+    assert [page for page in pages if f"\n../{page}\n" not in index] == [], "not in docs/site/index.md"
+
+
+def test_the_page_of_the_api_has_every_public_name() -> None:
+    page = (SITE / "api.md").read_text(encoding="utf-8")
+    public = [f"tamis.{name}" for name in tamis.__all__ if not name.startswith("_") and not name.endswith("Error")]
+    public += [f"tamis.words.{name}" for name in tamis.words.__all__]
+    assert [name for name in public if f":: {name}\n" not in page] == []
+    assert ".. automodule:: tamis.errors\n" in page
 
 
 QUERIES = (PROJECT / "docs/queries.md").read_text(encoding="utf-8")
@@ -205,6 +224,12 @@ def test_every_heading_of_the_semantics_that_the_code_cites_is_there(heading: st
 
 def test_every_public_name_is_in_the_semantics() -> None:
     assert [name for name in tamis.__all__ if not re.search(rf"\b{name}\b", SEMANTICS)] == []
+
+
+def test_every_public_error_is_in_the_table_of_the_semantics() -> None:
+    listed = [row[0].rpartition(".")[2] for row in rows("error", "when")]
+    assert sorted(listed) == sorted(tamis.errors.__all__)
+    assert [row[0] for row in rows("error", "when") if eval(row[0], {"tamis": tamis}) is None] == []
 
 
 PIPELINE = (PROJECT / "docs/pipeline.md").read_text(encoding="utf-8")

@@ -32,7 +32,9 @@ Value: TypeAlias = (
     "bool | int | float | str | bytes | datetime | date | Decimal | None | Literal[Marker.PRESENT] "
     "| Sequence[Value] | Mapping[str, Value]"
 )
-Properties: TypeAlias = "Mapping[str, Value]"
+Properties: TypeAlias = "Mapping[str, object]"
+"""Name -> `Value`. Type checkers infer ``dict[str, object]`` of ``{"author": "James", "price": 120}``, so they may take
+any value; a wrong one is refused when it is met, with the property's name."""
 Body: TypeAlias = str | bytes | bytearray | memoryview | None
 
 _PLAIN = (bool, int, float, str, bytes, datetime, date, type(None))

@@ -57,7 +57,7 @@ def test_a_good_file_says_all_that_it_says(tmp_path: Path) -> None:
     assert config.path == tmp_path / "pipeline.toml"
     assert (config.pipeline.name, config.pipeline.interval_ms) == ("mail", 100)
     (adapter,) = config.adapters
-    assert (adapter.name, adapter.type, adapter.topic, adapter.stop_words) == ("inbox", "mbox", "mail.inbox", "english")
+    assert (adapter.name, adapter.type, adapter.topic) == ("inbox", "mbox", "mail.inbox")
     outbox, server = config.deliveries
     assert isinstance(outbox, EmlDelivery)
     assert outbox.recipients == ("ann@example.org",)

@@ -121,11 +121,6 @@ def test_every_bad_query_is_told_with_a_caret(folder: Path) -> None:
             '[pipeline]\nwork = "queries.txt"\n[queries]',
             "pipeline.toml, line 2: queries.txt: not a folder",
         ),
-        (
-            '"mail/"',
-            '"mail/"\nstop_words = "@nowhere"',
-            "pipeline.toml, line 8: nowhere: expected a file of stop words",
-        ),
         ('["james", "frost"]', '["james"]', "pipeline.toml, line 16: the test did not expect 'frost' to match: yes"),
         ("match = []", 'match = ["james"]', "pipeline.toml, line 18: the test expected 'james' to match:"),
         ("match = []", 'match = ["jams"]', "pipeline.toml, line 18: no query is named 'jams'; did you mean 'james'?"),

@@ -156,8 +156,6 @@ class _Check:
                     yield Problem(str(where), spec.line, text)
 
     def _adapters(self) -> Iterator[Problem]:
-        from tamis.words import stop_words
-
         if not self._config.adapters:
             yield self._at((), "no [[adapter]]: there is nothing to read")
         for index, adapter in enumerate(self._config.adapters):
@@ -166,10 +164,6 @@ class _Check:
                 problem = _stream_problem(adapter.path)
             if problem:
                 yield self._at(("adapter", index, "path"), problem)
-            try:
-                stop_words(adapter.stop_words)
-            except ConfigError as error:
-                yield self._at(("adapter", index, "stop_words"), error)
 
     def _deliveries(self) -> Iterator[Problem]:
         for index, delivery in enumerate(self._config.deliveries):

@@ -281,7 +281,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord:
-    """One line of the log of deliveries: a decision and its reason."""
+    """One line of the log of deliveries: a decision and its reason.
+
+    `recipients` are those that it is done with: None if it was delivered to them, else why they refused it.
+    """
 
     notification_id: str
     query_key: str
@@ -291,12 +294,14 @@ class DeliveryRecord:
     next_attempt_at: datetime
     reason: str | None
     updated_at: datetime
+    recipients: Recipients = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRecord:
-    """A dead letter with the time at which it was recorded."""
+    """A dead letter with the time at which it was recorded; `number` names it."""
 
+    number: int
     source: str
     partition: str
     offset: int
