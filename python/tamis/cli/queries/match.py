@@ -98,7 +98,7 @@ def _matches(
         if keys:
             tally.matched += 1
             tally.by_key.update(keys)
-            yield {"line": number, "keys": keys, "message": message.whole}
+            yield {"line": number, "keys": keys, "message": message.properties}
 
 
 def _summary(tally: Tally) -> dict[str, Any]:
