@@ -13,7 +13,6 @@ __all__ = [
     "ConfigError",
     "JournalError",
     "QueryError",
-    "QueryWarning",
     "SnapshotError",
     "StoreError",
     "TamisError",
