@@ -12,6 +12,7 @@ from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
 __all__ = [
+    "LANGUAGES",
     "Bitmap",
     "Broker",
     "Engine",
@@ -24,6 +25,7 @@ __all__ = [
     "amqp_encode_method",
     "boolean",
     "broker_limits",
+    "compile_query",
     "contains",
     "fields",
     "journal_kind",
@@ -181,7 +183,9 @@ class Engine:
         self, properties: Properties | None, topic: str | None, body: Body, signature: Signature | None
     ) -> list[int]: ...
     def match_json(self, data: str | Buffer) -> list[int]: ...
-    def match_batch(self, table: Any, threads: int) -> IdLists: ...
+    def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]: ...
+    def expensive(self) -> list[str]: ...
+    def asked(self, names: list[str]) -> tuple[list[str], bool, bool]: ...
     def hits(self, properties: Properties | None, topic: str | None, body: Body) -> list[tuple[int, int, int]]: ...
     def near_misses(
         self, properties: Properties | None, topic: str | None, body: Body, off_by: int, limit: int
@@ -313,13 +317,13 @@ class Bitmap:
 
 @final
 class IdLists:
-    """An Arrow array with a list of subscription ids for every row."""
+    """An Arrow array with a list of subscription ids for every row, and null for a row that cannot be read."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
-    def to_pylist(self) -> list[list[int]]:
-        """Return a list of ids for every row."""
+    def to_pylist(self) -> list[list[int] | None]:
+        """Return a list of ids for every row; None for a row that cannot be read."""
     def __len__(self) -> int: ...
-    def __getitem__(self, row: int, /) -> list[int]: ...
+    def __getitem__(self, row: int, /) -> list[int] | None: ...
 
 @final
 class Signature:
@@ -422,6 +426,12 @@ class JournalReader:
 def journal_kind(kind: int, *, is_stream: bool) -> str | None:
     """Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none."""
 
+def read_messages(table: Any) -> list[tuple[dict[str, Any], str, str | bytes | None] | None]:
+    """Return properties, topic and body of each row of an Arrow table, as `Engine.match_batch` reads it.
+
+    A row that cannot be read is None.
+    """
+
 def stream_message(
     kind: int, record: bytes, query_body: Literal["none", "text", "json"] = "text"
 ) -> tuple[str, str, dict[str, Any], tuple[bytes, bytes], bytes]:
@@ -439,6 +449,8 @@ def stream_message(
     Raises:
         ValueError: the record is of another kind, or no message, or its properties nest deeper than 100 or take more
             than 16 MiB."""
+
+LANGUAGES: tuple[str, ...]
 
 def selector(text: str, dialect: str, is_fields: bool = False) -> Query:
     """A query from selector text. `is_fields` restores the mark of field criteria when a query is unpickled."""
@@ -463,6 +475,9 @@ def contains(phrase: str) -> Query:
 
 def near(a: str, b: str, distance: int) -> Query:
     """A query for two words of the body with at most `distance` steps between them."""
+
+def compile_query(text: str, language: str) -> Query | None:
+    """A query in the language of that name; None when there is no such language."""
 
 def show_query_error(text: str, position: int, expected: str, hint: str | None) -> tuple[str, str]:
     """How an error of a query is shown: with a caret under its position, and on one line."""
@@ -586,6 +601,12 @@ class Broker:
 
     def add_vhost(self, name: str) -> None:
         """Add a virtual host, unless it exists."""
+
+    def set_hierarchies(self, hierarchies: Mapping[str, Mapping[str, str | None]], now_us: int) -> None:
+        """Use these hierarchies for `UNDER` instead of all before: attribute -> value -> parent.
+
+        Raises:
+            ValueError: one has a cycle, or a parent that is not declared."""
 
     def stored_keys(self) -> list[str]:
         """Return the keys of the store that bindings name, each once."""

@@ -280,7 +280,7 @@ def test_a_store_that_cannot_be_written_ends_the_run_and_the_next_one_goes_on(wo
 
 
 def test_a_snapshot_that_cannot_be_written_is_told(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_space(_engine: object, path: Path) -> None:
+    def no_space(_engine: object, path: Path, **_options: object) -> None:
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(tamis.Engine, "save", no_space)

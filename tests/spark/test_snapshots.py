@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.engine import Engine
-from tamis.query import QuerySpec
+from tamis.query import QuerySpec, predicates
+from tamis.spark.matching.worker import match_rows
 from tamis.spark.snapshots import KEPT_MAX, Snapshots
-from tamis.spark.worker import match_ids
 from tamis.store import QueryRecord, Store
 
 
@@ -101,7 +101,7 @@ def test_a_snapshot_made_from_another_is_as_one_made_anew(
         revision = number % len(revisions)
         wanted = {(key, limit) for key, limit in revisions[revision].items() if x > limit}
         with snapshots.at(revision) as snapshot:
-            ids = match_ids(str(snapshot.path), ["x"], [pa.array([x])]).to_pylist()[0]
+            ids = match_rows(str(snapshot.path), ["x"], [pa.array([x])], ids=True).to_pylist()[0]
             assert {(record.key, record.version) for record in snapshot.records_of(ids)} == wanted
 
 
@@ -117,3 +117,18 @@ def test_a_snapshot_follows_the_hierarchies_of_its_revision(tmp_path: Path) -> N
             with snapshots.at(revision) as snapshot:
                 engine = Engine.open(snapshot.path)
                 assert [value for value in ("American", "Bermudan") if engine.match({"grp": value})] == [wanted]
+
+
+def test_a_snapshot_names_registered_predicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def even(properties: dict[str, int], topic: str, body: str | None) -> bool:
+        return properties["n"] % 2 == 0
+
+    monkeypatch.setattr(predicates, "load_predicate", lambda name: {"even": even}[name])
+    with Store.open(tmp_path / "s.sqlite") as store:
+        store.add_query(QuerySpec("even", "even: n > 3", "predicate"))
+        snapshots = Snapshots(store, tmp_path / "work")
+        for key in ("even", "another"):
+            with snapshots.at(store.revision()) as snapshot:
+                keys = match_rows(str(snapshot.path), ["n"], [pa.array([2, 4])]).to_pylist()
+                assert keys == [[], ["even"]], f"the first snapshot, or one made from it with {key}"
+            store.add_query(QuerySpec("other", "n > 100"))

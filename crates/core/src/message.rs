@@ -318,15 +318,14 @@ fn lookup_in_keys<'a>(
 #[must_use]
 pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str, allowance: &Allowance) -> Option<Resolved<'a>> {
     let folded = name.to_lowercase();
-    let other_name = if folded == AUTHOR { Some(FROM) } else { None };
+    let other_name = OTHER_NAMES.iter().find(|(ours, _)| *ours == folded).map(|(_, other)| *other);
     lookup(properties, name, allowance)
         .or_else(|| lookup_folded(properties, &folded, allowance))
         .or_else(|| lookup_folded(properties, other_name?, allowance))
 }
 
-/// The names of the sender: ours, and that of the PNNL paper.
-const AUTHOR: &str = "author";
-const FROM: &str = "from";
+/// Names without regard to case that mean another one where there is none: ours, and that of the PNNL paper.
+pub const OTHER_NAMES: [(&str, &str); 1] = [("author", "from")];
 
 fn lookup_folded<'a>(properties: &'a Properties, folded: &str, allowance: &Allowance) -> Option<Resolved<'a>> {
     let fit = |key: &str| {

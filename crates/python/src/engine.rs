@@ -157,12 +157,32 @@ impl PyEngine {
         })
     }
 
-    fn match_batch(&self, py: Python<'_>, table: &Bound<'_, PyAny>, threads: &Bound<'_, PyAny>) -> PyResult<PyIdLists> {
+    /// The ids for each row, and the rows that cannot be read: (number, column, reason).
+    fn match_batch(
+        &self,
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        threads: &Bound<'_, PyAny>,
+    ) -> PyResult<(PyIdLists, Vec<(usize, String, String)>)> {
         let threads = arguments::count(threads, "threads", 1)? as usize;
         let batches = arrow::batches(table)?;
-        let matched = self
-            .call(py, || batches.iter().map(|batch| self.0.match_batch(batch, threads)).collect::<Result<Vec<_>, _>>());
-        matched.map(arrow::join)
+        let matched = self.call(py, || {
+            batches.iter().map(|batch| self.0.match_rows(batch, threads)).collect::<Result<Vec<_>, _>>()
+        })?;
+        Ok(arrow::join(matched))
+    }
+
+    /// Those of `names` that are properties for which a query asks, and whether one asks for the topic, and for the body.
+    fn asked(&self, py: Python<'_>, names: Vec<String>) -> PyResult<(Vec<String>, bool, bool)> {
+        let asked = self.call(py, || self.0.asked())?;
+        let names = names.into_iter().filter(|name| asked.has(name)).collect();
+        Ok((names, asked.topic, asked.body))
+    }
+
+    /// The names of the expensive predicates, sorted.
+    fn expensive(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let asked = self.call(py, || self.0.asked())?;
+        Ok(asked.expensive.into_iter().map(String::from).collect())
     }
 
     fn hits(

@@ -1,6 +1,7 @@
 //! Python bindings of `tamis-core`, which convert, detach, call and convert, without any algorithm.
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 mod amqp;
 mod arguments;
@@ -27,6 +28,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<text::PySignature>()?;
     module.add_class::<journal::PyJournalReader>()?;
     module.add_function(wrap_pyfunction!(broker::broker_limits, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::read_messages, module)?)?;
     module.add_function(wrap_pyfunction!(query::selector, module)?)?;
     module.add_function(wrap_pyfunction!(query::boolean, module)?)?;
     module.add_function(wrap_pyfunction!(query::topic, module)?)?;
@@ -35,6 +37,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query::fields, module)?)?;
     module.add_function(wrap_pyfunction!(query::contains, module)?)?;
     module.add_function(wrap_pyfunction!(query::near, module)?)?;
+    module.add_function(wrap_pyfunction!(query::compile_query, module)?)?;
+    module.add("LANGUAGES", PyTuple::new(module.py(), tamis_core::query::named::LANGUAGES)?)?;
     module.add_function(wrap_pyfunction!(errors::show_query_error, module)?)?;
     module.add_function(wrap_pyfunction!(errors::show_query_warning, module)?)?;
     module.add_function(wrap_pyfunction!(opaque::opaque, module)?)?;

@@ -18,6 +18,7 @@ COMMANDS = {
     "hierarchy": ("tamis.cli.queries.hierarchy", "app"),
     "adapter": ("tamis.cli.pipeline.adapter", "app"),
     "run": ("tamis.cli.pipeline.run", "run"),
+    "report": ("tamis.cli.pipeline.report", "report"),
     "outbox": ("tamis.cli.pipeline.outbox", "app"),
     "deliveries": ("tamis.cli.pipeline.deliveries", "app"),
     "dead": ("tamis.cli.pipeline.dead", "app"),

@@ -63,27 +63,21 @@ class MessageForm:
         return JsonMessage(whole, topic, body, others)
 
 
-BAD_LINES_SHOWN = 10
-"""Maximum number of unreadable lines that are explained; further ones are only counted."""
+BAD_SHOWN = 10
+"""Maximum number of messages that cannot be read and are explained; further ones are only counted."""
 
 
 @dataclass
-class BadLines:
-    """The lines of a file that cannot be read.
+class BadMessages:
+    """The messages that cannot be read."""
 
-    Attributes:
-        name: the file, or ``-``.
-        count: the number of such lines.
-    """
-
-    name: str
     count: int = 0
 
-    def add(self, number: int, error: Exception) -> None:
-        """Count a line, and explain the first ones."""
+    def add(self, where: str, error: Exception) -> None:
+        """Count one, and explain the first ones."""
         self.count += 1
-        if self.count <= BAD_LINES_SHOWN:
-            output.error(f"{'stdin' if self.name == '-' else self.name}, line {number}: not a message: {error}")
+        if self.count <= BAD_SHOWN:
+            output.error(f"{where}: not a message: {error}")
 
 
 @contextmanager

@@ -173,30 +173,56 @@ class Engine(Generic[K]):
         since = self._keys.newest_removal
         return self._keys.keys_of(self._core.match_json(data), since)
 
-    def match_batch(self, table: Any, *, threads: int = 1) -> Any:
+    def match_batch(self, table: Any, *, threads: int = 1, errors: Literal["raise", "null", "column"] = "raise") -> Any:
         """Match every row of an Arrow table.
+
+        Columns that no query asks for make no difference, whatever their type and values.
 
         Args:
             table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). A row is a record, as
                 for `match`. If there is a column ``properties`` (a struct, a map, JSON text or Spark's variant), that
                 is the record, and ``topic`` (string) and ``body`` (string or binary) beside it are the parts.
             threads: the number of threads that share the rows.
+            errors: what becomes of rows that cannot be read, such as one with broken JSON: ``raise`` stops at the
+                first; ``null`` gives null for them and matches the others; ``column`` adds the reason beside the null.
 
         Returns:
             One list of subscription ids (uint64, ascending) per row: a ``pyarrow.ListArray`` if pyarrow is
-            installed, else an object with the Arrow array capsule, ``len`` and ``to_pylist``.
+            installed, else an object with the Arrow array capsule, ``len`` and ``to_pylist``. With ``column``, a
+            ``pyarrow.StructArray`` of ``ids`` and ``error`` (string; null for a row that was read).
 
         Raises:
-            TypeError: `table` is no table, or a column has a type that no property can have; the text names it.
-            ValueError: a value is one that no property can have (the text names column and row), or `threads` is
-                below 1.
+            TypeError: `table` is no table, or a column that a query asks for has a type that no property can have; the
+                text names it.
+            ValueError: a value is one that no property can have (the text names column and row), `threads` is below 1,
+                or `errors` is none of the three.
+            ImportError: ``column`` without pyarrow.
         """
-        lists = self._core.match_batch(table, threads)
+        if errors not in ("raise", "null", "column"):
+            raise ValueError(f"errors: expected 'raise', 'null' or 'column', not {errors!r}")
+        lists, unreadable = self._core.match_batch(table, threads)
+        if unreadable and errors == "raise":
+            row, column, reason = unreadable[0]
+            raise ValueError(f"column '{column}', row {row}: {reason}")
         try:
             import pyarrow  # the bare library does not depend on it
         except ImportError:
+            if errors == "column":
+                raise
             return lists
-        return pyarrow.array(lists)
+        ids = pyarrow.array(lists)
+        return _with_reasons(ids, unreadable) if errors == "column" else ids
+
+    def asked(self, names: Iterable[str]) -> tuple[list[str], bool, bool]:
+        """What the queries ask for: those of `names` that are properties in one, the topic, and the body.
+
+        What is not asked for makes no difference to any match. Cost: linear in the queries, 3 µs each; then kept.
+        """
+        return self._core.asked(list(names))
+
+    def expensive(self) -> list[str]:
+        """The names of the expensive predicates (`tamis.opaque`) in the queries, sorted. Cost: as `asked`."""
+        return self._core.expensive()
 
     def keys(self, ids: Iterable[int]) -> list[K]:
         """The keys of subscription `ids`, in the order given. `all_keys` has the keys of all.
@@ -448,3 +474,13 @@ def _show_warnings(queries: Iterable[Query]) -> None:
     for query in queries:
         for warning in query.warnings:
             warnings.warn(warning, stacklevel=3)
+
+
+def _with_reasons(ids: Any, unreadable: list[tuple[int, str, str]]) -> Any:
+    """The ids of each row beside the reason why it could not be read."""
+    import pyarrow
+
+    reasons: list[str | None] = [None] * len(ids)
+    for row, column, reason in unreadable:
+        reasons[row] = f"column '{column}': {reason}"
+    return pyarrow.StructArray.from_arrays([ids, pyarrow.array(reasons, pyarrow.string())], names=["ids", "error"])

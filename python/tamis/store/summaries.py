@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -11,12 +12,13 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Integer, case, fun
 from tamis.store.database import Database
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
 from tamis.store.outbox import TO_BATCH, TO_MESSAGE, notification_query, notification_record
-from tamis.store.records import Counts, DeadLetterRecord, NotificationRecord, QueryMatches
+from tamis.store.records import Counts, DeadLetterRecord, MessageRow, NotificationRecord, QueryMatches
 from tamis.store.revisions import current_revision
 
 Bucket = Literal["minute", "hour", "day", "month", "year"]
 _PREFIX_CHARACTERS: dict[Bucket, int] = {"minute": 16, "hour": 13, "day": 10, "month": 7, "year": 4}
 _EPOCH = "0001-01-01 00:00"
+_PAGE_ROWS = 500
 
 
 class Summaries(Database):
@@ -112,6 +114,21 @@ class Summaries(Database):
         with self._read() as connection:
             rows = connection.execute(notification_query().where(*wanted).order_by(order).limit(limit))
             return [notification_record(row) for row in rows]
+
+    def messages(self) -> Iterator[tuple[str, MessageRow]]:
+        """Every message that is kept, because a query matched it: its adapter and the message, oldest first."""
+        last = 0
+        rowid: ColumnElement[int] = literal_column("messages.rowid")
+        while True:
+            page = select(rowid.label("number"), messages).where(rowid > last).order_by(rowid).limit(_PAGE_ROWS)
+            with self._read() as connection:
+                rows = connection.execute(page).all()
+            if not rows:
+                return
+            last = rows[-1].number
+            for row in rows:
+                known = row._asdict()
+                yield known["source"], MessageRow(**{name: known[name] for name in MessageRow._fields})
 
     def find_notification(self, beginning: str) -> NotificationRecord:
         """The notification whose id begins so.

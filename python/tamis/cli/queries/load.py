@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.cli.input_kinds import SQLITE_MAGIC
 from tamis.errors import ConfigError, QueryError, TamisError
 from tamis.name_hints import nearest
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 
 SNAPSHOT_MAGIC = b"TAMIS\r\n\x1a"
-SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ def load_engine(path: Path, hierarchy: Sequence[str] | None = None) -> tuple[Eng
         StoreError: the store cannot be read.
         SnapshotError: the snapshot is damaged.
     """
-    from tamis import Engine
     from tamis.engine.build import build_engine
+    from tamis.query.predicates import open_registered
 
     given, begin = hierarchies_given(hierarchy), _begin(path)
     if begin.startswith(SNAPSHOT_MAGIC):
-        engine = Engine.open(path)
+        engine = open_registered(path)
         for attribute, parents in given.items():
             engine.hierarchy(attribute, parents)
         return engine, engine.all_keys()

@@ -181,6 +181,43 @@ fn what_cannot_be_read_is_named_by_column_and_row() {
 }
 
 #[test]
+fn rows_that_cannot_be_read_are_listed_and_the_others_matched() {
+    let texts: Vec<_> = (0..400).map(|row| if row % 150 == 7 { "{" } else { r#"{"x": 1}"# }).collect();
+    let table = batch(vec![("properties", Arc::new(StringArray::from(texts)))]);
+    for threads in [1, 3] {
+        let matches = engine(&["x = 1"]).match_rows(&table, threads).expect("readable");
+        assert_eq!(matches.unreadable.iter().map(|bad| bad.row).collect::<Vec<_>>(), [7, 157, 307]);
+        assert!(matches.unreadable[0].reason.starts_with("EOF") && matches.unreadable[0].column == "properties");
+        let nulls: Vec<_> = (0..400).filter(|row| matches.ids.is_null(*row)).collect();
+        assert_eq!((nulls, matches.ids.values().len()), (vec![7, 157, 307], 397));
+    }
+}
+
+#[test]
+fn columns_that_no_query_asks_for_do_not_matter() {
+    let mut columns = vec![("x", Arc::new(Int64Array::from(vec![1, 1])) as ArrayRef)];
+    columns.push(("span", Arc::new(DurationSecondArray::from(vec![1, 2]))));
+    columns.push(("large", Arc::new(UInt64Array::from(vec![0, u64::MAX]))));
+    let fields: Vec<_> =
+        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+    let arrays = columns.iter().map(|(_, array)| Arc::clone(array)).collect();
+    let of_struct = batch(vec![("properties", Arc::new(StructArray::new(fields.into(), arrays, None)) as ArrayRef)]);
+    let many: Vec<_> = (0..1_000).map(|n| format!("x = 1 AND y <> {n}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).chain(["x = 1"]).collect();
+    for engine in [engine(&["x = 1"]), engine(&many)] {
+        let all: Vec<_> = (0..engine.len() as u64).filter(|id| *id + 1 == engine.len() as u64).collect();
+        for table in [batch(columns.clone()), of_struct.clone()] {
+            assert_eq!(rows(&engine.match_batch(&table, 1).expect("readable")), [all.clone(), all.clone()]);
+        }
+    }
+    let asking = engine(&["x = 1", "span.seconds = 1"]);
+    assert!(asking.match_batch(&batch(columns.clone()), 1).expect_err("asked for").to_string().contains("'span'"));
+    let asked = asking.asked().expect("in memory");
+    assert_eq!(["span", "large", "x"].map(|name| asked.has(name)), [true, false, true]);
+    assert!(engine(&["large = 1"]).match_rows(&batch(columns), 1).is_ok_and(|found| found.unreadable.len() == 1));
+}
+
+#[test]
 fn any_number_of_threads_gives_the_answers_of_single_matches() {
     let mut random = Random(23);
     let engine = engine(&["x = 1", "x IN (2, 3) OR y = 'a'", "NOT y = 'b'", "x > 5", "y LIKE 'a%'"]);
