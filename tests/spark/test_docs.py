@@ -29,5 +29,5 @@ def test_the_programs_of_the_page_run(
     run_python("\n".join(programs).replace('"mail/"', repr(str(tmp_path / "a.mbox"))))
     printed = capsys.readouterr().out
     assert "Garden|[frost]" in printed
-    assert "{CONTAINS(body, '" in printed
+    assert "[{CONTAINS(body, " in printed
     assert spark.table("offers").count() == 2

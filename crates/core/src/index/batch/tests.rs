@@ -136,6 +136,14 @@ fn topic_body_and_properties_are_taken_from_their_columns_and_nothing_else() {
 }
 
 #[test]
+fn topic_and_body_are_read_also_where_other_columns_are_left_out() {
+    let engine = engine(&["TOPIC('a.*')", "CONTAINS(body, 'frost')"]);
+    let texts = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text; 200])) };
+    let table = batch(vec![("topic", texts("a.b")), ("body", texts("Frost")), ("other", texts("x"))]);
+    assert_eq!(rows(&engine.match_batch(&table, 1).expect("readable")), vec![vec![0, 1]; 200]);
+}
+
+#[test]
 fn a_null_struct_has_no_properties_and_keeps_none_of_the_row_before() {
     let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 1, 2]));
     let fields = vec![Field::new("n", DataType::Int64, true)];

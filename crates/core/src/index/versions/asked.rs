@@ -42,10 +42,12 @@ impl AskedParts {
         }
     }
 
-    /// Whether a property called `name` can make a difference.
+    /// Whether a key of a record called `name` can make a difference; `topic` and `body` are the message's parts there.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         !self.expensive.is_empty()
+            || (self.topic && name == "topic")
+            || (self.body && name == "body")
             || self.exact.contains(name)
             || (!self.any_case.is_empty() && self.any_case.contains(&*name.to_lowercase()))
     }
@@ -78,7 +80,7 @@ mod tests {
     fn topic_and_body_are_asked_for_by_their_predicates_only() {
         let parts = |text| asked(text, SelectorDialect::Jms);
         assert!(!parts("a = 1").topic && !parts("a = 1").body);
-        assert!(parts("TOPIC('a.#')").topic && parts("topic LIKE 'x%'").topic);
+        assert!(parts("TOPIC('a.#')").has("topic") && parts("topic LIKE 'x%'").topic);
         let quoted = parts("CONTAINS(body, 'frost') AND \"topic\" = 'x'");
         assert!(quoted.body && quoted.has("topic") && !quoted.topic);
     }
