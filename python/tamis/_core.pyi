@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, final
+from typing import Any, BinaryIO, Literal, NoReturn, Protocol, TypeAlias, final
 
 from typing_extensions import Buffer
 
+from tamis.errors import QueryWarning
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
@@ -33,6 +34,8 @@ __all__ = [
     "prefix",
     "regex",
     "selector",
+    "show_query_error",
+    "show_query_warning",
     "stream_message",
     "topic",
     "words",
@@ -71,9 +74,10 @@ class Query:
         """Return True, False, or None for unknown.
 
         Args:
-            properties: name -> value.
-            topic: dotted words; None is the empty topic.
-            body: text, or bytes that are text when they are valid UTF-8; None is no body.
+            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
+                they are texts.
+            topic: dotted words; without it and the key, the empty text.
+            body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             hierarchies: attribute -> {value: parent or None}, for UNDER, which is unknown without it.
             signature: the signature of `body`, if you have it; the result is the same without it.
 
@@ -121,6 +125,12 @@ class Query:
 
         Cost: linear in the predicates."""
 
+    @property
+    def warnings(self) -> tuple[QueryWarning, ...]:
+        """What is legal in the query's text and can hardly be meant, in the order of the text.
+
+        A query from a snapshot has none, for a snapshot has no texts."""
+
     def price(self) -> tuple[int, int]:
         """Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
 
@@ -141,6 +151,9 @@ class Query:
     def __or__(self, other: Query, /) -> Query: ...
     def __ror__(self, other: Query, /) -> Query: ...
     def __invert__(self) -> Query: ...
+    def __bool__(self) -> NoReturn:
+        """Raise TypeError: a query is neither true nor false without a message."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -169,15 +182,16 @@ class Engine:
     def match(
         self, properties: Properties | None, topic: str | None, body: Body, signature: Signature | None
     ) -> list[int]: ...
+    def match_json(self, data: str | Buffer) -> list[int]: ...
     def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]: ...
     def expensive(self) -> list[str]: ...
     def asked(self, names: list[str]) -> tuple[list[str], bool, bool]: ...
-    def hits(self, properties: Properties | None, topic: str, body: Body) -> list[tuple[int, int, int]]: ...
+    def hits(self, properties: Properties | None, topic: str | None, body: Body) -> list[tuple[int, int, int]]: ...
     def near_misses(
-        self, properties: Properties | None, topic: str, body: Body, off_by: int, limit: int
+        self, properties: Properties | None, topic: str | None, body: Body, off_by: int, limit: int
     ) -> list[int]: ...
     def explain(
-        self, subscription_id: int, properties: Properties | None, topic: str, body: Body
+        self, subscription_id: int, properties: Properties | None, topic: str | None, body: Body
     ) -> tuple[bool | None, list[tuple[str, Any, bool | None]], list[str]]: ...
     def report(self) -> dict[str, Any]:
         """Return the fields of `tamis.Report`, with ids where it has keys."""
@@ -441,8 +455,8 @@ LANGUAGES: tuple[str, ...]
 def selector(text: str, dialect: str, is_fields: bool = False) -> Query:
     """A query from selector text. `is_fields` restores the mark of field criteria when a query is unpickled."""
 
-def boolean(text: str) -> Query:
-    """A query in the Boolean language."""
+def boolean(text: str, groupings: list[str]) -> Query:
+    """A query in the Boolean language; for the names in `groupings`, equality means UNDER."""
 
 def topic(pattern: str, dialect: str) -> Query:
     """A query for a topic pattern."""
@@ -464,6 +478,12 @@ def near(a: str, b: str, distance: int) -> Query:
 
 def compile_query(text: str, language: str) -> Query | None:
     """A query in the language of that name; None when there is no such language."""
+
+def show_query_error(text: str, position: int, expected: str, hint: str | None) -> tuple[str, str]:
+    """How an error of a query is shown: with a caret under its position, and on one line."""
+
+def show_query_warning(text: str, position: int, message: str, hint: str | None) -> str:
+    """How a warning about a query is shown."""
 
 def opaque(
     name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_us: float

@@ -212,4 +212,4 @@ def _whole(properties: dict[str, Any], topic: str, body: str | None) -> JsonMess
     whole = {"topic": topic, **properties} if topic else dict(properties)
     if body is not None:
         whole.setdefault("body", body)
-    return JsonMessage(whole, topic, body, whole)
+    return JsonMessage(whole, topic, body, properties)
