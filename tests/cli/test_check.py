@@ -134,3 +134,20 @@ def test_a_name_that_no_source_has_is_a_warning(tamis: Tamis, tmp_path: Path) ->
     assert [it["message"] for it in json.loads(added.stdout)["warnings"]] == [warning["message"]]
     applied = tamis("query", "apply", "q.txt", "--json")
     assert f"warning: {told}" in applied.stderr
+
+
+HARDLY_MEANT = "author = \"James\" AND price > '100'"
+
+
+def test_what_can_hardly_be_meant_is_shown_once_and_refuses_nothing(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text(f"rule: {HARDLY_MEANT}\n")
+    for arguments in (["check", HARDLY_MEANT], ["check", "q.txt"], ["query", "add", "odd", HARDLY_MEANT]):
+        done = tamis(*arguments)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("warning:") == 2
+        told = json.loads(tamis(*arguments, "--json").stdout)["warnings"]
+        assert [it["position"] for it in told] == [HARDLY_MEANT.index('"'), HARDLY_MEANT.index("'100'")]
+        assert all(it["message"] for it in told)
+    done = tamis("query", "apply", "q.txt", "--json")
+    assert [len(json.loads(line)["warnings"]) for line in done.stdout.splitlines()] == [2]
+    assert done.stderr.count("warning: query 'rule': ") == 2

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.engine import Engine
+from tamis.errors import ConfigError
 from tamis.query import QuerySpec, predicates
+from tamis.spark.matching.rules import _of_file
 from tamis.spark.matching.worker import match_rows
 from tamis.spark.snapshots import KEPT_MAX, Snapshots
 from tamis.store import QueryRecord, Store
@@ -132,3 +134,13 @@ def test_a_snapshot_names_registered_predicates(tmp_path: Path, monkeypatch: pyt
                 keys = match_rows(str(snapshot.path), ["n"], [pa.array([2, 4])]).to_pylist()
                 assert keys == [[], ["even"]], f"the first snapshot, or one made from it with {key}"
             store.add_query(QuerySpec("other", "n > 100"))
+
+
+def test_rules_in_a_file_follow_its_hierarchies_and_under_without_one_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "q.toml"
+    file.write_text('[[query]]\nkey = "q"\ntext = "grp UNDER \'Options\'"\n')
+    with pytest.raises(ConfigError, match="query 'q': UNDER needs a hierarchy of 'grp', and there is none"):
+        _of_file(file, {})
+    with file.open("a") as more:
+        more.write('[[hierarchy]]\nattribute = "grp"\nparents = { American = "Options", Options = "" }\n')
+    assert _of_file(file, {}).match({"grp": "American"}) == ["q"]

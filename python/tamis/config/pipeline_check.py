@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -191,7 +192,9 @@ class PipelineCheck:
     def _tests(self) -> Iterator[Problem]:
         from tamis.engine.build import build_engine
 
-        engine = build_engine(self._compiled.items(), self._hierarchies)
+        with warnings.catch_warnings():  # who asked for the check shows them, with their places
+            warnings.simplefilter("ignore")
+            engine = build_engine(self._compiled.items(), self._hierarchies)
         for index, test in enumerate(self._config.tests):
             for problem in _test_problems(engine, list(self._queries), test):
                 yield self._at(("test", index, "match"), problem)

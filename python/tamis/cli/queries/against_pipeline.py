@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,23 +30,27 @@ def check_against_pipeline(store: Store, specs: Sequence[QuerySpec]) -> Warnings
     """
     config = _pipeline(store)
     _refuse_unknown_deliveries(config, specs)
-    return {spec.key: [*text_warnings(spec), *(_shown(spec, config) if config is not None else ())] for spec in specs}
+    return {spec.key: [*_text_warnings(spec), *(_shown(spec, config) if config is not None else ())] for spec in specs}
 
 
-def text_warnings(spec: QuerySpec) -> list[dict[str, Any]]:
-    """What can hardly be meant in a query, for JSON; it is shown where the query is compiled to be used."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            query = spec.compile()
-        except (QueryError, TamisError, ValueError):
-            return []
-    return query_warnings(query)
+def query_warnings(query: Query, where: str = "") -> list[dict[str, Any]]:
+    """Show what can hardly be meant in a query, and return it for JSON.
+
+    Args:
+        query: the compiled query.
+        where: what the lines for people begin with.
+    """
+    for warning in query.warnings:
+        output.warning(f"{where}{warning}")
+    return [{"message": it.message, "position": it.position, "hint": it.hint} for it in query.warnings]
 
 
-def query_warnings(query: Query) -> list[dict[str, Any]]:
-    """The warnings of a compiled query, for JSON."""
-    return [{"message": it.message, "position": it.position, "hint": it.hint} for it in getattr(query, "warnings", ())]
+def _text_warnings(spec: QuerySpec) -> list[dict[str, Any]]:
+    try:
+        query = spec.compile()
+    except (QueryError, TamisError, ValueError):
+        return []  # storing it will explain the error
+    return query_warnings(query, f"query '{spec.key}': ")
 
 
 def _pipeline(store: Store) -> PipelineConfig | None:

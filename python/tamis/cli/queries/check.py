@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,13 +61,21 @@ class _Warnings:
         self.found: list[dict[str, Any]] = []
 
     def of_query(self, query: Query, **place: Any) -> None:
-        """Add those of a compiled query, which were shown when it was compiled."""
-        self.found += [{**place, **it} for it in query_warnings(query)]
+        """Add and show those of a compiled query."""
+        self.found += [{**place, **it} for it in query_warnings(query, _place(place))]
 
     def of_name(self, message: str, **place: Any) -> None:
         """Add and show that no adapter gives a name."""
-        output.warning(f"{place['file']}, line {place['line']}, query '{place['key']}': {message}")
+        output.warning(f"{_place(place)}{message}")
         self.found.append({**place, "message": message, "position": None, "hint": None})
+
+
+def _place(place: Mapping[str, Any]) -> str:
+    """Return ``queries.txt, line 3, query 'frost': ``; nothing for a query given as text."""
+    if not place:
+        return ""
+    line = f", line {place['line']}" if place["line"] else ""
+    return f"{place['file']}{line}, query '{place['key']}': "
 
 
 def _is_file(path: Path, target: str) -> bool:
