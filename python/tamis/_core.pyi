@@ -167,9 +167,12 @@ class Engine:
     def match(
         self, properties: Properties | None, topic: str | None, body: Body, signature: Signature | None
     ) -> list[int]: ...
-    def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]: ...
-    def expensive(self) -> list[str]: ...
-    def asked(self, names: list[str]) -> tuple[list[str], bool, bool]: ...
+    def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]:
+        """The ids for each row, and the rows that cannot be read: (number, column, reason)."""
+    def expensive(self) -> list[str]:
+        """The names of the expensive predicates, sorted."""
+    def asked(self, names: list[str]) -> tuple[list[str], bool, bool]:
+        """Those of `names` that are properties for which a query asks, and whether one asks for the topic, and for the body."""
     def hits(self, properties: Properties | None, topic: str, body: Body) -> list[tuple[int, int, int]]: ...
     def near_misses(
         self, properties: Properties | None, topic: str, body: Body, off_by: int, limit: int
@@ -301,7 +304,7 @@ class Bitmap:
 
 @final
 class IdLists:
-    """An Arrow array with a list of subscription ids for every row, and null for a row that cannot be read."""
+    """An Arrow array with a list of subscription ids per row; null for a row that cannot be read."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
     def to_pylist(self) -> list[list[int] | None]:
@@ -411,10 +414,7 @@ def journal_kind(kind: int, *, is_stream: bool) -> str | None:
     """Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none."""
 
 def read_messages(table: Any) -> list[tuple[dict[str, Any], str, str | bytes | None] | None]:
-    """Return properties, topic and body of each row of an Arrow table, as `Engine.match_batch` reads it.
-
-    A row that cannot be read is None.
-    """
+    """The message in each row of an Arrow table, as `match_batch` reads it; None for a row that cannot be read."""
 
 def stream_message(
     kind: int, record: bytes, query_body: Literal["none", "text", "json"] = "text"

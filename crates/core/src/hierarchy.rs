@@ -23,14 +23,14 @@ impl Hierarchy {
             let mut walked = Vec::new();
             let mut next = Some(value.as_str());
             while let Some(name) = next.filter(|name| !rooted.contains(name)) {
-                walked.push(name);
-                if walked.len() > parents.len() {
-                    return Err(EngineError::Hierarchy(format!("a cycle through '{value}'")));
-                }
                 next = parents
                     .get(name)
                     .ok_or_else(|| EngineError::Hierarchy(format!("the parent '{name}' is not declared")))?
                     .as_deref();
+                walked.push(name);
+                if walked.len() > parents.len() {
+                    return Err(EngineError::Hierarchy(format!("a cycle through '{value}'")));
+                }
             }
             rooted.extend(walked);
         }
@@ -82,6 +82,10 @@ mod tests {
         assert!(tree(&[("a", Some("a"))]).is_err());
         assert!(tree(&[("a", Some("b")), ("b", Some("c")), ("c", Some("b")), ("d", None)]).is_err());
         assert!(tree(&[("a", Some("b")), ("b", Some("gone")), ("d", None)]).is_err());
+        let reason =
+            |parents: &[(&str, Option<&str>)]| tree(parents).map_or_else(|error| error.to_string(), |_| String::new());
+        assert!(reason(&[("a", Some("b"))]).contains("the parent 'b' is not declared"));
+        assert!(reason(&[("a", Some("b")), ("b", Some("a"))]).contains("a cycle through"));
         let forest = tree(&[("a", Some("b")), ("b", Some("d")), ("c", Some("b")), ("d", None), ("e", None)]);
         assert!(forest.is_ok_and(|tree| tree.is_under("c", "d") && !tree.is_under("c", "e")));
     }
