@@ -11,6 +11,7 @@ from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
 __all__ = [
+    "LANGUAGES",
     "Bitmap",
     "Broker",
     "Engine",
@@ -23,6 +24,7 @@ __all__ = [
     "amqp_encode_method",
     "boolean",
     "broker_limits",
+    "compile_query",
     "contains",
     "fields",
     "journal_kind",
@@ -434,6 +436,8 @@ def stream_message(
         ValueError: the record is of another kind, or no message, or its properties nest deeper than 100 or take more
             than 16 MiB."""
 
+LANGUAGES: tuple[str, ...]
+
 def selector(text: str, dialect: str, is_fields: bool = False) -> Query:
     """A query from selector text. `is_fields` restores the mark of field criteria when a query is unpickled."""
 
@@ -457,6 +461,9 @@ def contains(phrase: str) -> Query:
 
 def near(a: str, b: str, distance: int) -> Query:
     """A query for two words of the body with at most `distance` steps between them."""
+
+def compile_query(text: str, language: str) -> Query | None:
+    """A query in the language of that name; None when there is no such language."""
 
 def opaque(
     name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_us: float
@@ -574,6 +581,12 @@ class Broker:
 
     def add_vhost(self, name: str) -> None:
         """Add a virtual host, unless it exists."""
+
+    def set_hierarchies(self, hierarchies: Mapping[str, Mapping[str, str | None]], now_us: int) -> None:
+        """Use these hierarchies for `UNDER` instead of all before: attribute -> value -> parent.
+
+        Raises:
+            ValueError: one has a cycle, or a parent that is not declared."""
 
     def stored_keys(self) -> list[str]:
         """Return the keys of the store that bindings name, each once."""

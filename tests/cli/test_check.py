@@ -102,3 +102,13 @@ def test_a_test_block_that_does_not_hold_is_an_error(tamis: Tamis, files: Path) 
     done = tamis("check", "pipeline.toml")
     assert done.returncode == 2
     assert "expensive" in done.stderr
+
+
+def test_an_empty_query_is_a_query_and_a_folder_is_neither(tamis: Tamis, tmp_path: Path) -> None:
+    for text in ("", " "):
+        done = tamis("check", text)
+        assert (done.returncode, done.stdout) == (0, "TRUE\n"), done.stderr
+    (tmp_path / "folder").mkdir()
+    done = tamis("check", "folder")
+    assert done.returncode == 2
+    assert "folder: a folder, where a file or a query was expected" in done.stderr

@@ -94,7 +94,7 @@ def test_count_prints_a_number_and_json_every_query(tamis: Tamis) -> None:
 def test_limit_stops_early(tamis: Tamis) -> None:
     done = tamis("match", "queries.txt", "messages.jsonl", "--limit", "1")
     assert [found["line"] for found in lines(done.stdout)] == [1]
-    assert "1 of 1 messages" in done.stderr
+    assert "1 of 1 message " in done.stderr
 
 
 def test_every_query_with_an_error_is_named_with_a_caret(tamis: Tamis, tmp_path: Path) -> None:

@@ -153,8 +153,8 @@ MISTAKES = [
     ("= 100", "= 1e9", "line 3: interval_ms: expected a whole number, not 1000000000.0"),
     ('match = ["james"]', 'match = "james"', "line 25: match: expected a list, not 'james'"),
     ("[[adapter]]", "[adapter]", "line 7: expected [[adapter]], not [adapter]"),
-    ('"mbox"', '"mbox"\nbody_field = "text"', "line 7: 'body_field' is for adapters of type 'jsonl', not 'mbox'"),
-    ('"mbox"', '"mbox"\nquery_body = "json"', "line 7: 'query_body' is for adapters of type 'journal', not 'mbox'"),
+    ('"mbox"', '"mbox"\nbody_field = "text"', "line 10: 'body_field' is for adapters of type 'jsonl', not 'mbox'"),
+    ('"mbox"', '"mbox"\nquery_body = "json"', "line 10: 'query_body' is for adapters of type 'journal', not 'mbox'"),
     ('"mbox"', '"journal"\nquery_body = "xml"', "line 10: query_body: expected 'text' or 'json', not 'xml'"),
     (
         '"mbox"',
@@ -167,11 +167,11 @@ MISTAKES = [
         "line 10: starting_offset: expected 'first', 'next' or a number from 1, not 0",
     ),
     ('"localhost"', '"localhost"\nport = 70000', "line 21: port: expected a number of at most 65535, not 70000"),
-    ('"localhost"', '"localhost"\nuser = "ann"', "line 17: 'user' and 'password_env' belong together"),
+    ('"localhost"', '"localhost"\nuser = "ann"', "line 21: 'user' and 'password_env' belong together"),
     (
         '"localhost"',
         '"mail.example.org"\ntls = "none"\nuser = "ann"\npassword_env = "P"',
-        'line 17: a password for mail.example.org needs tls = "starttls" or "tls"',
+        'line 22: a password for mail.example.org needs tls = "starttls" or "tls"',
     ),
     ('"localhost"', '"localhost"\nback_off_s = []', "line 21: back_off_s: expected at least one value, not []"),
     ('"localhost"', '"localhost"\nback_off_s = [0]', "line 21: back_off_s: expected a number above 0, not 0"),
@@ -260,3 +260,28 @@ def test_two_deliveries_may_not_write_into_one_folder(tmp_path: Path) -> None:
     assert mistake.startswith(
         "pipeline.toml, line 26: the deliveries 'outbox' and 'again' would both write the folder"
     ), mistake
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '[[adapter]]\nname = "a"\ntype = "mbox"\npath = "x"\nbody_field = "b"\n',
+            "line 5: 'body_field' is for",
+        ),
+        (
+            '[[delivery]]\nname = "a"\ntype = "smtp"\nhost = "h"\nfrom = "a"\nto = "b"\nuser = "u"\n',
+            "line 7: 'user'",
+        ),
+        ('[[adapters]]\nname = "a"\n', "line 1: unknown key 'adapters'; did you mean 'adapter'?"),
+        ("[[tests]]\nmatch = []\n", "line 1: unknown key 'tests'; did you mean 'test'?"),
+        ('[[delivery]]\nname = "a"\ntype = "eml"\nfolder = "f"\nsender = "x"\n', "line 5: unknown key 'sender'"),
+        (
+            '[[adapter]]\nname = "a"\ntype = "mbox"\npath = "x"\nstop_words = "german"\n',
+            "line 5: unknown key 'stop",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_own_line(tmp_path: Path, text: str, expected: str) -> None:
+    (mistake,) = _mistakes(tmp_path, text)
+    assert expected in mistake

@@ -109,7 +109,7 @@ def test_every_bad_query_is_told_with_a_caret(folder: Path) -> None:
         (
             'type = "eml"\nfolder = "outbox"',
             'type = "smtp"\nhost = "h"\nfrom = "a@b"\nto = "c@d"\nuser = "u"\npassword_env = "TAMIS_UNSET"',
-            "pipeline.toml, line 8: delivery 'outbox': the environment variable TAMIS_UNSET is not set",
+            "pipeline.toml, line 15: delivery 'outbox': the environment variable TAMIS_UNSET is not set",
         ),
         (
             "[queries]",

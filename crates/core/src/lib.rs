@@ -16,6 +16,7 @@ pub mod journal;
 mod json;
 pub mod message;
 pub mod query;
+mod spelling;
 #[cfg(test)]
 mod testing;
 pub mod text;

@@ -22,6 +22,7 @@ use tamis_core::broker::{
 use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 
 use crate::amqp::table_to_py;
+use crate::convert;
 use crate::errors::storage_error;
 
 /// The number of bytes after which one call returns no further connection's output.
@@ -278,6 +279,18 @@ impl PyBroker {
     /// Return the keys of the store that bindings name, each once.
     fn stored_keys(&self) -> Vec<String> {
         self.broker.stored_keys()
+    }
+
+    /// Replace all hierarchies: attribute -> value -> parent.
+    ///
+    /// Raises:
+    ///     ValueError: one has a cycle, or a parent that is not declared.
+    fn set_hierarchies(&mut self, hierarchies: &Bound<'_, PyAny>, now_us: u64) -> PyResult<()> {
+        let hierarchies = convert::hierarchies(Some(hierarchies))?.unwrap_or_default();
+        let began = Instant::now();
+        self.broker.set_hierarchies(hierarchies, now_us);
+        self.note_call("set_hierarchies", began);
+        Ok(())
     }
 
     /// Replace the queries of bindings that name one of `queries` (key: language and text).
@@ -596,6 +609,12 @@ fn event_to_py(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_
             "entries of queues stay in memory"
         }
         Event::Unblocked => "publishers go on",
+        Event::Warning { connection, subject, reason } => {
+            fields.set_item("connection", connection.to_bits())?;
+            fields.set_item("subject", subject)?;
+            fields.set_item("reason", reason)?;
+            "accepted with a warning"
+        }
         Event::MessageLost { queue, reason } => {
             fields.set_item("queue", queue)?;
             fields.set_item("reason", reason)?;

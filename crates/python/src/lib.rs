@@ -1,6 +1,7 @@
 //! Python bindings of `tamis-core`, which convert, detach, call and convert, without any algorithm.
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 mod amqp;
 mod arguments;
@@ -36,6 +37,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query::fields, module)?)?;
     module.add_function(wrap_pyfunction!(query::contains, module)?)?;
     module.add_function(wrap_pyfunction!(query::near, module)?)?;
+    module.add_function(wrap_pyfunction!(query::compile_query, module)?)?;
+    module.add("LANGUAGES", PyTuple::new(module.py(), tamis_core::query::named::LANGUAGES)?)?;
     module.add_function(wrap_pyfunction!(opaque::opaque, module)?)?;
     module.add_function(wrap_pyfunction!(text::words, module)?)?;
     module.add_function(wrap_pyfunction!(journal::journal_kind, module)?)?;

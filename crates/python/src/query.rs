@@ -9,10 +9,9 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use tamis_core::error::QueryError;
 use tamis_core::expensive::Opaque;
 use tamis_core::message::{Message, Value};
-use tamis_core::query::expr::{Comparison, Expr, Operand, Pattern, Predicate, Reference};
+use tamis_core::query::expr::{Expr, Predicate, Reference};
 use tamis_core::query::structure::Structure;
-use tamis_core::query::{self, boolean as boolean_language, selector as selector_language};
-use tamis_core::text::Phrase;
+use tamis_core::query::{self, boolean as boolean_language, named, selector as selector_language};
 use tamis_core::topic::{TopicDialect, TopicPattern};
 
 use crate::arguments;
@@ -274,11 +273,7 @@ pub fn topic(py: Python<'_>, pattern: &Bound<'_, PyAny>, dialect: &Bound<'_, PyA
 
 /// The part of a message that the argument `on` names: `topic`, `body` or a property.
 fn reference(on: &Bound<'_, PyAny>) -> PyResult<Reference> {
-    Ok(match arguments::text(on, "on")? {
-        "topic" => Reference::Topic,
-        "body" => Reference::Body,
-        name => Reference::property(name),
-    })
+    Ok(Reference::part(arguments::text(on, "on")?))
 }
 
 /// A query for the beginning of a text.
@@ -292,10 +287,8 @@ pub fn prefix(py: Python<'_>, text: &Bound<'_, PyAny>, on: &Bound<'_, PyAny>) ->
 #[pyfunction]
 pub fn regex(py: Python<'_>, pattern: &Bound<'_, PyAny>, on: &Bound<'_, PyAny>) -> PyResult<PyQuery> {
     let (pattern, on) = (arguments::text(pattern, "pattern")?, reference(on)?);
-    let compiled = py.detach(|| Pattern::new(pattern)).map_err(|reason| {
-        query_error(py, QueryError::at_byte(pattern, 0, "a regular expression of linear time").with_hint(reason))
-    })?;
-    PyQuery::from_predicate(py, Predicate::Regex(on, compiled))
+    let predicate = py.detach(|| query::criteria::regex_on(on, pattern));
+    PyQuery::from_predicate(py, predicate.map_err(|error| query_error(py, error))?)
 }
 
 /// A query of field criteria: name -> value, or None for presence.
@@ -305,14 +298,11 @@ pub fn fields(py: Python<'_>, criteria: &Bound<'_, PyDict>, require_all: bool) -
     // Stop after one criterion too many: it is refused like a hundred thousand.
     for (name, wanted) in criteria.iter().take(query::TERMS_MAX + 1) {
         let name = arguments::text(&name, "criteria: a name")?;
-        let field = Reference::property(name);
-        let predicate = if wanted.is_none() {
-            Predicate::Exists(field)
-        } else {
-            let literal = constant(convert::value(&wanted, name)?, name)?;
-            Predicate::Compare(Operand::Reference(field), Comparison::Equal, Operand::Literal(literal))
+        let value = match wanted.is_none() {
+            true => None,
+            false => Some(constant(convert::value(&wanted, name)?, name)?),
         };
-        tests.push(predicate.into());
+        tests.push(query::criteria::field(name, value).into());
     }
     PyQuery::of(py, query::Query::fields(tests, require_all))
 }
@@ -336,10 +326,7 @@ fn constant(value: Value, name: &str) -> PyResult<Value> {
 #[pyfunction]
 pub fn contains(py: Python<'_>, phrase: &Bound<'_, PyAny>) -> PyResult<PyQuery> {
     let phrase = arguments::text(phrase, "phrase")?;
-    let Some(found) = Phrase::new(phrase) else {
-        return Err(query_error(py, QueryError::at_byte(phrase, 0, "a word")));
-    };
-    PyQuery::from_predicate(py, Predicate::Contains(Reference::Body, found))
+    PyQuery::from_predicate(py, query::criteria::contains(phrase).map_err(|error| query_error(py, error))?)
 }
 
 /// A query for two words of the body with at most `distance` steps between them.
@@ -350,11 +337,19 @@ pub fn near(
     b: &Bound<'_, PyAny>,
     distance: &Bound<'_, PyAny>,
 ) -> PyResult<PyQuery> {
-    let word = |text: &str| match Phrase::new(text) {
-        Some(phrase) if phrase.words().len() == 1 => Ok(phrase),
-        _ => Err(query_error(py, QueryError::at_byte(text, 0, "one word"))),
-    };
     let (a, b) = (arguments::text(a, "a")?, arguments::text(b, "b")?);
     let distance = arguments::count(distance, "distance", 1)?;
-    PyQuery::from_predicate(py, Predicate::Near(Reference::Body, word(a)?, word(b)?, distance))
+    PyQuery::from_predicate(py, query::criteria::near_words(a, b, distance).map_err(|error| query_error(py, error))?)
+}
+
+/// A query in the language of that name; None when there is no such language.
+#[pyfunction]
+pub fn compile_query(
+    py: Python<'_>,
+    text: &Bound<'_, PyAny>,
+    language: &Bound<'_, PyAny>,
+) -> PyResult<Option<PyQuery>> {
+    let (text, language) = (arguments::text(text, "text")?, arguments::text(language, "language")?);
+    let compiled = py.detach(|| named::compile(text, language));
+    compiled.map(|compiled| PyQuery::of(py, compiled)).transpose()
 }

@@ -207,7 +207,6 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "jsonl": JsonlDelivery,
     "smtp": SmtpDelivery,
 }
-_SECTIONS = {"adapters": "adapter", "deliveries": "delivery", "hierarchies": "hierarchy", "tests": "test"}
 _ARRAYS = ("adapter", "delivery", "hierarchy", "test")
 
 
@@ -223,8 +222,6 @@ def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails)
 
 def _location(loc: tuple[str | int, ...]) -> tuple[TomlLocation, type[BaseModel] | None]:
     """The location in the file, without the union's tag that pydantic inserts, and the model that it belongs to."""
-    section = _SECTIONS.get(str(loc[0])) if loc else None
-    loc = (section, *loc[1:]) if section else loc
     if len(loc) > 2 and loc[0] == "delivery" and loc[2] in _DELIVERIES:
         return (*loc[:2], *loc[3:]), _DELIVERIES[str(loc[2])]
     return loc, _MODELS.get(str(loc[0])) if loc else None

@@ -173,11 +173,11 @@ class _Check:
                 yield self._at(("delivery", index, "path"), problem)
             if delivery.type == "smtp":
                 importlib.import_module("aiosmtplib")  # as a run would: without the extra, the command line names it
-                try:
-                    delivery.password()
-                    delivery.tls_context()
-                except ConfigError as error:
-                    yield self._at(("delivery", index), error)
+                for key, ask in (("password_env", delivery.password), ("ca_file", delivery.tls_context)):
+                    try:
+                        ask()
+                    except ConfigError as error:
+                        yield self._at(("delivery", index, key), error)
 
     def _tests(self) -> Iterator[Problem]:
         from tamis.engine.build import build_engine

@@ -153,6 +153,16 @@ impl Reference {
     pub fn property(name: &str) -> Self {
         Self::Property(PropertyName { text: name.into(), any_case: false })
     }
+
+    /// The part called `name`: `topic`, `body`, or a property.
+    #[must_use]
+    pub fn part(name: &str) -> Self {
+        match name {
+            "topic" => Self::Topic,
+            "body" => Self::Body,
+            name => Self::property(name),
+        }
+    }
 }
 
 /// A value, or a computation on values.

@@ -1,6 +1,6 @@
 //! Queries: their expression tree, their languages, their evaluation, and their canonical text.
 //!
-//! The tree is in [`expr`], the languages in [`selector`] and [`boolean`], the evaluation in [`evaluate`], the canonical
+//! The tree is in [`expr`], the languages by name in [`named`], the evaluation in [`evaluate`], the canonical
 //! text in [`render`], and the shape for algorithms outside the core in [`structure`].
 
 mod evaluation;
@@ -14,7 +14,7 @@ pub mod structure;
 pub mod truth;
 
 pub use evaluation::{distance, evaluate, explain, highlight};
-pub use language::{boolean, selector};
+pub use language::{boolean, criteria, named, selector};
 pub use patterns::like;
 
 use std::collections::BTreeSet;

@@ -127,6 +127,6 @@ def _summarise(counts: Published, bad: int, seconds: float, as_json: bool) -> No
     parts = [f"{counts.confirmed:,} of {counts.published:,} messages confirmed"]
     parts += [f"{counts.unroutable:,} reached no queue"] if counts.unroutable else []
     parts += [f"{counts.refused:,} refused"] if counts.refused else []
-    parts += [f"{bad:,} lines could not be read"] if bad else []
+    parts += [f"{output.counted(bad, 'line', 'lines')} could not be read"] if bad else []
     rate = f" ({counts.confirmed / seconds:,.0f} a second)" if counts.confirmed > 1 and seconds else ""
     output.note(f"{', '.join(parts)} in {seconds:.2f} s{rate}")

@@ -90,4 +90,4 @@ def retry(
         count = opened.retry_dead(delivery, of_one)
     if as_json:
         output.data_json({"retried": count})
-    output.success(f"{count:,} dead {'delivery is' if count == 1 else 'deliveries are'} pending again")
+    output.success(output.counted(count, "dead delivery is", "dead deliveries are") + " pending again")

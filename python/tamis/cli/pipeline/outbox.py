@@ -78,7 +78,7 @@ def named(store: Store, beginning: str) -> NotificationRecord:
 
 def told(delivery: DeliveryRecord) -> str:
     """Return what became of a delivery, and why."""
-    tries = f", {delivery.attempts} {'try' if delivery.attempts == 1 else 'tries'}" if delivery.attempts else ""
+    tries = f", {output.counted(delivery.attempts, 'try', 'tries')}" if delivery.attempts else ""
     again = f", again at {delivery.next_attempt_at:%Y-%m-%d %H:%M:%S} UTC" if delivery.state == "pending" else ""
     return f"{delivery.state}{tries}{again}" + (f": {delivery.reason}" if delivery.reason else "")
 

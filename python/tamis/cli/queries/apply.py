@@ -69,7 +69,7 @@ def _shown(content: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return f"{len(value):,} {'value' if len(value) == 1 else 'values'}"
+        return output.counted(len(value), "value", "values")
     return (", ".join(value) if isinstance(value, tuple | list) else " ".join(str(value).split())) or "-"
 
 

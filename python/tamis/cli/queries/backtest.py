@@ -234,7 +234,7 @@ def _print(
     per_day = result.per_day()
     rate = f", {per_day:,.1f} per day" if per_day is not None else ""
     times = "once" if result.matched == 1 else f"{result.matched:,} times"
-    output.data(f"{query}\nwould have matched {times} in {result.read:,} messages{rate}")
+    output.data(f"{query}\nwould have matched {times} in {output.counted(result.read, 'message', 'messages')}{rate}")
     _print_histogram(result)
     for match in kept.all():
         when = f" ({match['time']})" if "time" in match else ""
@@ -244,7 +244,7 @@ def _print(
     if cost is not None:
         output.data(f"cost: {cost['p50_us']:,.2f} us per message, 99 % below {cost['p99_us']:,.2f} us")
     unread = f", {bad} could not be read" if bad else ""
-    output.note(f"{result.read:,} messages read in {seconds:.2f} s{unread}")
+    output.note(f"{output.counted(result.read, 'message', 'messages')} read in {seconds:.2f} s{unread}")
     for hint in hints:
         output.hint(f"hint: {hint}")
 

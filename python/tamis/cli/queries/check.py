@@ -49,7 +49,11 @@ def check(
 
 def _is_file(path: Path, target: str) -> bool:
     """Return whether the target is a file rather than a query."""
+    if not target.strip():
+        return False
     try:
+        if path.is_dir():
+            raise TamisError(f"{target}: a folder, where a file or a query was expected")
         if path.exists():
             return True
     except (OSError, ValueError):  # a long query is not a possible file name
@@ -78,7 +82,7 @@ def _check_queries(path: Path, hierarchy: list[str] | None) -> tuple[list[dict[s
     except TamisError as error:
         return [_problem(error)], "no queries"
     _, bad = compile_all(specs, path, {**held, **given})
-    return [{**it.to_dict(), "shown": str(it)} for it in bad], _count(len(specs), "query", "queries")
+    return [{**it.to_dict(), "shown": str(it)} for it in bad], output.counted(len(specs), "query", "queries")
 
 
 def _check_text(text: str, language: str, hierarchy: list[str] | None) -> tuple[list[dict[str, Any]], str, str | None]:
@@ -101,10 +105,6 @@ def _problem(error: Exception) -> dict[str, Any]:
     from tamis.cli.queries.load import describe
 
     return {**describe(error), "shown": str(error)}
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def _check_pipeline(path: Path) -> tuple[list[dict[str, Any]], str]:

@@ -122,7 +122,7 @@ def _unknown(attribute: str) -> TamisError:
 
 
 def _size(parents: Parents) -> str:
-    return f"{len(parents):,} {'value' if len(parents) == 1 else 'values'}"
+    return output.counted(len(parents), "value", "values")
 
 
 def _tree(parents: Parents) -> Iterator[str]:

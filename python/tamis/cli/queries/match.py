@@ -137,6 +137,7 @@ def _summarise(tally: Tally, queries: int, seconds: float, as_json: bool) -> Non
     bad = f", {tally.bad} could not be read" if tally.bad else ""
     per_message = f" ({seconds / tally.read * 1e6:,.0f} us each)" if tally.read else ""
     output.note(
-        f"{tally.matched} of {tally.read} messages matched {len(tally.by_key)} of {queries} queries{bad}"
+        f"{tally.matched} of {output.counted(tally.read, 'message', 'messages')} matched {len(tally.by_key)} of "
+        f"{output.counted(queries, 'query', 'queries')}{bad}"
         f" in {seconds:.2f} s{per_message}"
     )

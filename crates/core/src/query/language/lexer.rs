@@ -6,6 +6,7 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::error::QueryError;
 use crate::query::{DEPTH_MAX, TERMS_MAX, TEXT_BYTES_MAX};
+use crate::spelling;
 
 /// The maximum number of arithmetic operators in a query: a chain of them leans left, and evaluation recurses down it.
 const OPERATORS_MAX: usize = 1_000;
@@ -344,17 +345,17 @@ impl<'a> Cursor<'a> {
             (TokenKind::Symbol(symbol), Some(TokenKind::Symbol(before))) if self.touches_previous() => {
                 operator(before, symbol)?
             }
-            (TokenKind::Symbol("("), Some(TokenKind::Word(word))) => nearest(word, &FUNCTIONS)?,
+            (TokenKind::Symbol("("), Some(TokenKind::Word(word))) => spelling::nearest(word, &FUNCTIONS)?,
             (TokenKind::Symbol(symbol), _) => self.own_spelling(symbol)?,
             (TokenKind::Word(word), _) if is_reserved(word) => {
                 return Some(format!("in double quotes it is a name: \"{word}\""));
             }
             (TokenKind::Word(word), Some(TokenKind::Word(before))) => {
-                nearest(word, &KEYWORDS).or_else(|| nearest(before, &KEYWORDS))?
+                spelling::nearest(word, &KEYWORDS).or_else(|| spelling::nearest(before, &KEYWORDS))?
             }
-            (TokenKind::Word(word), _) => nearest(word, &KEYWORDS)?,
+            (TokenKind::Word(word), _) => spelling::nearest(word, &KEYWORDS)?,
             (TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_), Some(TokenKind::Word(word))) => {
-                nearest(word, &KEYWORDS)?
+                spelling::nearest(word, &KEYWORDS)?
             }
             (TokenKind::BadNumber(number), _) => return Some(bad_number(number)),
             (TokenKind::Other('“' | '”' | '„' | '‘' | '’'), _) => {
@@ -402,37 +403,4 @@ fn bad_number(number: &str) -> String {
     } else {
         format!("a name that does not begin with a letter stands in double quotes: \"{number}\"")
     }
-}
-
-/// The one of `candidates` that differs from `word` by a typing error.
-fn nearest(word: &str, candidates: &[&'static str]) -> Option<&'static str> {
-    if !word.is_ascii() || !(3..=12).contains(&word.len()) {
-        return None;
-    }
-    let upper = word.to_ascii_uppercase();
-    let slips_max = if word.len() <= 4 { 1 } else { 2 };
-    let slips = |candidate: &str| slips(upper.as_bytes(), candidate.as_bytes());
-    let best = candidates.iter().copied().min_by_key(|candidate| slips(candidate))?;
-    (1..=slips_max).contains(&slips(best)).then_some(best)
-}
-
-/// The number of letters omitted, added, replaced or swapped between `a` and `b` (optimal string alignment).
-fn slips(a: &[u8], b: &[u8]) -> usize {
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = match (i, j) {
-                (0, other) | (other, 0) => other,
-                _ => {
-                    let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-                    let mut least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                    if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                        least = least.min(rows[i - 2][j - 2] + 1);
-                    }
-                    least
-                }
-            };
-        }
-    }
-    rows[a.len()][b.len()]
 }
