@@ -31,6 +31,7 @@ __all__ = [
     "near",
     "opaque",
     "prefix",
+    "read_messages",
     "regex",
     "selector",
     "stream_message",
@@ -174,7 +175,7 @@ class Engine:
     def expensive(self) -> list[str]:
         """The names of the expensive predicates, sorted."""
     def asked(self, names: list[str]) -> tuple[list[str], bool, bool]:
-        """Those of `names` that are properties for which a query asks, and whether one asks for the topic, and for the body."""
+        """Return those of `names` for which a query asks, and whether one asks for the topic, and for the body."""
     def hits(self, properties: Properties | None, topic: str, body: Body) -> list[tuple[int, int, int]]: ...
     def near_misses(
         self, properties: Properties | None, topic: str, body: Body, off_by: int, limit: int
@@ -583,7 +584,7 @@ class Broker:
         """Add a virtual host, unless it exists."""
 
     def set_hierarchies(self, hierarchies: Mapping[str, Mapping[str, str | None]], now_us: int) -> None:
-        """Use these hierarchies for `UNDER` instead of all before: attribute -> value -> parent.
+        """Replace all hierarchies: attribute -> value -> parent.
 
         Raises:
             ValueError: one has a cycle, or a parent that is not declared."""
