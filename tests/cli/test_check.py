@@ -136,18 +136,17 @@ def test_a_name_that_no_source_has_is_a_warning(tamis: Tamis, tmp_path: Path) ->
     assert f"warning: {told}" in applied.stderr
 
 
-HARDLY_MEANT = "author = \"James\" AND price > '100'"
+def test_what_can_hardly_be_meant_is_a_warning(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "odd.txt").write_text('good: a = 1\nodd: author = "James"\n')
+    done = tamis("check", "odd.txt")
+    assert done.returncode == 0
+    assert "warning: odd.txt, line 2, query 'odd': \"James\" in double quotes is a name" in done.stderr
+    found = json.loads(tamis("check", "price > '100'", "--json").stdout)
+    assert (found["ok"], [it["position"] for it in found["warnings"]]) == (True, [8])
+    assert tamis("check", "").stderr.startswith("warning: an empty query is true of every message")
 
 
-def test_what_can_hardly_be_meant_is_shown_once_and_refuses_nothing(tamis: Tamis, tmp_path: Path) -> None:
-    (tmp_path / "q.txt").write_text(f"rule: {HARDLY_MEANT}\n")
-    for arguments in (["check", HARDLY_MEANT], ["check", "q.txt"], ["query", "add", "odd", HARDLY_MEANT]):
-        done = tamis(*arguments)
-        assert done.returncode == 0, done.stderr
-        assert done.stderr.count("warning:") == 2
-        told = json.loads(tamis(*arguments, "--json").stdout)["warnings"]
-        assert [it["position"] for it in told] == [HARDLY_MEANT.index('"'), HARDLY_MEANT.index("'100'")]
-        assert all(it["message"] for it in told)
-    done = tamis("query", "apply", "q.txt", "--json")
-    assert [len(json.loads(line)["warnings"]) for line in done.stdout.splitlines()] == [2]
-    assert done.stderr.count("warning: query 'rule': ") == 2
+def test_a_query_with_groupings_is_read_by_the_name_of_its_language(tamis: Tamis) -> None:
+    done = tamis("check", "group == (A || B)", "--language", "boolean:region")
+    assert (done.returncode, done.stdout) == (0, "group IN ('A', 'B')\n")
+    assert "boolean:NAMES" in tamis("check", "group == A", "--language", "boolean:").stderr

@@ -30,27 +30,23 @@ def check_against_pipeline(store: Store, specs: Sequence[QuerySpec]) -> Warnings
     """
     config = _pipeline(store)
     _refuse_unknown_deliveries(config, specs)
-    return {spec.key: [*_text_warnings(spec), *(_shown(spec, config) if config is not None else ())] for spec in specs}
+    return {spec.key: [*text_warnings(spec), *(_shown(spec, config) if config is not None else ())] for spec in specs}
 
 
-def query_warnings(query: Query, where: str = "") -> list[dict[str, Any]]:
-    """Show what can hardly be meant in a query, and return it for JSON.
-
-    Args:
-        query: the compiled query.
-        where: what the lines for people begin with.
-    """
-    for warning in query.warnings:
-        output.warning(f"{where}{warning}")
-    return [{"message": it.message, "position": it.position, "hint": it.hint} for it in query.warnings]
-
-
-def _text_warnings(spec: QuerySpec) -> list[dict[str, Any]]:
+def text_warnings(spec: QuerySpec) -> list[dict[str, Any]]:
+    """Show and return what can hardly be meant in a query, for JSON."""
     try:
         query = spec.compile()
     except (QueryError, TamisError, ValueError):
-        return []  # storing it will explain the error
+        return []
     return query_warnings(query, f"query '{spec.key}': ")
+
+
+def query_warnings(query: Query, where: str = "") -> list[dict[str, Any]]:
+    """Show the warnings of a compiled query, each after `where`, and return them for JSON."""
+    for warning in query.warnings:
+        output.warning(f"{where}{warning}")
+    return [{"message": it.message, "position": it.position, "hint": it.hint} for it in query.warnings]
 
 
 def _pipeline(store: Store) -> PipelineConfig | None:

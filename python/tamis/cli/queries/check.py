@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,20 +61,14 @@ class _Warnings:
 
     def of_query(self, query: Query, **place: Any) -> None:
         """Add and show those of a compiled query."""
-        self.found += [{**place, **it} for it in query_warnings(query, _place(place))]
+        line = f", line {place['line']}" if place.get("line") else ""
+        where = f"{place['file']}{line}, query '{place['key']}': " if place else ""
+        self.found += [{**place, **it} for it in query_warnings(query, where)]
 
     def of_name(self, message: str, **place: Any) -> None:
         """Add and show that no adapter gives a name."""
-        output.warning(f"{_place(place)}{message}")
+        output.warning(f"{place['file']}, line {place['line']}, query '{place['key']}': {message}")
         self.found.append({**place, "message": message, "position": None, "hint": None})
-
-
-def _place(place: Mapping[str, Any]) -> str:
-    """Return ``queries.txt, line 3, query 'frost': ``; nothing for a query given as text."""
-    if not place:
-        return ""
-    line = f", line {place['line']}" if place["line"] else ""
-    return f"{place['file']}{line}, query '{place['key']}': "
 
 
 def _is_file(path: Path, target: str) -> bool:
