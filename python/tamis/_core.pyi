@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, final
+from typing import Any, BinaryIO, Literal, NoReturn, Protocol, TypeAlias, final
 
 from typing_extensions import Buffer
 
+from tamis.errors import QueryWarning
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
@@ -31,8 +32,11 @@ __all__ = [
     "near",
     "opaque",
     "prefix",
+    "read_messages",
     "regex",
     "selector",
+    "show_query_error",
+    "show_query_warning",
     "stream_message",
     "topic",
     "words",
@@ -71,9 +75,10 @@ class Query:
         """Return True, False, or None for unknown.
 
         Args:
-            properties: name -> value.
-            topic: dotted words; None is the empty topic.
-            body: text, or bytes that are text when they are valid UTF-8; None is no body.
+            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
+                they are texts.
+            topic: dotted words; without it and the key, the empty text.
+            body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             hierarchies: attribute -> {value: parent or None}, for UNDER, which is unknown without it.
             signature: the signature of `body`, if you have it; the result is the same without it.
 
@@ -90,8 +95,8 @@ class Query:
         """Return the ranges of characters in `body` that made text predicates true, ascending.
 
         Args:
-            properties: name -> value.
-            topic: dotted words; None is the empty topic.
+            properties: the record, as for `evaluate`.
+            topic: dotted words.
             body: text; bytes that are not text have no ranges.
 
         Returns:
@@ -121,6 +126,12 @@ class Query:
 
         Cost: linear in the predicates."""
 
+    @property
+    def warnings(self) -> tuple[QueryWarning, ...]:
+        """What is legal in the query's text and can hardly be meant: `tamis.QueryWarning`s in the order of the text.
+
+        A query from a snapshot has none, for a snapshot has no texts."""
+
     def price(self) -> tuple[int, int]:
         """Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
 
@@ -141,6 +152,9 @@ class Query:
     def __or__(self, other: Query, /) -> Query: ...
     def __ror__(self, other: Query, /) -> Query: ...
     def __invert__(self) -> Query: ...
+    def __bool__(self) -> NoReturn:
+        """Raise TypeError: a query is neither true nor false without a message."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -169,15 +183,20 @@ class Engine:
     def match(
         self, properties: Properties | None, topic: str | None, body: Body, signature: Signature | None
     ) -> list[int]: ...
-    def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]: ...
-    def expensive(self) -> list[str]: ...
-    def asked(self, names: list[str]) -> tuple[list[str], bool, bool]: ...
-    def hits(self, properties: Properties | None, topic: str, body: Body) -> list[tuple[int, int, int]]: ...
+    def match_json(self, data: str | Buffer) -> list[int]:
+        """The ids of the subscriptions that a record in JSON satisfies: bytes or text of one object."""
+    def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]:
+        """The ids for each row, and the rows that cannot be read: (number, column, reason)."""
+    def expensive(self) -> list[str]:
+        """The names of the expensive predicates, sorted."""
+    def asked(self, names: list[str]) -> tuple[list[str], bool, bool]:
+        """Return those of `names` for which a query asks, and whether one asks for the topic, and for the body."""
+    def hits(self, properties: Properties | None, topic: str | None, body: Body) -> list[tuple[int, int, int]]: ...
     def near_misses(
-        self, properties: Properties | None, topic: str, body: Body, off_by: int, limit: int
+        self, properties: Properties | None, topic: str | None, body: Body, off_by: int, limit: int
     ) -> list[int]: ...
     def explain(
-        self, subscription_id: int, properties: Properties | None, topic: str, body: Body
+        self, subscription_id: int, properties: Properties | None, topic: str | None, body: Body
     ) -> tuple[bool | None, list[tuple[str, Any, bool | None]], list[str]]: ...
     def report(self) -> dict[str, Any]:
         """Return the fields of `tamis.Report`, with ids where it has keys."""
@@ -303,7 +322,7 @@ class Bitmap:
 
 @final
 class IdLists:
-    """An Arrow array with a list of subscription ids for every row, and null for a row that cannot be read."""
+    """An Arrow array with a list of subscription ids per row; null for a row that cannot be read."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
     def to_pylist(self) -> list[list[int] | None]:
@@ -413,10 +432,7 @@ def journal_kind(kind: int, *, is_stream: bool) -> str | None:
     """Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none."""
 
 def read_messages(table: Any) -> list[tuple[dict[str, Any], str, str | bytes | None] | None]:
-    """Return properties, topic and body of each row of an Arrow table, as `Engine.match_batch` reads it.
-
-    A row that cannot be read is None.
-    """
+    """The message in each row of an Arrow table, as `match_batch` reads it; None for a row that cannot be read."""
 
 def stream_message(
     kind: int, record: bytes, query_body: Literal["none", "text", "json"] = "text"
@@ -441,8 +457,8 @@ LANGUAGES: tuple[str, ...]
 def selector(text: str, dialect: str, is_fields: bool = False) -> Query:
     """A query from selector text. `is_fields` restores the mark of field criteria when a query is unpickled."""
 
-def boolean(text: str) -> Query:
-    """A query in the Boolean language."""
+def boolean(text: str, groupings: list[str]) -> Query:
+    """A query in the Boolean language; for the names in `groupings`, equality means UNDER."""
 
 def topic(pattern: str, dialect: str) -> Query:
     """A query for a topic pattern."""
@@ -464,6 +480,12 @@ def near(a: str, b: str, distance: int) -> Query:
 
 def compile_query(text: str, language: str) -> Query | None:
     """A query in the language of that name; None when there is no such language."""
+
+def show_query_error(text: str, position: int, expected: str, hint: str | None) -> tuple[str, str]:
+    """How an error of a query is shown: with a caret under its position, and on one line."""
+
+def show_query_warning(text: str, position: int, message: str, hint: str | None) -> str:
+    """How a warning about a query is shown."""
 
 def opaque(
     name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_us: float
@@ -583,7 +605,7 @@ class Broker:
         """Add a virtual host, unless it exists."""
 
     def set_hierarchies(self, hierarchies: Mapping[str, Mapping[str, str | None]], now_us: int) -> None:
-        """Use these hierarchies for `UNDER` instead of all before: attribute -> value -> parent.
+        """Replace all hierarchies: attribute -> value -> parent.
 
         Raises:
             ValueError: one has a cycle, or a parent that is not declared."""

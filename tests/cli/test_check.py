@@ -112,3 +112,25 @@ def test_an_empty_query_is_a_query_and_a_folder_is_neither(tamis: Tamis, tmp_pat
     done = tamis("check", "folder")
     assert done.returncode == 2
     assert "folder: a folder, where a file or a query was expected" in done.stderr
+
+
+MAILBOX = '[[adapter]]\nname = "inbox"\ntype = "mbox"\npath = "inbox.mbox"\n[queries]\nfile = "q.txt"\n'
+
+
+def test_a_name_that_no_source_has_is_a_warning(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "inbox.mbox").touch()
+    (tmp_path / "pipeline.toml").write_text(MAILBOX)
+    (tmp_path / "q.txt").write_text("frost: bdy LIKE '%frost%'\n")
+    told = "query 'frost': no adapter gives a property 'bdy'; did you mean body?"
+    done = tamis("check", "pipeline.toml")
+    assert done.returncode == 0, done.stderr
+    assert f"warning: q.txt, line 1, {told}" in done.stderr
+    (warning,) = json.loads(tamis("check", "pipeline.toml", "--json").stdout)["warnings"]
+    assert (warning["file"], warning["line"], warning["key"]) == ("q.txt", 1, "frost")
+    assert warning["message"] in told
+    added = tamis("query", "add", "frost", "bdy LIKE '%frost%'", "--json")
+    assert added.returncode == 0
+    assert f"warning: {told}" in added.stderr
+    assert [it["message"] for it in json.loads(added.stdout)["warnings"]] == [warning["message"]]
+    applied = tamis("query", "apply", "q.txt", "--json")
+    assert f"warning: {told}" in applied.stderr

@@ -146,6 +146,7 @@ def test_the_commands_read_mail(tamis: Tamis, files: Path) -> None:
     (line,) = map(json.loads, matched.stdout.splitlines())
     assert (line["keys"], line["file"], line["byte"]) == (["frost"], path, 0)
     assert line["message"]["date"] == "2002-08-22T18:26:25+00:00"
+    assert line["message"]["body"] == "Cover the garlic: frost tonight.\n"
     assert tamis("match", "queries.txt", "-", stdin=Path(path).read_text()).stdout.startswith(
         '{"file": "stdin", "byte"'
     )
@@ -174,7 +175,7 @@ def test_errors_say_what_becomes_of_what_cannot_be_read(
     assert done.returncode == code
     assert [json.loads(line) for line in done.stdout.splitlines()][: len(printed)] == printed
     if code == 0:
-        assert "1 of 1 messages matched 1 of 3 queries, 1 could not be read" in done.stderr
+        assert "1 of 1 message matched 1 of 3 queries, 1 could not be read" in done.stderr
 
 
 def test_a_page_is_made_of_the_store(tamis: Tamis, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Hashable
 from datetime import datetime, timedelta, timezone
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
+from tamis.cli.output import to_json
 from tamis.reference import BruteForce
 from tests import oracle
 
@@ -92,8 +94,7 @@ def test_changes_are_seen_by_the_next_match_also_in_an_opened_snapshot(
 )
 def test_a_batch_gives_what_single_matches_give(pairs: Any, sent: Any, threads: int) -> None:
     engine, _ = both(pairs)
-    sent = [(properties, topic, None if isinstance(body, bytes) else body) for properties, topic, body in sent]
-    import json
+    sent = [(as_json(properties), topic, None if isinstance(body, bytes) else body) for properties, topic, body in sent]
 
     table = pa.table(
         {
@@ -106,6 +107,11 @@ def test_a_batch_gives_what_single_matches_give(pairs: Any, sent: Any, threads: 
     assert isinstance(matched, pa.ListArray)
     assert matched.type.value_type == pa.uint64()
     assert [engine.keys(ids) for ids in matched.to_pylist()] == [engine.match(*message) for message in sent]
+
+
+def as_json(properties: Any) -> Any:
+    """Return properties as JSON has them: times as texts."""
+    return json.loads(to_json(properties))
 
 
 def test_a_batch_takes_structs_maps_and_plain_columns() -> None:

@@ -12,6 +12,7 @@ pub mod error;
 pub mod expensive;
 pub mod hierarchy;
 pub mod index;
+pub mod instant;
 pub mod journal;
 mod json;
 pub mod message;

@@ -27,11 +27,6 @@ pub fn text<'a>(object: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a str> {
     }
 }
 
-/// The argument `name`, which is text, and empty when it is not given.
-pub fn text_or_empty<'a>(object: Option<&'a Bound<'_, PyAny>>, name: &str) -> PyResult<&'a str> {
-    object.map_or(Ok(""), |object| text(object, name))
-}
-
 /// The characters of a str. Python's may have lone surrogates (`json.loads` makes them), which are no Unicode text.
 pub fn unicode<'a>(text: &'a Bound<'_, PyString>, place: &dyn Fn() -> String) -> PyResult<&'a str> {
     text.to_str().map_err(|error| match lone_surrogate(text.py(), &error) {

@@ -177,10 +177,10 @@ fn place(path: &str) -> String {
 pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
-        Value::Timestamp(micros) if DATETIME_US.contains(micros) => {
+        Value::Timestamp(micros) | Value::Day(micros) if DATETIME_US.contains(micros) => {
             known(py)?.from_micros.bind(py).call1((*micros,))?
         }
-        Value::Present | Value::Timestamp(_) => known(py)?.present.clone_ref(py).into_bound(py),
+        Value::Present | Value::Timestamp(_) | Value::Day(_) => known(py)?.present.clone_ref(py).into_bound(py),
         Value::Bool(flag) => PyBool::new(py, *flag).to_owned().into_any(),
         Value::Int(number) => number.into_pyobject(py)?.into_any(),
         Value::Float(number) => PyFloat::new(py, *number).into_any(),
@@ -213,8 +213,6 @@ pub fn body<'py>(py: Python<'py>, body: Body<'_>) -> Bound<'py, PyAny> {
 
 /// The body of a message, borrowed from a Python str or bytes for the duration of the call.
 pub enum PyBody<'py> {
-    /// There is no body.
-    Absent,
     /// A str.
     Text(Bound<'py, PyString>),
     /// Bytes.
@@ -222,9 +220,8 @@ pub enum PyBody<'py> {
 }
 
 impl<'py> PyBody<'py> {
-    /// A body from None, str or bytes (bytearray and memoryview are copied).
-    pub fn new(object: Option<Bound<'py, PyAny>>) -> PyResult<Self> {
-        let Some(object) = object else { return Ok(Self::Absent) };
+    /// A body from str or bytes (bytearray and memoryview are copied).
+    pub fn new(object: Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(text) = object.cast::<PyString>() {
             return Ok(Self::Text(text.clone()));
         }
@@ -237,10 +234,17 @@ impl<'py> PyBody<'py> {
         Err(wrong_type("body", "str, bytes or None", &object))
     }
 
+    /// The bytes, in UTF-8 if they come from a str.
+    pub fn bytes(&self) -> PyResult<&[u8]> {
+        Ok(match self {
+            Self::Text(text) => unicode(text, &|| "data".to_owned())?.as_bytes(),
+            Self::Bytes(bytes) => bytes.as_bytes(),
+        })
+    }
+
     /// The body as the core sees it.
     pub fn borrow(&self) -> PyResult<Body<'_>> {
         Ok(match self {
-            Self::Absent => Body::Absent,
             Self::Text(text) => Body::Text(unicode(text, &|| "body".to_owned())?),
             Self::Bytes(bytes) => Body::from_bytes(bytes.as_bytes()),
         })

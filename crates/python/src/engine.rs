@@ -43,17 +43,26 @@ impl PyEngine {
         work: impl FnOnce(&index::Engine, &Message<'_>) -> Result<R, EngineError> + Send,
     ) -> PyResult<R> {
         let properties = convert::properties(properties)?;
-        let topic = arguments::text_or_empty(topic, "topic")?;
-        let body = PyBody::new(body)?;
-        let body = body.borrow()?;
+        let topic = topic.map(|topic| arguments::text(topic, "topic")).transpose()?;
+        let body = body.map(PyBody::new).transpose()?;
+        let body = body.as_ref().map(PyBody::borrow).transpose()?;
         let signature = arguments::signature(signature)?;
         self.call(py, || {
-            let mut message = Message::new(topic, &properties, body);
+            let mut message = Message::of_record(&properties, topic, body);
             if let Some(signature) = signature {
                 message = message.with_signature(signature);
             }
             work(&self.0, &message)
         })
+    }
+
+    /// The ids of the subscriptions that `message` satisfies, ascending.
+    fn matched(&self, message: &Message<'_>) -> Result<Vec<u64>, EngineError> {
+        let mut matched = Vec::new();
+        let mut scratch = SCRATCH.take(); // taken, not borrowed: a Python function may match, too
+        self.0.match_into(message, &mut scratch, &mut matched)?;
+        SCRATCH.set(scratch);
+        Ok(matched.into_iter().map(|id| id.0).collect())
     }
 
     /// Releases the GIL for `work`.
@@ -134,12 +143,17 @@ impl PyEngine {
         body: Option<Bound<'_, PyAny>>,
         signature: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<u64>> {
-        self.with_message(py, properties, topic, body, signature, |engine, message| {
-            let mut matched = Vec::new();
-            let mut scratch = SCRATCH.take(); // taken, not borrowed: a Python function may match, too
-            engine.match_into(message, &mut scratch, &mut matched)?;
-            SCRATCH.set(scratch);
-            Ok(matched.into_iter().map(|id| id.0).collect())
+        self.with_message(py, properties, topic, body, signature, |_, message| self.matched(message))
+    }
+
+    /// The ids of the subscriptions that a record in JSON satisfies: bytes or text of one object.
+    fn match_json(&self, py: Python<'_>, data: Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        let refused = arguments::wrong_type("data", "the text or bytes of a JSON object", &data);
+        let data = PyBody::new(data).map_err(|_| refused)?;
+        let bytes = data.bytes()?;
+        self.call(py, || {
+            let properties = self.0.read_record(bytes)?;
+            self.matched(&Message::of_record(&properties, None, None))
         })
     }
 
@@ -158,7 +172,7 @@ impl PyEngine {
         Ok(arrow::join(matched))
     }
 
-    /// Those of `names` that are properties for which a query asks, and whether one asks for the topic, and for the body.
+    /// Return those of `names` for which a query asks, and whether one asks for the topic, and for the body.
     fn asked(&self, py: Python<'_>, names: Vec<String>) -> PyResult<(Vec<String>, bool, bool)> {
         let asked = self.call(py, || self.0.asked())?;
         let names = names.into_iter().filter(|name| asked.has(name)).collect();

@@ -39,6 +39,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query::near, module)?)?;
     module.add_function(wrap_pyfunction!(query::compile_query, module)?)?;
     module.add("LANGUAGES", PyTuple::new(module.py(), tamis_core::query::named::LANGUAGES)?)?;
+    module.add_function(wrap_pyfunction!(errors::show_query_error, module)?)?;
+    module.add_function(wrap_pyfunction!(errors::show_query_warning, module)?)?;
     module.add_function(wrap_pyfunction!(opaque::opaque, module)?)?;
     module.add_function(wrap_pyfunction!(text::words, module)?)?;
     module.add_function(wrap_pyfunction!(journal::journal_kind, module)?)?;

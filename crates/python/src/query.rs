@@ -16,7 +16,7 @@ use tamis_core::topic::{TopicDialect, TopicPattern};
 
 use crate::arguments;
 use crate::convert::{self, PyBody};
-use crate::errors::query_error;
+use crate::errors::{query_error, query_warning};
 use crate::opaque::interruptible;
 
 /// An expensive predicate: name, declared microseconds, calls, errors, measured microseconds, the last error.
@@ -44,7 +44,9 @@ impl PyQuery {
     }
 
     fn combine(&self, py: Python<'_>, other: &Self, join: fn(Vec<Expr>) -> Expr) -> PyResult<Self> {
-        Self::of(py, query::Query::new(join(vec![self.0.expr().clone(), other.0.expr().clone()])))
+        let joined = query::Query::new(join(vec![self.0.expr().clone(), other.0.expr().clone()]));
+        let warnings = self.0.warnings().iter().chain(other.0.warnings()).cloned();
+        Self::of(py, joined.map(|query| query.with_warnings(warnings)))
     }
 }
 
@@ -53,9 +55,10 @@ impl PyQuery {
     /// Return True, False, or None for unknown.
     ///
     /// Args:
-    ///     properties: name -> value.
-    ///     topic: dotted words; None is the empty topic.
-    ///     body: text, or bytes that are text when they are valid UTF-8; None is no body.
+    ///     properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
+    ///         they are texts.
+    ///     topic: dotted words; without it and the key, the empty text.
+    ///     body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
     ///     hierarchies: attribute -> {value: parent or None}, for UNDER, which is unknown without it.
     ///     signature: the signature of `body`, if you have it; the result is the same without it.
     ///
@@ -76,13 +79,13 @@ impl PyQuery {
         signature: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<bool>> {
         let properties = convert::properties(properties)?;
-        let topic = arguments::text_or_empty(topic, "topic")?;
+        let topic = topic.map(|topic| arguments::text(topic, "topic")).transpose()?;
         let hierarchies = convert::hierarchies(hierarchies)?;
-        let body = PyBody::new(body)?;
-        let body = body.borrow()?;
+        let body = body.map(PyBody::new).transpose()?;
+        let body = body.as_ref().map(PyBody::borrow).transpose()?;
         let (query, signature) = (&self.0, arguments::signature(signature)?);
         py.detach(|| {
-            let mut message = Message::new(topic, &properties, body);
+            let mut message = Message::of_record(&properties, topic, body);
             if let Some(signature) = signature {
                 message = message.with_signature(signature);
             }
@@ -93,8 +96,8 @@ impl PyQuery {
     /// Return the ranges of characters in `body` that made text predicates true, ascending.
     ///
     /// Args:
-    ///     properties: name -> value.
-    ///     topic: dotted words; None is the empty topic.
+    ///     properties: the record, as for `evaluate`.
+    ///     topic: dotted words.
     ///     body: text; bytes that are not text have no ranges.
     ///
     /// Returns:
@@ -112,10 +115,10 @@ impl PyQuery {
         body: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Vec<(usize, usize)>> {
         let properties = convert::properties(properties)?;
-        let topic = arguments::text_or_empty(topic, "topic")?;
-        let body = PyBody::new(body)?;
-        let body = body.borrow()?;
-        Ok(self.0.highlight_characters(&Message::new(topic, &properties, body)))
+        let topic = topic.map(|topic| arguments::text(topic, "topic")).transpose()?;
+        let body = body.map(PyBody::new).transpose()?;
+        let body = body.as_ref().map(PyBody::borrow).transpose()?;
+        Ok(self.0.highlight_characters(&Message::of_record(&properties, topic, body)))
     }
 
     /// Return the query's structure, for algorithms that are written outside the core.
@@ -141,6 +144,15 @@ impl PyQuery {
         PyTuple::new(py, self.0.hierarchies())
     }
 
+    /// What is legal in the query's text and can hardly be meant: `tamis.QueryWarning`s in the order of the text.
+    ///
+    /// A query from a snapshot has none, for a snapshot has no texts.
+    #[getter]
+    fn warnings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let warnings = self.0.warnings();
+        PyTuple::new(py, warnings.iter().map(|warning| query_warning(py, warning)).collect::<PyResult<Vec<_>>>()?)
+    }
+
     /// Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
     ///
     /// Both are estimates that are never far too low. The words of a body are found once per message, for all queries
@@ -161,7 +173,15 @@ impl PyQuery {
     }
 
     fn __invert__(&self, py: Python<'_>) -> PyResult<Self> {
-        Self::of(py, query::Query::new(self.0.expr().clone().negate()))
+        let negated = query::Query::new(self.0.expr().clone().negate());
+        Self::of(py, negated.map(|query| query.with_warnings(self.0.warnings().iter().cloned())))
+    }
+
+    fn __bool__(&self) -> PyResult<bool> {
+        Err(PyTypeError::new_err(
+            "a query is neither true nor false without a message: combine queries with `&` (and), `|` (or) and `~` (not), \
+             in parentheses",
+        ))
     }
 
     fn __str__(&self) -> String {
@@ -252,11 +272,11 @@ pub fn selector(
     PyQuery::of(py, parsed.map(|query| query.with_fields_mark(is_fields)))
 }
 
-/// A query in the Boolean language.
+/// A query in the Boolean language; for the names in `groupings`, equality means UNDER.
 #[pyfunction]
-pub fn boolean(py: Python<'_>, text: &Bound<'_, PyAny>) -> PyResult<PyQuery> {
+pub fn boolean(py: Python<'_>, text: &Bound<'_, PyAny>, groupings: Vec<String>) -> PyResult<PyQuery> {
     let text = arguments::text(text, "text")?;
-    let parsed = py.detach(|| boolean_language::parse(text));
+    let parsed = py.detach(|| boolean_language::parse(text, &groupings));
     PyQuery::of(py, parsed)
 }
 

@@ -20,7 +20,7 @@ from tamis.name_hints import did_you_mean
 
 if TYPE_CHECKING:
     from tamis.engine import Engine
-    from tamis.query import QuerySpec
+    from tamis.query import Query, QuerySpec
     from tamis.query.hierarchy import Parents
 
 
@@ -53,7 +53,7 @@ def check(config: PipelineConfig) -> list[Problem]:
     Raises:
         ConfigError: the file was removed since it was loaded.
     """
-    return list(_Check(config).problems())
+    return list(PipelineCheck(config).problems())
 
 
 def describe(config: PipelineConfig) -> str:
@@ -73,7 +73,7 @@ def describe(config: PipelineConfig) -> str:
     return ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counted)
 
 
-class _Check:
+class PipelineCheck:
     """One check of one configuration."""
 
     def __init__(self, config: PipelineConfig) -> None:
@@ -85,6 +85,15 @@ class _Check:
         self._queries: dict[str, QuerySpec] = {}
         self._in_file: set[str] = set()
         self._hierarchies: dict[str, Parents] = {}
+        self._compiled: dict[str, Query] = {}
+
+    def queries(self) -> Iterator[tuple[str, QuerySpec, Query]]:
+        """The file or store of each query that a run would match, and the query; only after `problems`."""
+        for key, query in self._compiled.items():
+            yield self._place_of(key), self._queries[key], query
+
+    def _place_of(self, key: str) -> str:
+        return str(self._config.queries.file if key in self._in_file else self._config.store_path)
 
     def problems(self) -> Iterator[Problem]:
         """The problems one after another; checks that depend on something broken are skipped."""
@@ -138,22 +147,22 @@ class _Check:
         self._in_file = {spec.key for spec in specs}
         self._queries.update((spec.key, spec) for spec in specs)
         for spec in self._queries.values():
-            where = file if spec.key in self._in_file else self._config.store_path
+            where = self._place_of(spec.key)
             try:
-                if problem := missing(spec.compile(), self._hierarchies):
-                    yield Problem(str(where), spec.line, f"query '{spec.key}': {problem}")
+                self._compiled[spec.key] = query = spec.compile()
+                if problem := missing(query, self._hierarchies):
+                    yield Problem(where, spec.line, f"query '{spec.key}': {problem}")
             except (QueryError, ConfigError) as error:
-                yield Problem(str(where), spec.line, f"query '{spec.key}': {error}")
+                yield Problem(where, spec.line, f"query '{spec.key}': {error}")
 
     def _query_deliveries(self) -> Iterator[Problem]:
         known = [delivery.name for delivery in self._config.deliveries]
         for spec in self._queries.values():
-            where = self._config.queries.file if spec.key in self._in_file else self._config.store_path
             for name in spec.deliveries:
                 if name not in known:
                     hint = did_you_mean(name, known)
                     text = f"query '{spec.key}': no [[delivery]] is named '{name}'{hint}"
-                    yield Problem(str(where), spec.line, text)
+                    yield Problem(self._place_of(spec.key), spec.line, text)
 
     def _adapters(self) -> Iterator[Problem]:
         if not self._config.adapters:
@@ -182,7 +191,7 @@ class _Check:
     def _tests(self) -> Iterator[Problem]:
         from tamis.engine.build import build_engine
 
-        engine = build_engine(((spec.key, spec.compile()) for spec in self._queries.values()), self._hierarchies)
+        engine = build_engine(self._compiled.items(), self._hierarchies)
         for index, test in enumerate(self._config.tests):
             for problem in _test_problems(engine, list(self._queries), test):
                 yield self._at(("test", index, "match"), problem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
@@ -56,6 +57,8 @@ class Engine(Generic[K]):
     def add(self, key: K, query: Query) -> None:
         """Add a subscription; a key that exists gets the new query and keeps its position in the order.
 
+        What is legal in the query and can hardly be meant is shown as a `tamis.QueryWarning`.
+
         Args:
             key: anything that can be hashed; keys compare as in a dict.
             query: of any language; the next match sees it.
@@ -63,10 +66,13 @@ class Engine(Generic[K]):
         Raises:
             TypeError: `key` cannot be hashed, or `query` is not a query.
         """
-        self.add_many([(key, query)])
+        self._add_all([(key, query)])
+        _show_warnings([query])
 
     def add_many(self, pairs: Iterable[tuple[K, Query]]) -> None:
         """Add all of `pairs`, or none of them if one cannot be added. Cost: about 1 µs per query.
+
+        What is legal in a query and can hardly be meant is shown as a `tamis.QueryWarning`.
 
         Args:
             pairs: (key, query) each, such as the ``items()`` of a dict; of equal keys the last query counts.
@@ -74,6 +80,9 @@ class Engine(Generic[K]):
         Raises:
             TypeError: `pairs` are no pairs, a key cannot be hashed, or a value is not a query; the text names it.
         """
+        _show_warnings(self._add_all(pairs))
+
+    def _add_all(self, pairs: Iterable[tuple[K, Query]]) -> Iterable[Query]:
         wanted = _subscriptions(pairs)
         with self._lock:
             ids = self._keys.ids()
@@ -81,6 +90,7 @@ class Engine(Generic[K]):
             replaced = [(ids[key], query) for key, query in wanted.items() if key in ids]
             self._keys.expect(new)
             self._keys.add(self._core.change([wanted[key] for key in new], replaced), new)
+        return wanted.values()
 
     def remove(self, key: K) -> None:
         """Remove the subscription of `key`.
@@ -121,7 +131,7 @@ class Engine(Generic[K]):
     def match(
         self,
         properties: Properties | None = None,
-        topic: str = "",
+        topic: str | None = None,
         body: Body = None,
         *,
         signature: Signature | None = None,
@@ -129,9 +139,10 @@ class Engine(Generic[K]):
         """The keys of all subscriptions that are true of the message, in the order in which they were added.
 
         Args:
-            properties: name -> value.
-            topic: dotted words.
-            body: text, or bytes that are text when they are valid UTF-8; None is no body.
+            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
+                they are texts.
+            topic: dotted words; without it and the key, the empty text.
+            body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             signature: the signature of `body`, if you have it; the result is the same without it.
 
         Raises:
@@ -145,15 +156,32 @@ class Engine(Generic[K]):
         since = self._keys.newest_removal
         return self._keys.keys_of(self._core.match(properties, topic, body, signature), since)
 
+    def match_json(self, data: str | bytes | bytearray | memoryview) -> list[K]:
+        """The keys of all subscriptions that are true of a record in JSON, in the order in which they were added.
+
+        It is `match` of what ``json.loads`` makes of it. Of what no query asks for only the form is checked.
+
+        Args:
+            data: the text of one JSON object, or its bytes in UTF-8. The last of equal keys counts.
+
+        Raises:
+            ValueError: it is no JSON object, or what a query asks for has an integer beyond 64 bits or is nested deeper
+                than 100; the text says where.
+
+        Cost: linear in the text.
+        """
+        since = self._keys.newest_removal
+        return self._keys.keys_of(self._core.match_json(data), since)
+
     def match_batch(self, table: Any, *, threads: int = 1, errors: Literal["raise", "null", "column"] = "raise") -> Any:
         """Match every row of an Arrow table.
 
         Columns that no query asks for make no difference, whatever their type and values.
 
         Args:
-            table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). Columns ``topic``
-                (string) and ``body`` (string or binary) are optional; ``properties`` is a struct, a map, JSON text or
-                Spark's variant; without it every other column is a property.
+            table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). A row is a record, as
+                for `match`. If there is a column ``properties`` (a struct, a map, JSON text or Spark's variant), that
+                is the record, and ``topic`` (string) and ``body`` (string or binary) beside it are the parts.
             threads: the number of threads that share the rows.
             errors: what becomes of rows that cannot be read, such as one with broken JSON: ``raise`` stops at the
                 first; ``null`` gives null for them and matches the others; ``column`` adds the reason beside the null.
@@ -232,14 +260,14 @@ class Engine(Generic[K]):
             return sorted(ids, key=ids.__getitem__)
 
     def hits(
-        self, properties: Properties | None = None, topic: str = "", body: Body = None
+        self, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> list[tuple[K, int, int]]:
         """How many criteria of each ``fields`` query are true: (key, hits, criteria) where at least one is.
 
         In the order in which they were added.
 
         Args:
-            properties: name -> value.
+            properties: the record, as for `match`.
             topic: dotted words.
             body: text or bytes.
 
@@ -253,12 +281,14 @@ class Engine(Generic[K]):
         keys = self._keys.keys_of((subscription_id for subscription_id, _, _ in matches), since)
         return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, matches, strict=True)]
 
-    def explain(self, key: K, properties: Properties | None = None, topic: str = "", body: Body = None) -> Explanation:
+    def explain(
+        self, key: K, properties: Properties | None = None, topic: str | None = None, body: Body = None
+    ) -> Explanation:
         """Explain why the query of `key` is true, false or unknown for the message, predicate by predicate.
 
         Args:
             key: of the subscription.
-            properties: name -> value.
+            properties: the record, as for `match`.
             topic: dotted words.
             body: text or bytes.
 
@@ -278,7 +308,7 @@ class Engine(Generic[K]):
     def near_misses(
         self,
         properties: Properties | None = None,
-        topic: str = "",
+        topic: str | None = None,
         body: Body = None,
         *,
         off_by: int = 1,
@@ -290,7 +320,7 @@ class Engine(Generic[K]):
         pushed down to the predicates.
 
         Args:
-            properties: name -> value.
+            properties: the record, as for `match`.
             topic: dotted words.
             body: text or bytes.
             off_by: at least 1.
@@ -437,6 +467,13 @@ def _functions(opaque: Mapping[str, Callable[..., bool | None]] | None) -> dict[
         if not callable(function):
             raise TypeError(f"opaque {name!r}: expected a function, not {type(function).__name__}")
     return dict(opaque or {})
+
+
+def _show_warnings(queries: Iterable[Query]) -> None:
+    """Show what can hardly be meant in `queries`, as coming from the caller of the caller."""
+    for query in queries:
+        for warning in query.warnings:
+            warnings.warn(warning, stacklevel=3)
 
 
 def _with_reasons(ids: Any, unreadable: list[tuple[int, str, str]]) -> Any:

@@ -18,7 +18,7 @@ from tamis._core import Query
 from tamis.errors import ConfigError, QueryError
 from tamis.name_hints import did_you_mean
 from tamis.query.hierarchy import HierarchySpec, checked_parents, read_parents
-from tamis.query.spec import LANGUAGES, QuerySpec
+from tamis.query.spec import QuerySpec, check_language
 
 SIZE_BYTES_MAX = 256 * 1024 * 1024
 """Maximum size of a file of queries."""
@@ -182,9 +182,10 @@ class _Toml:
         if not table.get("key") or "text" not in table:
             raise ConfigError(f"{self._where('query', index)}: expected 'key' and 'text'")
         language = table.get("language", "selector")
-        if language not in LANGUAGES:
-            hint = did_you_mean(language, LANGUAGES)
-            raise ConfigError(f"{self._where('query', index, 'language')}: unknown language '{language}'{hint}")
+        try:
+            check_language(language)
+        except ConfigError as error:
+            raise ConfigError(f"{self._where('query', index, 'language')}: {error}") from None
         tags, deliveries = tuple(table.get("tags", ())), tuple(table.get("deliveries", ()))
         line = self._line("query", index, "text")
         return QuerySpec(table["key"], table["text"], language, table.get("owner", ""), tags, deliveries, line)

@@ -6,7 +6,7 @@ describes the languages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -43,22 +43,28 @@ def selector(text: str, *, dialect: Literal["jms", "cbm"] = "jms") -> Query:
     return _core.selector(text, dialect)
 
 
-def boolean(text: str) -> Query:
+def boolean(text: str, *, groupings: Collection[str] = ()) -> Query:
     """A filter in the Boolean language of the ITMO paper, as it is printed there.
 
     Args:
         text: ``&& || !`` or AND OR NOT over comparisons; a bare word on the right is a string.
+        groupings: names of properties whose values are in a hierarchy: of these, ``==`` and ``in`` mean UNDER, as in
+            the paper, where ``group == American`` asks for membership in a dynamic grouping.
 
     Raises:
         QueryError: the text cannot be read; the error has the position and what was expected there.
-        TypeError: `text` is not text.
+        TypeError: `text` is not text, or `groupings` is no collection of texts.
 
     Source: the ITMO paper.
 
     >>> str(boolean("deleted = false && CFI == (OXXXX || FXXXX)"))
     "deleted = FALSE AND CFI IN ('OXXXX', 'FXXXX')"
+    >>> str(boolean("group == (American || European)", groupings={"group"}))
+    "group UNDER 'American' OR group UNDER 'European'"
     """
-    return _core.boolean(text)
+    if isinstance(groupings, str) or not all(isinstance(name, str) for name in groupings):
+        raise TypeError(f"groupings: expected names, such as {{'group'}}, not {groupings!r}")
+    return _core.boolean(text, list(groupings))
 
 
 def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"] = "amqp") -> Query:

@@ -18,7 +18,7 @@ class QuerySpec:
     Attributes:
         key: its name, unique in a file and in a store.
         text: in `language`.
-        language: one of `LANGUAGES`.
+        language: one of `LANGUAGES`, or ``boolean:`` and the names of groupings.
         owner: the owner's name.
         tags: free words.
         deliveries: names of the deliveries for its matches; empty: the pipeline's default.
@@ -43,6 +43,9 @@ class QuerySpec:
         return compile_query(self.text, self.language)
 
 
+GROUPED = "boolean:"
+"""What the name of the Boolean language with groupings begins with; the names of the properties follow."""
+
 LANGUAGES: Final = (*_core.LANGUAGES, "predicate")
 """The names of all languages. ``prefix`` and ``regex`` take ``on:pattern`` (default: the topic), ``near`` takes
 ``a b n``, ``fields`` takes ``currency=USD, urgent``, and ``predicate`` takes ``name`` or ``name: selector``."""
@@ -53,7 +56,7 @@ def compile_query(text: str, language: str = "selector") -> Query:
 
     Args:
         text: the query.
-        language: one of the names in `tamis.query.LANGUAGES`, such as ``selector``, ``boolean`` or ``topic``.
+        language: one of `LANGUAGES`, or ``boolean:group, region``: the Boolean language with these groupings.
 
     Raises:
         TypeError: an argument is not text.
@@ -66,7 +69,21 @@ def compile_query(text: str, language: str = "selector") -> Query:
         return predicate(text)
     query = _core.compile_query(text, language)
     if query is None:
-        raise ConfigError(
-            f"unknown language '{language}'{did_you_mean(language, LANGUAGES)}; known: {', '.join(LANGUAGES)}"
-        )
+        raise _unknown(language)
     return query
+
+
+def check_language(language: str) -> None:
+    """Refuse a language that `compile_query` does not know.
+
+    Raises:
+        ConfigError: the text names the nearest known one.
+    """
+    is_grouped = language.startswith(GROUPED) and any(map(str.strip, language.removeprefix(GROUPED).split(",")))
+    if language not in LANGUAGES and not is_grouped:
+        raise _unknown(language)
+
+
+def _unknown(language: str) -> ConfigError:
+    known = [*LANGUAGES, f"{GROUPED}NAMES"]
+    return ConfigError(f"unknown language '{language}'{did_you_mean(language, known)}; known: {', '.join(known)}")

@@ -14,6 +14,7 @@ mod codec;
 mod compile;
 mod hash;
 mod ids;
+mod json_record;
 mod layout;
 mod leaf;
 mod matching;

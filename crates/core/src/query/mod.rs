@@ -12,10 +12,12 @@ pub mod price;
 pub mod render;
 pub mod structure;
 pub mod truth;
+mod warning;
 
 pub use evaluation::{distance, evaluate, explain, highlight};
 pub use language::{boolean, criteria, named, selector};
 pub use patterns::like;
+pub use warning::QueryWarning;
 
 use std::collections::BTreeSet;
 
@@ -46,6 +48,7 @@ const PRICE_BYTES_MAX: u64 = 2 * COMPILED_BYTES_MAX as u64;
 pub struct Query {
     expr: Expr,
     is_fields: bool,
+    warnings: Box<[QueryWarning]>,
 }
 
 /// Two queries are equal when their trees are: `tamis.selector(str(q)) == q`, unless the query has an expensive
@@ -62,7 +65,7 @@ impl Query {
     /// # Errors
     /// The tree is over the limits, so that its canonical text could not be parsed.
     pub fn new(expr: Expr) -> Result<Self, QueryError> {
-        let query = Self { expr, is_fields: false };
+        let query = Self { expr, is_fields: false, warnings: Box::default() };
         query.check_limits()?;
         Ok(query)
     }
@@ -72,7 +75,7 @@ impl Query {
     /// # Errors
     /// The tree has more terms or is deeper than a query may be.
     pub(crate) fn again(expr: Expr) -> Result<Self, QueryError> {
-        let query = Self { expr, is_fields: false };
+        let query = Self { expr, is_fields: false, warnings: Box::default() };
         query.check_shape()?;
         Ok(query)
     }
@@ -84,6 +87,19 @@ impl Query {
     pub fn fields(criteria: Vec<Expr>, all: bool) -> Result<Self, QueryError> {
         let expr = if all { Expr::and(criteria) } else { Expr::or(criteria) };
         Ok(Self { is_fields: true, ..Self::new(expr)? })
+    }
+
+    /// What is legal in its text and can hardly be meant. A query from a snapshot has none.
+    #[must_use]
+    pub fn warnings(&self) -> &[QueryWarning] {
+        &self.warnings
+    }
+
+    /// The same query with these warnings: those of the queries that it was made of.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: impl IntoIterator<Item = QueryWarning>) -> Self {
+        self.warnings = warnings.into_iter().collect();
+        self
     }
 
     /// The tree.

@@ -13,7 +13,7 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.options import JsonOption, StoreOption, open_store, store_path
-from tamis.cli.queries.deliveries import refuse_unknown
+from tamis.cli.queries.against_pipeline import check_against_pipeline
 
 if TYPE_CHECKING:
     from tamis.store import Change, FileChanges, Store
@@ -35,11 +35,12 @@ def apply(
 
     read = load_query_file(file)
     with _opened(store, dry_run) as opened:
-        refuse_unknown(opened, read.queries)
+        warnings = check_against_pipeline(opened, read.queries)
         changes = opened.apply_files([read], dry_run=dry_run)
     for change in changes.changes:
         if as_json:
-            output.data_json(dataclasses.asdict(change))
+            told = {"warnings": warnings.get(change.name, [])} if change.kind == "query" else {}
+            output.data_json(dataclasses.asdict(change) | told)
         else:
             for line in lines_of(change):
                 output.data(line)

@@ -127,11 +127,11 @@ def backtest(
                 continue
             names.see(message.properties)
             timed.add(message, size_bytes)
-            at = time_of(message.whole, fields)
+            at = time_of(message.properties, fields)
             _count(result, at, is_match)
             if is_match:
                 when = {"time": shown_time(at)} if at is not None else {}
-                kept.add({**place, **when, "message": message.whole})
+                kept.add({**place, **when, "message": message.properties})
     seconds = perf_counter() - began
     cost = timed.cost_us(engine)
     hints = names.hints() if result.read else []

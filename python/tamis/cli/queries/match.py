@@ -122,7 +122,7 @@ def _matches(
         if keys:
             tally.matched += 1
             tally.by_key.update(keys)
-            yield {**place, "keys": keys, "message": message.whole}
+            yield {**place, "keys": keys, "message": message.properties}
 
 
 def _summary(tally: Tally) -> dict[str, Any]:

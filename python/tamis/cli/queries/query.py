@@ -12,8 +12,8 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.options import JsonOption, StoreOption, open_store
+from tamis.cli.queries.against_pipeline import check_against_pipeline
 from tamis.cli.queries.apply import apply
-from tamis.cli.queries.deliveries import refuse_unknown
 from tamis.errors import TamisError
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def add(
         raise TamisError("expected a key that is not empty")
     spec = QuerySpec(key, text, language, owner, tuple(tag or ()), tuple(delivery or ()))
     with open_store(store, create=True) as opened:
-        refuse_unknown(opened, [spec])
+        warnings = check_against_pipeline(opened, [spec])
         record = opened.add_query(spec)
     if as_json:
-        output.data_json(dataclasses.asdict(record))
+        output.data_json({**dataclasses.asdict(record), "warnings": warnings[key]})
     output.success(f"{record.key} is stored, version {record.version}")
 
 
@@ -121,10 +121,11 @@ def import_(
     from tamis.query import load_queries
 
     with open_store(store, create=True) as opened:
-        refuse_unknown(opened, load_queries(file))
+        warnings = check_against_pipeline(opened, load_queries(file))
         counts = opened.import_queries(file)
     if as_json:
-        output.data_json(dataclasses.asdict(counts))
+        told = {key: some for key, some in warnings.items() if some}
+        output.data_json({**dataclasses.asdict(counts), **({"warnings": told} if told else {})})
     output.success(f"{counts.added} added, {counts.changed} changed, {counts.unchanged} unchanged")
 
 

@@ -1,7 +1,8 @@
 //! Matches Arrow tables: the result holds the subscriptions that each row satisfies.
 //!
-//! A row is a message: `topic` (text) and `body` (text or bytes) where there are such columns. Its properties are the column
-//! `properties` (a struct, a map, JSON text or a variant) if there is one, otherwise all other columns. The decoder of each
+//! A row is a record: its columns are the properties, and those called `topic` (text) and `body` (text or bytes) also the
+//! message's parts. With a column `properties` (a struct, a map, JSON text or a variant), that is the record, and `topic` and
+//! `body` beside it are the parts where they are not null. The decoder of each
 //! column is chosen once per batch; rows are then decoded and matched one by one.
 //!
 //! Source: Arrow columnar format; `docs/semantics.md`, "Engine".
@@ -192,8 +193,9 @@ fn join(parts: Vec<MatchedRows>) -> Result<BatchMatches, EngineError> {
     Ok(BatchMatches { ids: builder.finish(), unreadable })
 }
 
-/// The columns of a batch as parts of messages.
+/// The columns of a batch as records.
 struct MessageRows<'a> {
+    /// The columns beside a column `properties`; None without one.
     topic: Option<BytesDecoder<'a>>,
     body: Option<BytesDecoder<'a>>,
     properties: PropertyColumns<'a>,
@@ -202,15 +204,19 @@ struct MessageRows<'a> {
 impl<'a> MessageRows<'a> {
     fn new(batch: &'a RecordBatch, asked: Option<&AskedParts>) -> Result<Self, EngineError> {
         let is_asked = |name: &str| asked.is_none_or(|asked| asked.has(name));
+        let Some(array) = batch.column_by_name("properties") else {
+            return Ok(Self {
+                topic: None,
+                body: None,
+                properties: PropertyColumns::of_all_columns(batch, &is_asked)?,
+            });
+        };
         let texts = |name: &str| {
             let Some(array) = batch.column_by_name(name) else { return Ok(None) };
             let expected = || in_column(name, &format!("expected text, found {}", array.data_type()));
             column::texts(array).map(Some).ok_or_else(expected)
         };
-        let properties = match batch.column_by_name("properties") {
-            Some(array) => PropertyColumns::of_column(array, &is_asked)?,
-            None => PropertyColumns::of_other_columns(batch, &is_asked)?,
-        };
+        let properties = PropertyColumns::of_column(array, &is_asked)?;
         Ok(Self { topic: texts("topic")?, body: texts("body")?, properties })
     }
 
@@ -220,18 +226,18 @@ impl<'a> MessageRows<'a> {
         'a: 'p,
     {
         self.properties.read(row, properties)?;
-        Ok(Message::new(self.topic(row)?, properties, self.body(row)))
+        Ok(Message::of_record(properties, self.topic(row)?, self.body(row)))
     }
 
-    /// The topic of a row; empty when there is none.
-    fn topic(&self, row: usize) -> Result<&'a str, UnreadableRow> {
-        let bytes = self.topic.as_ref().and_then(|texts| texts(row)).unwrap_or_default();
-        std::str::from_utf8(bytes).map_err(|_| in_row("topic", row, "expected text in UTF-8"))
+    /// The topic of a row that is given beside its properties.
+    fn topic(&self, row: usize) -> Result<Option<&'a str>, UnreadableRow> {
+        let bytes = self.topic.as_ref().and_then(|texts| texts(row));
+        bytes.map(std::str::from_utf8).transpose().map_err(|_| in_row("topic", row, "expected text in UTF-8"))
     }
 
-    /// The body of a row.
-    fn body(&self, row: usize) -> Body<'a> {
-        self.body.as_ref().and_then(|texts| texts(row)).map_or(Body::Absent, Body::from_bytes)
+    /// The body of a row that is given beside its properties.
+    fn body(&self, row: usize) -> Option<Body<'a>> {
+        self.body.as_ref().and_then(|texts| texts(row)).map(Body::from_bytes)
     }
 }
 
@@ -244,10 +250,9 @@ enum PropertyColumns<'a> {
 }
 
 impl<'a> PropertyColumns<'a> {
-    fn of_other_columns(batch: &'a RecordBatch, is_asked: &dyn Fn(&str) -> bool) -> Result<Self, EngineError> {
+    fn of_all_columns(batch: &'a RecordBatch, is_asked: &dyn Fn(&str) -> bool) -> Result<Self, EngineError> {
         let fields = batch.schema_ref().fields().iter().map(|field| field.name().as_str());
-        let named =
-            fields.zip(batch.columns()).filter(|(name, _)| !matches!(*name, "topic" | "body") && is_asked(name));
+        let named = fields.zip(batch.columns()).filter(|(name, _)| is_asked(name));
         let read = |(name, array): (&'a str, &'a ArrayRef)| match column::value_decoder(array, 0) {
             Ok(decode) => Ok((name, decode)),
             Err(reason) => Err(in_column(name, &reason)),

@@ -136,6 +136,31 @@ fn topic_body_and_properties_are_taken_from_their_columns_and_nothing_else() {
 }
 
 #[test]
+fn topic_and_body_are_read_also_where_other_columns_are_left_out() {
+    let engine = engine(&["TOPIC('a.*')", "CONTAINS(body, 'frost')"]);
+    let texts = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text; 200])) };
+    let table = batch(vec![("topic", texts("a.b")), ("body", texts("Frost")), ("other", texts("x"))]);
+    assert_eq!(rows(&engine.match_batch(&table, 1).expect("readable")), vec![vec![0, 1]; 200]);
+}
+
+#[test]
+fn without_a_column_of_properties_the_row_is_the_record() {
+    let engine =
+        engine(&["topic = 'a.b'", "\"topic\" = 'a.b'", "CONTAINS(body, 'frost')", "\"body\" = 5", "topic = ''"]);
+    let texts = |values: Vec<Option<&str>>| Arc::new(StringArray::from(values)) as ArrayRef;
+    let (topics, bodies) = (texts(vec![Some("a.b"), None]), texts(vec![Some("first frost"), None]));
+    let rows_of = |columns| rows(&engine.match_batch(&batch(columns), 1).expect("readable"));
+    assert_eq!(rows_of(vec![("topic", topics.clone()), ("body", bodies.clone())]), [vec![0, 1, 2], vec![4]]);
+    assert_eq!(rows_of(vec![("topic", topics.clone()), ("Body", bodies)]), [vec![0, 1, 2], vec![4]]);
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![5, 6]));
+    assert_eq!(rows_of(vec![("body", numbers)]), [vec![3, 4], vec![4]]);
+    let records = texts(vec![Some(r#"{"topic": "a.b", "body": "frost"}"#), Some(r#"{"topic": "a.b"}"#)]);
+    assert_eq!(rows_of(vec![("properties", records.clone())]), [vec![0, 1, 2], vec![0, 1]]);
+    let given = texts(vec![Some("x"), None]);
+    assert_eq!(rows_of(vec![("properties", records), ("topic", given)]), [vec![1, 2], vec![0, 1]]);
+}
+
+#[test]
 fn a_null_struct_has_no_properties_and_keeps_none_of_the_row_before() {
     let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 1, 2]));
     let fields = vec![Field::new("n", DataType::Int64, true)];
@@ -152,7 +177,9 @@ fn what_cannot_be_read_is_named_by_column_and_row() {
     let large: ArrayRef = Arc::new(UInt64Array::from(vec![0, u64::MAX]));
     assert!(refusal(vec![("x", large)]).starts_with("column 'x', row 1: 18446744073709551615 is beyond"));
     let number: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-    assert_eq!(refusal(vec![("topic", number.clone())]), "column 'topic': expected text, found Int64");
+    let beside: ArrayRef = Arc::new(StringArray::from(vec!["{}"]));
+    let columns = vec![("topic", number.clone()), ("properties", beside)];
+    assert_eq!(refusal(columns), "column 'topic': expected text, found Int64");
     assert!(refusal(vec![("properties", number)]).contains("expected a struct, a map, JSON text"));
     let json = |text: &str| vec![("properties", Arc::new(StringArray::from(vec!["{}", text])) as ArrayRef)];
     assert!(refusal(json("{")).starts_with("column 'properties', row 1: EOF"));

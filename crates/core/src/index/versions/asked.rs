@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashSet;
 
+use crate::message::OTHER_NAMES;
 use crate::query::Query;
 use crate::query::expr::{Predicate, Reference};
 
@@ -42,12 +43,20 @@ impl AskedParts {
         }
     }
 
-    /// Whether a property called `name` can make a difference.
+    /// Whether a property called `name` can make a difference: also as a part of the message, whose names are those of a
+    /// record's keys.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         !self.expensive.is_empty()
             || self.exact.contains(name)
-            || (!self.any_case.is_empty() && self.any_case.contains(&*name.to_lowercase()))
+            || self.topic && name == "topic"
+            || self.body && name.eq_ignore_ascii_case("body")
+            || (!self.any_case.is_empty() && self.has_any_case(&name.to_lowercase()))
+    }
+
+    fn has_any_case(&self, name: &str) -> bool {
+        self.any_case.contains(name)
+            || OTHER_NAMES.iter().any(|(ours, other)| *other == name && self.any_case.contains(*ours))
     }
 }
 
@@ -78,6 +87,8 @@ mod tests {
     fn topic_and_body_are_asked_for_by_their_predicates_only() {
         let parts = |text| asked(text, SelectorDialect::Jms);
         assert!(!parts("a = 1").topic && !parts("a = 1").body);
+        assert!(parts("TOPIC('a.#')").has("topic") && !parts("TOPIC('a.#')").has("Topic"));
+        assert!(parts("body = 'x'").has("Body") && !parts("body = 'x'").has("topic"));
         assert!(parts("TOPIC('a.#')").topic && parts("topic LIKE 'x%'").topic);
         let quoted = parts("CONTAINS(body, 'frost') AND \"topic\" = 'x'");
         assert!(quoted.body && quoted.has("topic") && !quoted.topic);
@@ -86,6 +97,7 @@ mod tests {
     #[test]
     fn names_without_regard_to_case_ask_for_any_spelling() {
         let names = asked("Source = \"CNN\"", SelectorDialect::Cbm);
-        assert!(names.has("source") && names.has("SOURCE") && !names.has("sources"));
+        assert!(names.has("source") && names.has("SOURCE") && !names.has("sources") && !names.has("From"));
+        assert!(asked("From = \"James\"", SelectorDialect::Cbm).has("From"));
     }
 }

@@ -32,7 +32,7 @@ pub(super) enum Style {
 
 /// The kind of a token. Quoted ones hold the text between the quotes; [`unquote`] decodes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum TokenKind<'a> {
+pub(in crate::query) enum TokenKind<'a> {
     Word(&'a str),
     DoubleQuoted(&'a str),
     SingleQuoted(&'a str),
@@ -84,7 +84,7 @@ fn continues_identifier(character: char) -> bool {
 }
 
 /// The number that the whole of `text` is, if it is one: an optional sign, then a number as in a selector.
-pub(super) fn whole_number(text: &str) -> Option<TokenKind<'_>> {
+pub(in crate::query) fn whole_number(text: &str) -> Option<TokenKind<'_>> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (length, is_float) = number_prefix(unsigned)?;
     if length < unsigned.len() {
@@ -286,6 +286,18 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
+    /// Moves past what stands between the values of a set: `||`, OR or a comma.
+    pub fn eat_separator(&mut self) -> bool {
+        ["||", ","].iter().any(|symbol| self.eat_symbol(symbol)) || self.eat_keyword("OR")
+    }
+
+    /// The name with dashes that the text from byte `start` on looks like.
+    pub fn dashed_word_at(&self, start: usize) -> &'a str {
+        let text = &self.text[start..];
+        let end = text.find(|c| c != '-' && !continues_identifier(c)).unwrap_or(text.len());
+        &text[..end]
+    }
+
     /// Moves past `symbol`; `expected` describes what else could have stood there.
     pub fn expect_symbol(&mut self, symbol: &str, expected: &str) -> Result<(), QueryError> {
         if self.eat_symbol(symbol) { Ok(()) } else { Err(self.unexpected(expected)) }
@@ -345,7 +357,13 @@ impl<'a> Cursor<'a> {
             (TokenKind::Symbol(symbol), Some(TokenKind::Symbol(before))) if self.touches_previous() => {
                 operator(before, symbol)?
             }
+            (TokenKind::Symbol("("), Some(TokenKind::Word(word))) if changes_case(word) => {
+                return Some("to ignore case, write REGEX(name, '(?i)^text$')".to_owned());
+            }
             (TokenKind::Symbol("("), Some(TokenKind::Word(word))) => spelling::nearest(word, &FUNCTIONS)?,
+            (TokenKind::Word(word), Some(TokenKind::Word(name))) if self.is_text_function(word) => {
+                return Some(format!("the name stands inside: {}({name}, '...')", word.to_ascii_uppercase()));
+            }
             (TokenKind::Symbol(symbol), _) => self.own_spelling(symbol)?,
             (TokenKind::Word(word), _) if is_reserved(word) => {
                 return Some(format!("in double quotes it is a name: \"{word}\""));
@@ -366,8 +384,15 @@ impl<'a> Cursor<'a> {
         Some(format!("did you mean `{meant}`?"))
     }
 
-    fn touches_previous(&self) -> bool {
+    /// True when nothing stands between the next token and the one before it.
+    pub fn touches_previous(&self) -> bool {
         self.previous.is_some_and(|previous| previous.end == self.token.start)
+    }
+
+    /// True for a function of a text that is written like an operator: `subject CONTAINS 'x'`.
+    fn is_text_function(&self, word: &str) -> bool {
+        let is_function = ["CONTAINS", "PREFIX", "REGEX"].iter().any(|function| function.eq_ignore_ascii_case(word));
+        is_function && matches!(self.peek(), TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_))
     }
 
     /// The spelling in this language of an operator of the other one.
@@ -396,6 +421,11 @@ fn operator(before: &str, symbol: &str) -> Option<&'static str> {
     }
 }
 
+/// True for the functions of other languages that change the case of a text.
+fn changes_case(word: &str) -> bool {
+    ["LOWER", "UPPER", "LCASE", "UCASE"].iter().any(|function| function.eq_ignore_ascii_case(word))
+}
+
 fn bad_number(number: &str) -> String {
     let digits = number.trim_end_matches(['l', 'L', 'f', 'F', 'd', 'D']);
     if digits.len() < number.len() && whole_number(digits).is_some() {
@@ -403,4 +433,9 @@ fn bad_number(number: &str) -> String {
     } else {
         format!("a name that does not begin with a letter stands in double quotes: \"{number}\"")
     }
+}
+
+/// The part of a message that a misspelt word was probably meant for.
+pub(super) fn part_meant(word: &str) -> Option<&'static str> {
+    spelling::nearest(word, &["body", "topic"])
 }

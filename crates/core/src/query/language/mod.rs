@@ -2,6 +2,6 @@
 
 pub mod boolean;
 pub mod criteria;
-mod lexer;
+pub(super) mod lexer;
 pub mod named;
 pub mod selector;

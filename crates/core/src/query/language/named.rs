@@ -23,6 +23,17 @@ pub const LANGUAGES: [&str; 11] = [
     "near",
 ];
 
+/// What the name of the Boolean language with groupings begins with: `boolean:group, region`.
+const GROUPED: &str = "boolean:";
+const NO_GROUPINGS: &[&str] = &[];
+
+/// The groupings in the name of a language; None when it is no such language.
+fn groupings(language: &str) -> Option<Vec<&str>> {
+    let names = language.strip_prefix(GROUPED)?.split(',').map(str::trim);
+    let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
+    (!names.is_empty()).then_some(names)
+}
+
 /// Compiles `text` in the language called `language`; None when there is no such language.
 ///
 /// # Errors
@@ -32,7 +43,7 @@ pub fn compile(text: &str, language: &str) -> Option<Result<Query, QueryError>> 
     Some(match language {
         "selector" => selector::parse(text, SelectorDialect::Jms),
         "cbm" => selector::parse(text, SelectorDialect::Cbm),
-        "boolean" => boolean::parse(text),
+        "boolean" => boolean::parse(text, NO_GROUPINGS),
         "topic" => topic(text, TopicDialect::Amqp),
         "topic:openamq" => topic(text, TopicDialect::OpenAmq),
         "topic:openamq-program" => topic(text, TopicDialect::OpenAmqProgram),
@@ -41,7 +52,7 @@ pub fn compile(text: &str, language: &str) -> Option<Result<Query, QueryError>> 
         "fields" => criteria::fields(text),
         "text" => criteria::contains(text).and_then(of_predicate),
         "near" => criteria::near(text),
-        _ => return None,
+        other => boolean::parse(text, &groupings(other)?),
     })
 }
 
@@ -62,7 +73,9 @@ mod tests {
         for language in LANGUAGES {
             assert!(compile("a", language).is_some(), "{language}");
         }
-        assert!(compile("a", "sql").is_none());
+        for language in ["sql", "boolean:", "boolean: ,"] {
+            assert!(compile("a", language).is_none(), "{language}");
+        }
     }
 
     #[test]
@@ -71,6 +84,7 @@ mod tests {
             ("selector", "a > 1", "a > 1"),
             ("cbm", "Body LIKE %garlic%", "body LIKE '%garlic%'"),
             ("boolean", "a == (X || Y)", "a IN ('X', 'Y')"),
+            ("boolean:a, b c", "a == (X || Y) && b c == Z", "(a UNDER 'X' OR a UNDER 'Y') AND \"b c\" UNDER 'Z'"),
             ("topic", "a.#", "TOPIC('a.#')"),
             ("topic:openamq", "a.*", "TOPIC('a.*', 'openamq')"),
             ("topic:openamq-program", "a.*", "TOPIC('a.*', 'openamq-program')"),

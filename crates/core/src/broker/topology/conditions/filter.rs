@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use crate::amqp::{AmqpError, RawTable};
-use crate::error::QueryError;
 use crate::hierarchy::{self, Hierarchies};
 use crate::query::expr::{Expr, Predicate, Reference};
 use crate::query::{Query, named};
@@ -21,10 +20,6 @@ const KEY: &str = "x-query-key";
 
 /// All arguments about queries: they are not headers of a headers exchange.
 pub(in crate::broker::topology) const ARGUMENTS: [&str; 4] = [QUERY, LANGUAGE, BODY, KEY];
-
-/// The number of characters of a query that an error shows before and after the position of a mistake.
-const SHOWN_BEFORE: usize = 8;
-const SHOWN_AFTER: usize = 24;
 
 /// A query of the store, as it was when it was bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,16 +151,7 @@ fn read(text: &str, language: &str) -> Result<Query, AmqpError> {
         let expected = named::LANGUAGES.join(", ");
         return Err(errors::precondition(&format!("{LANGUAGE} '{language}': expected one of {expected}")));
     };
-    query.map_err(|error| errors::precondition(&one_line(&error)))
-}
-
-/// `position 17: expected a number near 'price >> 3'`.
-fn one_line(error: &QueryError) -> String {
-    let before = error.position.min(SHOWN_BEFORE);
-    let near: String = error.text.chars().skip(error.position - before).take(before + SHOWN_AFTER).collect::<String>();
-    let place = if near.trim().is_empty() { String::new() } else { format!(" near '{}'", near.trim()) };
-    let hint = error.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
-    format!("position {}: expected {}{place}{hint}", error.position, error.expected)
+    query.map_err(|error| errors::precondition(&error.summary()))
 }
 
 /// A query that is evaluated for single messages: that of a consumer of a stream.
@@ -187,7 +173,7 @@ impl ConsumerFilter {
     ) -> Result<Option<Self>, AmqpError> {
         let stored = find_stored(arguments, find)?;
         let Some((expr, needs)) = parse(arguments, stored.as_ref(), Some(hierarchies))? else { return Ok(None) };
-        let query = Query::new(expr).map_err(|error| errors::precondition(&one_line(&error)))?;
+        let query = Query::new(expr).map_err(|error| errors::precondition(&error.summary()))?;
         Ok(Some(Self { query: Arc::new(query), needs }))
     }
 
