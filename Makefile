@@ -33,8 +33,8 @@ pytest = status=0; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
-.PHONY: help setup run test quick lint tree circles homonyms limits crates format bench faults coverage fuzz miri wheel release \
-	constraints clean tools
+.PHONY: help setup run test quick lint docs tree circles homonyms stub limits crates format bench faults coverage fuzz miri \
+	wheel release constraints clean tools
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -96,6 +96,16 @@ lint: setup crates ## check form, types, the stub, links in the docs of the core
 	$(BIN)/python -m tools.circles
 	$(BIN)/python -m tools.homonyms
 
+# Beside .venv and not in it: they need other versions of some packages than a release does.
+$(STAMPS)/docs: constraints-docs.txt $(STAMPS)/packages
+	@rm -rf $(VENV)/docs
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target $(VENV)/docs -r constraints-docs.txt
+	@touch $@
+
+docs: setup $(STAMPS)/docs ## build target/site from the documents and the docstrings; a dead link between them is an error
+	@PYTHONPATH=$(VENV)/docs $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/site . target/site
+	@echo "target/site/index.html" >&2
+
 tree: ## show all files with what they are for
 	@$(PYTHON) -m tools.tree
 
@@ -104,6 +114,10 @@ circles: ## find groups of more than three files that import each other in a cir
 
 homonyms: ## find type names that two or more Rust files declare
 	@$(PYTHON) -m tools.homonyms
+
+stub: setup ## copy the docstrings of the core into its stub, after a change of either
+	@$(BIN)/python -m tools.stub
+	@$(BIN)/ruff format --quiet python/tamis/_core.pyi
 
 limits: setup ## write the table of the broker's limits into docs/broker.md
 	@$(BIN)/python -m tools.limits
@@ -179,6 +193,8 @@ constraints: ## choose versions anew: constraints*.txt, with hashes (needs uv)
 		--no-emit-index-url --no-emit-find-links --extra java pyproject.toml --output-file constraints-java.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links --group release --constraint constraints.txt --output-file constraints-release.txt
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --group docs --output-file constraints-docs.txt
 
 clean: ## remove everything that make made
 	rm -rf .venv target dist demo coverage THIRD-PARTY-LICENSES benchmarks/out fuzz/target .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,6 +6,7 @@ whose first item names its kind; `render` gives its selector text, `truth` its v
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -23,8 +24,15 @@ scalars = st.one_of(
     st.sampled_from([0.5, -0.5, 1.0, 2.0, 2.0**53, 1e300]),
     st.sampled_from(TEXTS),
 )
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)
+TIME_TEXTS = ["2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00", "2026-01-31T00:00:00.000Z", "2026-01-31", "soon"]
+times = st.one_of(
+    st.sampled_from([NOON, MIDNIGHT, datetime(2026, 2, 1, 0, 0, 0, 1, tzinfo=UTC)]), st.sampled_from(TIME_TEXTS)
+)
+"""Values of the properties `when` and `due`: times, and texts that are times beside times."""
 values = st.one_of(scalars, st.none(), st.lists(st.one_of(scalars, st.none()), max_size=3))
-messages = st.dictionaries(st.sampled_from(["a", "b", "c.d", "flag", "price"]), values, max_size=5).flatmap(
+plain_messages = st.dictionaries(st.sampled_from(["a", "b", "c.d", "flag", "price"]), values, max_size=5).flatmap(
     lambda flat: st.one_of(
         st.just(flat),
         st.one_of(scalars, st.none()).map(
@@ -32,9 +40,16 @@ messages = st.dictionaries(st.sampled_from(["a", "b", "c.d", "flag", "price"]), 
         ),
     )
 )
+time_values = st.one_of(times, st.none(), st.lists(times, max_size=3))
+time_messages = st.dictionaries(st.sampled_from(["when", "due"]), time_values)
+messages = st.tuples(plain_messages, time_messages).map(lambda both: {**both[0], **both[1]})
 
 
 def literal(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.isoformat()}'"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
@@ -54,8 +69,29 @@ arithmetic = st.recursive(
 operands = st.one_of(names, arithmetic, texts)
 orderings = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 comparisons = st.tuples(st.just("compare"), orderings, operands, operands)
+time_names = st.sampled_from(["when", "due", "when", "a"]).map(lambda name: ("name", name))
+time_literals = st.sampled_from([NOON, MIDNIGHT, date(2026, 1, 31), date(2026, 2, 1)]).map(
+    lambda time: ("literal", time)
+)
+time_tests = st.one_of(
+    st.tuples(st.just("compare"), orderings, time_names, time_literals),
+    st.tuples(st.just("compare"), orderings, time_literals, time_names),
+    st.tuples(st.just("between"), time_names, time_literals, time_literals),
+    st.tuples(st.just("in"), time_names, st.lists(time_literals, min_size=1, max_size=3)),
+    time_names.map(lambda name: ("null", name)),
+)
+"""Tests of which the answer does not depend on whether a time is a datetime or the text of one."""
+time_texts = st.sampled_from(TIME_TEXTS).map(lambda text: ("literal", text))
+text_tests = st.one_of(
+    st.tuples(st.just("compare"), orderings, time_names, st.one_of(time_texts, time_names)),
+    st.tuples(st.just("in"), time_names, st.lists(st.one_of(time_texts, time_literals), min_size=1, max_size=3)),
+    st.tuples(st.just("between"), time_names, st.one_of(time_texts, time_literals), time_names),
+    st.tuples(st.just("like"), time_names, st.just("2026%")),
+)
 predicates = st.one_of(
     comparisons,
+    time_tests,
+    text_tests,
     names.map(lambda name: ("truth", name)),
     st.tuples(st.just("compare"), st.sampled_from(["=", "<>"]), names, st.booleans().map(lambda b: ("literal", b))),
     st.tuples(st.just("between"), operands, operands, operands),
@@ -154,7 +190,26 @@ def compute(op: str, left: Any, right: Any) -> Any:
     return in_range({"+": left + right, "-": left - right, "*": left * right}[op])
 
 
+def read(operand: Tree, value: Any, other: Any) -> Any:
+    """Return the time that a property's text is beside a time: a date beside DATE only."""
+    if operand[0] != "name" or not isinstance(value, str) or not isinstance(other, date):
+        return value
+    if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", value):
+        return datetime.fromisoformat(value)
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", value) and not isinstance(other, datetime):
+        return instant(date.fromisoformat(value))
+    return value
+
+
+def instant(value: Any) -> Any:
+    """Return the midnight that begins a day; anything else as it is."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return value
+
+
 def compare(op: str, left: Any, right: Any) -> bool | None:
+    left, right = instant(left), instant(right)
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
     if left != left or right != right:  # NaN
@@ -228,14 +283,19 @@ def truth(tree: Tree, message: dict[str, Any]) -> bool | None:
             bounds = scalar(low, message), scalar(high, message)
             return any_true(
                 [
-                    all_true([compare(">=", v, bounds[0]), compare("<=", v, bounds[1])])
+                    all_true(
+                        [
+                            compare_read(">=", (operand, v), (low, bounds[0])),
+                            compare_read("<=", (operand, v), (high, bounds[1])),
+                        ]
+                    )
                     for v in between_values(tree, message)
                 ]
             )
         case ("in", operand, items):
             return any_true(
                 [
-                    UNKNOWN if v is UNKNOWN else any(compare("=", v, item[1]) for item in items)
+                    UNKNOWN if v is UNKNOWN else any(compare_read("=", (operand, v), (item, item[1])) for item in items)
                     for v in elements(operand, message)
                 ]
             )
@@ -257,10 +317,15 @@ def between_values(tree: Tree, message: dict[str, Any]) -> list[Any]:
 
 def truth_of_comparison(op: str, left: Tree, right: Tree, message: dict[str, Any]) -> bool | None:
     if is_constant(right):
-        return any_true([compare(op, v, scalar(right, message)) for v in elements(left, message)])
+        return any_true([compare_read(op, (left, v), (right, scalar(right, message))) for v in elements(left, message)])
     if is_constant(left):
-        return any_true([compare(op, scalar(left, message), v) for v in elements(right, message)])
-    return compare(op, scalar(left, message), scalar(right, message))
+        return any_true([compare_read(op, (left, scalar(left, message)), (right, v)) for v in elements(right, message)])
+    return compare_read(op, (left, scalar(left, message)), (right, scalar(right, message)))
+
+
+def compare_read(op: str, left: tuple[Tree, Any], right: tuple[Tree, Any]) -> bool | None:
+    """Compare two operands, each given as its tree and its value."""
+    return compare(op, read(*left, right[1]), read(*right, left[1]))
 
 
 def present(message: dict[str, Any], name: str) -> bool:

@@ -13,6 +13,7 @@ MODULES = [
     "tamis.errors",
     "tamis.message",
     "tamis.name_hints",
+    "tamis.notify.content",
     "tamis.query.languages",
     "tamis.reference.queries.bdd",
     "tamis.reference.queries.be_tree",

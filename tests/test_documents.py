@@ -12,6 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 import tamis
+import tamis.errors
+import tamis.words
 from tamis.config.pipeline import PipelineConfig
 from tamis.query import LANGUAGES
 
@@ -79,6 +81,23 @@ def test_decisions_are_numbered_one_after_another_and_have_three_parts() -> None
         assert [part for part in ("Context", "Decision", "Consequence") if f"**{part}.**" not in text] == []
 
 
+SITE = PROJECT / "docs/site"
+
+
+def test_the_site_has_a_place_for_every_page() -> None:
+    index = (SITE / "index.md").read_text(encoding="utf-8")
+    pages = [page.stem for page in (PROJECT / "docs").glob("*.md")]
+    assert [page for page in pages if f"\n../{page}\n" not in index] == [], "not in docs/site/index.md"
+
+
+def test_the_page_of_the_api_has_every_public_name() -> None:
+    page = (SITE / "api.md").read_text(encoding="utf-8")
+    public = [f"tamis.{name}" for name in tamis.__all__ if not name.startswith("_") and not name.endswith("Error")]
+    public += [f"tamis.words.{name}" for name in tamis.words.__all__]
+    assert [name for name in public if f":: {name}\n" not in page] == []
+    assert ".. automodule:: tamis.errors\n" in page
+
+
 QUERIES = (PROJECT / "docs/queries.md").read_text(encoding="utf-8")
 
 
@@ -99,12 +118,12 @@ def test_every_selector_that_is_shown_can_be_read(selector: str) -> None:
 @pytest.mark.parametrize("function", re.findall(r"^\| (`.*`) \|", section("Selectors"), re.MULTILINE))
 def test_every_function_that_is_shown_can_be_read(function: str) -> None:
     for example in re.findall(r"`([^`]+)`", function):
-        assert tamis.selector(example)
+        assert isinstance(tamis.selector(example), tamis.Query)
 
 
 @pytest.mark.parametrize("filter_text", fenced(section("Boolean"))[0].splitlines())
 def test_every_boolean_filter_that_is_shown_can_be_read(filter_text: str) -> None:
-    assert tamis.boolean(filter_text)
+    assert isinstance(tamis.boolean(filter_text), tamis.Query)
 
 
 def test_every_call_that_is_shown_makes_a_query() -> None:
@@ -128,7 +147,7 @@ def test_both_files_of_queries_that_are_shown_can_be_read(
     path.write_text(fenced(section("Files of queries"))[number], encoding="utf-8")
     specs = tamis.load_queries(path)
     assert [spec.key for spec in specs] == keys
-    assert all(spec.compile() for spec in specs)
+    assert all(isinstance(spec.compile(), tamis.Query) for spec in specs)
 
 
 def test_every_language_of_query_files_is_in_the_table() -> None:
@@ -207,6 +226,12 @@ def test_every_public_name_is_in_the_semantics() -> None:
     assert [name for name in tamis.__all__ if not re.search(rf"\b{name}\b", SEMANTICS)] == []
 
 
+def test_every_public_error_is_in_the_table_of_the_semantics() -> None:
+    listed = [row[0].rpartition(".")[2] for row in rows("error", "when")]
+    assert sorted(listed) == sorted(tamis.errors.__all__)
+    assert [row[0] for row in rows("error", "when") if eval(row[0], {"tamis": tamis}) is None] == []
+
+
 PIPELINE = (PROJECT / "docs/pipeline.md").read_text(encoding="utf-8")
 
 
@@ -226,7 +251,7 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
             yield from models_in(part)
 
 
-@pytest.mark.parametrize("table", ["pipeline", "queries", "adapter", "delivery", "test"])
+@pytest.mark.parametrize("table", ["pipeline", "queries", "hierarchy", "adapter", "delivery", "test"])
 def test_the_page_of_the_pipeline_has_exactly_the_keys_that_there_are(table: str) -> None:
     (text,) = re.findall(rf"^## `\[+{table}\]+`\n(.*?)(?=^## |\Z)", PIPELINE, re.MULTILINE | re.DOTALL)
     shown = {name for header, row in table_rows(text) if header[0] == "key" for name in re.split(r"`?, `", row[0])}

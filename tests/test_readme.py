@@ -11,37 +11,20 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pika
 import pytest
 
 import tamis
 from tests.broker.conftest import RunningBroker
+from tests.fenced import Block, blocks, run_python
 
 PROJECT = Path(__file__).resolve().parent.parent
-FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PIPELINE_COMMANDS = ("tamis run", "tamis query", "tamis check pipeline.toml")
 
 
-@dataclass(frozen=True)
-class Block:
-    """A fenced block: its language, the other text of that line, and its content."""
-
-    language: str
-    info: str
-    text: str
-
-    @property
-    def title(self) -> str | None:
-        """Return the name of the file that the block shows."""
-        found = re.search(r'title="([^"]+)"', self.info)
-        return found.group(1) if found else None
-
-
-BLOCKS = [Block(*found) for found in FENCE.findall((PROJECT / "README.md").read_text(encoding="utf-8"))]
+BLOCKS = blocks(PROJECT / "README.md")
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 COMMANDS = [
     line.removeprefix("$ ")
@@ -64,21 +47,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copyfileobj(packed, mailbox)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run_python(source: str) -> list[tuple[str, Any, str]]:
-    """Run a block; return source, result and promise of every line that ends in ``# -> value``."""
-    names: dict[str, Any] = {}
-    seen = []
-    lines = source.splitlines()
-    for statement in ast.parse(source).body:
-        code = ast.get_source_segment(source, statement) or ""
-        promised = re.search(r"# -> (.*)$", lines[(statement.end_lineno or 1) - 1])
-        if promised and isinstance(statement, ast.Expr):
-            seen.append((code, eval(code, names), promised.group(1)))
-        else:
-            exec(code, names)
-    return seen
 
 
 def run_command(line: str) -> subprocess.CompletedProcess[str]:

@@ -37,6 +37,10 @@ def test_stop_words_come_by_name_by_list_and_from_a_file(tmp_path: Path) -> None
     assert stop_words(f"@{tmp_path / 'stop.txt'}") == {"als", "wenn"}
     with pytest.raises(ConfigError, match="stop words"):
         stop_words("@/nowhere")
+    assert stop_words("als,") == {"als"}
+    for name in ("german", "englisch"):
+        with pytest.raises(ConfigError, match=f"no stop words are known by the name '{name}'.*expected english, none"):
+            stop_words(name)
 
 
 WORDS = st.sampled_from(["garlic", "rhubarb", "the", "and", "The"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tamis._core import Bitmap, __version__
 from tamis.engine import Engine, Explanation
 from tamis.engine.report import Report
-from tamis.errors import QueryError, SnapshotError, TamisError
+from tamis.errors import ConfigError, QueryError, QueryWarning, SnapshotError, TamisError
 from tamis.message import ANY, PRESENT
 from tamis.query import (
     Query,
@@ -34,11 +34,13 @@ __all__ = [
     "ANY",
     "PRESENT",
     "Bitmap",
+    "ConfigError",
     "Engine",
     "Explanation",
     "Query",
     "QueryError",
     "QuerySpec",
+    "QueryWarning",
     "Report",
     "SnapshotError",
     "TamisError",

@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, final
+from typing import Any, BinaryIO, Literal, NoReturn, Protocol, TypeAlias, final
 
 from typing_extensions import Buffer
 
+from tamis.errors import QueryWarning
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
 __all__ = [
+    "LANGUAGES",
     "Bitmap",
     "Broker",
     "Engine",
@@ -23,6 +25,7 @@ __all__ = [
     "amqp_encode_method",
     "boolean",
     "broker_limits",
+    "compile_query",
     "contains",
     "fields",
     "journal_kind",
@@ -31,6 +34,8 @@ __all__ = [
     "prefix",
     "regex",
     "selector",
+    "show_query_error",
+    "show_query_warning",
     "stream_message",
     "topic",
     "words",
@@ -50,12 +55,17 @@ _Tree: TypeAlias = (
 class Query:
     """A compiled query, which is true, false or unknown for a message.
 
-    The functions of `tamis` (`selector`, `topic`, ...) make it. It is immutable and thread-safe."""
+    The functions of `tamis` (`selector`, `topic`, ...) make it. It is immutable and thread-safe.
+
+    - ``q & r``, ``q | r`` and ``~q`` combine queries of all languages.
+    - Two queries are equal if they are written alike, and then have the same hash.
+    - ``str(q)`` is selector text, and ``tamis.selector(str(q)) == q``.
+    - A query can be copied. It can be pickled unless it has an expensive predicate (`tamis.opaque`)."""
 
     def evaluate(
         self,
         properties: Properties | None = None,
-        topic: str = "",
+        topic: str | None = None,
         body: Body = None,
         *,
         hierarchies: Mapping[str, Mapping[str, str | None]] | None = None,
@@ -64,22 +74,37 @@ class Query:
         """Return True, False, or None for unknown.
 
         Args:
-            properties: name -> value.
-            topic: dotted words.
-            body: text, or bytes that are text when they are valid UTF-8; None is no body.
+            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
+                they are texts.
+            topic: dotted words; without it and the key, the empty text.
+            body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             hierarchies: attribute -> {value: parent or None}, for UNDER, which is unknown without it.
             signature: the signature of `body`, if you have it; the result is the same without it.
 
         Raises:
-            TypeError: a property has a type that no property can have; the text names the property.
-            ValueError: an integer is beyond 64 bits, the nesting is over 100, or a hierarchy has a cycle.
+            TypeError: an argument or a property has a type that it cannot have; the text names it.
+            ValueError: an integer is beyond 64 bits, a text has half of a surrogate pair, the nesting is over 100, or a
+                hierarchy has a cycle or a parent that is not in it.
 
         Cost: per predicate, linear in the message."""
 
     def highlight(
-        self, properties: Properties | None = None, topic: str = "", body: Body = None
+        self, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> list[tuple[int, int]]:
-        """Return the ranges of characters in `body` that made text predicates true, ascending."""
+        """Return the ranges of characters in `body` that made text predicates true, ascending.
+
+        Args:
+            properties: name -> value.
+            topic: dotted words; None is the empty topic.
+            body: text; bytes that are not text have no ranges.
+
+        Returns:
+            Pairs (start, end), as in ``body[start:end]``.
+
+        Raises:
+            TypeError, ValueError: as `evaluate`.
+
+        Cost: per text predicate, linear in the body."""
 
     def tree(self) -> _Tree:
         """Return the query's structure, for algorithms that are written outside the core.
@@ -90,6 +115,21 @@ class Query:
             literals ``("range", name, low, high, query)``, true only within the bounds, where None is no bound; for
             any other predicate ``("predicate", query)``. Each `query` is that one predicate. Names are those of
             properties; operands are in the order written."""
+
+    @property
+    def hierarchies(self) -> tuple[str, ...]:
+        """The names of the properties that the query tests with UNDER: a sorted tuple, each name once.
+
+        Such a query needs a hierarchy for each of these names (`Engine.hierarchy`, or `hierarchies` of `evaluate`);
+        without it UNDER is unknown of every message. A name whose case does not matter is in lower case.
+
+        Cost: linear in the predicates."""
+
+    @property
+    def warnings(self) -> tuple[QueryWarning, ...]:
+        """What is legal in the query's text and can hardly be meant, in the order of the text.
+
+        A query from a snapshot has none, for a snapshot has no texts."""
 
     def price(self) -> tuple[int, int]:
         """Return what the query takes: bytes when compiled, and the worst nanoseconds per byte of a message's texts.
@@ -111,6 +151,9 @@ class Query:
     def __or__(self, other: Query, /) -> Query: ...
     def __ror__(self, other: Query, /) -> Query: ...
     def __invert__(self) -> Query: ...
+    def __bool__(self) -> NoReturn:
+        """Raise TypeError: a query is neither true nor false without a message."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -124,7 +167,8 @@ class Engine:
 
     def __new__(cls) -> Engine: ...
     @staticmethod
-    def open(path: str | PathLike[str], verify: bool, opaque: dict[str, Callable[..., Any]]) -> Engine: ...
+    def open(path: str | PathLike[str], verify: bool, opaque: dict[str, Callable[..., Any]]) -> Engine:
+        """Open a snapshot; `opaque` contains the functions of the expensive predicates that it names."""
     def next_id(self) -> int:
         """Return the id that the next subscription gets, unless another thread adds one first."""
 
@@ -136,15 +180,18 @@ class Engine:
     def query(self, subscription_id: int) -> Query: ...
     def key_bytes(self, subscription_id: int) -> bytes: ...
     def match(
-        self, properties: Properties | None, topic: str, body: Body, signature: Signature | None
+        self, properties: Properties | None, topic: str | None, body: Body, signature: Signature | None
     ) -> list[int]: ...
-    def match_batch(self, table: Any, threads: int) -> IdLists: ...
-    def hits(self, properties: Properties | None, topic: str, body: Body) -> list[tuple[int, int, int]]: ...
+    def match_json(self, data: str | Buffer) -> list[int]: ...
+    def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]: ...
+    def expensive(self) -> list[str]: ...
+    def asked(self, names: list[str]) -> tuple[list[str], bool, bool]: ...
+    def hits(self, properties: Properties | None, topic: str | None, body: Body) -> list[tuple[int, int, int]]: ...
     def near_misses(
-        self, properties: Properties | None, topic: str, body: Body, off_by: int, limit: int
+        self, properties: Properties | None, topic: str | None, body: Body, off_by: int, limit: int
     ) -> list[int]: ...
     def explain(
-        self, subscription_id: int, properties: Properties | None, topic: str, body: Body
+        self, subscription_id: int, properties: Properties | None, topic: str | None, body: Body
     ) -> tuple[bool | None, list[tuple[str, Any, bool | None]], list[str]]: ...
     def report(self) -> dict[str, Any]:
         """Return the fields of `tamis.Report`, with ids where it has keys."""
@@ -162,28 +209,42 @@ class Engine:
             of subscriptions that it satisfies."""
 
     def hierarchy(self, attribute: str, parents: Mapping[str, str | None]) -> None: ...
-    def save(self, path: str | PathLike[str], keys: list[tuple[int, bytes]], opaque_names: bool) -> None: ...
-    def bytes(self) -> int: ...
+    def save(self, path: str | PathLike[str], keys: list[tuple[int, bytes]], opaque_names: bool) -> None:
+        """Write a snapshot; `keys` are the encoded keys by id. Expensive predicates are written by name, if at all."""
+    def bytes(self) -> int:
+        """Return the memory of the queries and their index in the core, in bytes."""
     def text_bytes(self) -> int: ...
     def __len__(self) -> int: ...
 
 @final
 class Bitmap:
-    """The bitmap engine of the OpenAMQ and Malamute papers: compressed, with every operation that they list.
+    """A row of bits, compressed, with every operation of the bitmap engine in the OpenAMQ and Malamute papers.
 
-    Thread-safe. `index` counts from 0; an index outside the size is an IndexError."""
+    ``&``, ``|`` and ``^`` join bitmaps of the same size (a ValueError otherwise), and ``~`` inverts one. ``==``
+    compares size and bits, and ``len`` is the size. A bitmap is thread-safe, and can be copied and pickled. It can
+    change, and so has no hash.
 
-    def __new__(cls, size: int) -> Bitmap:
-        """Make a bitmap of `size` zeroes; ValueError above 2^32."""
+    Args:
+        size: number of bits, 0 to 2^32; all are clear at first.
 
+    Raises:
+        ValueError: `size` is out of bounds.
+        TypeError: an argument is no integer.
+        IndexError: an index is not from 0 to `size` (exclusive).
+
+    Cost: memory for the set bits only (Roaring); each operation on one bit takes well under a microsecond.
+
+    Source: the OpenAMQ paper, "The bitmap engine"; the Malamute paper."""
+
+    def __new__(cls, size: int) -> Bitmap: ...
     def set(self, index: int) -> None:
-        """Set a bit."""
+        """Set the bit `index`; an IndexError outside the size."""
 
     def clear(self, index: int) -> None:
-        """Clear a bit."""
+        """Clear the bit `index`; an IndexError outside the size."""
 
     def test(self, index: int) -> bool:
-        """Return whether a bit is set."""
+        """Return whether the bit `index` is set; an IndexError outside the size."""
 
     def reset(self) -> None:
         """Clear every bit."""
@@ -216,11 +277,26 @@ class Bitmap:
         """Return the highest clear bit before `index`, or None."""
 
     def write(self, file: BinaryIO) -> None:
-        """Write the bitmap to a binary file: its length, a mark, the size, and Roaring's portable format."""
+        """Write the bitmap to a binary file: its length, a mark, the size, and Roaring's portable format.
+
+        Args:
+            file: open for writing bytes.
+
+        Raises:
+            TypeError: `file` takes no bytes.
+            OSError: it cannot be written."""
 
     @staticmethod
     def read(file: BinaryIO) -> Bitmap:
-        """Read a bitmap that `write` wrote, and no byte after it; ValueError if it is damaged or no bitmap."""
+        """Read a bitmap that `write` wrote, and no byte after it.
+
+        Args:
+            file: open for reading bytes.
+
+        Raises:
+            ValueError: the bitmap is damaged, or there is none.
+            TypeError: `file` gives no bytes.
+            OSError: it cannot be read."""
 
     def __and__(self, other: Bitmap, /) -> Bitmap:
         """Return the bits that are set in both; ValueError if the sizes differ."""
@@ -236,19 +312,36 @@ class Bitmap:
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __len__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Bitmap], tuple[int], bytes]: ...
+    def __setstate__(self, state: bytes, /) -> None: ...
 
 @final
 class IdLists:
-    """An Arrow array with a list of subscription ids for every row."""
+    """An Arrow array with a list of subscription ids for every row, and null for a row that cannot be read."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
-    def to_pylist(self) -> list[list[int]]: ...
+    def to_pylist(self) -> list[list[int] | None]:
+        """Return a list of ids for every row; None for a row that cannot be read."""
     def __len__(self) -> int: ...
-    def __getitem__(self, row: int, /) -> list[int]: ...
+    def __getitem__(self, row: int, /) -> list[int] | None: ...
 
 @final
 class Signature:
-    """The positions of each term in a text, without the stop words of its source (the PNNL paper, section 3.2)."""
+    """The positions of each term in a text, without the stop words of its source.
+
+    `match` and `evaluate` take it beside the body that it was made of, and need not find the words again. No result of
+    a query depends on it. ``len`` is the number of terms, and ``in`` asks for one.
+
+    Args:
+        text: the body.
+        stop_words: words that are left out, normalised or not; None leaves nothing out.
+
+    Raises:
+        TypeError: `text` is no text, or `stop_words` are no words.
+
+    Cost: linear in `text`.
+
+    Source: the PNNL paper, section 3.2."""
 
     def __new__(cls, text: str, stop_words: Iterable[str] | None = None) -> Signature: ...
     def positions(self, term: str) -> list[int]:
@@ -268,17 +361,20 @@ class Signature:
 class JournalReader:
     """Reads the log that the broker keeps in a directory, also while the broker writes, up to the last synced record.
 
-    Thread-safe; it writes nothing. A number (sequence) counts from 1 and names one record for ever."""
+    Thread-safe; it writes nothing. A number (sequence) counts from 1 and names one record for ever.
+
+    Args:
+        path: the directory.
+        start: the number to begin with; without it, the first record that is kept.
+        time_us: begin with the first record of this time or later, in microseconds since 1970.
+
+    Raises:
+        JournalError: there is no log, or a newer version wrote it.
+        OSError: the directory cannot be read."""
 
     def __new__(
         cls, path: str | PathLike[str], start: int | None = None, *, time_us: int | None = None
-    ) -> JournalReader:
-        """Open a log at its first record, at number `start`, or at the first record of `time_us` or later.
-
-        Raises:
-            JournalError: there is no log, or a newer version wrote it.
-            OSError: the directory cannot be read."""
-
+    ) -> JournalReader: ...
     def read(
         self, count_max: int = 1000, bytes_max: int = 4_194_304
     ) -> tuple[list[tuple[int, int, int, bytes]], list[tuple[int, int, str]]]:
@@ -330,6 +426,12 @@ class JournalReader:
 def journal_kind(kind: int, *, is_stream: bool) -> str | None:
     """Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none."""
 
+def read_messages(table: Any) -> list[tuple[dict[str, Any], str, str | bytes | None] | None]:
+    """Return properties, topic and body of each row of an Arrow table, as `Engine.match_batch` reads it.
+
+    A row that cannot be read is None.
+    """
+
 def stream_message(
     kind: int, record: bytes, query_body: Literal["none", "text", "json"] = "text"
 ) -> tuple[str, str, dict[str, Any], tuple[bytes, bytes], bytes]:
@@ -348,18 +450,60 @@ def stream_message(
         ValueError: the record is of another kind, or no message, or its properties nest deeper than 100 or take more
             than 16 MiB."""
 
-def selector(text: str, dialect: str, is_fields: bool = False) -> Query: ...
-def boolean(text: str) -> Query: ...
-def topic(pattern: str, dialect: str) -> Query: ...
-def prefix(prefix: str, on: str) -> Query: ...
-def regex(pattern: str, on: str) -> Query: ...
-def fields(criteria: Mapping[str, FieldValue | None], require_all: bool) -> Query: ...
-def contains(phrase: str) -> Query: ...
-def near(a: str, b: str, distance: int) -> Query: ...
+LANGUAGES: tuple[str, ...]
+
+def selector(text: str, dialect: str, is_fields: bool = False) -> Query:
+    """A query from selector text. `is_fields` restores the mark of field criteria when a query is unpickled."""
+
+def boolean(text: str, groupings: list[str]) -> Query:
+    """A query in the Boolean language; for the names in `groupings`, equality means UNDER."""
+
+def topic(pattern: str, dialect: str) -> Query:
+    """A query for a topic pattern."""
+
+def prefix(text: str, on: str) -> Query:
+    """A query for the beginning of a text."""
+
+def regex(pattern: str, on: str) -> Query:
+    """A query for a text in which a regular expression matches."""
+
+def fields(criteria: Mapping[str, FieldValue | None], require_all: bool) -> Query:
+    """A query of field criteria: name -> value, or None for presence."""
+
+def contains(phrase: str) -> Query:
+    """A query for a word or an exact phrase of the body."""
+
+def near(a: str, b: str, distance: int) -> Query:
+    """A query for two words of the body with at most `distance` steps between them."""
+
+def compile_query(text: str, language: str) -> Query | None:
+    """A query in the language of that name; None when there is no such language."""
+
+def show_query_error(text: str, position: int, expected: str, hint: str | None) -> tuple[str, str]:
+    """How an error of a query is shown: with a caret under its position, and on one line."""
+
+def show_query_warning(text: str, position: int, message: str, hint: str | None) -> str:
+    """How a warning about a query is shown."""
+
 def opaque(
-    name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_ns: float
-) -> Query: ...
-def words(text: str) -> list[str]: ...
+    name: str, function: Callable[[dict[str, Any], str, str | bytes | None], bool | None], cost_us: float
+) -> Query:
+    """A query of one expensive predicate."""
+
+def words(text: str) -> list[str]:
+    """Return the words of `text` in order, as queries compare them.
+
+    Args:
+        text: any text.
+
+    Returns:
+        The UAX #29 segments with a letter or a digit, in NFKC, with simple case folding; no stemming, nothing left out.
+
+    Raises:
+        TypeError: `text` is no text.
+
+    Cost: linear in `text`."""
+
 def broker_limits() -> dict[str, int]:
     """Return the limits of the broker that no setting changes, by name."""
 
@@ -408,7 +552,13 @@ socket. One call returns at most 256 KiB per connection and 1.25 MiB in total; a
 class Broker:
     """The data plane of the AMQP broker: bytes in, bytes out. A process has one, and uses it from one thread.
 
-    `now_us` is the time of a monotonic clock, `wall_us` microseconds since 1970. Nothing that a client sends raises."""
+    `now_us` is the time of a monotonic clock, `wall_us` microseconds since 1970. Nothing that a client sends raises.
+
+    It begins with the contents of the directory `data`; without one, nothing outlives the process.
+
+    Raises:
+        JournalError: the directory's contents cannot be read.
+        OSError: the directory cannot be used."""
 
     def __new__(
         cls,
@@ -427,13 +577,7 @@ class Broker:
         syncs: bool = True,
         confirms_received: bool = False,
         queries: Mapping[str, int] | None = None,
-    ) -> Broker:
-        """Open the data plane with the contents of the directory `data`; without one, nothing outlives the process.
-
-        Raises:
-            JournalError: the directory's contents cannot be read.
-            OSError: the directory cannot be used."""
-
+    ) -> Broker: ...
     def recovered(self) -> dict[str, Any]:
         """Return the contents of the directory at the start: `definitions`, `messages`, `is_clean` and `damage`."""
 
@@ -457,6 +601,12 @@ class Broker:
 
     def add_vhost(self, name: str) -> None:
         """Add a virtual host, unless it exists."""
+
+    def set_hierarchies(self, hierarchies: Mapping[str, Mapping[str, str | None]], now_us: int) -> None:
+        """Use these hierarchies for `UNDER` instead of all before: attribute -> value -> parent.
+
+        Raises:
+            ValueError: one has a cycle, or a parent that is not declared."""
 
     def stored_keys(self) -> list[str]:
         """Return the keys of the store that bindings name, each once."""

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import errno
 
-_WINDOW_CHARACTERS = 100
+from tamis._core import show_query_error, show_query_warning
+
+__all__ = [
+    "AccessError",
+    "AdapterError",
+    "AmqpError",
+    "ConfigError",
+    "JournalError",
+    "QueryError",
+    "SnapshotError",
+    "StoreError",
+    "TamisError",
+]
+
 _DISK_FAILED = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.EROFS, errno.ESTALE, getattr(errno, "EUCLEAN", errno.EIO)}
 """What Linux reports when a file system is gone or broken, not when a file is merely absent or closed."""
 
@@ -13,6 +26,13 @@ def short(value: object) -> str:
     """`value` as a message shows it: at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def expect_text(value: object, name: str) -> str:
+    """Return the argument `name`, or raise a TypeError that names it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
+    return value
 
 
 def has_disk_failed(error: BaseException | None) -> bool:
@@ -99,25 +119,35 @@ class QueryError(ValueError):
         self.hint = hint
 
     def __str__(self) -> str:
-        if not self.text:
-            return f"expected {self.expected}"
-        line, column = self._line_and_column()
-        caret = " " * column + "^" + (f" {self.hint}" if self.hint else "")
-        return f"expected {self.expected}\n  {line}\n  {caret}"
+        return show_query_error(self.text, self.position, self.expected, self.hint)[0]
 
     @property
     def summary(self) -> str:
         """The error on one line, without the caret: for logs and protocol replies."""
-        near = self.text[self.position : self.position + 20].replace("\n", " ")
-        where = f" near '{near}'" if near else " at the end"
-        return f"position {self.position}: expected {self.expected}{where}" + (f" ({self.hint})" if self.hint else "")
+        return show_query_error(self.text, self.position, self.expected, self.hint)[1]
 
-    def _line_and_column(self) -> tuple[str, int]:
-        """The line of the error, cut to a window around its position, and the column within that window."""
-        start = self.text.rfind("\n", 0, self.position) + 1
-        end = self.text.find("\n", self.position)
-        line, column = self.text[start : end if end >= 0 else None], self.position - start
-        if len(line) <= _WINDOW_CHARACTERS:
-            return line.replace("\t", " "), column
-        left = max(0, min(column - _WINDOW_CHARACTERS // 2, len(line) - _WINDOW_CHARACTERS))
-        return line[left : left + _WINDOW_CHARACTERS].replace("\t", " "), column - left
+
+class QueryWarning(UserWarning):
+    """A query is read as it is written, and probably means something else; the text ends with a caret under the place.
+
+    Attributes:
+        text: the whole query.
+        position: the place in `text`, in characters from 0.
+        message: what the query says there.
+        hint: what to write instead, or None.
+
+    >>> print(QueryWarning("price > '100'", 8, "'100' in quotes is a text", "without quotes it is a number: 100"))
+    '100' in quotes is a text
+      price > '100'
+              ^ without quotes it is a number: 100
+    """
+
+    def __init__(self, text: str, position: int, message: str, hint: str | None = None) -> None:
+        super().__init__(text, position, message, hint)
+        self.text = text
+        self.position = position
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return show_query_warning(self.text, self.position, self.message, self.hint)

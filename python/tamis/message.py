@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 
 class Marker(enum.Enum):
@@ -29,11 +29,17 @@ ANY: Final = Marker.ANY
 """In field criteria: the field is present, whatever its value."""
 
 Value: TypeAlias = (
-    "bool | int | float | str | bytes | datetime | Decimal | None | Literal[Marker.PRESENT] "
+    "bool | int | float | str | bytes | datetime | date | Decimal | None | Literal[Marker.PRESENT] "
     "| Sequence[Value] | Mapping[str, Value]"
 )
-Properties: TypeAlias = "Mapping[str, Value]"
+Properties: TypeAlias = "Mapping[str, object]"
+"""Name -> `Value`. Type checkers infer ``dict[str, object]`` of ``{"author": "James", "price": 120}``, so they may take
+any value; a wrong one is refused when it is met, with the property's name."""
 Body: TypeAlias = str | bytes | bytearray | memoryview | None
+
+_PLAIN = (bool, int, float, str, bytes, datetime, date, type(None))
+_LIST_OF = {"set": "sorted(...)", "frozenset": "sorted(...)", "ndarray": ".tolist()", "Series": ".tolist()"}
+"""Type -> what makes a list of it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -52,3 +58,34 @@ def to_micros(instant: datetime) -> int:
 def from_micros(micros: int) -> datetime:
     """The instant `micros` microseconds after 1970-01-01 UTC."""
     return _EPOCH + timedelta(microseconds=micros)
+
+
+def to_plain(value: object) -> object:
+    """The plain value that a date or a numpy scalar stands for; a date is midnight UTC.
+
+    Raises:
+        TypeError: no property can have this value; the text says what was expected.
+
+    >>> to_plain(date(2002, 8, 22))
+    datetime.datetime(2002, 8, 22, 0, 0, tzinfo=datetime.timezone.utc)
+    """
+    plain = _without_numpy(value)
+    if isinstance(plain, date) and not isinstance(plain, datetime):
+        return datetime(plain.year, plain.month, plain.day, tzinfo=UTC)
+    if plain is value or not isinstance(plain, _PLAIN):
+        raise TypeError(_refusal(value))
+    return plain
+
+
+def _without_numpy(value: Any) -> object:
+    """The Python value of a numpy scalar, which is known by its class, since the library does not import numpy."""
+    names = {base.__name__ for base in type(value).__mro__ if base.__module__ == "numpy"}
+    if "generic" not in names or "timedelta64" in names:
+        return value
+    return value.astype("datetime64[us]").item() if "datetime64" in names else value.item()
+
+
+def _refusal(value: object) -> str:
+    name = type(value).__name__
+    hint = f"; {_LIST_OF[name]} makes a list of it" if name in _LIST_OF else ""
+    return f"expected bool, int, float, str, datetime, None, a list or a mapping, not {name}{hint}"

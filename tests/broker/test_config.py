@@ -108,6 +108,12 @@ def test_a_client_certificate_needs_an_authority(tmp_path: Path) -> None:
         load(tmp_path, GOOD.replace("[limits]", 'verify_peer = "required"\n[limits]'))
 
 
+@pytest.mark.parametrize("unix", ["", ".", "/"])
+def test_a_socket_is_no_folder(tmp_path: Path, unix: str) -> None:
+    with pytest.raises(ConfigError, match="unix: expected the path of a socket, not the folder"):
+        load(tmp_path, f'unix = "{unix}"\n')
+
+
 def test_no_other_address_without_tls_unless_told(tmp_path: Path) -> None:
     plain = 'host = "192.0.2.1"\n'
     with pytest.raises(ConfigError, match=r"expected an address of this machine alone, not '192.0.2.1'") as error:

@@ -12,7 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 import tamis
-from tamis import QuerySpec, query
+from tamis import QuerySpec
 from tamis.store import Store
 from tests.broker.conftest import RunningBroker, StartBroker
 
@@ -81,7 +81,8 @@ def test_what_cannot_be_bound_is_logged_and_changes_nothing(
     store.add_query(QuerySpec("expensive", "price > 100"))
     channel.queue_declare("q", exclusive=True)
     channel.queue_bind("q", "amq.topic", "orders.#", arguments={"x-query-key": "expensive"})
-    monkeypatch.setitem(query.LANGUAGES, "later", tamis.selector)  # of a version that comes after the broker's
+    # The store knows a language of a version that comes after the broker's.
+    monkeypatch.setattr("tamis.query.spec.compile_query", lambda text, language: tamis.selector(text))
     store.add_query(QuerySpec("expensive", "price > 5", "later"))
     refused = broker.wait_for_log("stored query not bound", PATIENCE_S)
     assert (refused["key"], "x-query-language 'later'" in refused["reason"]) == ("expensive", True)
@@ -100,3 +101,77 @@ def test_a_query_of_the_store_may_be_in_any_language(
         channel.basic_publish("amq.topic", topic, body.encode())
     assert channel.basic_get("new", auto_ack=True)[2] == b"the disk"
     assert channel.basic_get("full", auto_ack=True)[2] == b"the disk is full"
+
+
+GROUPS = {"Options": None, "American": "Options", "European": "Options", "Bonds": None}
+
+
+def goes_to(channel: BlockingChannel, queue: str, headers: dict[str, str], body: bytes = b"") -> bool:
+    channel.basic_publish("amq.topic", "trades", body, pika.BasicProperties(headers=headers))
+    return channel.basic_get(queue, auto_ack=True)[0] is not None
+
+
+def test_under_follows_the_hierarchy_of_the_store_from_the_next_message_on(
+    store: Store, broker: RunningBroker, channel: BlockingChannel
+) -> None:
+    under = {"x-query": "grp UNDER 'Options'"}
+    channel.queue_declare("q", exclusive=True)
+    with pytest.raises(ChannelClosedByBroker, match=r"no hierarchy for 'grp'.*tamis hierarchy set grp FILE"):
+        channel.queue_bind("q", "amq.topic", "trades", arguments=under)
+
+    store.set_hierarchy("grp", GROUPS)
+    store.set_hierarchy("body.grp", GROUPS)
+    broker.wait_for_log("hierarchies changed", PATIENCE_S)
+    with broker.connect() as connection:
+        channel = connection.channel()
+        for queue, arguments in (
+            ("headers", under),
+            ("json", {"x-query": "body.grp UNDER 'Options'", "x-query-body": "json"}),
+        ):
+            channel.queue_declare(queue, exclusive=True)
+            channel.queue_bind(queue, "amq.topic", "trades", arguments=arguments)
+        assert goes_to(channel, "headers", {"grp": "American"})
+        assert not goes_to(channel, "headers", {"grp": "Bonds"})
+        assert goes_to(channel, "json", {}, b'{"grp": "European"}')
+        assert not goes_to(channel, "json", {}, b'{"grp": "Bonds"}')
+
+        store.set_hierarchy("grp", GROUPS | {"Bonds": "Options"})
+        until = time.monotonic() + PATIENCE_S
+        while not goes_to(channel, "headers", {"grp": "Bonds"}):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+
+def test_a_binding_that_sees_no_body_cannot_ask_for_it(
+    store: Store, broker: RunningBroker, channel: BlockingChannel
+) -> None:
+    store.add_query(QuerySpec("mail", "frost", "text"))
+    channel.queue_declare("q", exclusive=True)
+    with pytest.raises(ChannelClosedByBroker, match="the query reads the body: expected x-query-body text or json"):
+        channel.queue_bind("q", "amq.topic", "#", arguments={"x-query-key": "mail"})
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "matching", "other"),
+    [
+        ("topic", "trades.*", "trades.new", "trades"),
+        ("topic:openamq", "trades.*", "trades", "orders"),
+        ("prefix", "trades.", "trades.new", "trade"),
+        ("regex", "topic: ^tr.des$", "trades", "trades.new"),
+        ("fields", "price=5, urgent", "", ""),
+        ("near", "disk full 3", "", ""),
+    ],
+)
+def test_a_binding_takes_every_language(
+    broker: RunningBroker, language: str, text: str, matching: str, other: str
+) -> None:
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("q", exclusive=True)
+        arguments = {"x-query": text, "x-query-language": language, "x-query-body": "text"}
+        channel.queue_bind("q", "amq.fanout", "", arguments=arguments)
+        properties = pika.BasicProperties(headers={"price": 5, "urgent": "yes"})
+        channel.basic_publish("amq.fanout", matching, b"the disk is full", properties)
+        assert channel.basic_get("q", auto_ack=True)[0] is not None
+        channel.basic_publish("amq.fanout", other, b"the disk", pika.BasicProperties(headers={"price": 5}))
+        assert channel.basic_get("q", auto_ack=True)[0] is None

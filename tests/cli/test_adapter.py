@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tamis.store import Store
 from tests.cli.conftest import Tamis
 
 PIPELINE = """\
@@ -37,7 +42,7 @@ def pipeline(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("pipeline")
 def test_adapters_are_listed_with_what_was_asked_of_them(tamis: Tamis) -> None:
     assert "inbox" in tamis("adapter", "list").stdout
-    assert tamis("adapter", "pause", "inbox").stderr == "inbox will be paused\n"
+    assert tamis("adapter", "pause", "inbox").stderr.startswith("inbox will be paused: ")
     assert tamis("adapter", "stop", "events").returncode == 0
     states = [json.loads(line) for line in tamis("adapter", "list", "--json").stdout.splitlines()]
     assert [(it["name"], it["desired"], it["config"]["type"]) for it in states] == [
@@ -76,3 +81,36 @@ def test_a_missing_configuration_is_one_message(tamis: Tamis) -> None:
     done = tamis("adapter", "list")
     assert done.returncode == 2
     assert done.stderr.startswith("error: pipeline.toml: ")
+
+
+def _listed(tamis: Tamis) -> dict[str, dict[str, object]]:
+    return {it["name"]: it for it in map(json.loads, tamis("adapter", "list", "--json").stdout.splitlines())}
+
+
+def test_the_list_says_whether_anybody_runs(tamis: Tamis, pipeline: Path) -> None:
+    assert tamis("adapter", "list").stderr == "not running; `tamis run` was never started over this store\n"
+    with Store.open(pipeline / "tamis.sqlite") as store:
+        store.report_adapter("inbox", "running", at=datetime(2001, 1, 1, tzinfo=UTC))
+        lease = store.take_lease(pipeline / "pipeline.toml")
+        store.report_adapter("events", "running")
+        assert {name: it["status"] for name, it in _listed(tamis).items()} == {"inbox": "starting", "events": "running"}
+        assert tamis("adapter", "list").stderr.endswith(f": process {os.getpid()} on {lease.host}\n")
+        with subprocess.Popen([sys.executable, "-c", "pass"]) as killed:
+            pass
+        with store._write() as connection:
+            connection.exec_driver_sql("UPDATE leases SET pid = ?", (killed.pid,))
+    listed = _listed(tamis)
+    assert {it["status"] for it in listed.values()} == {"not running"}
+    assert listed["inbox"]["pipeline"] is None
+    told = tamis("adapter", "list").stderr
+    assert told.startswith("not running since ")
+    assert f"(process {killed.pid} on {lease.host} ended without saying so)" in told
+
+
+@pytest.mark.usefixtures("pipeline")
+def test_stop_and_pause_say_what_they_mean(tamis: Tamis) -> None:
+    assert "it stays off, also in later runs" in tamis("adapter", "stop", "inbox").stderr
+    assert "it is off for a while" in tamis("adapter", "pause", "inbox").stderr
+    helps = [tamis("adapter", word, "--help").stdout for word in ("stop", "pause")]
+    assert "also in later runs" in helps[0]
+    assert "listed as paused" in helps[1]

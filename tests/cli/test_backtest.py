@@ -65,7 +65,7 @@ def test_exit_codes_are_those_of_grep_and_a_mistyped_name_is_hinted_at(tamis: Ta
     done = tamis("backtest", "price > 1", stdin='{"price": 2}\nno json\n')
     assert done.returncode == 2
     assert "error: stdin, line 2: not a message: " in done.stderr
-    assert "would have matched once in 1 messages" in done.stdout
+    assert "would have matched once in 1 message" in done.stdout
     assert tamis("backtest", "price > 1", stdin="").returncode == 1
 
 

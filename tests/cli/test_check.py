@@ -50,10 +50,10 @@ def test_every_bad_query_of_a_file_is_reported(tamis: Tamis, tmp_path: Path) -> 
     (tmp_path / "q.toml").write_text(text)
     done = tamis("check", "q.toml")
     assert done.returncode == 2
-    assert "q.toml, line 1, query 'a': expected" in done.stderr
-    assert "q.toml, line 9, query 'c': expected" in done.stderr
+    assert "q.toml, line 3, query 'a': expected" in done.stderr
+    assert "q.toml, line 11, query 'c': expected" in done.stderr
     errors = json.loads(tamis("check", "q.toml", "--json").stdout)["errors"]
-    assert [(it["line"], it["key"]) for it in errors] == [(1, "a"), (9, "c")]
+    assert [(it["line"], it["key"]) for it in errors] == [(3, "a"), (11, "c")]
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,35 @@ def test_a_test_block_that_does_not_hold_is_an_error(tamis: Tamis, files: Path) 
     done = tamis("check", "pipeline.toml")
     assert done.returncode == 2
     assert "expensive" in done.stderr
+
+
+def test_an_empty_query_is_a_query_and_a_folder_is_neither(tamis: Tamis, tmp_path: Path) -> None:
+    for text in ("", " "):
+        done = tamis("check", text)
+        assert (done.returncode, done.stdout) == (0, "TRUE\n"), done.stderr
+    (tmp_path / "folder").mkdir()
+    done = tamis("check", "folder")
+    assert done.returncode == 2
+    assert "folder: a folder, where a file or a query was expected" in done.stderr
+
+
+MAILBOX = '[[adapter]]\nname = "inbox"\ntype = "mbox"\npath = "inbox.mbox"\n[queries]\nfile = "q.txt"\n'
+
+
+def test_a_name_that_no_source_has_is_a_warning(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "inbox.mbox").touch()
+    (tmp_path / "pipeline.toml").write_text(MAILBOX)
+    (tmp_path / "q.txt").write_text("frost: bdy LIKE '%frost%'\n")
+    told = "query 'frost': no adapter gives a property 'bdy'; did you mean body?"
+    done = tamis("check", "pipeline.toml")
+    assert done.returncode == 0, done.stderr
+    assert f"warning: q.txt, line 1, {told}" in done.stderr
+    (warning,) = json.loads(tamis("check", "pipeline.toml", "--json").stdout)["warnings"]
+    assert (warning["file"], warning["line"], warning["key"]) == ("q.txt", 1, "frost")
+    assert warning["message"] in told
+    added = tamis("query", "add", "frost", "bdy LIKE '%frost%'", "--json")
+    assert added.returncode == 0
+    assert f"warning: {told}" in added.stderr
+    assert [it["message"] for it in json.loads(added.stdout)["warnings"]] == [warning["message"]]
+    applied = tamis("query", "apply", "q.txt", "--json")
+    assert f"warning: {told}" in applied.stderr

@@ -54,14 +54,14 @@ def test_a_bad_line_is_named_and_the_others_are_matched(tamis: Tamis, bad: str) 
     assert done.returncode == 2
     assert [found["line"] for found in lines(done.stdout)] == [2]
     assert "error: stdin, line 1: not a message: " in done.stderr
-    assert "1 lines could not be read" in done.stderr
+    assert "1 could not be read" in done.stderr
 
 
 @pytest.mark.usefixtures("files")
 def test_only_the_first_bad_lines_are_explained(tamis: Tamis) -> None:
     done = tamis("match", "queries.txt", stdin="x\n" * 500)
     assert done.stderr.count("error:") == 10
-    assert "500 lines could not be read" in done.stderr
+    assert "500 could not be read" in done.stderr
 
 
 @pytest.mark.usefixtures("files")
@@ -94,7 +94,7 @@ def test_count_prints_a_number_and_json_every_query(tamis: Tamis) -> None:
 def test_limit_stops_early(tamis: Tamis) -> None:
     done = tamis("match", "queries.txt", "messages.jsonl", "--limit", "1")
     assert [found["line"] for found in lines(done.stdout)] == [1]
-    assert "1 of 1 messages" in done.stderr
+    assert "1 of 1 message " in done.stderr
 
 
 def test_every_query_with_an_error_is_named_with_a_caret(tamis: Tamis, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
+from tamis.query import HierarchySpec
 
 GOOD = """\
 [pipeline]
@@ -56,7 +57,7 @@ def test_a_good_file_says_all_that_it_says(tmp_path: Path) -> None:
     assert config.path == tmp_path / "pipeline.toml"
     assert (config.pipeline.name, config.pipeline.interval_ms) == ("mail", 100)
     (adapter,) = config.adapters
-    assert (adapter.name, adapter.type, adapter.topic, adapter.stop_words) == ("inbox", "mbox", "mail.inbox", "english")
+    assert (adapter.name, adapter.type, adapter.topic) == ("inbox", "mbox", "mail.inbox")
     outbox, server = config.deliveries
     assert isinstance(outbox, EmlDelivery)
     assert outbox.recipients == ("ann@example.org",)
@@ -65,6 +66,38 @@ def test_a_good_file_says_all_that_it_says(tmp_path: Path) -> None:
     assert server.recipients == ("ann@example.org", "bob@example.org")
     assert config.default_deliveries == ("outbox",)
     assert (config.tests[0].message, config.tests[0].match) == ({"author": "James"}, ("james",))
+
+
+@pytest.mark.parametrize(
+    ("hierarchy", "expected"),
+    [
+        ('attribute = "g"\nparents = { a = "b" }', "line 4: parents: 'a': its parent 'b' is no value of the hierarchy"),
+        ('attribute = "g"\nparents = { a = 5 }', "line 4: parents: 'a': expected its parent as text"),
+        ('attribute = "g"\nparents = 5', "line 4: parents: expected a table"),
+        ('attribute = "g"', "line 2: expected either 'parents' or 'file'"),
+        ("parents = {}", "line 2: [[hierarchy]] needs 'attribute'"),
+        ('attribute = "g"\nparent = {}', "line 4: unknown key 'parent' in [[hierarchy]]; did you mean 'parents'?"),
+        (
+            'attribute = "g"\nparents = {}\n[[hierarchy]]\nattribute = "g"\nparents = {}',
+            "line 6: the hierarchy of 'g' is given",
+        ),
+    ],
+)
+def test_a_bad_hierarchy_is_refused_with_its_line(tmp_path: Path, hierarchy: str, expected: str) -> None:
+    mistakes = _mistakes(tmp_path, f"[queries]\n[[hierarchy]]\n{hierarchy}\n")
+    assert mistakes[0].startswith("pipeline.toml, ")
+    assert expected in mistakes[0]
+
+
+def test_a_hierarchy_stands_in_the_file_or_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "tree.json").write_text('{"a": "b", "b": null}')
+    (tmp_path / "q.toml").write_text('[[hierarchy]]\nattribute = "h"\nfile = "tree.json"\n')
+    text = '[queries]\nfile = "q.toml"\n[[hierarchy]]\nattribute = "g"\nfile = "tree.json"\n'
+    own, queries = _load(tmp_path, text).query_files()
+    assert own.hierarchies == (HierarchySpec("g", {"a": "b", "b": None}),)
+    assert queries.hierarchies == (HierarchySpec("h", {"a": "b", "b": None}),)
+    with pytest.raises(ConfigError, match=r"q.toml, line 2: the hierarchy of 'h' stands in .*pipeline.toml, too"):
+        _load(tmp_path, text.replace('"g"', '"h"')).query_files()
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -120,8 +153,8 @@ MISTAKES = [
     ("= 100", "= 1e9", "line 3: interval_ms: expected a whole number, not 1000000000.0"),
     ('match = ["james"]', 'match = "james"', "line 25: match: expected a list, not 'james'"),
     ("[[adapter]]", "[adapter]", "line 7: expected [[adapter]], not [adapter]"),
-    ('"mbox"', '"mbox"\nbody_field = "text"', "line 7: 'body_field' is for adapters of type 'jsonl', not 'mbox'"),
-    ('"mbox"', '"mbox"\nquery_body = "json"', "line 7: 'query_body' is for adapters of type 'journal', not 'mbox'"),
+    ('"mbox"', '"mbox"\nbody_field = "text"', "line 10: 'body_field' is for adapters of type 'jsonl', not 'mbox'"),
+    ('"mbox"', '"mbox"\nquery_body = "json"', "line 10: 'query_body' is for adapters of type 'journal', not 'mbox'"),
     ('"mbox"', '"journal"\nquery_body = "xml"', "line 10: query_body: expected 'text' or 'json', not 'xml'"),
     (
         '"mbox"',
@@ -134,11 +167,11 @@ MISTAKES = [
         "line 10: starting_offset: expected 'first', 'next' or a number from 1, not 0",
     ),
     ('"localhost"', '"localhost"\nport = 70000', "line 21: port: expected a number of at most 65535, not 70000"),
-    ('"localhost"', '"localhost"\nuser = "ann"', "line 17: 'user' and 'password_env' belong together"),
+    ('"localhost"', '"localhost"\nuser = "ann"', "line 21: 'user' and 'password_env' belong together"),
     (
         '"localhost"',
         '"mail.example.org"\ntls = "none"\nuser = "ann"\npassword_env = "P"',
-        'line 17: a password for mail.example.org needs tls = "starttls" or "tls"',
+        'line 22: a password for mail.example.org needs tls = "starttls" or "tls"',
     ),
     ('"localhost"', '"localhost"\nback_off_s = []', "line 21: back_off_s: expected at least one value, not []"),
     ('"localhost"', '"localhost"\nback_off_s = [0]', "line 21: back_off_s: expected a number above 0, not 0"),
@@ -227,3 +260,28 @@ def test_two_deliveries_may_not_write_into_one_folder(tmp_path: Path) -> None:
     assert mistake.startswith(
         "pipeline.toml, line 26: the deliveries 'outbox' and 'again' would both write the folder"
     ), mistake
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '[[adapter]]\nname = "a"\ntype = "mbox"\npath = "x"\nbody_field = "b"\n',
+            "line 5: 'body_field' is for",
+        ),
+        (
+            '[[delivery]]\nname = "a"\ntype = "smtp"\nhost = "h"\nfrom = "a"\nto = "b"\nuser = "u"\n',
+            "line 7: 'user'",
+        ),
+        ('[[adapters]]\nname = "a"\n', "line 1: unknown key 'adapters'; did you mean 'adapter'?"),
+        ("[[tests]]\nmatch = []\n", "line 1: unknown key 'tests'; did you mean 'test'?"),
+        ('[[delivery]]\nname = "a"\ntype = "eml"\nfolder = "f"\nsender = "x"\n', "line 5: unknown key 'sender'"),
+        (
+            '[[adapter]]\nname = "a"\ntype = "mbox"\npath = "x"\nstop_words = "german"\n',
+            "line 5: unknown key 'stop",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_own_line(tmp_path: Path, text: str, expected: str) -> None:
+    (mistake,) = _mistakes(tmp_path, text)
+    assert expected in mistake

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Hashable
 from datetime import datetime, timedelta, timezone
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tamis
+from tamis.cli.output import to_json
 from tamis.reference import BruteForce
 from tests import oracle
 
@@ -92,8 +94,7 @@ def test_changes_are_seen_by_the_next_match_also_in_an_opened_snapshot(
 )
 def test_a_batch_gives_what_single_matches_give(pairs: Any, sent: Any, threads: int) -> None:
     engine, _ = both(pairs)
-    sent = [(properties, topic, None if isinstance(body, bytes) else body) for properties, topic, body in sent]
-    import json
+    sent = [(as_json(properties), topic, None if isinstance(body, bytes) else body) for properties, topic, body in sent]
 
     table = pa.table(
         {
@@ -106,6 +107,11 @@ def test_a_batch_gives_what_single_matches_give(pairs: Any, sent: Any, threads: 
     assert isinstance(matched, pa.ListArray)
     assert matched.type.value_type == pa.uint64()
     assert [engine.keys(ids) for ids in matched.to_pylist()] == [engine.match(*message) for message in sent]
+
+
+def as_json(properties: Any) -> Any:
+    """Return properties as JSON has them: times as texts."""
+    return json.loads(to_json(properties))
 
 
 def test_a_batch_takes_structs_maps_and_plain_columns() -> None:
@@ -129,6 +135,43 @@ def test_a_batch_takes_structs_maps_and_plain_columns() -> None:
         with pytest.raises(ValueError, match="threads"):
             engine.match_batch(nested, threads=threads)
     assert engine.match_batch(nested, threads=2**70).to_pylist() == [[0, 1], []]
+
+
+def test_a_batch_goes_on_past_rows_that_cannot_be_read_and_says_which() -> None:
+    engine = tamis.Engine()
+    engine.add("one", tamis.selector("a = 1"))
+    chunks = [pa.table({"properties": texts}) for texts in (['{"a": 1}'], ['{"a": 1}', "{bad", "[1]"], ['{"a": 2}'])]
+    table = pa.concat_tables(chunks)
+    with pytest.raises(ValueError, match="^column 'properties', row 2: "):
+        engine.match_batch(table)
+    ids = [[0], [0], None, None, []]
+    assert engine.match_batch(table, errors="null").to_pylist() == ids
+    beside = engine.match_batch(table, errors="column")
+    assert beside.field("ids").to_pylist() == ids
+    reasons = beside.field("error").to_pylist()
+    assert [reason is None for reason in reasons] == [True, True, False, False, True]
+    assert reasons[3] == "column 'properties': expected an object: names and values"
+    with pytest.raises(ValueError, match="errors: expected 'raise', 'null' or 'column', not 'skip'"):
+        engine.match_batch(table, errors="skip")  # type: ignore[arg-type]
+
+
+def test_a_batch_may_have_any_column_that_no_query_asks_for() -> None:
+    engine = tamis.Engine()
+    engine.add("one", tamis.selector("a = 1 AND b.c IS NULL"))
+    spans = pa.array([1, 2], pa.duration("s"))
+    table = pa.table({"a": [1, 2], "span": spans, "large": pa.array([2**64 - 1, 1], pa.uint64())})
+    assert engine.match_batch(table).to_pylist() == [[0], []]
+    assert engine.asked(["a", "b", "c", "span"]) == (["a", "b"], False, False)
+    engine.add("long", tamis.selector("span > 1 OR CONTAINS(body, 'frost')"))
+    assert engine.asked(["span"]) == (["span"], False, True)
+    for errors in ("raise", "null"):
+        with pytest.raises(TypeError, match="column 'span': a column of type Duration"):
+            engine.match_batch(table, errors=errors)  # type: ignore[arg-type]
+    seen = []
+    engine = tamis.Engine()
+    engine.add("all", tamis.opaque("all", lambda properties, topic, body: seen.append(properties) or True))
+    engine.match_batch(pa.table({"a": [1], "never named": [2]}))
+    assert seen == [{"a": 1, "never named": 2}]
 
 
 def test_an_array_that_is_no_rows_is_refused() -> None:

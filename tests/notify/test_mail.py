@@ -47,7 +47,7 @@ def test_it_tells_the_query_why_and_the_message(record: NotificationRecord) -> N
         "author = 'James'  (James)",
         "> Plant the *garlic* before the first *frost*.",
         "Author: James",
-        "Date: 2002-08-22 18:26:25 +0000",
+        "Date: 2002-08-22 18:26:25 UTC",
         "Place: inbox, mail/a.mbox, byte 4711",
         "Plant the garlic\nbefore the first frost.\n",
     ):

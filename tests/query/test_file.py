@@ -26,9 +26,9 @@ def test_toml_has_language_owner_tags_and_deliveries(tmp_path: Path) -> None:
         'deliveries = ["mail"]\n[[query]]\nkey = "b"\ntext = "a = 1"\n'
     )
     first, second = load_queries(file)
-    assert (first.owner, first.tags, first.deliveries, first.line) == ("ann", ("x",), ("mail",), 1)
+    assert (first.owner, first.tags, first.deliveries, first.line) == ("ann", ("x",), ("mail",), 3)
     assert first.compile() == tamis.topic("forex.*", dialect="openamq")
-    assert second.line == 8
+    assert second.line == 10
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,33 @@ def test_every_language_has_a_text(language: str, text: str, expected: tamis.Que
     [
         ("q.txt", "no colon here\n", "line 1: expected `key: selector text`"),
         ("q.txt", "a: x = 1\na: x = 2\n", "line 2: the key 'a' is already on line 1"),
-        ("q.toml", '[[query]]\nkey = "a"\ntxt = "x"\n', "line 1: unknown name 'txt'; did you mean 'text'?"),
+        ("q.toml", '[[query]]\nkey = "a"\ntxt = "x"\n', "line 3: unknown name 'txt'; did you mean 'text'?"),
         ("q.toml", '[[querys]]\nkey = "a"\n', "unknown name 'querys'; did you mean 'query'?"),
-        ("q.toml", '[[query]]\nkey = "a"\ntext = "x"\nlanguage = "booleen"\n', "did you mean 'boolean'?"),
-        ("q.toml", '[[query]]\nkey = 1\ntext = "x"\n', "expected text for 'key'"),
-        ("q.toml", '[[query]]\nkey = "a"\ntext = "x"\ntags = "x"\n', "expected a list of texts for 'tags'"),
+        (
+            "q.toml",
+            '[[query]]\nkey = "a"\ntext = "x"\nlanguage = "booleen"\n',
+            "line 4: unknown language 'booleen'; did you mean 'boolean'?",
+        ),
+        ("q.toml", '[[query]]\nkey = 1\ntext = "x"\n', "line 2: expected text for 'key'"),
+        ("q.toml", '[[query]]\nkey = "a"\ntext = "x"\ntags = "x"\n', "line 4: expected a list of texts for 'tags'"),
+        (
+            "q.toml",
+            '[[query]]\nkey = "a"\ntext = "x"\n[[query]]\ntext = "y"\nkey = "a"\n',
+            "line 6: the key 'a' is already on line 2",
+        ),
+        ("q.toml", '[[hierarchy]]\nattribute = "g"\nparents = {a = "b"}\n', "line 3: 'a': its parent 'b' is no value"),
+        ("q.toml", '[[hierarchy]]\nattribute = "g"\n', "line 1: expected either 'parents' or 'file'"),
+        ("q.toml", "[[hierarchy]]\nattribute = 5\nparents = {}\n", "line 2: expected 'attribute'"),
+        (
+            "q.toml",
+            '[[hierarchy]]\nattribute = "g"\nparent = {}\n',
+            "line 3: unknown name 'parent'; did you mean 'parents'?",
+        ),
+        (
+            "q.toml",
+            '[[hierarchy]]\nattribute = "g"\nfile = "nowhere.json"\n',
+            "line 3: ",
+        ),
         ("q.toml", "[[query]\n", "line 1"),
     ],
 )

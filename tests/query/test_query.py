@@ -302,3 +302,11 @@ def test_highlight_gives_the_characters_that_matched() -> None:
     body = "é garlic, und Garlic bread"
     query = tamis.text("garlic bread") | tamis.regex("und", on="body")
     assert [body[a:b] for a, b in query.highlight(body=body)] == ["und", "Garlic", "bread"]
+
+
+def test_a_query_says_which_hierarchies_it_needs() -> None:
+    query = tamis.selector("b UNDER 'x' AND (NOT a UNDER 'y' OR c = 1) AND b UNDER 'z' AND \"d e\" UNDER 'w'")
+    assert query.hierarchies == ("a", "b", "d e")
+    assert tamis.boolean("group UNDER A && price > 1").hierarchies == ("group",)
+    assert tamis.selector("Group UNDER 'A'", dialect="cbm").hierarchies == ("group",)
+    assert tamis.selector("a = 'UNDER'").hierarchies == ()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from tamis import QuerySpec
 from tamis.report import RunFigures, write_report
 from tamis.report.charts import _round_up
 from tamis.report.data import COLUMNS, Piece, _excerpt, collect
-from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
+from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Outcome, Store, notification_id
 
 EVIL = "<script>alert('x')</script> & \"more\" \x00\ud800"
 
@@ -28,7 +30,9 @@ class Page(HTMLParser):
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "action", "srcset")]
 
 
-def fill(store: Store, dates: list[str | None], body: str, subject: str = "hello") -> None:
+def fill(
+    store: Store, dates: list[str | None], body: str, subject: str = "hello", deliveries: tuple[str, ...] = ()
+) -> None:
     """Add one message per date, matched by one query."""
     store.add_query(QuerySpec("frost", "CONTAINS(body, 'frost')"))
     store.add_query(QuerySpec("silent", "price > 100"))
@@ -49,7 +53,7 @@ def fill(store: Store, dates: list[str | None], body: str, subject: str = "hello
         )
     ]
     store.pin_batch("s", 0)
-    store.commit_batch("s", 0, BatchResult(messages, notifications, dead, len(dates) + 1, len(dates)), ())
+    store.commit_batch("s", 0, BatchResult(messages, notifications, dead, len(dates) + 1, len(dates)), deliveries)
 
 
 @pytest.fixture
@@ -116,3 +120,35 @@ def test_an_excerpt_is_the_text_around_the_mark() -> None:
 @pytest.mark.parametrize(("value", "top"), [(0, 4), (1, 4), (5, 8), (20, 20), (83, 100), (101, 120), (999, 1000)])
 def test_the_top_of_a_chart_has_whole_quarters(value: int, top: int) -> None:
     assert _round_up(value) == top
+
+
+def _luminance(colour: str) -> float:
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("text", "ground"),
+    [
+        *(("ink", "card"), ("ink", "paper"), ("quiet", "card"), ("quiet", "paper")),
+        *(("accent", "accent-soft"), ("accent", "card"), ("mark-ink", "mark"), ("bad", "card")),
+    ],
+)
+def test_text_has_enough_contrast(mode: int, text: str, ground: str) -> None:
+    """WCAG 2.1 asks for 4.5 between a text and what is behind it."""
+    style = resources.files("tamis.report").joinpath("style.css").read_text(encoding="utf-8")
+    colours = [re.findall(rf"--{name}: (#[0-9a-f]{{6}});", style)[mode] for name in (text, ground)]
+    low, high = sorted(map(_luminance, colours))
+    assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def test_it_says_why_there_are_more_deliveries_than_notifications(store: Store, tmp_path: Path) -> None:
+    fill(store, ["2002-08-22T12:00:00+00:00"], "frost", deliveries=("log", "mail"))
+    for name in ("log", "mail"):
+        (due,) = store.due_deliveries(name, 9)
+        store.record_outcomes([Outcome(due.delivery_id, "delivered")])
+    write_report(store, tmp_path / "report.html")
+    text, _ = parsed(tmp_path / "report.html")
+    assert "as 2 deliveries: 1 to log; 1 to mail" in text

@@ -12,7 +12,8 @@ import pytest
 
 import tamis
 from tamis.errors import ConfigError, TamisError
-from tamis.spark import match, worker
+from tamis.spark import match
+from tamis.spark.matching import worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,9 +180,9 @@ def test_a_worker_opens_a_snapshot_once_and_again_when_it_was_replaced(
     opened = []
     open_snapshot: Callable[..., tamis.Engine] = tamis.Engine.open
 
-    def counting(path: str) -> tamis.Engine:
+    def counting(path: str, **options: Any) -> tamis.Engine:
         opened.append(path)
-        return open_snapshot(path)
+        return open_snapshot(path, **options)
 
     monkeypatch.setattr(worker.Engine, "open", counting)
     path = tmp_path / "queries.tamis"

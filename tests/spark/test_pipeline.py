@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
+import os
 import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +20,7 @@ import pytest
 import tamis
 from tamis.adapters.mail.message import MailError
 from tamis.adapters.sources.mbox import unescape
-from tamis.errors import StoreError, TamisError
+from tamis.errors import ConfigError, StoreError, TamisError
 from tamis.spark import Pipeline, Progress
 from tamis.store import BatchCounts, BatchResult, Store
 
@@ -84,6 +87,21 @@ def test_the_outbox_equals_brute_force_and_a_second_run_adds_nothing(workshop: W
 
     again = workshop.run()
     assert (again.read, again.notifications, outbox(workshop.store)) == (0, 0, found)
+
+
+def test_a_hierarchy_that_changes_counts_from_the_next_batch_on(workshop: Workshop) -> None:
+    lines = workshop.folder / "lines.jsonl"
+    workshop.adapter("lines", "jsonl", lines)
+    workshop.store.set_hierarchy("grp", {"American": "Options", "Options": None})
+    workshop.store.add_query(tamis.QuerySpec("options", "grp UNDER 'Options'"))
+    for numbers, groups in ((range(2), ("American", "Bermudan")), (range(2, 4), ("American", "Bermudan"))):
+        with lines.open("a") as file:
+            file.writelines(
+                json.dumps({"n": number, "grp": group}) + "\n" for number, group in zip(numbers, groups, strict=True)
+            )
+        workshop.run()
+        workshop.store.set_hierarchy("grp", {"Bermudan": "Options", "Options": None})
+    assert matched_numbers(workshop.store, "options") == [0, 3]
 
 
 def test_all_real_mail_goes_through_and_the_counts_add_up(workshop: Workshop, shared: Path) -> None:
@@ -262,7 +280,7 @@ def test_a_store_that_cannot_be_written_ends_the_run_and_the_next_one_goes_on(wo
 
 
 def test_a_snapshot_that_cannot_be_written_is_told(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_space(_engine: object, path: Path) -> None:
+    def no_space(_engine: object, path: Path, **_options: object) -> None:
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(tamis.Engine, "save", no_space)
@@ -290,7 +308,43 @@ def test_two_runs_of_one_pipeline_do_not_meet(workshop: Workshop) -> None:
     first.run(once=False, progress=lambda _: thread.start() if thread.ident is None else None)
     thread.join()
     assert len(refused) == 1
-    assert "another run of this pipeline" in refused[0]
+    assert f"process {os.getpid()} on " in refused[0]
+    assert "Two would send everything twice" in refused[0]
+
+
+def test_two_pipelines_over_two_stores_do_not_share_a_folder(workshop: Workshop) -> None:
+    workshop.config.pipeline.work.mkdir()
+    with (workshop.config.pipeline.work / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(TamisError, match="another run of this pipeline is using"):
+            workshop.run()
+
+
+def test_adapters_tell_when_they_looked_and_will_look(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tamis.spark.lease.RENEW_S", 0.2)
+    write_lines(workshop.folder / "in.jsonl", range(3))
+    workshop.adapter("lines", "jsonl", workshop.folder / "in.jsonl")
+    began = datetime.now(UTC)
+    pipeline = Pipeline(workshop.config, workshop.store, workshop.spark)
+
+    def on_progress(_: Progress) -> None:
+        if workshop.store.adapter_states(["lines"])[0].polled_at or datetime.now(UTC) > began + timedelta(minutes=2):
+            pipeline.stop()
+
+    pipeline.run(once=False, progress=on_progress)
+    (state,) = workshop.store.adapter_states(["lines"])
+    assert state.polled_at is not None
+    assert began - timedelta(seconds=1) < state.polled_at < datetime.now(UTC)
+    assert state.next_poll_at is not None
+    assert state.next_poll_at > state.polled_at
+
+
+def test_a_query_for_a_delivery_that_is_not_there_ends_the_run_before_it_begins(workshop: Workshop) -> None:
+    workshop.store.add_query(tamis.QuerySpec("all", "TRUE", deliveries=("outbx",)))
+    told = r"query 'all': .*pipeline.toml has no \[\[delivery\]\] named 'outbx'; did you mean 'outbox'\?"
+    with pytest.raises(ConfigError, match=told):
+        workshop.run()
+    assert workshop.store.running_pipeline() is None
 
 
 def test_run_pipeline_imports_the_queries_of_the_file(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

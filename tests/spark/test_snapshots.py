@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.engine import Engine
+from tamis.query import QuerySpec, predicates
+from tamis.spark.matching.worker import match_rows
 from tamis.spark.snapshots import KEPT_MAX, Snapshots
-from tamis.spark.worker import match_ids
-from tamis.store import QueryRecord
+from tamis.store import QueryRecord, Store
 
 
 class Revisions:
@@ -25,6 +26,9 @@ class Revisions:
     def queries_at(self, revision: int) -> list[QueryRecord]:
         self.asked.append(revision)
         return [QueryRecord("q", revision, f"x > {revision}", "selector", "", (), (), datetime.now(UTC))]
+
+    def hierarchies_at(self, revision: int) -> dict[str, dict[str, str | None]]:
+        return {}
 
 
 def test_a_revision_is_made_once(tmp_path: Path) -> None:
@@ -79,6 +83,9 @@ class History:
         queries = self.revisions[revision].items()
         return [QueryRecord(key, limit, f"x > {limit}", "selector", "", (), (), now) for key, limit in queries]
 
+    def hierarchies_at(self, revision: int) -> dict[str, dict[str, str | None]]:
+        return {}
+
 
 @given(
     st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers(0, 5)), min_size=1, max_size=6),
@@ -94,5 +101,34 @@ def test_a_snapshot_made_from_another_is_as_one_made_anew(
         revision = number % len(revisions)
         wanted = {(key, limit) for key, limit in revisions[revision].items() if x > limit}
         with snapshots.at(revision) as snapshot:
-            ids = match_ids(str(snapshot.path), ["x"], [pa.array([x])]).to_pylist()[0]
+            ids = match_rows(str(snapshot.path), ["x"], [pa.array([x])], ids=True).to_pylist()[0]
             assert {(record.key, record.version) for record in snapshot.records_of(ids)} == wanted
+
+
+def test_a_snapshot_follows_the_hierarchies_of_its_revision(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.sqlite") as store:
+        store.set_hierarchy("grp", {"American": "Options", "Options": None})
+        store.add_query(QuerySpec("q", "grp UNDER 'Options'"))
+        first = store.revision()
+        store.set_hierarchy("grp", {"Bermudan": "Options", "Options": None})
+        second = store.revision()
+        snapshots = Snapshots(store, tmp_path / "work")
+        for revision, wanted in ((first, "American"), (second, "Bermudan"), (first, "American")):
+            with snapshots.at(revision) as snapshot:
+                engine = Engine.open(snapshot.path)
+                assert [value for value in ("American", "Bermudan") if engine.match({"grp": value})] == [wanted]
+
+
+def test_a_snapshot_names_registered_predicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def even(properties: dict[str, int], topic: str, body: str | None) -> bool:
+        return properties["n"] % 2 == 0
+
+    monkeypatch.setattr(predicates, "load_predicate", lambda name: {"even": even}[name])
+    with Store.open(tmp_path / "s.sqlite") as store:
+        store.add_query(QuerySpec("even", "even: n > 3", "predicate"))
+        snapshots = Snapshots(store, tmp_path / "work")
+        for key in ("even", "another"):
+            with snapshots.at(store.revision()) as snapshot:
+                keys = match_rows(str(snapshot.path), ["n"], [pa.array([2, 4])]).to_pylist()
+                assert keys == [[], ["even"]], f"the first snapshot, or one made from it with {key}"
+            store.add_query(QuerySpec("other", "n > 100"))

@@ -147,11 +147,14 @@ def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
 
 def test_a_peek_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
-    assert Store.peek(path) == []
+    assert Store.peek(path) == ([], [])
     assert not path.exists()
     with Store.open(path) as store:
         store.add_query(QuerySpec("k", "a = 1"))
-    assert [record.key for record in Store.peek(path)] == ["k"]
+        store.set_hierarchy("grp", {})
+    queries, hierarchies = Store.peek(path)
+    assert [record.key for record in queries] == ["k"]
+    assert [record.attribute for record in hierarchies] == ["grp"]
     _execute(path, "UPDATE alembic_version SET version_num = '0009'")
     with pytest.raises(StoreError, match="of version 9"):
         Store.peek(path)

@@ -75,6 +75,27 @@ def test_a_broker_that_does_not_answer_is_unhealthy(error: Exception) -> None:
     assert (answer.status, answer.json()) == (503, {"status": "unreachable"})
 
 
+@pytest.mark.parametrize("path", ["/api/queues", "/api/exchanges"])
+def test_a_list_is_filtered_by_name(path: str) -> None:
+    app = application(FakeLink(), Open())
+    answer = get(app, f"{path}?name=q17").json()
+    assert ([row["name"] for row in answer["rows"]], answer["total_count"], answer["next"]) == (["q17"], 1, None)
+    assert get(app, f"{path}?name=q249").json()["total_count"] == 1
+    assert get(app, f"{path}?name=q2").json()["total_count"] == 1
+    assert get(app, f"{path}?name=none").json()["rows"] == []
+    assert get(app, f"{path}?name=q17&offset=1").json()["rows"] == []
+
+
+@pytest.mark.parametrize(("path", "known"), [("queues", "name, vhost"), ("connections", "limit")])
+def test_a_parameter_that_would_be_ignored_is_refused(path: str, known: str) -> None:
+    link = FakeLink()
+    answer = get(application(link, Open()), f"/api/{path}?nmae=q17")
+    assert answer.status == 400
+    assert "unknown parameter 'nmae'; known: offset, limit" in answer.json()["error"]
+    assert known in answer.json()["error"]
+    assert link.asked == []
+
+
 def test_lists_come_page_by_page() -> None:
     link = FakeLink()
     app = application(link, Open())

@@ -184,8 +184,7 @@ impl Bitmap {
     /// # Errors
     /// The error of the reader; `InvalidData` for bytes that are no bitmap, or that set a bit beyond its size.
     pub fn read(mut from: impl Read) -> io::Result<Self> {
-        let damaged =
-            |reason: &str| io::Error::new(io::ErrorKind::InvalidData, format!("no bitmap of tamis: {reason}"));
+        let damaged = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason);
         let (mut magic, mut size) = ([0; 8], [0; 8]);
         from.read_exact(&mut magic)?;
         from.read_exact(&mut size)?;

@@ -23,6 +23,24 @@ impl QueryError {
         Self { text: text.to_owned(), position, expected: expected.into(), hint: None }
     }
 
+    /// The error on one line, with the text around its position: for logs and replies of protocols.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let hint = self.hint_in_parentheses();
+        if self.text.is_empty() {
+            return format!("expected {}{hint}", self.expected);
+        }
+        let before = self.position.min(SHOWN_BEFORE);
+        let shown = self.text.chars().skip(self.position - before).take(before + SHOWN_AFTER);
+        let near: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let place = if near.trim().is_empty() { String::new() } else { format!(" near '{}'", near.trim()) };
+        format!("position {}: expected {}{place}{hint}", self.position, self.expected)
+    }
+
+    fn hint_in_parentheses(&self) -> String {
+        self.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"))
+    }
+
     /// The same error with a guess of what was meant.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -31,10 +49,37 @@ impl QueryError {
     }
 }
 
+/// The error as people see it: what was expected, and a caret under the position.
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "position {}: expected {}", self.position, self.expected)
+        write!(f, "expected {}", self.expected)?;
+        if self.text.is_empty() {
+            return f.write_str(&self.hint_in_parentheses());
+        }
+        write!(f, "\n{}", line_with_caret(&self.text, self.position, self.hint.as_deref()))
     }
+}
+
+/// The number of characters that a summary shows before the position of the error, and from there on.
+const SHOWN_BEFORE: usize = 8;
+const SHOWN_AFTER: usize = 24;
+/// The maximum number of characters of a line that is shown with a caret.
+const WINDOW_CHARACTERS: usize = 100;
+
+/// The line of `text` with the character at `position`, and under it a caret there and `hint`. Of a long line only a window
+/// around the position is shown.
+#[must_use]
+pub fn line_with_caret(text: &str, position: usize, hint: Option<&str>) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    let position = position.min(characters.len());
+    let start = characters[..position].iter().rposition(|c| *c == '\n').map_or(0, |end| end + 1);
+    let end = characters[position..].iter().position(|c| *c == '\n').map_or(characters.len(), |end| position + end);
+    let (line, mut column) = (&characters[start..end], position - start);
+    let left = column.saturating_sub(WINDOW_CHARACTERS / 2).min(line.len().saturating_sub(WINDOW_CHARACTERS));
+    column -= left;
+    let shown = line.iter().skip(left).take(WINDOW_CHARACTERS).map(|c| if *c == '\t' { ' ' } else { *c });
+    let hint = hint.map_or_else(String::new, |hint| format!(" {hint}"));
+    format!("  {}\n  {}^{hint}", shown.collect::<String>(), " ".repeat(column))
 }
 
 impl std::error::Error for QueryError {}

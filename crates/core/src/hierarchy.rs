@@ -23,14 +23,12 @@ impl Hierarchy {
             let mut walked = Vec::new();
             let mut next = Some(value.as_str());
             while let Some(name) = next.filter(|name| !rooted.contains(name)) {
+                let parent = parents.get(name).ok_or_else(|| undeclared(name))?;
                 walked.push(name);
                 if walked.len() > parents.len() {
                     return Err(EngineError::Hierarchy(format!("a cycle through '{value}'")));
                 }
-                next = parents
-                    .get(name)
-                    .ok_or_else(|| EngineError::Hierarchy(format!("the parent '{name}' is not declared")))?
-                    .as_deref();
+                next = parent.as_deref();
             }
             rooted.extend(walked);
         }
@@ -53,6 +51,10 @@ impl Hierarchy {
     pub fn parents(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.parents.iter().map(|(value, parent)| (value.as_str(), parent.as_deref()))
     }
+}
+
+fn undeclared(parent: &str) -> EngineError {
+    EngineError::Hierarchy(format!("the parent '{parent}' is not declared: a root is declared as {{'{parent}': None}}"))
 }
 
 /// The hierarchies by attribute.
@@ -79,7 +81,9 @@ mod tests {
 
     #[test]
     fn cycles_and_unknown_parents_are_refused() {
-        assert!(tree(&[("a", Some("a"))]).is_err());
+        let reason = |parents| tree(parents).expect_err("no tree").to_string();
+        assert!(reason(&[("a", Some("a"))]).contains("a cycle through 'a'"));
+        assert!(reason(&[("a", Some("b"))]).contains("the parent 'b' is not declared"));
         assert!(tree(&[("a", Some("b")), ("b", Some("c")), ("c", Some("b")), ("d", None)]).is_err());
         assert!(tree(&[("a", Some("b")), ("b", Some("gone")), ("d", None)]).is_err());
         let forest = tree(&[("a", Some("b")), ("b", Some("d")), ("c", Some("b")), ("d", None), ("e", None)]);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::message::{NESTING_MAX, Properties, Value};
 
@@ -24,7 +24,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_within(bytes: &[u8], values_max: usize) -> Result<Option<Value>, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "expected JSON text in UTF-8".to_owned())?;
+    let text = utf8(bytes)?;
     let (is_huge, left) = (Cell::new(false), Cell::new(Some(values_max)));
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = JsonValue { depth: 0, is_huge: &is_huge, left: &left }.deserialize(&mut deserializer);
@@ -35,6 +35,54 @@ pub fn parse_within(bytes: &[u8], values_max: usize) -> Result<Option<Value>, St
     match is_huge.get().then(|| long_integer(text)).flatten() {
         Some(integer) => Err(format!("{integer} is beyond a signed integer of 64 bits")),
         None => Ok(Some(value)),
+    }
+}
+
+/// Parses one JSON object, and of its values those whose name `is_asked`; the others only have to be JSON. Linear in its
+/// length.
+///
+/// # Errors
+/// As [`parse`], and what is no object.
+pub fn parse_object(bytes: &[u8], is_asked: &dyn Fn(&str) -> bool) -> Result<Properties, String> {
+    let text = utf8(bytes)?;
+    let (is_huge, left) = (Cell::new(false), Cell::new(Some(usize::MAX)));
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let asked = AskedObject { values: JsonValue { depth: 0, is_huge: &is_huge, left: &left }, is_asked };
+    let object = deserializer.deserialize_map(asked).and_then(|object| deserializer.end().map(|()| object));
+    let object = object.map_err(|error| error.to_string())?;
+    match is_huge.get().then(|| long_integer(text)).flatten() {
+        Some(integer) => Err(format!("{integer} is beyond a signed integer of 64 bits")),
+        None => Ok(object),
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|error| format!("expected JSON text in UTF-8 (at byte {})", error.valid_up_to()))
+}
+
+/// Reads an object, and skips what nobody asks for.
+struct AskedObject<'a> {
+    values: JsonValue<'a>,
+    is_asked: &'a dyn Fn(&str) -> bool,
+}
+
+impl<'de> Visitor<'de> for AskedObject<'_> {
+    type Value = Properties;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Properties, A::Error> {
+        let mut properties = Properties::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            if (self.is_asked)(&name) {
+                properties.insert(name.into(), entries.next_value_seed(self.values)?);
+            } else {
+                entries.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(properties)
     }
 }
 
@@ -180,6 +228,18 @@ mod tests {
         assert!(refusal(r#"{"a": -123456789012345678901234567890, "b": 1}"#).contains("64 bits"));
         assert!(refusal(&("[".repeat(101) + &"]".repeat(101))).contains("nesting"));
         assert!(refusal(&"[".repeat(1_000_000)).contains("nesting"));
-        assert_eq!(parse(b"\xff"), Err("expected JSON text in UTF-8".to_owned()));
+        assert_eq!(parse(b"{\xff"), Err("expected JSON text in UTF-8 (at byte 1)".to_owned()));
+    }
+
+    #[test]
+    fn of_an_object_only_the_values_that_are_asked_for_are_read() {
+        let deep = "[".repeat(101) + &"]".repeat(101);
+        let text = format!(r#"{{"b": {deep}, "c": 9223372036854775808, "a": 1, "a": 2}}"#);
+        let read = |text: &str| parse_object(text.as_bytes(), &|name| name == "a");
+        assert_eq!(read(&text), Ok([("a".into(), Value::Int(2))].into()));
+        assert!(read(r#"{"a": 9223372036854775808}"#).expect_err("too long").contains("64 bits"));
+        assert!(read(r#"{"b": [1, }"#).expect_err("no JSON").contains("line 1 column 11"));
+        assert!(read("[1]").expect_err("no object").contains("a JSON object"));
+        assert!(read(r#"{"a": 1} x"#).expect_err("more").contains("trailing"));
     }
 }

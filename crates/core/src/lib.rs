@@ -12,10 +12,12 @@ pub mod error;
 pub mod expensive;
 pub mod hierarchy;
 pub mod index;
+pub mod instant;
 pub mod journal;
 mod json;
 pub mod message;
 pub mod query;
+mod spelling;
 #[cfg(test)]
 mod testing;
 pub mod text;

@@ -7,6 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::allowance::{Allowance, ELEMENT_NS, words_ns};
+use crate::instant;
 use crate::query::truth::Truth;
 use crate::text::Signature;
 
@@ -33,6 +34,9 @@ pub enum Value {
     Text(Box<str>),
     /// An instant: microseconds since 1970-01-01 UTC.
     Timestamp(i64),
+    /// The midnight UTC that begins a day, in the same microseconds: a DATE literal of a query, or how a text that is a date
+    /// reads. No property is one.
+    Day(i64),
     /// A list: a predicate is true of it when it is true of an element.
     List(Vec<Value>),
     /// A mapping, reached by dotted names.
@@ -46,13 +50,38 @@ impl Value {
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Bool(a), Self::Bool(b)) => Some(a.cmp(b)),
-            (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a), Self::Timestamp(b)) => Some(a.cmp(b)),
+            (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a) | Self::Day(a), Self::Timestamp(b) | Self::Day(b)) => {
+                Some(a.cmp(b))
+            }
             (Self::Float(a), Self::Float(b)) => a.partial_cmp(b),
             (Self::Int(a), Self::Float(b)) => compare_int_float(*a, *b),
             (Self::Float(a), Self::Int(b)) => compare_int_float(*b, *a).map(Ordering::reverse),
             (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
             _ => None,
         }
+    }
+
+    /// True for an instant or a day.
+    #[must_use]
+    pub fn is_time(&self) -> bool {
+        matches!(self, Self::Timestamp(_) | Self::Day(_))
+    }
+
+    /// The time that a text reads as: an instant, if it is an RFC 3339 date-time; a day, if it is a date. None for any other
+    /// text, and for what is no text. Constant time.
+    #[must_use]
+    pub fn as_time(&self) -> Option<Self> {
+        let Self::Text(text) = self else { return None };
+        instant::instant(text).map(Self::Timestamp).or_else(|| instant::day(text).map(Self::Day))
+    }
+
+    /// The time that a text reads as beside `time`, with which it is compared: a date is a time beside a day only.
+    #[must_use]
+    pub fn as_time_beside(&self, time: &Self) -> Option<Self> {
+        if !time.is_time() {
+            return None;
+        }
+        self.as_time().filter(|read| !matches!((read, time), (Self::Day(_), Self::Timestamp(_))))
     }
 
     /// True for null and for a field without a value, which make any comparison unknown.
@@ -134,6 +163,24 @@ impl<'a> Message<'a> {
         }
     }
 
+    /// A message from a record: its keys `topic` and `body` are the parts, unless they are given. They remain properties.
+    ///
+    /// Only texts are parts, and for the body what bytes without text became, [`Value::Present`]. A record without a key
+    /// `body` has its body under one that differs in case only, if there is one: the PNNL paper's `Body`.
+    #[must_use]
+    pub fn of_record(properties: &'a Properties, topic: Option<&'a str>, body: Option<Body<'a>>) -> Self {
+        let topic = topic.or_else(|| match properties.get("topic") {
+            Some(Value::Text(topic)) => Some(topic),
+            _ => None,
+        });
+        let body = body.unwrap_or_else(|| match body_of(properties) {
+            Some(Value::Text(body)) => Body::Text(body),
+            Some(Value::Present) => Body::Binary(&[]),
+            _ => Body::Absent,
+        });
+        Self::new(topic.unwrap_or_default(), properties, body)
+    }
+
     /// Adds a signature of the body that an adapter has already made.
     #[must_use]
     pub fn with_signature(mut self, signature: &'a Signature) -> Self {
@@ -197,6 +244,15 @@ impl<'a> Message<'a> {
     }
 }
 
+/// The value of a record that is its body: that of `body`, or of a key that differs in case only, the first in code points.
+fn body_of(properties: &Properties) -> Option<&Value> {
+    let is_alike = |name: &str| name.len() == 4 && name.eq_ignore_ascii_case("body");
+    properties.get("body").or_else(|| {
+        let alike = properties.iter().filter(|(name, _)| is_alike(name));
+        alike.min_by_key(|(name, _)| &***name).map(|(_, value)| value)
+    })
+}
+
 /// The maximum length of a name whose prefixes are looked up; longer names have more prefixes than most mappings keys.
 const PREFIXES_TRIED_BYTES_MAX: usize = 256;
 
@@ -257,11 +313,19 @@ fn lookup_in_keys<'a>(
 
 /// [`lookup`] without regard to the case of letters, also in nested names; the exact name wins.
 ///
-/// Visits the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken.
+/// Visits the keys of each mapping on the way. Of keys that differ in case only, the first in code points is taken. Where
+/// there is no `author`, it is the property `From`, as the PNNL paper calls it.
 #[must_use]
 pub fn lookup_any_case<'a>(properties: &'a Properties, name: &str, allowance: &Allowance) -> Option<Resolved<'a>> {
-    lookup(properties, name, allowance).or_else(|| lookup_folded(properties, &name.to_lowercase(), allowance))
+    let folded = name.to_lowercase();
+    let other_name = OTHER_NAMES.iter().find(|(ours, _)| *ours == folded).map(|(_, other)| *other);
+    lookup(properties, name, allowance)
+        .or_else(|| lookup_folded(properties, &folded, allowance))
+        .or_else(|| lookup_folded(properties, other_name?, allowance))
 }
+
+/// Names without regard to case that mean another one where there is none: ours, and that of the PNNL paper.
+pub const OTHER_NAMES: [(&str, &str); 1] = [("author", "from")];
 
 fn lookup_folded<'a>(properties: &'a Properties, folded: &str, allowance: &Allowance) -> Option<Resolved<'a>> {
     let fit = |key: &str| {

@@ -123,7 +123,7 @@ fn put_value(value: &Value, names: &BTreeMap<&str, usize>, out: &mut Vec<u8>) {
         Value::Bool(false) => out.push(primitive(2)),
         Value::Int(number) => put_int(*number, out),
         Value::Float(number) => put_primitive(7, &number.to_le_bytes(), out),
-        Value::Timestamp(micros) => put_primitive(12, &micros.to_le_bytes(), out),
+        Value::Timestamp(micros) | Value::Day(micros) => put_primitive(12, &micros.to_le_bytes(), out),
         Value::Present => put_bytes(15, &PRESENT, out),
         Value::Text(text) if text.len() < 64 => {
             out.push((text.len() as u8) << 2 | 1);

@@ -19,7 +19,14 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 /// A frame in Python: channel, name, fields, bytes consumed.
 type DecodedFrame<'py> = (u16, &'static str, Bound<'py, PyDict>, usize);
 
-/// The first frame of `data`, or None while it is incomplete.
+/// Return channel, name, fields and size in bytes of the first AMQP frame in `data`; None if it is incomplete.
+///
+/// The name is a method's ("queue.declare"), "header", "body" or "heartbeat". Long strings are bytes. A header has
+/// `body_size` and `properties` (those that are set), a body has `body`. In tables, text is str if it is valid UTF-8,
+/// else bytes; a time is a datetime, or the number of seconds if its year is over 9999.
+///
+/// Raises:
+///     AmqpError: the bytes are no frame, or the frame holds no valid method, header or table.
 #[pyfunction]
 pub fn amqp_decode_frame<'py>(
     py: Python<'py>,
@@ -53,7 +60,13 @@ pub fn amqp_decode_frame<'py>(
     Ok(Some((frame.channel, name, fields, consumed)))
 }
 
-/// The frame of the method `name`.
+/// Return the frame of an AMQP method. Absent fields are false, zero or empty; long strings are bytes or str.
+///
+/// In tables an int becomes `I` or `l`, a float `d`, a str `S`, bytes `x`, a datetime whole seconds.
+///
+/// Raises:
+///     ValueError: there is no such method or field, or a value does not fit its field.
+///     TypeError: a table has a value of a type that AMQP lacks.
 #[pyfunction]
 pub fn amqp_encode_method<'py>(
     py: Python<'py>,

@@ -14,7 +14,15 @@ use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use tamis_core::error::EngineError;
+use tamis_core::index::batch::{self, BatchMatches};
+use tamis_core::message::Message;
+
+use crate::convert;
+use crate::errors::engine_error;
+
+use crate::arguments::wrong_type;
 
 /// The record batches of anything with an Arrow stream or array capsule.
 pub fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
@@ -38,8 +46,7 @@ pub fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
         };
         return Ok(vec![rows(data.map_err(unreadable)?)?]);
     }
-    let name = table.get_type().name()?;
-    Err(PyTypeError::new_err(format!("expected an Arrow table (an object with __arrow_c_stream__), not {name}")))
+    Err(wrong_type("table", "an Arrow table (an object with __arrow_c_stream__)", table))
 }
 
 /// The rows of a struct array, as a record batch.
@@ -57,12 +64,13 @@ fn unreadable(error: ArrowError) -> PyErr {
     PyTypeError::new_err(format!("the Arrow table cannot be read: {error}"))
 }
 
-/// An Arrow array with a list of subscription ids per row.
+/// An Arrow array with a list of subscription ids per row; null for a row that cannot be read.
 #[pyclass(frozen, module = "tamis", name = "IdLists")]
 pub struct PyIdLists(pub ListArray);
 
 #[pymethods]
 impl PyIdLists {
+    /// Return the array as Arrow's two capsules, schema and array; `requested_schema` is ignored, as the protocol allows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -80,15 +88,16 @@ impl PyIdLists {
         self.0.len()
     }
 
-    fn __getitem__(&self, row: usize) -> PyResult<Vec<u64>> {
+    fn __getitem__(&self, row: usize) -> PyResult<Option<Vec<u64>>> {
         if row >= self.0.len() {
             return Err(PyIndexError::new_err(format!("row {row} of {}", self.0.len())));
         }
-        Ok(self.ids(row))
+        Ok(self.0.is_valid(row).then(|| self.ids(row)))
     }
 
-    fn to_pylist(&self) -> Vec<Vec<u64>> {
-        (0..self.0.len()).map(|row| self.ids(row)).collect()
+    /// Return a list of ids for every row; None for a row that cannot be read.
+    fn to_pylist(&self) -> Vec<Option<Vec<u64>>> {
+        (0..self.0.len()).map(|row| self.0.is_valid(row).then(|| self.ids(row))).collect()
     }
 }
 
@@ -98,21 +107,80 @@ impl PyIdLists {
     }
 }
 
-/// One list array from those of several batches.
-pub fn join(parts: Vec<ListArray>) -> PyIdLists {
-    use arrow_array::UInt64Array;
-    use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
-    if parts.len() == 1 {
-        return PyIdLists(parts.into_iter().next().unwrap_or_else(|| unreachable!()));
+/// A message as Python sees it: properties, topic and body.
+type PyMessage<'py> = (Bound<'py, PyDict>, String, Bound<'py, PyAny>);
+
+/// The message in each row of an Arrow table, as `match_batch` reads it; None for a row that cannot be read.
+#[pyfunction]
+pub fn read_messages<'py>(py: Python<'py>, table: &Bound<'py, PyAny>) -> PyResult<Vec<Option<PyMessage<'py>>>> {
+    let mut messages = Vec::new();
+    for batch in batches(table)? {
+        let read = batch::read_messages(&batch, |message: Result<Message<'_>, _>| {
+            let python = |it: Message<'_>| -> PyResult<_> {
+                Ok((convert::dict(py, it.properties)?, it.topic.to_owned(), convert::body(py, it.body)))
+            };
+            messages.push(message.ok().map(python).transpose()?);
+            Ok::<_, RowFailure>(())
+        });
+        read.map_err(|error| error.into_py(py))?;
     }
-    let mut builder = ListBuilder::new(PrimitiveBuilder::<UInt64Type>::new());
-    for part in &parts {
-        for row in 0..part.len() {
-            let ids: Arc<dyn Array> = part.value(row);
-            let ids: &UInt64Array = ids.as_primitive();
-            builder.values().append_slice(ids.values());
-            builder.append(true);
+    Ok(messages)
+}
+
+/// The errors of the core, and those of Python while its objects are made.
+enum RowFailure {
+    Engine(EngineError),
+    Python(PyErr),
+}
+
+impl RowFailure {
+    fn into_py(self, py: Python<'_>) -> PyErr {
+        match self {
+            Self::Engine(error) => engine_error(py, error),
+            Self::Python(error) => error,
         }
     }
-    PyIdLists(builder.finish())
+}
+
+impl From<EngineError> for RowFailure {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<PyErr> for RowFailure {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+/// The ids of several batches as one list array, and the rows that cannot be read: (number in all, column, reason).
+pub fn join(parts: Vec<BatchMatches>) -> (PyIdLists, Vec<(usize, String, String)>) {
+    let mut first = 0;
+    let mut unreadable = Vec::new();
+    let mut lists = Vec::with_capacity(parts.len());
+    for part in parts {
+        unreadable.extend(part.unreadable.into_iter().map(|bad| (first + bad.row, bad.column, bad.reason)));
+        first += part.ids.len();
+        lists.push(part.ids);
+    }
+    (PyIdLists(join_lists(lists)), unreadable)
+}
+
+fn join_lists(mut lists: Vec<ListArray>) -> ListArray {
+    use arrow_array::UInt64Array;
+    use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
+    if lists.len() == 1 {
+        return lists.remove(0);
+    }
+    let mut builder = ListBuilder::new(PrimitiveBuilder::<UInt64Type>::new());
+    for list in &lists {
+        for row in 0..list.len() {
+            let ids: Arc<dyn Array> = list.value(row);
+            let ids: &UInt64Array = ids.as_primitive();
+            builder.values().append_slice(ids.values());
+            builder.append(list.is_valid(row));
+        }
+    }
+    builder.finish()
 }

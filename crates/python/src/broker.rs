@@ -22,12 +22,13 @@ use tamis_core::broker::{
 use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 
 use crate::amqp::table_to_py;
+use crate::convert;
 use crate::errors::storage_error;
 
 /// The number of bytes after which one call returns no further connection's output.
 const OUTPUT_BYTES_AT_ONCE: usize = 1024 * 1024;
 
-/// The limits of the broker that no setting changes, by name.
+/// Return the limits of the broker that no setting changes, by name.
 #[pyfunction]
 pub(crate) fn broker_limits() -> HashMap<&'static str, u64> {
     broker::fixed_limits().into_iter().collect()
@@ -95,8 +96,15 @@ type ConnectionOutput<'py> = (u64, Bound<'py, PyBytes>, bool, bool);
 /// it will have, when that is earlier than was told before.
 type BrokerOutput<'py> = (Vec<ConnectionOutput<'py>>, bool, bool, Option<u64>);
 
-/// The data plane. A connection has a number; times are microseconds of a monotonic clock (`now_us`) and since 1970
-/// (`wall_us`). It belongs to the thread that made it.
+/// The data plane of the AMQP broker: bytes in, bytes out. A process has one, and uses it from one thread.
+///
+/// `now_us` is the time of a monotonic clock, `wall_us` microseconds since 1970. Nothing that a client sends raises.
+///
+/// It begins with the contents of the directory `data`; without one, nothing outlives the process.
+///
+/// Raises:
+///     JournalError: the directory's contents cannot be read.
+///     OSError: the directory cannot be used.
 #[pyclass(name = "Broker", unsendable, module = "tamis._core")]
 pub struct PyBroker {
     broker: broker::Broker,
@@ -221,7 +229,7 @@ impl PyBroker {
         Ok(Self::new(broker, Some(wake), recovered))
     }
 
-    /// Return what the data directory held: counts, and descriptions of damage and of what was left out.
+    /// Return the contents of the directory at the start: `definitions`, `messages`, `is_clean` and `damage`.
     fn recovered<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (fields, recovered) = (PyDict::new(py), &self.recovered);
         fields.set_item("definitions", recovered.definitions)?;
@@ -232,24 +240,25 @@ impl PyBroker {
         Ok(fields)
     }
 
-    /// Return the descriptor that is readable when `committed` has something to do.
+    /// Return a descriptor that is readable when `committed` has something to do; its bytes have no meaning.
     fn wake_fd(&self) -> Option<i32> {
         self.wake.as_ref().map(AsRawFd::as_raw_fd)
     }
 
+    /// Confirm everything that the journal has written to disk.
     fn committed(&mut self, now_us: u64) {
         let began = Instant::now();
         self.broker.committed(now_us);
         self.note_call("committed", began);
     }
 
-    /// Return the microseconds of the longest call since the last question, and what it did, as in `receive queue.bind`.
+    /// Return the microseconds of the longest call since the last question, and its name: `receive queue.bind`.
     fn take_longest_call(&mut self) -> (u64, String) {
         let LongestCall { us, kind, method } = std::mem::take(&mut self.longest_call);
         (us, format!("{kind} {method}").trim_end().to_owned())
     }
 
-    /// Continue deferred work for some milliseconds, and expire what is due.
+    /// Continue deferred work (streams, freeing many messages) for some milliseconds, and expire what is due.
     fn work<'py>(&mut self, py: Python<'py>, now_us: u64) -> BrokerOutput<'py> {
         let began = Instant::now();
         self.broker.work(now_us);
@@ -257,20 +266,38 @@ impl PyBroker {
         self.take_output(py)
     }
 
+    /// Return why the journal has failed; None if it has not. After a failure the process must end.
     fn fatal(&self) -> Option<&str> {
         self.broker.fatal()
     }
 
-    /// Write and sync all records, and return when that is done: for the end of the process.
+    /// Write and sync all records; return when they are on disk.
     fn commit(&self) {
         self.broker.commit_once();
     }
 
+    /// Return the keys of the store that bindings name, each once.
     fn stored_keys(&self) -> Vec<String> {
         self.broker.stored_keys()
     }
 
-    /// Replace the queries of bindings that name one of `queries`. None: the journal has no room now.
+    /// Replace all hierarchies: attribute -> value -> parent.
+    ///
+    /// Raises:
+    ///     ValueError: one has a cycle, or a parent that is not declared.
+    fn set_hierarchies(&mut self, hierarchies: &Bound<'_, PyAny>, now_us: u64) -> PyResult<()> {
+        let hierarchies = convert::hierarchies(Some(hierarchies))?.unwrap_or_default();
+        let began = Instant::now();
+        self.broker.set_hierarchies(hierarchies, now_us);
+        self.note_call("set_hierarchies", began);
+        Ok(())
+    }
+
+    /// Replace the queries of bindings that name one of `queries` (key: language and text).
+    ///
+    /// Returns:
+    ///     The number of bindings that have changed, and the keys whose query cannot be bound, with the reason; or
+    ///     None: the journal has no room now, and nothing has changed.
     fn replace_stored(&mut self, queries: HashMap<String, (String, String)>, now_us: u64) -> Option<Replacement> {
         let stored = |(language, text): (String, String)| StoredQuery { language: language.into(), text: text.into() };
         let queries = queries.into_iter().map(|(key, query)| (key, stored(query))).collect();
@@ -282,10 +309,12 @@ impl PyBroker {
         Some((replaced.bindings, refused))
     }
 
+    /// Add a virtual host, unless it exists.
     fn add_vhost(&mut self, name: &str) {
         self.broker.add_vhost(name);
     }
 
+    /// Take over a connection after its open-ok; return its number, which no other connection ever has.
     #[pyo3(signature = (*, user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel, qos_is_for_channel, now_us))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
     fn connect(
@@ -317,9 +346,7 @@ impl PyBroker {
         self.broker.connect(login, now_us).to_bits()
     }
 
-    /// Take one read of a socket, and return what follows from it for every connection.
-    ///
-    /// The bytes are copied once: all connections share the caller's buffer.
+    /// Take one read of a socket. An error in it becomes a close in the connection's output.
     fn receive<'py>(
         &mut self,
         py: Python<'py>,
@@ -335,7 +362,7 @@ impl PyBroker {
         Ok(self.take_output(py))
     }
 
-    /// Return the output of all connections that have some, up to a bound.
+    /// Return the output of connections that have some now.
     fn take_output<'py>(&mut self, py: Python<'py>) -> BrokerOutput<'py> {
         self.broker.take_dirty(&mut self.dirty);
         let mut connections = std::mem::take(&mut self.dirty).into_iter();
@@ -352,7 +379,7 @@ impl PyBroker {
         (outputs, !self.dirty.is_empty(), self.broker.has_work(), self.broker.take_alarm())
     }
 
-    /// Note whether the connection's socket takes bytes.
+    /// Set whether the socket takes bytes. While it does not, nothing is delivered to the connection.
     fn set_writable(&mut self, connection: u64, is_writable: bool) {
         let id = ConnectionId::from_bits(connection);
         if is_writable {
@@ -364,6 +391,7 @@ impl PyBroker {
         self.broker.set_writable(id, is_writable);
     }
 
+    /// Remove a connection whose socket is closed.
     fn disconnect(&mut self, connection: u64, now_us: u64) {
         let id = ConnectionId::from_bits(connection);
         self.paused.remove(&id);
@@ -372,34 +400,40 @@ impl PyBroker {
         self.note_call("disconnect", began);
     }
 
+    /// Check heartbeats and old segments of streams. Call it about ten times a second.
     fn tick(&mut self, now_us: u64, wall_us: i64) {
         let began = Instant::now();
         self.broker.tick(now_us, wall_us);
         self.note_call("tick", began);
     }
 
+    /// Close all connections with 320 and refuse new ones.
     fn stop(&mut self, reason: &str, now_us: u64) {
         self.broker.stop(reason, now_us);
     }
 
+    /// Close one connection with 320.
     fn close(&mut self, connection: u64, reason: &str, now_us: u64) {
         self.broker.close(ConnectionId::from_bits(connection), reason, now_us);
     }
 
+    /// Forget the cached permissions of `user`, or of all users.
     #[pyo3(signature = (user=None))]
     fn forget_permissions(&mut self, user: Option<&str>) {
         self.broker.forget_permissions(user);
     }
 
-    /// Return the events since the last call, each a name and fields.
+    /// Return the events since the last call, for the log: name and fields.
     fn take_events<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<(&'static str, Bound<'py, PyDict>)>> {
         self.broker.take_events().into_iter().map(|event| event_to_py(py, event)).collect()
     }
 
+    /// Return the memory that counts towards `memory_bytes_max`. It takes some nanoseconds.
     fn memory_counted_bytes(&self) -> u64 {
         self.broker.memory().total()
     }
 
+    /// Return counters and gauges of the whole broker.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let row = metrics_to_py(py, &self.broker.metrics())?;
         let memory = self.broker.memory();
@@ -414,7 +448,7 @@ impl PyBroker {
         Ok(row)
     }
 
-    /// Return one page of a list as dicts, and the number of all.
+    /// Return a page of vhosts, connections, queues, consumers, exchanges or bindings, and the number of all.
     fn rows<'py>(
         &self,
         py: Python<'py>,
@@ -575,6 +609,12 @@ fn event_to_py(py: Python<'_>, event: Event) -> PyResult<(&'static str, Bound<'_
             "entries of queues stay in memory"
         }
         Event::Unblocked => "publishers go on",
+        Event::Warning { connection, subject, reason } => {
+            fields.set_item("connection", connection.to_bits())?;
+            fields.set_item("subject", subject)?;
+            fields.set_item("reason", reason)?;
+            "accepted with a warning"
+        }
         Event::MessageLost { queue, reason } => {
             fields.set_item("queue", queue)?;
             fields.set_item("reason", reason)?;

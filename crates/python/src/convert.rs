@@ -1,5 +1,7 @@
 //! Converts Python values into values of the core, and back.
 
+use std::collections::HashMap;
+
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -9,6 +11,7 @@ use pyo3::types::{
 use tamis_core::hierarchy::{Hierarchies, Hierarchy};
 use tamis_core::message::{Body, NESTING_MAX, Properties, Value};
 
+use crate::arguments::{self, type_of, unicode, wrong_type};
 use crate::errors::engine_error;
 
 /// The first microsecond of the year 1 and the last of 9999: neither Python's datetime nor selector text goes beyond
@@ -21,6 +24,7 @@ pub struct PythonObjects {
     pub datetime: Py<PyAny>,
     pub decimal: Py<PyAny>,
     pub to_micros: Py<PyAny>,
+    to_plain: Py<PyAny>,
     pub from_micros: Py<PyAny>,
 }
 
@@ -34,6 +38,7 @@ pub fn known(py: Python<'_>) -> PyResult<&PythonObjects> {
             datetime: py.import("datetime")?.getattr("datetime")?.unbind(),
             decimal: py.import("decimal")?.getattr("Decimal")?.unbind(),
             to_micros: message.getattr("to_micros")?.unbind(),
+            to_plain: message.getattr("to_plain")?.unbind(),
             from_micros: message.getattr("from_micros")?.unbind(),
         })
     })
@@ -53,9 +58,9 @@ fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properti
         let Ok(key) = key.cast::<PyString>() else {
             return Err(PyTypeError::new_err(format!("{}: expected a text key, not {}", place(path), type_of(key))));
         };
-        let key = key.to_cow()?;
+        let key = unicode(key, &|| format!("{}: a key", place(path)))?;
         // The path is made only when a nested or wrong value needs it.
-        let value = value_at(item, depth, &|| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") })?;
+        let value = value_at(item, depth, &|| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") })?;
         properties.insert(key.into(), value);
         Ok(())
     };
@@ -75,8 +80,7 @@ fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properti
             put(&key, &item)?;
         }
     } else {
-        let what = type_of(object);
-        return Err(PyTypeError::new_err(format!("{}: expected a mapping, not {what}", place(path))));
+        return Err(wrong_type(&place(path), "a mapping", object));
     }
     Ok(properties)
 }
@@ -92,7 +96,7 @@ fn value_at(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String) 
         return Err(PyValueError::new_err(message));
     }
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(Value::Text((*text.to_cow()?).into()));
+        return Ok(Value::Text(unicode(text, &|| format!("property '{}'", name()))?.into()));
     }
     if let Ok(flag) = object.cast::<PyBool>() {
         return Ok(Value::Bool(flag.is_true()));
@@ -143,8 +147,8 @@ fn rare_value(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String
     if object.cast::<PyMapping>().is_ok() {
         return map(object, &name(), depth + 1).map(Value::Map);
     }
-    let expected = "expected bool, int, float, str, datetime, None, a list or a mapping";
-    Err(PyTypeError::new_err(format!("property '{}': {expected}, not {}", name(), type_of(object))))
+    let plain = known.to_plain.bind(py).call1((object,)).map_err(|error| at_property(py, error, name))?;
+    value_at(&plain, depth + 1, name)
 }
 
 /// The error that a value raised when it was converted (a zone of the user's own, pandas's NaT), with the property's
@@ -166,10 +170,6 @@ fn place(path: &str) -> String {
     if path.is_empty() { "properties".to_owned() } else { format!("property '{path}'") }
 }
 
-fn type_of(object: &Bound<'_, PyAny>) -> String {
-    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
-}
-
 /// A value of the core as Python shows it, for `explain` and for the functions of expensive predicates.
 ///
 /// An instant beyond Python's range becomes a field without a value: a zone can put it before the year 1, and Arrow and
@@ -177,10 +177,10 @@ fn type_of(object: &Bound<'_, PyAny>) -> String {
 pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
-        Value::Timestamp(micros) if DATETIME_US.contains(micros) => {
+        Value::Timestamp(micros) | Value::Day(micros) if DATETIME_US.contains(micros) => {
             known(py)?.from_micros.bind(py).call1((*micros,))?
         }
-        Value::Present | Value::Timestamp(_) => known(py)?.present.clone_ref(py).into_bound(py),
+        Value::Present | Value::Timestamp(_) | Value::Day(_) => known(py)?.present.clone_ref(py).into_bound(py),
         Value::Bool(flag) => PyBool::new(py, *flag).to_owned().into_any(),
         Value::Int(number) => number.into_pyobject(py)?.into_any(),
         Value::Float(number) => PyFloat::new(py, *number).into_any(),
@@ -213,8 +213,6 @@ pub fn body<'py>(py: Python<'py>, body: Body<'_>) -> Bound<'py, PyAny> {
 
 /// The body of a message, borrowed from a Python str or bytes for the duration of the call.
 pub enum PyBody<'py> {
-    /// There is no body.
-    Absent,
     /// A str.
     Text(Bound<'py, PyString>),
     /// Bytes.
@@ -222,9 +220,8 @@ pub enum PyBody<'py> {
 }
 
 impl<'py> PyBody<'py> {
-    /// A body from None, str or bytes (bytearray and memoryview are copied).
-    pub fn new(object: Option<Bound<'py, PyAny>>) -> PyResult<Self> {
-        let Some(object) = object else { return Ok(Self::Absent) };
+    /// A body from str or bytes (bytearray and memoryview are copied).
+    pub fn new(object: Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(text) = object.cast::<PyString>() {
             return Ok(Self::Text(text.clone()));
         }
@@ -234,30 +231,53 @@ impl<'py> PyBody<'py> {
         if object.is_instance_of::<PyByteArray>() || object.is_instance_of::<PyMemoryView>() {
             return Ok(Self::Bytes(object.py().get_type::<PyBytes>().call1((object,))?.cast_into()?));
         }
-        Err(PyTypeError::new_err(format!("body: expected str, bytes or None, not {}", type_of(&object))))
+        Err(wrong_type("body", "str, bytes or None", &object))
+    }
+
+    /// The bytes, in UTF-8 if they come from a str.
+    pub fn bytes(&self) -> PyResult<&[u8]> {
+        Ok(match self {
+            Self::Text(text) => unicode(text, &|| "data".to_owned())?.as_bytes(),
+            Self::Bytes(bytes) => bytes.as_bytes(),
+        })
     }
 
     /// The body as the core sees it.
     pub fn borrow(&self) -> PyResult<Body<'_>> {
         Ok(match self {
-            Self::Absent => Body::Absent,
-            Self::Text(text) => Body::Text(text.to_str()?),
+            Self::Text(text) => Body::Text(unicode(text, &|| "body".to_owned())?),
             Self::Bytes(bytes) => Body::from_bytes(bytes.as_bytes()),
         })
     }
 }
 
-/// Hierarchies from {attribute: {value: parent or None}}.
-pub fn hierarchies(object: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Hierarchies>> {
-    let Some(dict) = object else { return Ok(None) };
+/// The argument `hierarchies`: {attribute: {value: parent or None}}.
+pub fn hierarchies(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Hierarchies>> {
+    let Some(object) = object else { return Ok(None) };
+    let mapping = arguments::mapping(object, "hierarchies", "a mapping of attribute -> {value: parent or None}")?;
     let mut found = Hierarchies::new();
-    for (attribute, parents) in dict.iter() {
-        found.insert(attribute.extract()?, hierarchy(&parents)?);
+    for pair in mapping.items()?.iter() {
+        let (attribute, parents): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
+        let attribute = arguments::text(&attribute, "hierarchies: an attribute")?;
+        found.insert(attribute.to_owned(), hierarchy(&parents, &format!("hierarchies['{attribute}']"))?);
     }
     Ok(Some(found))
 }
 
-/// One hierarchy from {value: parent or None}.
-pub fn hierarchy(parents: &Bound<'_, PyAny>) -> PyResult<Hierarchy> {
-    Hierarchy::new(parents.extract()?).map_err(|error| engine_error(parents.py(), error))
+/// The argument `name`, which is one hierarchy: {value: parent or None}.
+pub fn hierarchy(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Hierarchy> {
+    let mapping = arguments::mapping(object, name, "a mapping of value -> parent or None")?;
+    let mut parents = HashMap::new();
+    for pair in mapping.items()?.iter() {
+        let (value, parent): (Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) = pair.extract()?;
+        let value = arguments::text(&value, &format!("{name}: a value"))?;
+        let parent =
+            parent.map(|parent| text_owned(&parent, &format!("{name}: the parent of '{value}'"))).transpose()?;
+        parents.insert(value.to_owned(), parent);
+    }
+    Hierarchy::new(parents).map_err(|error| engine_error(object.py(), error))
+}
+
+fn text_owned(object: &Bound<'_, PyAny>, name: &str) -> PyResult<String> {
+    arguments::text(object, name).map(str::to_owned)
 }

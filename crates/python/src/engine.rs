@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyKeyError;
@@ -14,19 +13,19 @@ use tamis_core::index::timing::Prepared;
 use tamis_core::index::{self, Scratch, SubscriptionId};
 use tamis_core::message::Message;
 
+use crate::arguments::{self, wrong_type};
 use crate::arrow::{self, PyIdLists};
 use crate::convert::{self, PyBody};
 use crate::errors::engine_error;
 use crate::opaque::{interruptible, opaque_of};
 use crate::query::PyQuery;
 use crate::report;
-use crate::text::PySignature;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
 
-/// The matching engine behind `tamis.Engine`.
+/// Subscriptions by id; `tamis.Engine` adds the keys.
 #[pyclass(frozen, module = "tamis._core", name = "Engine")]
 pub struct PyEngine(index::Engine);
 
@@ -38,22 +37,32 @@ impl PyEngine {
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&Bound<'_, PyAny>>,
         body: Option<Bound<'_, PyAny>>,
-        signature: Option<&PySignature>,
+        signature: Option<&Bound<'_, PyAny>>,
         work: impl FnOnce(&index::Engine, &Message<'_>) -> Result<R, EngineError> + Send,
     ) -> PyResult<R> {
         let properties = convert::properties(properties)?;
-        let body = PyBody::new(body)?;
-        let body = body.borrow()?;
-        let signature = signature.map(|signature| &signature.0);
+        let topic = topic.map(|topic| arguments::text(topic, "topic")).transpose()?;
+        let body = body.map(PyBody::new).transpose()?;
+        let body = body.as_ref().map(PyBody::borrow).transpose()?;
+        let signature = arguments::signature(signature)?;
         self.call(py, || {
-            let mut message = Message::new(topic, &properties, body);
+            let mut message = Message::of_record(&properties, topic, body);
             if let Some(signature) = signature {
                 message = message.with_signature(signature);
             }
             work(&self.0, &message)
         })
+    }
+
+    /// The ids of the subscriptions that `message` satisfies, ascending.
+    fn matched(&self, message: &Message<'_>) -> Result<Vec<u64>, EngineError> {
+        let mut matched = Vec::new();
+        let mut scratch = SCRATCH.take(); // taken, not borrowed: a Python function may match, too
+        self.0.match_into(message, &mut scratch, &mut matched)?;
+        SCRATCH.set(scratch);
+        Ok(matched.into_iter().map(|id| id.0).collect())
     }
 
     /// Releases the GIL for `work`.
@@ -69,9 +78,15 @@ impl PyEngine {
         Self(index::Engine::new())
     }
 
-    /// Opens a snapshot; `opaque` contains the functions of the expensive predicates that it names.
+    /// Open a snapshot; `opaque` contains the functions of the expensive predicates that it names.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf, verify: bool, opaque: HashMap<String, Py<PyAny>>) -> PyResult<Self> {
+    fn open(
+        py: Python<'_>,
+        path: &Bound<'_, PyAny>,
+        verify: &Bound<'_, PyAny>,
+        opaque: HashMap<String, Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let (path, verify) = (arguments::path(path, "path")?, arguments::flag(verify, "verify")?);
         let resolve = |name: &str, cost_ns: f64| {
             let function = opaque.get(name)?;
             Python::attach(|py| opaque_of(name, function.bind(py), cost_ns).ok())
@@ -80,12 +95,12 @@ impl PyEngine {
         opened.map(Self).map_err(|error| engine_error(py, error))
     }
 
-    /// The id that the next subscription gets, unless another thread adds one first.
+    /// Return the id that the next subscription gets, unless another thread adds one first.
     fn next_id(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.0.next_id().0)
     }
 
-    /// Adds `added` and replaces the queries of the ids in `replaced`, in one step. Returns the ids given to `added`.
+    /// Add queries and replace those of existing ids, in one step; return the ids of `added`.
     fn change(
         &self,
         py: Python<'_>,
@@ -124,31 +139,57 @@ impl PyEngine {
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&Bound<'_, PyAny>>,
         body: Option<Bound<'_, PyAny>>,
-        signature: Option<&PySignature>,
+        signature: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<u64>> {
-        self.with_message(py, properties, topic, body, signature, |engine, message| {
-            let mut matched = Vec::new();
-            let mut scratch = SCRATCH.take(); // taken, not borrowed: a Python function may match, too
-            engine.match_into(message, &mut scratch, &mut matched)?;
-            SCRATCH.set(scratch);
-            Ok(matched.into_iter().map(|id| id.0).collect())
+        self.with_message(py, properties, topic, body, signature, |_, message| self.matched(message))
+    }
+
+    /// The ids of the subscriptions that a record in JSON satisfies: bytes or text of one object.
+    fn match_json(&self, py: Python<'_>, data: Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        let refused = arguments::wrong_type("data", "the text or bytes of a JSON object", &data);
+        let data = PyBody::new(data).map_err(|_| refused)?;
+        let bytes = data.bytes()?;
+        self.call(py, || {
+            let properties = self.0.read_record(bytes)?;
+            self.matched(&Message::of_record(&properties, None, None))
         })
     }
 
-    fn match_batch(&self, py: Python<'_>, table: &Bound<'_, PyAny>, threads: usize) -> PyResult<PyIdLists> {
+    /// The ids for each row, and the rows that cannot be read: (number, column, reason).
+    fn match_batch(
+        &self,
+        py: Python<'_>,
+        table: &Bound<'_, PyAny>,
+        threads: &Bound<'_, PyAny>,
+    ) -> PyResult<(PyIdLists, Vec<(usize, String, String)>)> {
+        let threads = arguments::count(threads, "threads", 1)? as usize;
         let batches = arrow::batches(table)?;
-        let matched = self
-            .call(py, || batches.iter().map(|batch| self.0.match_batch(batch, threads)).collect::<Result<Vec<_>, _>>());
-        matched.map(arrow::join)
+        let matched = self.call(py, || {
+            batches.iter().map(|batch| self.0.match_rows(batch, threads)).collect::<Result<Vec<_>, _>>()
+        })?;
+        Ok(arrow::join(matched))
+    }
+
+    /// Those of `names` that are properties for which a query asks, and whether one asks for the topic, and for the body.
+    fn asked(&self, py: Python<'_>, names: Vec<String>) -> PyResult<(Vec<String>, bool, bool)> {
+        let asked = self.call(py, || self.0.asked())?;
+        let names = names.into_iter().filter(|name| asked.has(name)).collect();
+        Ok((names, asked.topic, asked.body))
+    }
+
+    /// The names of the expensive predicates, sorted.
+    fn expensive(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let asked = self.call(py, || self.0.asked())?;
+        Ok(asked.expensive.into_iter().map(String::from).collect())
     }
 
     fn hits(
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&Bound<'_, PyAny>>,
         body: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Vec<(u64, usize, usize)>> {
         self.with_message(py, properties, topic, body, None, |engine, message| {
@@ -162,11 +203,13 @@ impl PyEngine {
         &self,
         py: Python<'_>,
         properties: Option<&Bound<'_, PyAny>>,
-        topic: &str,
+        topic: Option<&Bound<'_, PyAny>>,
         body: Option<Bound<'_, PyAny>>,
-        off_by: usize,
-        limit: usize,
+        off_by: &Bound<'_, PyAny>,
+        limit: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<u64>> {
+        let off_by = arguments::count(off_by, "off_by", 1)? as usize;
+        let limit = arguments::count(limit, "limit", 1)? as usize;
         self.with_message(py, properties, topic, body, None, |engine, message| {
             Ok(engine.near_misses(message, off_by, limit)?.into_iter().map(|id| id.0).collect())
         })
@@ -177,7 +220,7 @@ impl PyEngine {
         py: Python<'py>,
         subscription_id: u64,
         properties: Option<&Bound<'py, PyAny>>,
-        topic: &str,
+        topic: Option<&Bound<'py, PyAny>>,
         body: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Option<bool>, Vec<VerdictTuple<'py>>, Vec<String>)> {
         let found = self.with_message(py, properties, topic, body, None, |engine, message| {
@@ -192,12 +235,13 @@ impl PyEngine {
         Ok((explanation.result, predicates, explanation.missing))
     }
 
-    /// Describes all subscriptions; the engine may be changed meanwhile.
+    /// Return the fields of `tamis.Report`, with ids where it has keys.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = self.call(py, || self.0.report())?;
         report::to_python(py, found)
     }
 
+    /// Return the names of the properties that queries ask for, sorted.
     fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.call(py, || {
             let subscriptions = self.0.subscriptions()?;
@@ -205,36 +249,47 @@ impl PyEngine {
         })
     }
 
-    /// The wall and CPU nanoseconds and the number of matches of each message, as medians of `rounds`.
+    /// Match each message `rounds` times in the core, after `warm_up` rounds.
+    ///
+    /// Returns:
+    ///     For each message, the median wall time and the median CPU time of the thread in nanoseconds, and the number
+    ///     of subscriptions that it satisfies.
     fn time_matches(
         &self,
         py: Python<'_>,
-        messages: Vec<(Bound<'_, PyAny>, String, Option<String>)>,
-        warm_up: usize,
-        rounds: usize,
+        messages: Vec<Bound<'_, PyAny>>,
+        warm_up: &Bound<'_, PyAny>,
+        rounds: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<(u64, u64, usize)>> {
-        let prepare = |(properties, topic, body): (Bound<'_, PyAny>, String, Option<String>)| {
-            Ok(Prepared { topic, properties: convert::properties(Some(&properties))?, body })
-        };
-        let messages = messages.into_iter().map(prepare).collect::<PyResult<Vec<_>>>()?;
+        let warm_up = arguments::count(warm_up, "warm_up", 0)? as usize;
+        let rounds = arguments::count(rounds, "rounds", 0)? as usize;
+        let messages = messages.iter().map(prepared).collect::<PyResult<Vec<_>>>()?;
         let times = self.call(py, || self.0.time_matches(&messages, warm_up, rounds))?;
         Ok(times.into_iter().map(|time| (time.wall_ns, time.cpu_ns, time.matched)).collect())
     }
 
-    fn hierarchy(&self, py: Python<'_>, attribute: &str, parents: &Bound<'_, PyAny>) -> PyResult<()> {
-        let hierarchy = convert::hierarchy(parents)?;
+    fn hierarchy(&self, py: Python<'_>, attribute: &Bound<'_, PyAny>, parents: &Bound<'_, PyAny>) -> PyResult<()> {
+        let attribute = arguments::text(attribute, "attribute")?;
+        let hierarchy = convert::hierarchy(parents, "parents")?;
         py.detach(|| self.0.set_hierarchy(attribute, hierarchy));
         Ok(())
     }
 
-    /// Writes a snapshot; `keys` are the encoded keys by id. Expensive predicates are written by name, if at all.
-    fn save(&self, py: Python<'_>, path: PathBuf, keys: Vec<(u64, Vec<u8>)>, opaque_names: bool) -> PyResult<()> {
+    /// Write a snapshot; `keys` are the encoded keys by id. Expensive predicates are written by name, if at all.
+    fn save(
+        &self,
+        py: Python<'_>,
+        path: &Bound<'_, PyAny>,
+        keys: Vec<(u64, Vec<u8>)>,
+        opaque_names: bool,
+    ) -> PyResult<()> {
+        let path = arguments::path(path, "path")?;
         let keys: HashMap<u64, Vec<u8>> = keys.into_iter().collect();
         let key_of = |id: SubscriptionId| keys.get(&id.0).cloned().unwrap_or_default();
         self.call(py, || self.0.save(&path, opaque_names, &key_of))
     }
 
-    /// The memory of the queries and their index in the core, in bytes.
+    /// Return the memory of the queries and their index in the core, in bytes.
     fn bytes(&self) -> usize {
         self.0.bytes()
     }
@@ -242,4 +297,12 @@ impl PyEngine {
     fn text_bytes(&self) -> usize {
         self.0.text_bytes()
     }
+}
+
+/// A message to measure: (properties, topic, body).
+fn prepared(message: &Bound<'_, PyAny>) -> PyResult<Prepared> {
+    let parts: (Bound<'_, PyAny>, String, Option<String>) =
+        message.extract().map_err(|_| wrong_type("messages", "(properties, topic, body)", message))?;
+    let (properties, topic, body) = parts;
+    Ok(Prepared { topic, properties: convert::properties(Some(&properties))?, body })
 }

@@ -7,6 +7,7 @@ use tamis_core::amqp::AmqpError;
 use tamis_core::broker::StorageError;
 use tamis_core::error::{EngineError, QueryError};
 use tamis_core::journal::{FileError, OpenError, ReadError};
+use tamis_core::query::QueryWarning;
 
 /// An exception of a class in `tamis.errors` with `arguments`; the import error when the class cannot be imported.
 fn raise<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr
@@ -27,6 +28,25 @@ where
 /// A `tamis.QueryError` with the position.
 pub fn query_error(py: Python<'_>, error: QueryError) -> PyErr {
     raise(py, "QueryError", (error.text, error.position, error.expected, error.hint))
+}
+
+/// A `tamis.QueryWarning`.
+pub fn query_warning<'py>(py: Python<'py>, warning: &QueryWarning) -> PyResult<Bound<'py, PyAny>> {
+    let class = py.import("tamis.errors")?.getattr("QueryWarning")?;
+    class.call1((&*warning.text, warning.position, &warning.message, &warning.hint))
+}
+
+/// How an error of a query is shown: with a caret under its position, and on one line.
+#[pyfunction]
+pub fn show_query_error(text: String, position: usize, expected: String, hint: Option<String>) -> (String, String) {
+    let error = QueryError { text, position, expected, hint };
+    (error.to_string(), error.summary())
+}
+
+/// How a warning about a query is shown.
+#[pyfunction]
+pub fn show_query_warning(text: &str, position: usize, message: String, hint: Option<String>) -> String {
+    QueryWarning { text: text.into(), position, message, hint }.to_string()
 }
 
 /// An OSError with the system's number and the file, where they are known; Python makes a FileNotFoundError of it where it

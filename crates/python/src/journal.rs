@@ -17,7 +17,18 @@ use tamis_core::variant::{self, Variant};
 use crate::convert;
 use crate::errors::{journal_error, journal_read_error};
 
-/// A reader of the log in a directory.
+/// Reads the log that the broker keeps in a directory, also while the broker writes, up to the last synced record.
+///
+/// Thread-safe; it writes nothing. A number (sequence) counts from 1 and names one record for ever.
+///
+/// Args:
+///     path: the directory.
+///     start: the number to begin with; without it, the first record that is kept.
+///     time_us: begin with the first record of this time or later, in microseconds since 1970.
+///
+/// Raises:
+///     JournalError: there is no log, or a newer version wrote it.
+///     OSError: the directory cannot be read.
 #[pyclass(frozen, module = "tamis._core", name = "JournalReader")]
 pub struct PyJournalReader {
     path: PathBuf,
@@ -85,6 +96,12 @@ impl PyJournalReader {
         Ok(Self { path, reader: Mutex::new(reader) })
     }
 
+    /// Return the next records and gaps; both are empty when all synced records have been read. Call it again later.
+    ///
+    /// Returns:
+    ///     Records as (sequence, microseconds since 1970, kind, body), ascending; at most `count_max`, and no more once
+    ///     `bytes_max` is reached. Gaps as (first, last, reason): numbers without a record, because retention has
+    ///     "removed" them or they are damaged ("records", "missing").
     #[pyo3(signature = (count_max=1000, bytes_max=4_194_304))]
     fn read<'py>(
         &self,
@@ -96,36 +113,56 @@ impl PyJournalReader {
         batch.map_err(|error| journal_read_error(py, error))?.into_py(py)
     }
 
+    /// Continue at the record with this number.
     fn seek(&self, sequence: u64) {
         self.lock().seek(Sequence(sequence));
     }
 
+    /// The number of the next record.
     #[getter]
     fn position(&self) -> u64 {
         self.lock().position().0
     }
 
+    /// The id of the log: a new log in the same directory has another id.
     #[getter]
     fn log_id(&self) -> u64 {
         self.lock().log_id()
     }
 
+    /// Return the number of the first record that is kept; `next_sequence` if there is none.
     fn first_sequence(&self, py: Python<'_>) -> PyResult<u64> {
         let first = py.detach(|| self.lock().first_sequence());
         first.map(|first| first.0).map_err(|error| journal_read_error(py, error))
     }
 
+    /// Return the number after that of the last synced record.
     fn next_sequence(&self, py: Python<'_>) -> PyResult<u64> {
         let next = py.detach(|| self.lock().next_sequence());
         next.map(|next| next.0).map_err(|error| journal_read_error(py, error))
     }
 
+    /// Read and check every record of a log. Cost: linear in its size.
+    ///
+    /// Returns:
+    ///     `path`, `synced`, `segments` (each `ordinal`, `file`, `first_sequence`, `record_count`, `kinds` {kind:
+    ///     count}, `data_bytes`, `file_bytes`, `is_sealed`, `first_time_us`, `last_time_us`) and `damage` (each `kind`,
+    ///     `segment`, `offset`, `size_bytes`, `first_sequence`, `lost_count`), oldest first; and `missing`, a sentence
+    ///     for each file without which the log is not opened.
     #[staticmethod]
     fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
         let inspection = py.detach(|| inspect(&disk(), &path)).map_err(|error| journal_error(py, error))?;
         report(py, &path, &inspection)
     }
 
+    /// Make the mark of a log fit the files that are there, so that it opens; no broker may use it meanwhile.
+    ///
+    /// Returns:
+    ///     A sentence for each file that was missing, at most 7; none if the log was whole: then nothing is written.
+    ///
+    /// Raises:
+    ///     JournalError: nothing tells which log it is, or a newer version wrote it.
+    ///     OSError: a file cannot be read or written.
     #[staticmethod]
     fn accept_losses(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
         py.detach(|| accept_losses(&disk(), &path)).map_err(|error| journal_error(py, error))
@@ -136,14 +173,27 @@ impl PyJournalReader {
     }
 }
 
-/// The names of the kinds of records, in the journal or in the log of a stream.
+/// Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none.
 #[pyfunction]
 #[pyo3(signature = (kind, *, is_stream))]
 pub fn journal_kind(kind: u8, is_stream: bool) -> Option<&'static str> {
     if is_stream { (kind == stream_record::MESSAGE).then_some("message") } else { kind_name(kind) }
 }
 
-/// The message in a record of a stream's log.
+/// Return the message in a record of a stream's log.
+///
+/// Args:
+///     kind: the kind of the record.
+///     record: the body of the record.
+///     query_body: as `x-query-body` of a binding: with "json" the fields of a JSON body are in a property `body`.
+///
+/// Returns:
+///     Exchange, routing key, properties as queries in the broker see them, these properties as a variant (value,
+///     metadata), and body. In the properties, times that datetime cannot hold are PRESENT.
+///
+/// Raises:
+///     ValueError: the record is of another kind, or no message, or its properties nest deeper than 100 or take more
+///         than 16 MiB.
 #[pyfunction]
 #[pyo3(signature = (kind, record, query_body = "text"))]
 pub fn stream_message<'py>(py: Python<'py>, kind: u8, record: &[u8], query_body: &str) -> PyResult<StreamMessage<'py>> {

@@ -1,8 +1,10 @@
 //! Python bindings of `tamis-core`, which convert, detach, call and convert, without any algorithm.
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 mod amqp;
+mod arguments;
 mod arrow;
 mod bitmap;
 mod broker;
@@ -26,6 +28,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<text::PySignature>()?;
     module.add_class::<journal::PyJournalReader>()?;
     module.add_function(wrap_pyfunction!(broker::broker_limits, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::read_messages, module)?)?;
     module.add_function(wrap_pyfunction!(query::selector, module)?)?;
     module.add_function(wrap_pyfunction!(query::boolean, module)?)?;
     module.add_function(wrap_pyfunction!(query::topic, module)?)?;
@@ -34,6 +37,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(query::fields, module)?)?;
     module.add_function(wrap_pyfunction!(query::contains, module)?)?;
     module.add_function(wrap_pyfunction!(query::near, module)?)?;
+    module.add_function(wrap_pyfunction!(query::compile_query, module)?)?;
+    module.add("LANGUAGES", PyTuple::new(module.py(), tamis_core::query::named::LANGUAGES)?)?;
+    module.add_function(wrap_pyfunction!(errors::show_query_error, module)?)?;
+    module.add_function(wrap_pyfunction!(errors::show_query_warning, module)?)?;
     module.add_function(wrap_pyfunction!(opaque::opaque, module)?)?;
     module.add_function(wrap_pyfunction!(text::words, module)?)?;
     module.add_function(wrap_pyfunction!(journal::journal_kind, module)?)?;

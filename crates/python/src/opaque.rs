@@ -11,6 +11,7 @@ use tamis_core::message::Message;
 use tamis_core::query::expr::Predicate;
 use tamis_core::query::truth::Truth;
 
+use crate::arguments;
 use crate::convert;
 use crate::query::PyQuery;
 
@@ -41,8 +42,14 @@ pub fn opaque_of(name: &str, function: &Bound<'_, PyAny>, cost_ns: f64) -> PyRes
 
 /// A query of one expensive predicate.
 #[pyfunction]
-pub fn opaque(py: Python<'_>, name: &str, function: &Bound<'_, PyAny>, cost_ns: f64) -> PyResult<PyQuery> {
-    PyQuery::from_predicate(py, Predicate::Opaque(opaque_of(name, function, cost_ns)?))
+pub fn opaque(
+    py: Python<'_>,
+    name: &Bound<'_, PyAny>,
+    function: &Bound<'_, PyAny>,
+    cost_us: &Bound<'_, PyAny>,
+) -> PyResult<PyQuery> {
+    let (name, cost_us) = (arguments::text(name, "name")?, arguments::number(cost_us, "cost_us")?);
+    PyQuery::from_predicate(py, Predicate::Opaque(opaque_of(name, function, cost_us * 1e3)?))
 }
 
 impl fmt::Debug for PyPredicate {

@@ -70,7 +70,7 @@ class SourceOptions:
 
     path: str
     topic: str = _option("")
-    stop_words: str = _option("english")
+    stop_words: str = _option("english", in_pipeline=False)
     max_messages: int = _option(10_000, minimum=1)
     signature: bool = _option(False, in_pipeline=False)
     settle_ms: int | None = _option(None, types=FILES, minimum=0)

@@ -303,6 +303,8 @@ class BrokerConfig:
     def _check(self, path: Path | None) -> None:
         """Check what involves several fields."""
         where = f"{path}: " if path else ""
+        if self.unix is not None and (not self.unix.name or self.unix.is_dir()):
+            raise ConfigError(f"{where}unix: expected the path of a socket, not the folder '{self.unix}'")
         if self.tls and self.tls.verify_peer != "no" and self.tls.ca is None:
             raise ConfigError(f"{where}verify_peer = \"{self.tls.verify_peer}\" in [tls] needs 'ca'")
         if self.tls and self.tls.login_from and self.tls.verify_peer == "no":

@@ -1,22 +1,21 @@
-"""Reads queries of the store for bindings that name one (`x-query-key`), and finds those that have changed.
+"""Reads what bindings use of the store, and finds what has changed: queries (`x-query-key`), and hierarchies (`UNDER`).
 
 It reads SQLite directly, because loading the store's own package takes half a second, and writes nothing."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from tamis.errors import TamisError
-
 QueryText = tuple[str, str]
 """Language and text of a query."""
 
-BOUND_LANGUAGES: Final = frozenset(("selector", "cbm", "boolean", "text"))
-"""The values of `x-query-language`. Queries in other languages are bound as their selector text."""
+Hierarchies = dict[str, dict[str, str | None]]
+"""Attribute -> value -> its parent, or None for a root."""
 
 CHANGES_MAX: Final = 10_000
 """Maximum number of changes per call; the next call returns the remaining ones."""
@@ -32,6 +31,10 @@ _CHANGED: Final = (
 )
 
 
+_TABLE: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hierarchy_versions'"
+_TREES: Final = "FROM hierarchy_versions WHERE to_revision IS NULL"
+
+
 class StoredQueries:
     """The queries of one store. For one thread at a time, but not always the same.
 
@@ -42,6 +45,7 @@ class StoredQueries:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._next: tuple[int, str] = (0, "")  # revision and key from which `changes` goes on
+        self._versions: dict[str, int] = {}  # attribute -> version of the hierarchy that was read last
 
     def get(self, key: str, timeout_s: float) -> QueryText | None:
         """Return the query under `key` now; None if there is none.
@@ -55,7 +59,7 @@ class StoredQueries:
         """
         with self._open(timeout_s) as store:
             query: QueryText | None = store.execute(_ONE, (key,)).fetchone()
-        return _bindable(*query) if query else None
+        return query
 
     def begin(self, keys: Iterable[str], timeout_s: float) -> dict[str, QueryText]:
         """Return the queries under `keys`, without those that do not exist; `changes` begins after this state.
@@ -74,7 +78,7 @@ class StoredQueries:
                 part = wanted[start : start + _KEYS_AT_ONCE]
                 marks = ", ".join("?" * len(part))
                 rows = store.execute(f"SELECT key, language, text {_VALID} AND key IN ({marks})", part)
-                queries.update((key, _bindable(language, text)) for key, language, text in rows)
+                queries.update((key, (language, text)) for key, language, text in rows)
         self._next = (latest + 1, "")
         return queries
 
@@ -95,7 +99,30 @@ class StoredQueries:
                 return {}
             rows = store.execute(_CHANGED, (*self._next, CHANGES_MAX)).fetchall()
         self._next = (rows[-1][3], rows[-1][0]) if len(rows) == CHANGES_MAX else (latest + 1, "")
-        return {key: _bindable(language, text) for key, language, text, _ in rows}
+        return {key: (language, text) for key, language, text, _ in rows}
+
+    def changed_hierarchies(self, timeout_s: float) -> Hierarchies | None:
+        """Return all hierarchies if one of them has changed since the last call, else None.
+
+        Cost: one look-up while nothing has changed.
+
+        Raises:
+            LookupError: the store cannot be read; the next call returns the same change.
+        """
+        if not self._store.is_file():
+            return None
+        with self._open(timeout_s) as store:
+            store.execute("BEGIN")
+            if store.execute(_TABLE).fetchone() is None:
+                return None  # a store that no newer version has opened yet
+            versions = dict(store.execute(f"SELECT attribute, version {_TREES}"))
+            if versions == self._versions:
+                return None
+            trees = {
+                name: json.loads(parents) for name, parents in store.execute(f"SELECT attribute, parents {_TREES}")
+            }
+        self._versions = versions
+        return trees
 
     @contextmanager
     def _open(self, timeout_s: float) -> Iterator[sqlite3.Connection]:
@@ -105,15 +132,3 @@ class StoredQueries:
                 yield store
         except sqlite3.Error as error:
             raise LookupError(f"the store cannot be read: {error}") from error
-
-
-def _bindable(language: str, text: str) -> QueryText:
-    """Return the query in a language that bindings have; one that cannot be parsed is left for the broker to refuse."""
-    if language in BOUND_LANGUAGES:
-        return language, text
-    from tamis.query import compile_query
-
-    try:
-        return "selector", str(compile_query(text, language))
-    except TamisError:
-        return language, text

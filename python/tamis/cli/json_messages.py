@@ -14,12 +14,19 @@ from tamis.cli import output
 
 
 class JsonMessage(NamedTuple):
-    """A message for the engine, and the JSON object that it comes from."""
+    """A message for the engine, and what of its record is no part.
+
+    Attributes:
+        properties: the whole JSON object.
+        topic: one part of the message.
+        body: the other part.
+        others: the object without its parts.
+    """
 
     properties: dict[str, Any]
     topic: str
     body: str | None
-    whole: dict[str, Any]
+    others: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -28,8 +35,8 @@ class MessageForm:
 
     Attributes:
         topic: the topic of every message; None: the topic field's text.
-        topic_field: the field that is the topic if it holds text, and a property otherwise.
-        body_field: the field that is the body if it holds text, and a property otherwise.
+        topic_field: the field that is the topic if it holds text; it is a property, too.
+        body_field: the field that is the body if it holds text; it is a property, too.
     """
 
     topic: str | None = None
@@ -48,35 +55,29 @@ class MessageForm:
             raise ValueError("nested too deeply") from None
         if not isinstance(whole, dict):
             raise ValueError(f"expected a JSON object, not {type(whole).__name__}")
-        properties = dict(whole)
-        body = properties.pop(self.body_field) if isinstance(whole.get(self.body_field), str) else None
+        others = dict(whole)
+        body = others.pop(self.body_field) if isinstance(whole.get(self.body_field), str) else None
         topic = self.topic
         if topic is None:
-            topic = properties.pop(self.topic_field) if isinstance(whole.get(self.topic_field), str) else ""
-        return JsonMessage(properties, topic, body, whole)
+            topic = others.pop(self.topic_field) if isinstance(whole.get(self.topic_field), str) else ""
+        return JsonMessage(whole, topic, body, others)
 
 
-BAD_LINES_SHOWN = 10
-"""Maximum number of unreadable lines that are explained; further ones are only counted."""
+BAD_SHOWN = 10
+"""Maximum number of messages that cannot be read and are explained; further ones are only counted."""
 
 
 @dataclass
-class BadLines:
-    """The lines of a file that cannot be read.
+class BadMessages:
+    """The messages that cannot be read."""
 
-    Attributes:
-        name: the file, or ``-``.
-        count: the number of such lines.
-    """
-
-    name: str
     count: int = 0
 
-    def add(self, number: int, error: Exception) -> None:
-        """Count a line, and explain the first ones."""
+    def add(self, where: str, error: Exception) -> None:
+        """Count one, and explain the first ones."""
         self.count += 1
-        if self.count <= BAD_LINES_SHOWN:
-            output.error(f"{'stdin' if self.name == '-' else self.name}, line {number}: not a message: {error}")
+        if self.count <= BAD_SHOWN:
+            output.error(f"{where}: not a message: {error}")
 
 
 @contextmanager

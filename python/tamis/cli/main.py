@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import TextIO
 
 from tamis.cli import output
 from tamis.cli.exit_codes import BUG, DISK_FAILED, ERROR, INTERRUPTED, OK, READER_GONE
-from tamis.errors import QueryError, TamisError, has_disk_failed
+from tamis.errors import QueryError, QueryWarning, TamisError, has_disk_failed
 
 EXTRAS = {
     "sqlalchemy": "store",
@@ -42,7 +44,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     output.allow_any_text()
     try:
-        code = _call(arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", QueryWarning)
+            warnings.showwarning = _show_warning
+            code = _call(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         output.abandon_stdout()
@@ -52,6 +57,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - every error is explained and gives an exit code
         return _explain(error, arguments)
     return code
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print what can hardly be meant in a query as lines for people, and any other warning as Python does."""
+    if isinstance(message, QueryWarning):
+        output.warning(str(message))
+    else:
+        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _call(arguments: list[str]) -> int:

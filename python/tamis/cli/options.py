@@ -33,7 +33,26 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON lines on stdout, 
 QueriesArgument = Annotated[
     Path, typer.Argument(help="A file of queries (lines of `key: selector`, or TOML), a store, or a snapshot.")
 ]
-MessagesArgument = Annotated[str, typer.Argument(help="JSON lines, one object per message; `-` is stdin.")]
+_MESSAGES = "JSON lines, an mbox, an .eml file, a folder of mail, a Maildir, a stream's directory, or a store"
+MessagesArgument = Annotated[str, typer.Argument(help=f"{_MESSAGES}; `-` is stdin.")]
+MessagesOption = Annotated[
+    str | None, typer.Option(help=f"Messages, to find queries that match none of them: {_MESSAGES}; `-` is stdin.")
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="What the messages are, instead of looking: jsonl, mbox, eml, maildir, journal (a stream), store.",
+    ),
+]
+HierarchyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hierarchy",
+        metavar="ATTRIBUTE=FILE",
+        help="A hierarchy for UNDER (JSON or TOML), instead of that in the file or store; may be repeated.",
+    ),
+]
 TopicOption = Annotated[str | None, typer.Option(help="The topic of every message.")]
 TopicFieldOption = Annotated[str, typer.Option(help="The field with the topic.")]
 BodyFieldOption = Annotated[str, typer.Option(help="The field with the text.")]

@@ -61,6 +61,15 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "line", "lines"), counted(2_000, "line", "lines")
+    ('1 line', '2,000 lines')
+    """
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def note(text: str) -> None:
     """Print a line for people."""
     print(text, file=sys.stderr)

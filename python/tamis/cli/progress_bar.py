@@ -13,14 +13,15 @@ PARTS_SHOWN_TOGETHER = 100
 
 
 @contextmanager
-def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], object]]:
+def progress_bar(title: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[[int], object]]:
     """Show a bar; yield the function to call with the size of each part that is done.
 
     Args:
         title: what is being done.
         total: the sum of all parts; None if it is unknown.
+        shown: whether it may be shown on a terminal.
     """
-    if not output.has_colour(sys.stderr):
+    if not shown or not output.has_colour(sys.stderr):
         if title:
             output.note(f"{title} ...")
         yield lambda _: None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from tamis.adapters.options import SOURCE_TYPES, OptionRule, options_of, rule_of
+from tamis.config.errors import MistakeError
 from tamis.config.fields import Milliseconds, Name, PathBeside, Section
 from tamis.errors import short
 
@@ -71,7 +72,9 @@ class AdapterConfig(_AdapterFields):
             types = rule_of(option).types
             if self.type not in types and getattr(self, option.name) is not None:
                 having = " or ".join(f"'{one}'" for one in types)
-                raise ValueError(f"'{option.name}' is for adapters of type {having}, not '{self.type}'")
+                raise MistakeError(
+                    (option.name,), f"'{option.name}' is for adapters of type {having}, not '{self.type}'"
+                )
         return self
 
     def options(self) -> dict[str, Any]:

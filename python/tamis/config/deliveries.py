@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from tamis.config.errors import MistakeError
 from tamis.config.fields import Count, Domain, Line, Name, PathBeside, Port, Seconds, Section
 from tamis.errors import ConfigError
 
@@ -103,9 +104,10 @@ class SmtpDelivery(_Mail):
     @model_validator(mode="after")
     def _no_password_in_the_clear(self) -> Self:
         if (self.user is None) != (self.password_env is None):
-            raise ValueError("'user' and 'password_env' belong together")
+            given = "user" if self.user is not None else "password_env"
+            raise MistakeError((given,), "'user' and 'password_env' belong together")
         if self.user is not None and self.tls == "none" and self.host not in ("127.0.0.1", "::1", "localhost"):
-            raise ValueError(f'a password for {self.host} needs tls = "starttls" or "tls"')
+            raise MistakeError(("user",), f'a password for {self.host} needs tls = "starttls" or "tls"')
         return self
 
     def password(self) -> str | None:

@@ -34,4 +34,4 @@ PathBeside = Annotated[Path, AfterValidator(_beside_the_file)]
 class Section(BaseModel):
     """A table of the file, which refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)

@@ -26,9 +26,11 @@ from tamis.config.adapters import AdapterConfig
 from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
 from tamis.config.errors import MistakeError
 from tamis.config.fields import PATTERNS, Milliseconds, Name, PathBeside, Section
+from tamis.config.hierarchies import HierarchyConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
+from tamis.query import QueryFile, load_query_file
 
 
 class PipelineSection(Section):
@@ -50,7 +52,7 @@ class PipelineSection(Section):
 
 
 class QueriesSection(Section):
-    """``[queries]``: a file that is imported at each start, and the deliveries of queries that name none."""
+    """``[queries]``: a file that is applied at each start, and the deliveries of queries that name none."""
 
     file: PathBeside | None = None
     deliveries: tuple[Name, ...] = ()
@@ -74,6 +76,7 @@ class PipelineConfig(Section):
     queries: QueriesSection
     adapters: tuple[AdapterConfig, ...] = Field(default=(), alias="adapter")
     deliveries: tuple[DeliveryConfig, ...] = Field(default=(), alias="delivery")
+    hierarchies: tuple[HierarchyConfig, ...] = Field(default=(), alias="hierarchy")
     tests: tuple[TestBlock, ...] = Field(default=(), alias="test")
     _path: Path = PrivateAttr(default=Path("pipeline.toml"))
 
@@ -91,6 +94,22 @@ class PipelineConfig(Section):
     def default_deliveries(self) -> tuple[str, ...]:
         """The deliveries of queries that name none."""
         return self.queries.deliveries
+
+    def query_files(self) -> list[QueryFile]:
+        """What a run applies to the store: its own hierarchies, and the file of queries.
+
+        Raises:
+            ConfigError: the file of queries, or that of a hierarchy, cannot be used; or both hold one hierarchy.
+        """
+        own = QueryFile(self.path, hierarchies=tuple(hierarchy.spec() for hierarchy in self.hierarchies))
+        if self.queries.file is None:
+            return [own]
+        queries, attributes = load_query_file(self.queries.file), {spec.attribute for spec in own.hierarchies}
+        for spec in queries.hierarchies:
+            if spec.attribute in attributes:
+                where = f"{queries.path}, line {spec.line}" if spec.line else str(queries.path)
+                raise ConfigError(f"{where}: the hierarchy of '{spec.attribute}' stands in {self.path}, too")
+        return [own, queries]
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -121,6 +140,16 @@ class PipelineConfig(Section):
             if item.name in names:
                 raise MistakeError((index, "name"), f"the name '{item.name}' is taken already")
             names.add(item.name)
+        return items
+
+    @field_validator("hierarchies")
+    @classmethod
+    def _attributes_are_unique(cls, items: tuple[HierarchyConfig, ...]) -> tuple[HierarchyConfig, ...]:
+        seen: set[str] = set()
+        for index, item in enumerate(items):
+            if item.attribute in seen:
+                raise MistakeError((index, "attribute"), f"the hierarchy of '{item.attribute}' is given already")
+            seen.add(item.attribute)
         return items
 
     @field_validator("deliveries")
@@ -169,6 +198,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "pipeline": PipelineSection,
     "queries": QueriesSection,
     "adapter": AdapterConfig,
+    "hierarchy": HierarchyConfig,
     "test": TestBlock,
 }
 _DELIVERIES: dict[str, type[BaseModel]] = {
@@ -177,7 +207,7 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "jsonl": JsonlDelivery,
     "smtp": SmtpDelivery,
 }
-_ARRAYS = ("adapter", "delivery", "test")
+_ARRAYS = ("adapter", "delivery", "hierarchy", "test")
 
 
 def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails) -> str:
@@ -192,8 +222,6 @@ def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails)
 
 def _location(loc: tuple[str | int, ...]) -> tuple[TomlLocation, type[BaseModel] | None]:
     """The location in the file, without the union's tag that pydantic inserts, and the model that it belongs to."""
-    section = {"adapters": "adapter", "deliveries": "delivery", "tests": "test"}.get(str(loc[0])) if loc else None
-    loc = (section, *loc[1:]) if section else loc
     if len(loc) > 2 and loc[0] == "delivery" and loc[2] in _DELIVERIES:
         return (*loc[:2], *loc[3:]), _DELIVERIES[str(loc[2])]
     return loc, _MODELS.get(str(loc[0])) if loc else None

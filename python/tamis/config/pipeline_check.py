@@ -20,7 +20,8 @@ from tamis.name_hints import did_you_mean
 
 if TYPE_CHECKING:
     from tamis.engine import Engine
-    from tamis.query import QuerySpec
+    from tamis.query import Query, QuerySpec
+    from tamis.query.hierarchy import Parents
 
 
 @dataclass(frozen=True)
@@ -52,17 +53,19 @@ def check(config: PipelineConfig) -> list[Problem]:
     Raises:
         ConfigError: the file was removed since it was loaded.
     """
-    return list(_Check(config).problems())
+    return list(PipelineCheck(config).problems())
 
 
 def describe(config: PipelineConfig) -> str:
     """Say in one line what `check` examined: ``60 queries, 2 adapters, 1 delivery, 1 test``."""
     try:
-        query_count = len(_specs(config))
+        files = config.query_files()
     except TamisError:
-        query_count = 0
+        files = []
+    hierarchy_count = sum(len(file.hierarchies) for file in files)
     counted = (
-        (query_count, "query", "queries"),
+        (sum(len(file.queries) for file in files), "query", "queries"),
+        *([(hierarchy_count, "hierarchy", "hierarchies")] if hierarchy_count else []),
         (len(config.adapters), "adapter", "adapters"),
         (len(config.deliveries), "delivery", "deliveries"),
         (len(config.tests), "test", "tests"),
@@ -70,13 +73,7 @@ def describe(config: PipelineConfig) -> str:
     return ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counted)
 
 
-def _specs(config: PipelineConfig) -> list[QuerySpec]:
-    from tamis.query import load_queries
-
-    return load_queries(config.queries.file) if config.queries.file is not None else []
-
-
-class _Check:
+class PipelineCheck:
     """One check of one configuration."""
 
     def __init__(self, config: PipelineConfig) -> None:
@@ -87,6 +84,16 @@ class _Check:
             raise ConfigError(f"{config.path}: the configuration cannot be read: {error.strerror}") from error
         self._queries: dict[str, QuerySpec] = {}
         self._in_file: set[str] = set()
+        self._hierarchies: dict[str, Parents] = {}
+        self._compiled: dict[str, Query] = {}
+
+    def queries(self) -> Iterator[tuple[str, QuerySpec, Query]]:
+        """The file or store of each query that a run would match, and the query; only after `problems`."""
+        for key, query in self._compiled.items():
+            yield self._place_of(key), self._queries[key], query
+
+    def _place_of(self, key: str) -> str:
+        return str(self._config.queries.file if key in self._in_file else self._config.store_path)
 
     def problems(self) -> Iterator[Problem]:
         """The problems one after another; checks that depend on something broken are skipped."""
@@ -110,46 +117,54 @@ class _Check:
                 yield self._at(("pipeline", name), problem)
 
     def _store(self) -> Iterator[Problem]:
+        """The store's problems; afterwards there is what it will hold besides the files, which a run applies."""
         from tamis.store import Store
 
+        applied = [str(path.resolve()) for path in (self._config.path, self._config.queries.file) if path is not None]
         try:
-            for record in Store.peek(self._config.store_path):
-                self._queries[record.key] = _spec_of(record)
+            queries, hierarchies = Store.peek(self._config.store_path)
         except StoreError as error:
             yield self._at(("pipeline", "store"), error)
+            return
+        self._queries = {record.key: _spec_of(record) for record in queries if record.origin not in applied}
+        self._hierarchies = {it.attribute: it.parents for it in hierarchies if it.origin not in applied}
 
     def _query_file(self) -> Iterator[Problem]:
         from tamis.errors import QueryError
+        from tamis.query.hierarchy import missing
 
         file, location = self._config.queries.file, ("queries", "file")
         try:
-            specs = _specs(self._config)
+            own, *with_queries = self._config.query_files()
         except TamisError as error:
             yield self._at(location, error)
             return
+        for one in (own, *with_queries):
+            self._hierarchies.update((spec.attribute, spec.parents) for spec in one.hierarchies)
+        specs = with_queries[0].queries if with_queries else ()
         if not specs and not self._queries:
             yield self._at(location if file else ("queries",), "no queries: expected some in a file or in the store")
-        for spec in specs:
-            self._queries[spec.key] = spec
-            self._in_file.add(spec.key)
+        self._in_file = {spec.key for spec in specs}
+        self._queries.update((spec.key, spec) for spec in specs)
+        for spec in self._queries.values():
+            where = self._place_of(spec.key)
             try:
-                spec.compile()
+                self._compiled[spec.key] = query = spec.compile()
+                if problem := missing(query, self._hierarchies):
+                    yield Problem(where, spec.line, f"query '{spec.key}': {problem}")
             except (QueryError, ConfigError) as error:
-                yield Problem(str(file), spec.line, f"query '{spec.key}': {error}")
+                yield Problem(where, spec.line, f"query '{spec.key}': {error}")
 
     def _query_deliveries(self) -> Iterator[Problem]:
         known = [delivery.name for delivery in self._config.deliveries]
         for spec in self._queries.values():
-            where = self._config.queries.file if spec.key in self._in_file else self._config.store_path
             for name in spec.deliveries:
                 if name not in known:
                     hint = did_you_mean(name, known)
                     text = f"query '{spec.key}': no [[delivery]] is named '{name}'{hint}"
-                    yield Problem(str(where), spec.line, text)
+                    yield Problem(self._place_of(spec.key), spec.line, text)
 
     def _adapters(self) -> Iterator[Problem]:
-        from tamis.words import stop_words
-
         if not self._config.adapters:
             yield self._at((), "no [[adapter]]: there is nothing to read")
         for index, adapter in enumerate(self._config.adapters):
@@ -158,10 +173,6 @@ class _Check:
                 problem = _stream_problem(adapter.path)
             if problem:
                 yield self._at(("adapter", index, "path"), problem)
-            try:
-                stop_words(adapter.stop_words)
-            except ConfigError as error:
-                yield self._at(("adapter", index, "stop_words"), error)
 
     def _deliveries(self) -> Iterator[Problem]:
         for index, delivery in enumerate(self._config.deliveries):
@@ -171,17 +182,16 @@ class _Check:
                 yield self._at(("delivery", index, "path"), problem)
             if delivery.type == "smtp":
                 importlib.import_module("aiosmtplib")  # as a run would: without the extra, the command line names it
-                try:
-                    delivery.password()
-                    delivery.tls_context()
-                except ConfigError as error:
-                    yield self._at(("delivery", index), error)
+                for key, ask in (("password_env", delivery.password), ("ca_file", delivery.tls_context)):
+                    try:
+                        ask()
+                    except ConfigError as error:
+                        yield self._at(("delivery", index, key), error)
 
     def _tests(self) -> Iterator[Problem]:
-        from tamis.engine import Engine
+        from tamis.engine.build import build_engine
 
-        engine = Engine()
-        engine.add_many((spec.key, spec.compile()) for spec in self._queries.values())
+        engine = build_engine(self._compiled.items(), self._hierarchies)
         for index, test in enumerate(self._config.tests):
             for problem in _test_problems(engine, list(self._queries), test):
                 yield self._at(("test", index, "match"), problem)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from tamis import _core
 from tamis._core import Query
 from tamis.engine.explanation import Explanation, name_hints
 from tamis.engine.key_table import KeyTable
-from tamis.engine.keys import encode_key
+from tamis.engine.keys import K, encode_key, unhashable
+from tamis.engine.notebook import html_table
 from tamis.engine.report import Report
+from tamis.errors import short
 from tamis.message import Body, Properties
 
 if TYPE_CHECKING:
@@ -20,158 +24,257 @@ if TYPE_CHECKING:
 
     from tamis.words import Signature
 
-# More threads, predicates or keys than there can be: a larger argument means the same.
-_LARGEST = 2**32 - 1
+# A notebook shows the report of at most so many subscriptions, which takes about 0.2 s.
+_REPORTED_MAX = 10_000
 
 
-class Engine:
+class Engine(Generic[K]):
     """Holds subscriptions (key -> query); ``match(message)`` returns the keys of all queries that are true.
 
     A change is visible to the next match. Any thread may call any method; matching runs without the GIL and never
     waits for a change. Each match sees exactly one state: one that began before a key was removed may still return
     that key. Keys that are removed while a match runs are kept until it ends.
 
+    ``len(engine)``, ``key in engine`` and ``for key in engine`` work as those of a dict, in the order in which the keys
+    were added. ``Engine[str]`` tells type checkers the type of the keys. `pickle` and `copy` make an independent engine
+    through a snapshot: they need keys and queries that `save` takes, and time that is linear in the queries.
+
     >>> import tamis
-    >>> engine = Engine()
+    >>> engine: Engine[str] = Engine()
     >>> engine.add("big", tamis.selector("price > 100"))
     >>> engine.match({"price": 120})
     ['big']
+    >>> engine
+    <tamis.Engine of 1 subscription>
     """
 
     def __init__(self) -> None:
         self._core = _core.Engine()
-        self._keys = KeyTable(self._core, is_empty=True)
+        self._keys: KeyTable[K] = KeyTable(self._core, is_empty=True)
         # Orders the changes. Reentrant: a finalizer may make a change in the middle of another, in the same thread.
         self._lock = threading.RLock()
 
-    def add(self, key: Hashable, query: Query) -> None:
+    def add(self, key: K, query: Query) -> None:
         """Add a subscription; a key that exists gets the new query and keeps its position in the order.
+
+        What is legal in the query and can hardly be meant is shown as a `tamis.QueryWarning`.
+
+        Args:
+            key: anything that can be hashed; keys compare as in a dict.
+            query: of any language; the next match sees it.
 
         Raises:
             TypeError: `key` cannot be hashed, or `query` is not a query.
         """
-        self.add_many([(key, query)])
+        self._add_all([(key, query)])
+        _show_warnings([query])
 
-    def add_many(self, pairs: Iterable[tuple[Hashable, Query]]) -> None:
+    def add_many(self, pairs: Iterable[tuple[K, Query]]) -> None:
         """Add all of `pairs`, or none of them if one cannot be added. Cost: about 1 µs per query.
 
+        What is legal in a query and can hardly be meant is shown as a `tamis.QueryWarning`.
+
+        Args:
+            pairs: (key, query) each, such as the ``items()`` of a dict; of equal keys the last query counts.
+
         Raises:
-            TypeError: a key cannot be hashed, or a value is not a query.
+            TypeError: `pairs` are no pairs, a key cannot be hashed, or a value is not a query; the text names it.
         """
-        wanted: dict[Hashable, Query] = {}
-        for key, query in pairs:
-            if not isinstance(query, Query):
-                raise TypeError(f"key {key!r}: expected a tamis.Query, not {type(query).__name__}")
-            wanted[key] = query
+        _show_warnings(self._add_all(pairs))
+
+    def _add_all(self, pairs: Iterable[tuple[K, Query]]) -> Iterable[Query]:
+        wanted = _subscriptions(pairs)
         with self._lock:
             ids = self._keys.ids()
             new = [key for key in wanted if key not in ids]
             replaced = [(ids[key], query) for key, query in wanted.items() if key in ids]
             self._keys.expect(new)
             self._keys.add(self._core.change([wanted[key] for key in new], replaced), new)
+        return wanted.values()
 
-    def remove(self, key: Hashable) -> None:
-        """Remove a subscription.
+    def remove(self, key: K) -> None:
+        """Remove the subscription of `key`.
 
         Raises:
             KeyError: no subscription has this key.
+            TypeError: `key` cannot be hashed.
         """
         with self._lock:
-            subscription_id = self._keys.ids()[key]
+            subscription_id = self._id(key)
             self._core.remove(subscription_id)
             self._keys.remove(subscription_id)
 
     def __len__(self) -> int:
         return len(self._core)
 
-    def __contains__(self, key: Hashable) -> bool:
+    def __contains__(self, key: object) -> bool:
         with self._lock:
             return key in self._keys.ids()
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.all_keys())
+
+    def __repr__(self) -> str:
+        return f"<tamis.Engine of {_count(len(self))}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the report, or only the count if the report would take long."""
+        if len(self) > _REPORTED_MAX:
+            return html_table(repr(self)[1:-1], [("report", "engine.report() describes them")])
+        return self.report()._repr_html_()
+
+    def __reduce__(self) -> tuple[Callable[..., Engine[Any]], tuple[type[Engine[Any]], bytes]]:
+        from tamis.engine import pickling  # few programs need it, and `import tamis` is quick
+
+        return pickling.from_bytes, (type(self), pickling.to_bytes(self))
 
     def match(
         self,
         properties: Properties | None = None,
-        topic: str = "",
+        topic: str | None = None,
         body: Body = None,
         *,
         signature: Signature | None = None,
-    ) -> list[Hashable]:
+    ) -> list[K]:
         """The keys of all subscriptions that are true of the message, in the order in which they were added.
 
         Args:
-            properties: name -> value.
-            topic: dotted words.
-            body: text, or bytes that are text when they are valid UTF-8.
+            properties: the record, name -> value. Its keys ``topic`` and ``body`` are the parts that are not given, if
+                they are texts.
+            topic: dotted words; without it and the key, the empty text.
+            body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             signature: the signature of `body`, if you have it; the result is the same without it.
 
         Raises:
-            TypeError: a property has a type that no property can have; the text names the property.
-            ValueError: an integer is beyond 64 bits, or the nesting is deeper than 100.
+            TypeError: an argument or a property has a type that it cannot have; the text names it.
+            ValueError: an integer is beyond 64 bits, a text has half of a surrogate pair, or the nesting is deeper than
+                100.
             RuntimeError: another thread changed `properties` while they were read.
+
+        Cost: depends on the queries; docs/benchmarks.md measures it.
         """
         since = self._keys.newest_removal
         return self._keys.keys_of(self._core.match(properties, topic, body, signature), since)
 
-    def match_batch(self, table: Any, *, threads: int = 1) -> Any:
-        """Match every row of an Arrow table.
+    def match_json(self, data: str | bytes | bytearray | memoryview) -> list[K]:
+        """The keys of all subscriptions that are true of a record in JSON, in the order in which they were added.
+
+        It is `match` of what ``json.loads`` makes of it. Of what no query asks for only the form is checked.
 
         Args:
-            table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). Columns ``topic``
-                (string) and ``body`` (string or binary) are optional; ``properties`` is a struct, a map, JSON text or
-                Spark's variant; without it every other column is a property.
+            data: the text of one JSON object, or its bytes in UTF-8. The last of equal keys counts.
+
+        Raises:
+            ValueError: it is no JSON object, or what a query asks for has an integer beyond 64 bits or is nested deeper
+                than 100; the text says where.
+
+        Cost: linear in the text.
+        """
+        since = self._keys.newest_removal
+        return self._keys.keys_of(self._core.match_json(data), since)
+
+    def match_batch(self, table: Any, *, threads: int = 1, errors: Literal["raise", "null", "column"] = "raise") -> Any:
+        """Match every row of an Arrow table.
+
+        Columns that no query asks for make no difference, whatever their type and values.
+
+        Args:
+            table: anything with an Arrow stream or array capsule (pyarrow, polars, DuckDB, ...). A row is a record, as
+                for `match`. If there is a column ``properties`` (a struct, a map, JSON text or Spark's variant), that
+                is the record, and ``topic`` (string) and ``body`` (string or binary) beside it are the parts.
             threads: the number of threads that share the rows.
+            errors: what becomes of rows that cannot be read, such as one with broken JSON: ``raise`` stops at the
+                first; ``null`` gives null for them and matches the others; ``column`` adds the reason beside the null.
 
         Returns:
             One list of subscription ids (uint64, ascending) per row: a ``pyarrow.ListArray`` if pyarrow is
-            installed, else an object with the Arrow array capsule, ``len`` and ``to_pylist``.
+            installed, else an object with the Arrow array capsule, ``len`` and ``to_pylist``. With ``column``, a
+            ``pyarrow.StructArray`` of ``ids`` and ``error`` (string; null for a row that was read).
 
         Raises:
-            TypeError: a column has a type that no property can have; the text names the column.
-            ValueError: a value is one that no property can have (the text names column and row), or `threads` is
-                below 1.
+            TypeError: `table` is no table, or a column that a query asks for has a type that no property can have; the
+                text names it.
+            ValueError: a value is one that no property can have (the text names column and row), `threads` is below 1,
+                or `errors` is none of the three.
+            ImportError: ``column`` without pyarrow.
         """
-        if threads < 1:
-            raise ValueError(f"threads: expected at least 1, not {threads}")
-        lists = self._core.match_batch(table, min(threads, _LARGEST))
+        if errors not in ("raise", "null", "column"):
+            raise ValueError(f"errors: expected 'raise', 'null' or 'column', not {errors!r}")
+        lists, unreadable = self._core.match_batch(table, threads)
+        if unreadable and errors == "raise":
+            row, column, reason = unreadable[0]
+            raise ValueError(f"column '{column}', row {row}: {reason}")
         try:
             import pyarrow  # the bare library does not depend on it
         except ImportError:
+            if errors == "column":
+                raise
             return lists
-        return pyarrow.array(lists)
+        ids = pyarrow.array(lists)
+        return _with_reasons(ids, unreadable) if errors == "column" else ids
 
-    def keys(self, ids: Iterable[int]) -> list[Hashable]:
-        """The keys of subscription ids, in the order given.
+    def asked(self, names: Iterable[str]) -> tuple[list[str], bool, bool]:
+        """What the queries ask for: those of `names` that are properties in one, the topic, and the body.
+
+        What is not asked for makes no difference to any match. Cost: linear in the queries, 3 µs each; then kept.
+        """
+        return self._core.asked(list(names))
+
+    def expensive(self) -> list[str]:
+        """The names of the expensive predicates (`tamis.opaque`) in the queries, sorted. Cost: as `asked`."""
+        return self._core.expensive()
+
+    def keys(self, ids: Iterable[int]) -> list[K]:
+        """The keys of subscription `ids`, in the order given. `all_keys` has the keys of all.
+
+        Args:
+            ids: of `match_batch`.
 
         Raises:
             KeyError: an id that no subscription has.
+            TypeError: `ids` are no integers.
         """
-        return self._keys.keys_of(map(int, ids))
+        try:
+            wanted = [operator.index(one) for one in ids]
+        except TypeError as error:
+            raise TypeError(f"ids: expected integers, such as match_batch(...).to_pylist() has ({error})") from error
+        return self._keys.keys_of(wanted)
 
-    def query(self, key: Hashable) -> Query:
+    def query(self, key: K) -> Query:
         """The query of `key`.
 
         Raises:
             KeyError: there is no such subscription.
+            TypeError: `key` cannot be hashed.
         """
-        with self._lock:
-            subscription_id = self._keys.ids()[key]
+        subscription_id = self._id(key)
         try:
             return self._core.query(subscription_id)
         except KeyError:
             raise self._keys.lost(key, subscription_id) from None
 
-    def all_keys(self) -> list[Hashable]:
+    def all_keys(self) -> list[K]:
         """Every key, in the order in which they were added."""
         with self._lock:
             ids = self._keys.ids()
             return sorted(ids, key=ids.__getitem__)
 
     def hits(
-        self, properties: Properties | None = None, topic: str = "", body: Body = None
-    ) -> list[tuple[Hashable, int, int]]:
+        self, properties: Properties | None = None, topic: str | None = None, body: Body = None
+    ) -> list[tuple[K, int, int]]:
         """How many criteria of each ``fields`` query are true: (key, hits, criteria) where at least one is.
 
-        In the order in which they were added. Source: the OpenAMQ paper, "Field matching".
+        In the order in which they were added.
+
+        Args:
+            properties: the record, as for `match`.
+            topic: dotted words.
+            body: text or bytes.
+
+        Raises:
+            TypeError, ValueError: as `match`.
+
+        Source: the OpenAMQ paper, "Field matching".
         """
         since = self._keys.newest_removal
         matches = self._core.hits(properties, topic, body)
@@ -179,15 +282,23 @@ class Engine:
         return [(key, hits, criteria) for key, (_, hits, criteria) in zip(keys, matches, strict=True)]
 
     def explain(
-        self, key: Hashable, properties: Properties | None = None, topic: str = "", body: Body = None
+        self, key: K, properties: Properties | None = None, topic: str | None = None, body: Body = None
     ) -> Explanation:
         """Explain why the query of `key` is true, false or unknown for the message, predicate by predicate.
 
+        Args:
+            key: of the subscription.
+            properties: the record, as for `match`.
+            topic: dotted words.
+            body: text or bytes.
+
         Raises:
             KeyError: there is no such subscription.
+            TypeError, ValueError: as `match`.
+
+        Cost: evaluates every predicate of the query.
         """
-        with self._lock:
-            subscription_id = self._keys.ids()[key]
+        subscription_id = self._id(key)
         try:
             result, predicates, missing = self._core.explain(subscription_id, properties, topic, body)
         except KeyError:
@@ -197,19 +308,19 @@ class Engine:
     def near_misses(
         self,
         properties: Properties | None = None,
-        topic: str = "",
+        topic: str | None = None,
         body: Body = None,
         *,
         off_by: int = 1,
         limit: int = 100,
-    ) -> list[Hashable]:
+    ) -> list[K]:
         """The keys of queries that failed by exactly `off_by` predicates, in the order in which they were added.
 
         A predicate that is false or unknown counts one. AND adds its parts, OR takes the smallest, and NOT is first
         pushed down to the predicates.
 
         Args:
-            properties: name -> value.
+            properties: the record, as for `match`.
             topic: dotted words.
             body: text or bytes.
             off_by: at least 1.
@@ -217,16 +328,15 @@ class Engine:
 
         Raises:
             ValueError: `off_by` or `limit` is below 1.
+            TypeError, ValueError: as `match`.
 
         Cost: evaluates every predicate of every query.
         """
-        if off_by < 1 or limit < 1:
-            raise ValueError(f"off_by and limit: expected at least 1, not {off_by} and {limit}")
         since = self._keys.newest_removal
-        subscription_ids = self._core.near_misses(properties, topic, body, min(off_by, _LARGEST), min(limit, _LARGEST))
+        subscription_ids = self._core.near_misses(properties, topic, body, off_by, limit)
         return self._keys.keys_of(subscription_ids, since)
 
-    def report(self) -> Report:
+    def report(self) -> Report[K]:
         """Describe all subscriptions: shared, equal, covered, never or always true, unindexable, expensive.
 
         Cost: about 20 µs per subscription, without the GIL; the engine may be used and changed meanwhile.
@@ -263,10 +373,11 @@ class Engine:
 
         Raises:
             ValueError: a cycle, or a parent that is not declared.
+            TypeError: `attribute`, a value or a parent is not text.
 
         Source: the ITMO paper, dynamic groupings.
         """
-        self._core.hierarchy(attribute, dict(parents))
+        self._core.hierarchy(attribute, parents)
 
     def save(self, path: str | os.PathLike[str], *, opaque: Literal["names"] | None = None) -> None:
         """Write a snapshot: to a temporary name, synced, renamed, and never changed afterwards.
@@ -284,7 +395,7 @@ class Engine:
             raise ValueError(f"opaque: expected 'names' or None, not {opaque!r}")
         with self._lock:
             keys = [(i, encode_key(key)) for key, i in sorted(self._keys.ids().items(), key=lambda pair: pair[1])]
-            self._core.save(os.fspath(path), keys, opaque == "names")
+            self._core.save(path, keys, opaque == "names")
 
     @classmethod
     def open(
@@ -309,11 +420,67 @@ class Engine:
         Cost: at most 10 ms for 500,000 queries; the first match then checks the index against its checksums, and the
         first change or look-up of a key reads all keys once.
         """
-        functions = dict(opaque or {})
-        for name, function in functions.items():
-            if not callable(function):
-                raise TypeError(f"opaque {name!r}: expected a function, not {type(function).__name__}")
         engine = cls()
-        engine._core = _core.Engine.open(os.fspath(path), verify, functions)
+        engine._core = _core.Engine.open(path, verify, _functions(opaque))
         engine._keys = KeyTable(engine._core, is_empty=False)
         return engine
+
+    def _id(self, key: K) -> int:
+        with self._lock:
+            try:
+                return self._keys.ids()[key]
+            except TypeError as error:
+                raise unhashable(key, error) from error
+
+
+def _count(subscriptions: int) -> str:
+    return "1 subscription" if subscriptions == 1 else f"{subscriptions:,} subscriptions"
+
+
+def _subscriptions(pairs: Iterable[tuple[K, Query]]) -> dict[K, Query]:
+    """The query of each key in `pairs`."""
+    if isinstance(pairs, Mapping) or not isinstance(pairs, Iterable):
+        hint = "; of a mapping these are its items()" if isinstance(pairs, Mapping) else ""
+        raise TypeError(f"pairs: expected pairs of key and query, not {type(pairs).__name__}{hint}")
+    wanted: dict[K, Query] = {}
+    for pair in pairs:
+        try:
+            key, query = pair
+        except (TypeError, ValueError):
+            raise TypeError(f"pairs: expected (key, query), not {short(pair)}") from None
+        if not isinstance(query, Query):
+            raise TypeError(f"key {short(key)}: expected a tamis.Query, not {type(query).__name__}")
+        try:
+            wanted[key] = query
+        except TypeError as error:
+            raise unhashable(key, error) from error
+    return wanted
+
+
+def _functions(opaque: Mapping[str, Callable[..., bool | None]] | None) -> dict[str, Callable[..., bool | None]]:
+    """The functions of expensive predicates by name, checked."""
+    if not isinstance(opaque, Mapping | None):
+        raise TypeError(f"opaque: expected a mapping of name -> function, not {type(opaque).__name__}")
+    for name, function in (opaque or {}).items():
+        if not isinstance(name, str):
+            raise TypeError(f"opaque: expected a name, not {short(name)}")
+        if not callable(function):
+            raise TypeError(f"opaque {name!r}: expected a function, not {type(function).__name__}")
+    return dict(opaque or {})
+
+
+def _show_warnings(queries: Iterable[Query]) -> None:
+    """Show what can hardly be meant in `queries`, as coming from the caller of the caller."""
+    for query in queries:
+        for warning in query.warnings:
+            warnings.warn(warning, stacklevel=3)
+
+
+def _with_reasons(ids: Any, unreadable: list[tuple[int, str, str]]) -> Any:
+    """The ids of each row beside the reason why it could not be read."""
+    import pyarrow
+
+    reasons: list[str | None] = [None] * len(ids)
+    for row, column, reason in unreadable:
+        reasons[row] = f"column '{column}': {reason}"
+    return pyarrow.StructArray.from_arrays([ids, pyarrow.array(reasons, pyarrow.string())], names=["ids", "error"])

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tamis.engine.notebook import html_table
 from tamis.errors import short
 from tamis.message import Properties
 from tamis.name_hints import dotted_names, likely_names
+
+_WORDS = {True: "true", False: "FALSE", None: "unknown"}
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,14 @@ class Explanation:
         plain = {"result": self.result, "predicates": predicates, "missing": list(self.missing)}
         return {**plain, "hints": list(self.hints)} if self.hints else plain
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each predicate."""
+        rows = [(text, _WORDS[result], short(value)) for text, value, result in self.predicates]
+        rows += [(name, "missing", "") for name in self.missing]
+        return html_table(str(self).partition(":")[0], rows)
+
     def __str__(self) -> str:
-        words = {True: "true", False: "FALSE", None: "unknown"}
-        parts = [f"{text} is {words[result]} ({short(value)})" for text, value, result in self.predicates]
+        parts = [f"{text} is {_WORDS[result]} ({short(value)})" for text, value, result in self.predicates]
         answer = {True: "yes", False: "no", None: "unknown"}[self.result]
         missing = f"; missing: {', '.join(self.missing)}" if self.missing else ""
         hints = "".join(f" ({hint})" for hint in self.hints)

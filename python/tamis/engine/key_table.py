@@ -6,17 +6,17 @@ stays until all matches that began before its removal have ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Generic
 
-from tamis.engine.keys import decode_key
+from tamis.engine.keys import K, decode_key
 from tamis.errors import SnapshotError
 
 if TYPE_CHECKING:
     from tamis import _core
 
 
-class Removal:
+class Removal(Generic[K]):
     """A removed key, linked through `next` to all keys that were removed after it.
 
     The newest removal is empty and waits for its key. A match holds the removal that was the newest when it began.
@@ -25,23 +25,23 @@ class Removal:
     __slots__ = ("key", "next", "subscription_id")
 
     subscription_id: int
-    key: Hashable
-    next: Removal | None
+    key: K
+    next: Removal[K] | None
 
     def __init__(self) -> None:
         self.next = None
 
 
-class KeyTable:
+class KeyTable(Generic[K]):
     """Key -> id and id -> key. Reading takes no lock; a change needs the engine's lock."""
 
     def __init__(self, core: _core.Engine, *, is_empty: bool) -> None:
         self._core = core
-        self._ids: dict[Hashable, int] | None = {} if is_empty else None  # None: still in the mapped snapshot
-        self._keys: dict[int, Hashable] = {}
-        self.newest_removal = Removal()
+        self._ids: dict[K, int] | None = {} if is_empty else None  # None: still in the mapped snapshot
+        self._keys: dict[int, K] = {}
+        self.newest_removal: Removal[K] = Removal()
 
-    def ids(self) -> dict[Hashable, int]:
+    def ids(self) -> dict[K, int]:
         """Key -> id, read from the mapped snapshot on first use; do not change it.
 
         Raises:
@@ -52,12 +52,12 @@ class KeyTable:
             self._ids = {key: subscription_id for subscription_id, key in self._keys.items()}
         return self._ids
 
-    def expect(self, keys: list[Hashable]) -> None:
+    def expect(self, keys: list[K]) -> None:
         """Record the keys of the ids that the core will give next."""
         first = self._core.next_id()
         self._keys.update(zip(range(first, first + len(keys)), keys, strict=True))
 
-    def add(self, subscription_ids: list[int], keys: list[Hashable]) -> None:
+    def add(self, subscription_ids: list[int], keys: list[K]) -> None:
         """Record the keys of ids that the core has given."""
         # Once more, because a finalizer may have added a key since `expect`.
         self._keys.update(zip(subscription_ids, keys, strict=True))
@@ -65,7 +65,7 @@ class KeyTable:
 
     def remove(self, subscription_id: int) -> None:
         """Forget the key of an id, once the core has removed it."""
-        key, newest = self._keys[subscription_id], Removal()
+        key, newest = self._keys[subscription_id], Removal[K]()
         removal = self.newest_removal
         removal.subscription_id, removal.key = subscription_id, key
         removal.next = newest  # after its key, since others follow it without a lock
@@ -73,7 +73,7 @@ class KeyTable:
         del self.ids()[key]
         del self._keys[subscription_id]
 
-    def keys_of(self, subscription_ids: Iterable[int], since: Removal | None = None) -> list[Hashable]:
+    def keys_of(self, subscription_ids: Iterable[int], since: Removal[K] | None = None) -> list[K]:
         """The keys of ids, in the order given.
 
         Args:
@@ -90,25 +90,27 @@ class KeyTable:
         except KeyError:
             return list(map(self.key_of(since), wanted))
 
-    def key_of(self, since: Removal | None = None) -> Callable[[int], Hashable]:
+    def key_of(self, since: Removal[K] | None = None) -> Callable[[int], K]:
         """A function that returns the key of an id, as `keys_of` does for many."""
         removed = _Removed(since)
         return lambda subscription_id: self._key(subscription_id, removed)
 
-    def lost(self, key: Hashable, subscription_id: int) -> KeyError | SnapshotError:
+    def lost(self, key: K, subscription_id: int) -> KeyError | SnapshotError:
         """Return the error for a key whose subscription the core does not have: it was just removed, or never there."""
         return damaged(subscription_id) if self.ids().get(key) == subscription_id else KeyError(key)
 
-    def _read_key(self, subscription_id: int) -> Hashable:
+    def _read_key(self, subscription_id: int) -> K:
         try:
-            return decode_key(self._core.key_bytes(subscription_id))
+            key: K = decode_key(self._core.key_bytes(subscription_id))
         except KeyError:
             raise damaged(subscription_id) from None
+        return key
 
-    def _key(self, subscription_id: int, removed: _Removed) -> Hashable:
+    def _key(self, subscription_id: int, removed: _Removed[K]) -> K:
         if self._ids is None:
             try:
-                return decode_key(self._core.key_bytes(subscription_id))
+                key: K = decode_key(self._core.key_bytes(subscription_id))
+                return key
             except KeyError:
                 pass  # unless it never was, the first change has just read all keys
         try:
@@ -122,15 +124,15 @@ def damaged(subscription_id: int) -> SnapshotError:
     return SnapshotError(f"the snapshot is damaged: there is no subscription with the id {subscription_id}")
 
 
-class _Removed:
+class _Removed(Generic[K]):
     """The removals from one of them on, read only as far as needed."""
 
-    def __init__(self, since: Removal | None) -> None:
+    def __init__(self, since: Removal[K] | None) -> None:
         self._next = since
         self._is_matched = since is not None  # the core gave the ids, so each of them has or had a key
-        self._keys: dict[int, Hashable] = {}
+        self._keys: dict[int, K] = {}
 
-    def key(self, subscription_id: int) -> Hashable:
+    def key(self, subscription_id: int) -> K:
         while self._next and self._next.next:
             self._keys[self._next.subscription_id] = self._next.key
             self._next = self._next.next

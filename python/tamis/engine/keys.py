@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tamis.errors import SnapshotError
+from tamis.errors import SnapshotError, short
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    # The default makes `Engine()` an `Engine[Any]` for type checkers; at run time it would need Python 3.13.
+    K = typing_extensions.TypeVar("K", bound=Hashable, default=Any)
+else:
+    K = TypeVar("K", bound=Hashable)
+"""The type of an engine's keys."""
 
 _DEPTH_MAX = 32
+
+
+def unhashable(key: object, error: TypeError) -> TypeError:
+    """Return the error for a key that no dict takes."""
+    return TypeError(f"key {short(key)}: {error}; expected a key that can be hashed, as in a dict")
 
 
 def encode_key(key: Hashable) -> bytes:
@@ -33,7 +48,7 @@ def _encode(part: Hashable, key: Hashable, depth: int) -> bytes:
     raise TypeError(f"key {key!r}: a snapshot keeps keys that are str, int, bytes or tuples of them")
 
 
-def decode_key(encoded: bytes) -> Hashable:
+def decode_key(encoded: bytes) -> Any:
     """Decode a key that `encode_key` encoded.
 
     Raises:

@@ -4,18 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Generic
+
+from tamis.engine.keys import K
+from tamis.engine.notebook import html_table
 
 _SHOWN = 5
 """Maximum number of items of a list in the text for people."""
 
-Covered = tuple[Hashable, Hashable]
-
 
 @dataclass(frozen=True)
-class ExpensiveQuery:
+class ExpensiveQuery(Generic[K]):
     """One of the most expensive queries.
 
     Attributes:
@@ -24,7 +25,7 @@ class ExpensiveQuery:
         cost_us: the cost of all its predicates in microseconds, measured on a message made for it.
     """
 
-    key: Hashable
+    key: K
     text: str
     cost_us: float
 
@@ -53,7 +54,7 @@ class OpaqueUse:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Generic[K]):
     """Facts about all subscriptions of an engine. Keys are in the order in which they were added.
 
     `never_true`, `always_true` and `covered` are sound but not complete: what they name holds for every message.
@@ -82,20 +83,20 @@ class Report:
     predicates: int
     distinct_predicates: int
     shared: list[tuple[str, int]]
-    duplicates: list[list[Hashable]]
-    covered: list[Covered]
+    duplicates: list[list[K]]
+    covered: list[tuple[K, K]]
     covered_subscriptions: int
     candidates_left_out: int
-    never_true: list[Hashable]
-    always_true: list[Hashable]
-    unindexable: list[Hashable]
-    most_expensive: list[ExpensiveQuery]
+    never_true: list[K]
+    always_true: list[K]
+    unindexable: list[K]
+    most_expensive: list[ExpensiveQuery[K]]
     opaque: list[OpaqueUse] = field(default_factory=list)
     bytes: int = 0
 
     @classmethod
-    def from_core(cls, core_report: dict[str, Any], key: Callable[[int], Hashable]) -> Report:
-        """The report of `_core.Engine.report`, its ids replaced by the keys that `key` returns."""
+    def from_core(cls, core_report: dict[str, Any], key: Callable[[int], K]) -> Report[K]:
+        """The report `core_report` of the compiled engine, its ids replaced by the keys that `key` returns."""
         with_keys = dict(core_report)
         for name in ("never_true", "always_true", "unindexable"):
             with_keys[name] = [key(one) for one in core_report[name]]
@@ -118,25 +119,36 @@ class Report:
         lines = [
             f"{self.subscriptions:,} subscriptions, {self.distinct_queries:,} distinct queries, {self.bytes:,} bytes",
             f"{self.predicates:,} predicates, {self.distinct_predicates:,} distinct",
-            *_named("shared", [f"{text} ({count:,})" for text, count in self.shared]),
-            *_named("duplicates", [" = ".join(map(repr, group)) for group in self.duplicates]),
-            *_named("covered", [f"{key!r} by {by!r}" for key, by in self.covered]),
-            *_named("never true", list(map(repr, self.never_true))),
-            *_named("always true", list(map(repr, self.always_true))),
-            *_named("unindexable", list(map(repr, self.unindexable))),
-            *_named(
-                "most expensive", [f"{expensive.key!r} {expensive.cost_us:.2f} us" for expensive in self.most_expensive]
-            ),
-            *_named(
-                "expensive predicates", [f"{it.name} {it.calls:,} calls, {it.errors:,} errors" for it in self.opaque]
-            ),
         ]
-        return "\n".join(lines)
+        return "\n".join(lines + [f"{title}: {shown}" for title, shown in self._lists()])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        counts = [
+            ("subscriptions", f"{self.subscriptions:,}"),
+            ("distinct queries", f"{self.distinct_queries:,}"),
+            ("predicates", f"{self.predicates:,}, {self.distinct_predicates:,} of them distinct"),
+            ("memory", f"{self.bytes:,} bytes"),
+        ]
+        return html_table("tamis.Engine", counts + self._lists())
+
+    def _lists(self) -> list[tuple[str, str]]:
+        """The lists that are not empty: title, and length with the first items."""
+        expensive = [f"{each.key!r} {each.cost_us:.2f} us" for each in self.most_expensive]
+        lists = [
+            ("shared", [f"{text} ({count:,})" for text, count in self.shared]),
+            ("duplicates", [" = ".join(map(repr, group)) for group in self.duplicates]),
+            ("covered", [f"{key!r} by {by!r}" for key, by in self.covered]),
+            ("never true", list(map(repr, self.never_true))),
+            ("always true", list(map(repr, self.always_true))),
+            ("unindexable", list(map(repr, self.unindexable))),
+            ("most expensive", expensive),
+            ("expensive predicates", [f"{it.name} {it.calls:,} calls, {it.errors:,} errors" for it in self.opaque]),
+        ]
+        return [(title, _first(items)) for title, items in lists if items]
 
 
-def _named(title: str, items: list[str]) -> list[str]:
-    """One line for a list: its length and its first items; none for an empty list."""
-    if not items:
-        return []
+def _first(items: list[str]) -> str:
+    """The length of a list and its first items."""
     more = ", ..." if len(items) > _SHOWN else ""
-    return [f"{title}: {len(items):,}: {', '.join(items[:_SHOWN])}{more}"]
+    return f"{len(items):,}: {', '.join(items[:_SHOWN])}{more}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -73,11 +74,23 @@ def _compiled(text: str, language: str) -> tuple[Query, Engine]:
     return query, engine
 
 
+def readable(value: Any) -> str:
+    """Show a value as people write it: a time as ``2002-10-03 20:57:05 UTC``.
+
+    >>> readable([True, "x", 1.5])
+    'true, x, 1.5'
+    """
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(readable, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def _reason(text: str, value: Any, body: str | None) -> str:
     if value is None or value == body:
         return text
-    shown = value if isinstance(value, str) else repr(value)
-    shown = " ".join(shown.split())
+    shown = " ".join(readable(value).split())
     return f"{text}  ({shown if len(shown) <= _VALUE_CHARACTERS else shown[: _VALUE_CHARACTERS - 3] + '...'})"
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from email import policy
 from email.message import EmailMessage
 from email.utils import format_datetime
-from typing import Any
 
 from tamis.adapters.mail.properties import MAIL_PROPERTIES
-from tamis.notify.content import excerpts, why
+from tamis.notify.content import excerpts, readable, why
 from tamis.store import NotificationRecord
 
 BODY_CHARACTERS = 4000
@@ -50,7 +48,7 @@ def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[st
     message["X-Tamis-Query"] = _line(record.query_key)
     message["X-Tamis-Notification"] = record.id
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday replies, please
-    text = _NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(_text(record)))
+    text = _NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(notification_text(record)))
     message.set_content(text, cte="quoted-printable")
     return message.as_bytes()
 
@@ -69,7 +67,8 @@ def _subject(record: NotificationRecord) -> str:
     return str(subject) if subject else "(no subject)"
 
 
-def _text(record: NotificationRecord) -> Iterator[str]:
+def notification_text(record: NotificationRecord) -> Iterator[str]:
+    """Yield the text of a notification: the query, why it matched, and the message."""
     reasons = why(record)
     body = record.body or ""
     yield f"The query '{record.query_key}' matched a message."
@@ -98,10 +97,4 @@ def _headers(record: NotificationRecord) -> Iterator[str]:
         return
     for name, _, label in MAIL_PROPERTIES:
         if label and (value := properties.get(name)) not in (None, "", []):
-            yield f"  {label}: {_line(_shown(value))}"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S %z").strip()
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield f"  {label}: {_line(readable(value))}"

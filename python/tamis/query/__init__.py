@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tamis.query.file import compile_in_file, load_queries
+from tamis.query.file import QueryFile, compile_in_file, load_queries, load_query_file
+from tamis.query.hierarchy import HierarchySpec
 from tamis.query.languages import (
     FieldValue,
     Query,
@@ -22,13 +23,16 @@ from tamis.query.spec import LANGUAGES, QuerySpec, compile_query
 __all__ = [
     "LANGUAGES",
     "FieldValue",
+    "HierarchySpec",
     "Query",
+    "QueryFile",
     "QuerySpec",
     "boolean",
     "compile_in_file",
     "compile_query",
     "fields",
     "load_queries",
+    "load_query_file",
     "near",
     "opaque",
     "prefix",

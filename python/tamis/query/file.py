@@ -1,34 +1,70 @@
 """Reads files of queries, which the library, the command line, Spark and the broker share.
 
 A text file has one query per line, ``key: selector text``; ``#`` begins a comment, and blank lines are skipped. A TOML
-file has ``[[query]]`` tables with ``key``, ``text`` and perhaps ``language``, ``owner``, ``tags``, ``deliveries``."""
+file has ``[[query]]`` tables with ``key``, ``text`` and perhaps ``language``, ``owner``, ``tags``, ``deliveries``, and
+``[[hierarchy]]`` tables with ``attribute`` and either ``parents`` or ``file``."""
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tamis._core import Query
 from tamis.errors import ConfigError, QueryError
 from tamis.name_hints import did_you_mean
-from tamis.query.spec import LANGUAGES, QuerySpec
+from tamis.query.hierarchy import HierarchySpec, checked_parents, read_parents
+from tamis.query.spec import QuerySpec, check_language
 
 SIZE_BYTES_MAX = 256 * 1024 * 1024
 """Maximum size of a file of queries."""
 
 
-def load_queries(path: str | Path) -> list[QuerySpec]:
+@dataclass(frozen=True)
+class QueryFile:
+    """What a file of queries holds.
+
+    Attributes:
+        path: of the file.
+        queries: in their order, not compiled.
+        hierarchies: in their order, checked.
+    """
+
+    path: Path
+    queries: tuple[QuerySpec, ...] = ()
+    hierarchies: tuple[HierarchySpec, ...] = ()
+
+
+def load_queries(path: str | os.PathLike[str]) -> list[QuerySpec]:
     """Read the queries of a file in their order, without compiling them.
 
     Args:
         path: a ``.toml`` file; a file of any other name has one query per line.
 
     Raises:
-        ConfigError: the file is missing, too large or not UTF-8, a line has no key, two queries have the same key, or
-            a name in TOML is unknown. The text says the file and the line.
+        TypeError: `path` is no path.
+        ConfigError: as `load_query_file`.
     """
+    return list(load_query_file(path).queries)
+
+
+def load_query_file(path: str | os.PathLike[str]) -> QueryFile:
+    """Read the queries and hierarchies of a file.
+
+    Args:
+        path: a ``.toml`` file; a file of any other name has one query per line, and no hierarchies.
+
+    Raises:
+        TypeError: `path` is no path.
+        ConfigError: the file is missing, too large or not UTF-8, a line has no key, two queries have the same key, a
+            name in TOML is unknown, or a hierarchy has a cycle. The text says the file and the line.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path: expected a path (str or os.PathLike), not {type(path).__name__}")
     path = Path(path)
     try:
         if path.stat().st_size > SIZE_BYTES_MAX:
@@ -38,13 +74,19 @@ def load_queries(path: str | Path) -> list[QuerySpec]:
         raise ConfigError(f"{path}: expected UTF-8 text ({error.reason} at byte {error.start})") from error
     except OSError as error:
         raise ConfigError(f"{path}: the file of queries cannot be read: {error.strerror}") from error
-    specs = list(_from_toml(path, text) if path.suffix == ".toml" else _from_lines(path, text))
+    if path.suffix == ".toml":
+        return _Toml(path, text).read()
+    specs = tuple(_from_lines(path, text))
+    _refuse_twice(path, "key", ((spec.key, spec.line) for spec in specs))
+    return QueryFile(path, specs)
+
+
+def _refuse_twice(path: Path, what: str, names: Iterable[tuple[str, int]]) -> None:
     lines: dict[str, int] = {}
-    for spec in specs:
-        if spec.key in lines:
-            raise ConfigError(f"{path}, line {spec.line}: the key '{spec.key}' is already on line {lines[spec.key]}")
-        lines[spec.key] = spec.line
-    return specs
+    for name, line in names:
+        if name in lines:
+            raise ConfigError(f"{path}, line {line}: the {what} '{name}' is already on line {lines[name]}")
+        lines[name] = line
 
 
 def compile_in_file(path: str | Path, spec: QuerySpec) -> Query:
@@ -70,42 +112,114 @@ def _from_lines(path: Path, text: str) -> Iterator[QuerySpec]:
         yield QuerySpec(key.strip(), query.strip(), line=number)
 
 
-_KEYS = ("key", "text", "language", "owner", "tags", "deliveries")
+_TABLES = {
+    "query": ("key", "text", "language", "owner", "tags", "deliveries"),
+    "hierarchy": ("attribute", "parents", "file"),
+}
+"""Name of a table in a TOML file -> its keys."""
+
+_HEADER = re.compile(r"\s*\[\[\s*(\w+)\s*\]\]\s*(?:#.*)?")
+_ASSIGNED = re.compile(r"\s*(\w+)\s*(?:=|\.)")
 
 
-def _from_toml(path: Path, text: str) -> Iterator[QuerySpec]:
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.strip() == "[[query]]"]
-    for name in document:
-        if name != "query":
+class _Toml:
+    """A TOML file of queries, with the line of each key."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        try:
+            self._document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path}: {error}") from error
+        self._lines = _lines_of_tables(text)
+
+    def read(self) -> QueryFile:
+        for name in self._document:
+            if name not in _TABLES:
+                raise ConfigError(
+                    f"{self._path}: unknown name '{name}'{did_you_mean(name, _TABLES)}; "
+                    "expected [[query]] and [[hierarchy]] tables"
+                )
+        queries = tuple(self._query(table, index) for index, table in enumerate(self._tables("query")))
+        hierarchies = tuple(self._hierarchy(table, index) for index, table in enumerate(self._tables("hierarchy")))
+        keys = ((spec.key, self._line("query", index, "key")) for index, spec in enumerate(queries))
+        _refuse_twice(self._path, "key", keys)
+        _refuse_twice(self._path, "hierarchy of", ((spec.attribute, spec.line) for spec in hierarchies))
+        return QueryFile(self._path, queries, hierarchies)
+
+    def _tables(self, kind: str) -> list[dict[str, Any]]:
+        tables = self._document.get(kind, [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise ConfigError(f"{self._path}: expected [[{kind}]] tables, not [{kind}]")
+        return tables
+
+    def _line(self, kind: str, index: int, name: str = "") -> int:
+        """The line of a key, or of its table; 0 if the tables are written in a way that hides their lines."""
+        lines = self._lines.get(kind, [])
+        if len(lines) != len(self._document[kind]):
+            return 0
+        return lines[index].get(name, lines[index][""])
+
+    def _where(self, kind: str, index: int, name: str = "") -> str:
+        line = self._line(kind, index, name)
+        return f"{self._path}, line {line}" if line else f"{self._path}, {kind} {index + 1}"
+
+    def _refuse_unknown(self, table: dict[str, Any], kind: str, index: int) -> None:
+        for name in table:
+            if name not in _TABLES[kind]:
+                hint = did_you_mean(name, _TABLES[kind])
+                raise ConfigError(f"{self._where(kind, index, name)}: unknown name '{name}'{hint}")
+
+    def _query(self, table: dict[str, Any], index: int) -> QuerySpec:
+        self._refuse_unknown(table, "query", index)
+        for name in ("key", "text", "language", "owner"):
+            if name in table and not isinstance(table[name], str):
+                raise ConfigError(f"{self._where('query', index, name)}: expected text for '{name}'")
+        for name in ("tags", "deliveries"):
+            values = table.get(name, [])
+            if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
+                raise ConfigError(f"{self._where('query', index, name)}: expected a list of texts for '{name}'")
+        if not table.get("key") or "text" not in table:
+            raise ConfigError(f"{self._where('query', index)}: expected 'key' and 'text'")
+        language = table.get("language", "selector")
+        try:
+            check_language(language)
+        except ConfigError as error:
+            raise ConfigError(f"{self._where('query', index, 'language')}: {error}") from None
+        tags, deliveries = tuple(table.get("tags", ())), tuple(table.get("deliveries", ()))
+        line = self._line("query", index, "text")
+        return QuerySpec(table["key"], table["text"], language, table.get("owner", ""), tags, deliveries, line)
+
+    def _hierarchy(self, table: dict[str, Any], index: int) -> HierarchySpec:
+        self._refuse_unknown(table, "hierarchy", index)
+        attribute = table.get("attribute")
+        if not isinstance(attribute, str) or not attribute:
             raise ConfigError(
-                f"{path}: unknown name '{name}'{did_you_mean(name, ['query'])}; expected [[query]] tables"
+                f"{self._where('hierarchy', index, 'attribute')}: expected 'attribute': a property's name"
             )
-    tables = document.get("query", [])
-    if not isinstance(tables, list):
-        raise ConfigError(f"{path}: expected [[query]] tables, not [query]")
-    for index, table in enumerate(tables):
-        line = lines[index] if len(lines) == len(tables) else 0
-        yield _from_table(table, f"{path}, line {line}" if line else f"{path}, query {index + 1}", line)
+        if ("parents" in table) == ("file" in table):
+            raise ConfigError(f"{self._where('hierarchy', index)}: expected either 'parents' or 'file'")
+        line = self._line("hierarchy", index, "attribute")
+        if "parents" in table:
+            where = self._where("hierarchy", index, "parents")
+            return HierarchySpec(attribute, checked_parents(table["parents"], where), line)
+        if not isinstance(table["file"], str) or not table["file"]:
+            raise ConfigError(f"{self._where('hierarchy', index, 'file')}: expected the path of a file as text")
+        try:
+            parents = read_parents(self._path.parent / Path(table["file"]).expanduser())
+        except ConfigError as error:
+            raise ConfigError(f"{self._where('hierarchy', index, 'file')}: {error}") from error
+        return HierarchySpec(attribute, parents, line)
 
 
-def _from_table(table: dict[str, Any], where: str, line: int) -> QuerySpec:
-    for name in table:
-        if name not in _KEYS:
-            raise ConfigError(f"{where}: unknown name '{name}'{did_you_mean(name, _KEYS)}")
-    for name in ("key", "text", "language", "owner"):
-        if name in table and not isinstance(table[name], str):
-            raise ConfigError(f"{where}: expected text for '{name}'")
-    for name in ("tags", "deliveries"):
-        if not isinstance(table.get(name, []), list) or not all(isinstance(item, str) for item in table.get(name, [])):
-            raise ConfigError(f"{where}: expected a list of texts for '{name}'")
-    if not table.get("key") or "text" not in table:
-        raise ConfigError(f"{where}: expected 'key' and 'text'")
-    language = table.get("language", "selector")
-    if language not in LANGUAGES:
-        raise ConfigError(f"{where}: unknown language '{language}'{did_you_mean(language, LANGUAGES)}")
-    tags, deliveries = tuple(table.get("tags", ())), tuple(table.get("deliveries", ()))
-    return QuerySpec(table["key"], table["text"], language, table.get("owner", ""), tags, deliveries, line)
+def _lines_of_tables(text: str) -> dict[str, list[dict[str, int]]]:
+    """Name of a table -> for each one the line of every key; the table's own line is under the empty name."""
+    lines: dict[str, list[dict[str, int]]] = {}
+    table: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.fullmatch(line):
+            table = {"": number}
+            lines.setdefault(header[1], []).append(table)
+        elif assigned := _ASSIGNED.match(line):
+            table.setdefault(assigned[1], number)
+    return lines

@@ -6,7 +6,7 @@ describes the languages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -30,6 +30,10 @@ def selector(text: str, *, dialect: Literal["jms", "cbm"] = "jms") -> Query:
 
     Raises:
         QueryError: the text cannot be read; the error has the position and what was expected there.
+        TypeError: an argument is not text.
+        ValueError: the dialect is unknown.
+
+    Cost: linear in the text.
 
     Source: JMS 1.1, section 3.8; the PNNL paper.
 
@@ -39,21 +43,28 @@ def selector(text: str, *, dialect: Literal["jms", "cbm"] = "jms") -> Query:
     return _core.selector(text, dialect)
 
 
-def boolean(text: str) -> Query:
+def boolean(text: str, *, groupings: Collection[str] = ()) -> Query:
     """A filter in the Boolean language of the ITMO paper, as it is printed there.
 
     Args:
         text: ``&& || !`` or AND OR NOT over comparisons; a bare word on the right is a string.
+        groupings: names of properties whose values are in a hierarchy: of these, ``==`` and ``in`` mean UNDER, as in
+            the paper, where ``group == American`` asks for membership in a dynamic grouping.
 
     Raises:
         QueryError: the text cannot be read; the error has the position and what was expected there.
+        TypeError: `text` is not text, or `groupings` is no collection of texts.
 
     Source: the ITMO paper.
 
     >>> str(boolean("deleted = false && CFI == (OXXXX || FXXXX)"))
     "deleted = FALSE AND CFI IN ('OXXXX', 'FXXXX')"
+    >>> str(boolean("group == (American || European)", groupings={"group"}))
+    "group UNDER 'American' OR group UNDER 'European'"
     """
-    return _core.boolean(text)
+    if isinstance(groupings, str) or not all(isinstance(name, str) for name in groupings):
+        raise TypeError(f"groupings: expected names, such as {{'group'}}, not {groupings!r}")
+    return _core.boolean(text, list(groupings))
 
 
 def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"] = "amqp") -> Query:
@@ -74,18 +85,33 @@ def topic(pattern: str, *, dialect: Literal["amqp", "openamq", "openamq-program"
 
 
 def prefix(text: str, *, on: str = "topic") -> Query:
-    """True if `on` (``topic``, ``body`` or the name of a property) begins with `text`."""
+    """True if `on` begins with `text`, character by character. False if it does not; unknown if `on` is absent.
+
+    Args:
+        text: the beginning; the empty text begins every text.
+        on: ``topic``, ``body`` or the name of a property.
+
+    Raises:
+        TypeError: an argument is not text.
+
+    >>> prefix("forex").evaluate(topic="forexample")
+    True
+    """
     return _core.prefix(text, on)
 
 
 def regex(pattern: str, *, on: str = "topic") -> Query:
-    """True if the regular expression matches somewhere in `on` (``topic``, ``body`` or the name of a property).
+    """True if the regular expression matches somewhere in `on`.
 
-    The syntax is that of Rust's ``regex``, with Unicode and inline flags. Matching takes linear time, and a compiled
-    expression at most 1 MiB.
+    Args:
+        pattern: in the syntax of Rust's ``regex``, with Unicode and inline flags; compiled at most 1 MiB.
+        on: ``topic``, ``body`` or the name of a property.
 
     Raises:
+        TypeError: an argument is not text.
         QueryError: the syntax is wrong, it has look-around or a back-reference, or it is too large.
+
+    Cost: linear in the text.
     """
     return _core.regex(pattern, on)
 
@@ -100,13 +126,15 @@ def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"]
     Raises:
         ValueError: there are no criteria, `require` is unknown, or a value is NaN, an integer beyond 64 bits, or a time
             outside the years 1 to 9999 in UTC.
-        TypeError: a value has another type; the text names the field.
+        TypeError: `criteria` is no mapping, or a value has another type; the text names the field.
 
     Source: the OpenAMQ paper, "Field matching".
 
     >>> str(fields({"currency": "USD", "urgent": ANY}))
     "currency = 'USD' AND EXISTS(urgent)"
     """
+    if not isinstance(criteria, Mapping):
+        raise TypeError(f"criteria: expected a mapping of name -> value, not {type(criteria).__name__}")
     if not criteria:
         raise ValueError("fields: expected at least one criterion")
     if require not in ("all", "any"):
@@ -121,7 +149,11 @@ def fields(criteria: Mapping[str, FieldValue], *, require: Literal["all", "any"]
 def text(phrase: str) -> Query:
     """True if the body has the word, or the words of `phrase` one after another. Unknown without a body.
 
+    Args:
+        phrase: one word or several, compared as `tamis.words.words` gives them.
+
     Raises:
+        TypeError: `phrase` is not text.
         QueryError: `phrase` has no word.
 
     Source: the PNNL paper, section 3.2 (signatures).
@@ -132,15 +164,16 @@ def text(phrase: str) -> Query:
 def near(a: str, b: str, distance: int = 5) -> Query:
     """True if the words `a` and `b` are 1 to `distance` words apart in the body, in either order.
 
+    Unknown without a body.
+
     Raises:
+        TypeError: `a` or `b` is not text, or `distance` is no integer.
         QueryError: `a` or `b` is not one word.
         ValueError: `distance` is below 1.
 
     Source: the PNNL paper, section 3.2 ("the proximity of two words").
     """
-    if distance < 1:
-        raise ValueError(f"distance: expected at least 1, not {distance}")
-    return _core.near(a, b, min(distance, 2**32 - 1))
+    return _core.near(a, b, distance)
 
 
 def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
@@ -160,7 +193,7 @@ def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
         cost_us: the cost of a call in microseconds; at least 0.
 
     Raises:
-        TypeError: `function` is not callable.
+        TypeError: `function` is not callable, `name` is not text, or `cost_us` is no number.
         ValueError: the name is empty, or the cost is below 0 or not finite.
 
     Source: the ITMO paper, filters with expensive predicates.
@@ -169,7 +202,7 @@ def opaque(name: str, function: Function, cost_us: float = 10.0) -> Query:
     >>> (selector("price > 10") & wanted).evaluate({"price": 12, "isin": "FR001"})
     True
     """
-    return _core.opaque(name, function, cost_us * 1_000)
+    return _core.opaque(name, function, cost_us)
 
 
 def restore(canonical: str, is_fields: bool) -> Query:

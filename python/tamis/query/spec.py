@@ -1,17 +1,14 @@
-"""Defines a query as it is written down (key, text, language) and the table of all languages."""
+"""Defines a query as it is written down: its key, its text and its language."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final
 
+from tamis import _core
 from tamis._core import Query
-from tamis.errors import ConfigError, QueryError
-from tamis.message import ANY
+from tamis.errors import ConfigError
 from tamis.name_hints import did_you_mean
-from tamis.query import languages
 
 
 @dataclass(frozen=True)
@@ -21,11 +18,11 @@ class QuerySpec:
     Attributes:
         key: its name, unique in a file and in a store.
         text: in `language`.
-        language: one of `LANGUAGES`.
+        language: one of `LANGUAGES`, or ``boolean:`` and the names of groupings.
         owner: the owner's name.
         tags: free words.
         deliveries: names of the deliveries for its matches; empty: the pipeline's default.
-        line: the line in its file, from 1; 0 if it did not come from a file.
+        line: the line of its text in its file, from 1; 0 if it did not come from a file.
     """
 
     key: str
@@ -46,76 +43,47 @@ class QuerySpec:
         return compile_query(self.text, self.language)
 
 
-def _near(text: str) -> Query:
-    parts = text.split()
-    if len(parts) not in (2, 3) or (len(parts) == 3 and not parts[2].isdigit()):
-        raise QueryError(text, len(text), "two words and perhaps a distance: `daffodils rhubarb 5`")
-    return languages.near(parts[0], parts[1], int(parts[2]) if len(parts) == 3 else 5)
+GROUPED = "boolean:"
+"""What the name of the Boolean language with groupings begins with; the names of the properties follow."""
 
-
-def _on(make: Callable[..., Query]) -> Callable[[str], Query]:
-    """A language whose text may name what to look at: ``on:pattern`` with on = topic, body or a property."""
-
-    def compile_on(text: str) -> Query:
-        on, colon, pattern = text.partition(":")
-        return make(pattern.strip(), on=on.strip()) if colon and on.strip().isidentifier() else make(text)
-
-    return compile_on
-
-
-def _fields(text: str) -> Query:
-    """Criteria as the papers print them: ``currency=USD, urgent``; ``any:`` in front asks for at least one of them."""
-    require, colon, criteria_text = text.partition(":")
-    wants_any = bool(colon) and require.strip() == "any"
-    criteria: dict[str, Any] = {}
-    for part in (criteria_text if wants_any else text).split(","):
-        name, equals, value = part.partition("=")
-        if not name.strip():
-            raise QueryError(text, text.find(part), "a field: `name` or `name=value`")
-        criteria[name.strip()] = _field_value(value.strip()) if equals else ANY
-    return languages.fields(criteria, require="any" if wants_any else "all")
-
-
-def _field_value(text: str) -> bool | int | float | str:
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        if re.fullmatch(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?", text):
-            try:
-                return number(text)
-            except ValueError:
-                continue
-    return text
-
-
-LANGUAGES: dict[str, Callable[[str], Query]] = {
-    "selector": languages.selector,
-    "cbm": lambda text: languages.selector(text, dialect="cbm"),
-    "boolean": languages.boolean,
-    "topic": languages.topic,
-    "topic:openamq": lambda text: languages.topic(text, dialect="openamq"),
-    "topic:openamq-program": lambda text: languages.topic(text, dialect="openamq-program"),
-    "prefix": _on(languages.prefix),
-    "regex": _on(languages.regex),
-    "fields": _fields,
-    "text": languages.text,
-    "near": _near,
-}
-"""Name of a language -> the function that compiles it. ``prefix`` and ``regex`` take ``on:pattern`` (default: the
-topic), ``near`` takes ``a b n``, and ``fields`` takes ``currency=USD, urgent``."""
+LANGUAGES: Final = (*_core.LANGUAGES, "predicate")
+"""The names of all languages. ``prefix`` and ``regex`` take ``on:pattern`` (default: the topic), ``near`` takes
+``a b n``, ``fields`` takes ``currency=USD, urgent``, and ``predicate`` takes ``name`` or ``name: selector``."""
 
 
 def compile_query(text: str, language: str = "selector") -> Query:
     """Compile a text in a language.
 
+    Args:
+        text: the query.
+        language: one of `LANGUAGES`, or ``boolean:group, region``: the Boolean language with these groupings.
+
     Raises:
+        TypeError: an argument is not text.
         QueryError: the text cannot be read; the error has the position and what was expected there.
         ConfigError: the language is unknown; the text names the nearest known one.
     """
-    if language not in LANGUAGES:
-        raise ConfigError(
-            f"unknown language '{language}'{did_you_mean(language, LANGUAGES)}; known: {', '.join(LANGUAGES)}"
-        )
-    return LANGUAGES[language](text)
+    if language == "predicate":
+        from tamis.query.predicates import predicate  # only few use it, and looking for packages takes time
+
+        return predicate(text)
+    query = _core.compile_query(text, language)
+    if query is None:
+        raise _unknown(language)
+    return query
+
+
+def check_language(language: str) -> None:
+    """Refuse a language that `compile_query` does not know.
+
+    Raises:
+        ConfigError: the text names the nearest known one.
+    """
+    is_grouped = language.startswith(GROUPED) and any(map(str.strip, language.removeprefix(GROUPED).split(",")))
+    if language not in LANGUAGES and not is_grouped:
+        raise _unknown(language)
+
+
+def _unknown(language: str) -> ConfigError:
+    known = [*LANGUAGES, f"{GROUPED}NAMES"]
+    return ConfigError(f"unknown language '{language}'{did_you_mean(language, known)}; known: {', '.join(known)}")

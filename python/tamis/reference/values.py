@@ -83,13 +83,13 @@ def reached(properties: Properties | None, name: str) -> list[Value] | None:
     return None
 
 
-def _elements(value: Value) -> list[Value]:
+def _elements(value: Any) -> list[Value]:
     if isinstance(value, list | tuple):
         return [inner for element in value for inner in _elements(element)]
     return [value]
 
 
-def _descend(value: Value, remaining: str) -> list[Value] | None:
+def _descend(value: Any, remaining: str) -> list[Value] | None:
     if isinstance(value, Mapping):
         return reached(value, remaining)
     if isinstance(value, list | tuple):

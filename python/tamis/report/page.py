@@ -97,10 +97,15 @@ def _share(part: int, whole: int) -> str:
 
 
 def _deliveries(data: ReportData) -> str:
-    """The number of deliveries that are done, by name, and of those that wait."""
+    """The number of deliveries that are done, by name, and of those that wait.
+
+    A notification may go several ways, so that they may be more than the notifications.
+    """
     done = [f"{states.get('delivered', 0):,} to {name}" for name, states in sorted(data.deliveries.items())]
     waiting = sum(states.get("pending", 0) for states in data.deliveries.values())
-    return "; ".join(done + ([f"{waiting:,} waiting"] if waiting else [])) or "none delivered yet"
+    count = sum(states.get("delivered", 0) for states in data.deliveries.values())
+    made = f"as {count:,} {'delivery' if count == 1 else 'deliveries'}: " if count > data.notifications else ""
+    return made + "; ".join(done + ([f"{waiting:,} waiting"] if waiting else [])) or "none delivered yet"
 
 
 def _matches(data: ReportData) -> str:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tamis.spark.java import JavaNotFoundError
-    from tamis.spark.match_operator import match
+    from tamis.spark.matching.operator import explain, match
+    from tamis.spark.matching.sql_function import register_function
     from tamis.spark.pipeline import Pipeline, run_pipeline
     from tamis.spark.progress import Progress, RunSummary
-    from tamis.spark.sessions import close_session, session
+    from tamis.spark.sessions import close_session, register, session
 
 __all__ = [
     "JavaNotFoundError",
@@ -25,7 +26,10 @@ __all__ = [
     "Progress",
     "RunSummary",
     "close_session",
+    "explain",
     "match",
+    "register",
+    "register_function",
     "run_pipeline",
     "session",
 ]
@@ -36,10 +40,17 @@ _MODULES = {
     "Progress": "progress",
     "RunSummary": "progress",
     "close_session": "sessions",
-    "match": "match_operator",
+    "explain": "matching.operator",
+    "match": "matching.operator",
+    "register": "sessions",
+    "register_function": "matching.sql_function",
     "run_pipeline": "pipeline",
     "session": "sessions",
 }
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
 from pyspark.sql.types import StringType
 
-from tamis.spark import worker
-from tamis.spark.match_operator import match_column
+from tamis.spark.matching.columns import message_columns
+from tamis.spark.matching.operator import worker_column
 from tamis.spark.progress import BatchReport
 from tamis.spark.snapshots import Snapshot, Snapshots
 from tamis.store import BatchResult, DeadLetter, MessageRow, Notification, Store, notification_id
@@ -93,7 +93,8 @@ def process_batch(
 def match_rows(frame: DataFrame, snapshot: Snapshot) -> Matched:
     """Match the rows of `frame` in one Spark action; return dead letters and rows with matches."""
     location = functools.partial(str, snapshot.path)
-    match = match_column(frame, location, worker.match_ids_timed, "struct<ids: array<bigint>, us: double>")
+    returned = "struct<ids: array<bigint>, us: double>"
+    match = worker_column(message_columns(frame), location, "match_ids_timed", returned)
     observed = Observation()
     # Spark moves no filter below an observation, so each row is matched once, and every row is counted.
     wanted = (

@@ -8,26 +8,31 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from tamis.adapters.adapter import Adapter
 from tamis.adapters.manager import LOOK_INTERVAL_S, AdapterManager
+from tamis.config.apply import apply_config
 from tamis.errors import TamisError
 from tamis.notify.engine import NotificationEngine
 from tamis.spark.batch import process_batch
 from tamis.spark.deliveries import DeliveryThreads
+from tamis.spark.lease import HeldLease, held_lease
 from tamis.spark.progress import Progress, RunSummary, Tally
 from tamis.spark.sessions import close_session, session
 from tamis.spark.snapshots import Snapshots
-from tamis.spark.streams import Stream
+from tamis.spark.streams import PollTimes, Stream
 from tamis.store import Store
+from tamis.store.records import Poll
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +46,7 @@ OnProgress = Callable[[Progress], None]
 
 
 def run_pipeline(config_path: str | Path, once: bool = False, progress: OnProgress | None = None) -> RunSummary:
-    """Run the pipeline of a ``pipeline.toml``: open its store, import its queries, and run until the end.
+    """Run the pipeline of a ``pipeline.toml`` over its store until the end.
 
     Args:
         config_path: the file.
@@ -52,14 +57,12 @@ def run_pipeline(config_path: str | Path, once: bool = False, progress: OnProgre
         ConfigError: the file, or its file of queries, cannot be used.
         StoreError: the store cannot be used.
         JavaNotFoundError: there is no Java for Spark.
-        TamisError: another run uses the same folders, or the disk is full.
+        TamisError: another run uses the same store or folders, or the disk is full.
     """
     from tamis.config.pipeline import PipelineConfig
 
     config = PipelineConfig.load(config_path)
     with Store.open(config.pipeline.store) as store:
-        if config.queries.file is not None:
-            store.import_queries(config.queries.file)
         return Pipeline(config, store).run(once, progress)
 
 
@@ -84,7 +87,9 @@ class Pipeline:
             self._stop.set()
 
     def run(self, once: bool = False, progress: OnProgress | None = None) -> RunSummary:
-        """Read, match and deliver, until everything is read (`once`), or until SIGINT, SIGTERM or `stop`.
+        """Apply the files to the store; then read, match and deliver.
+
+        It runs until everything is read (`once`), or until SIGINT, SIGTERM or `stop`.
 
         In the main thread it handles the two signals meanwhile; a second SIGINT interrupts at once.
 
@@ -92,17 +97,24 @@ class Pipeline:
             The summary of the run. An adapter that failed is in ``failed``; the others went on.
 
         Raises:
-            StoreError: the store cannot be written; what was committed stays, and the next run reads the others again.
+            ConfigError: a file of queries or hierarchies cannot be used, or a query names a delivery that is not there.
+            StoreError: another pipeline runs over the store; or the store cannot be written: what was committed stays,
+                and the next run reads the others again.
             TamisError: as `run_pipeline`.
         """
         work = self._config.pipeline.work
         try:
             work.mkdir(parents=True, exist_ok=True)
-            with _alone(work / "lock"), self._signals() as take_signals:
+            with (
+                held_lease(self._store, self._config.path) as lease,
+                _alone(work / "lock"),
+                self._signals() as take_signals,
+            ):
+                apply_config(self._config, self._store)
                 spark = self._spark or session(f"tamis {self._config.pipeline.name}", folder=work)
                 take_signals()  # Spark's start has installed its own handler
                 try:
-                    return self._run(spark, once, progress)
+                    return self._run(spark, lease, once, progress)
                 finally:
                     if self._spark is None:
                         close_session(spark)
@@ -110,11 +122,13 @@ class Pipeline:
             path = f"{error.filename}: " if error.filename else ""
             raise TamisError(f"{path}cannot be written or read: {error.strerror or error}") from error
 
-    def _run(self, spark: SparkSession, once: bool, progress: OnProgress | None) -> RunSummary:
+    def _run(self, spark: SparkSession, lease: HeldLease, once: bool, progress: OnProgress | None) -> RunSummary:
         run = _Run(self._config, self._store, spark, once)
         try:
             run.start()
+            lease.polls = run.polls
             while not self._stop.is_set() and run.look():
+                lease.check()
                 run.report(progress)
                 self._stop.wait(PROGRESS_INTERVAL_S)
         finally:
@@ -157,12 +171,23 @@ class _Run:
         self._deliveries = DeliveryThreads(NotificationEngine(store, config.deliveries).dispatchers, self._tally)
         adapters = [Adapter.from_config(adapter) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)
+        self._spark, self._poll_times = spark, PollTimes()
+        self._streams: dict[str, Stream] = {}
         self._fatal: Exception | None = None
         self._look_at = 0.0
 
     def start(self) -> None:
         """Start the deliveries; the adapters start with the first look."""
+        self._spark.streams.addListener(self._poll_times)
         self._deliveries.start()
+
+    def polls(self) -> dict[str, Poll]:
+        """When each adapter looked for new messages."""
+        now, polls = datetime.now(UTC), {}
+        for name, stream in list(self._streams.items()):
+            if (at := self._poll_times.of(stream)) is not None:
+                polls[name] = Poll(at, next_poll(at, stream.interval_ms, now))
+        return polls
 
     def look(self) -> bool:
         """Let the manager follow the desired states of the adapters; return whether the run goes on.
@@ -184,6 +209,7 @@ class _Run:
         """
         try:
             self._manager.close()
+            self._spark.streams.removeListener(self._poll_times)
         finally:
             self._deliveries.close(drain=drain and self._fatal is None, stop=stop)
 
@@ -211,7 +237,9 @@ class _Run:
         interval_ms = max(adapter.poll_interval_ms, self._config.pipeline.interval_ms)
         checkpoint = self._config.pipeline.checkpoints / adapter.name
         process = functools.partial(self._process, adapter.name)
-        return Stream(frame, checkpoint, process, None if self._once else interval_ms)
+        stream = Stream(frame, checkpoint, process, None if self._once else interval_ms)
+        self._streams[adapter.name] = stream
+        return stream
 
     def _process(self, adapter: str, checkpoint_id: str, frame: DataFrame, batch_id: int) -> None:
         stream = f"{self._config.pipeline.name}/{adapter}@{checkpoint_id}"
@@ -227,6 +255,14 @@ class _Run:
             raise
         self._tally.add_batch(report)
         self._deliveries.wake()
+
+
+def next_poll(at: datetime, interval_ms: int | None, now: datetime) -> datetime | None:
+    """When a stream that looked at `at` looks again after `now`; None if it never does."""
+    if interval_ms is None:
+        return None
+    interval = timedelta(milliseconds=interval_ms)
+    return at + interval * max(1, math.ceil((now - at) / interval))
 
 
 @contextmanager

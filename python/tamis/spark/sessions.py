@@ -17,8 +17,10 @@ from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from tamis.errors import TamisError
+from tamis.spark.interpreters import check_python, is_connect
 from tamis.spark.java import STDERR_VARIABLE, cache_folder, find_java, wrapped_home
 
 ARROW_BATCH_ROWS = 10_000
@@ -63,6 +65,7 @@ _ALWAYS = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.noDataProgressEventInterval": "2s",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.streaming.stopTimeout": "10s",
@@ -85,7 +88,7 @@ def session(
         options: further settings, which override those of tamis.
 
     Returns:
-        The session. One that already runs, such as a notebook's own, is returned as it is.
+        The session. One that already runs, such as a notebook's own or one of Spark Connect, is returned as it is.
 
     Raises:
         JavaNotFoundError: there is no Java 17 or newer.
@@ -94,12 +97,28 @@ def session(
 
     Cost: 3 to 10 s for the first call.
     """
-    if SparkContext._active_spark_context is None:
-        spark = _start(app, cores, folder, options or {})
-    else:
+    spark = SparkSession.getActiveSession() if is_remote() else None
+    if spark is None and SparkContext._active_spark_context is not None:
         spark = SparkSession.builder.getOrCreate()
-    _register_sources(spark)
+    if spark is None:
+        spark = _start(app, cores, folder, options or {})
+    register(spark)
     return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Register the data sources of tamis (``tamis.mbox``, ``.eml``, ``.jsonl``, ``.journal``) with a session of yours.
+
+    `session` does this by itself. Twice is harmless. It warns if the session's workers run a Python without this tamis.
+
+    Args:
+        spark: the session; Spark Connect is fine.
+    """
+    from tamis import adapters
+
+    if not is_connect(spark):
+        check_python(spark)
+    adapters.register(spark)
 
 
 def close_session(spark: SparkSession) -> None:
@@ -197,9 +216,3 @@ def _logging(log: Path | None) -> str:
     if log is None:
         return _LOGGING.format(level="error", stream_level="off", appender=_TO_STDERR)
     return _LOGGING.format(level="warn", stream_level="warn", appender=_TO_FILE.format(path=log))
-
-
-def _register_sources(spark: SparkSession) -> None:
-    from tamis import adapters
-
-    adapters.register(spark)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tamis.engine import Engine
 from tamis.query import compile_query
+from tamis.query.predicates import open_registered
 from tamis.store import QueryRecord
 
 KEPT_MAX = 3
@@ -19,10 +20,13 @@ KEPT_MAX = 3
 
 
 class QuerySource(Protocol):
-    """The part of the store that snapshots are made from."""
+    """The part of the store that snapshots are made from: queries, and the hierarchies that they follow."""
 
     def queries_at(self, revision: int) -> Sequence[QueryRecord]:
         """The queries valid at `revision`, in the order in which they were added."""
+
+    def hierarchies_at(self, revision: int) -> Mapping[str, Mapping[str, str | None]]:
+        """Attribute -> hierarchy, of those valid at `revision`."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class Snapshots:
         """Make a new snapshot from the one used last; only new versions of queries are compiled."""
         records = {record.key: record for record in self._source.queries_at(revision)}
         last = next(reversed(self._snapshots.values()), None)
-        engine, before = (Engine.open(last.path), last.records) if last else (Engine(), {})
+        engine, before = (open_registered(last.path), last.records) if last else (Engine(), {})
         for key in before.keys() - records.keys():
             engine.remove(key)
         engine.add_many(
@@ -98,8 +102,10 @@ class Snapshots:
             for key, record in records.items()
             if before.get(key) != record
         )
+        for attribute, parents in self._source.hierarchies_at(revision).items():
+            engine.hierarchy(attribute, parents)
         path = (self._folder / f"queries-{revision}.tamis").absolute()
-        engine.save(path)
+        engine.save(path, opaque="names")
         return Snapshot(path, records, engine)
 
     def _remove_old(self) -> None:

@@ -7,10 +7,18 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tamis.adapters.manager import reason
@@ -24,6 +32,32 @@ OnBatch = Callable[[str, DataFrame, int], None]
 
 class StreamStoppedError(Exception):
     """Ends a batch that has not begun, because its stream is being stopped. It never leaves this module."""
+
+
+class PollTimes(StreamingQueryListener):
+    """Knows when each stream of a session last looked for new messages. Spark calls it from a thread of its own."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, datetime] = {}
+
+    def of(self, stream: Stream) -> datetime | None:
+        """When a stream looked last, UTC; None if it did not yet."""
+        return self._times.get(stream.run_id)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, D102 - Spark's name
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802, D102 - Spark's name
+        self._note(str(event.progress.runId), event.progress.timestamp)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802, D102 - Spark's name
+        self._note(str(event.runId), event.timestamp)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, D102 - Spark's name
+        pass
+
+    def _note(self, run_id: str, timestamp: str) -> None:
+        self._times[run_id] = datetime.fromisoformat(timestamp).astimezone(UTC)
 
 
 class Stream:
@@ -49,6 +83,7 @@ class Stream:
             else writer.trigger(processingTime=f"{interval_ms} milliseconds")
         )
         self._query: StreamingQuery = timed.start()
+        self.run_id, self.interval_ms = str(self._query.runId), interval_ms
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name, which the manager asks for

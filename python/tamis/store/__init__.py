@@ -1,4 +1,4 @@
-"""The store: queries with their versions and owners, the ledger of batches, the outbox, deliveries and adapters.
+"""The store: queries and hierarchies with their versions, the ledger of batches, the outbox, deliveries and adapters.
 
 The command line and the pipeline share one SQLite file while both run. This package does not know Spark and delivers
 nothing: it only stores. Every change is one transaction, which is on disk when the call returns."""
@@ -9,12 +9,16 @@ from tamis.store.records import (
     AdapterState,
     BatchCounts,
     BatchResult,
+    Change,
     Counts,
     DeadLetter,
     DeadLetterRecord,
     DeliveryRecord,
     DueDelivery,
+    FileChanges,
+    HierarchyRecord,
     ImportCounts,
+    Lease,
     MessageRow,
     Notification,
     NotificationRecord,
@@ -29,12 +33,16 @@ __all__ = [
     "AdapterState",
     "BatchCounts",
     "BatchResult",
+    "Change",
     "Counts",
     "DeadLetter",
     "DeadLetterRecord",
     "DeliveryRecord",
     "DueDelivery",
+    "FileChanges",
+    "HierarchyRecord",
     "ImportCounts",
+    "Lease",
     "MessageRow",
     "Notification",
     "NotificationRecord",

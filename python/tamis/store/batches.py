@@ -13,8 +13,8 @@ from sqlalchemy.dialects import sqlite
 
 from tamis.store.database import Database, chunks
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
-from tamis.store.queries import current_revision
 from tamis.store.records import BatchCounts, BatchResult, Notification
+from tamis.store.revisions import current_revision
 
 _NO_COUNTS = {"read_count": 0, "matched_count": 0, "notification_count": 0, "dead_count": 0}
 

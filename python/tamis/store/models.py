@@ -1,8 +1,8 @@
 """Defines the tables of the store.
 
 Migrations create them (``migrations/``); a test checks that both agree. Queries are temporal: a row of
-``query_versions`` is valid from one revision until another and does not change otherwise, so that a batch that is
-replayed after a crash sees the same queries as the first time."""
+``query_versions`` is valid from one revision until another and what it asks does not change, so that a batch that is
+replayed after a crash sees the same queries as the first time. Hierarchies are kept in the same way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -49,7 +49,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 revisions = Table(
-    "revisions",  # one row for each change of queries
+    "revisions",  # one row for each change of queries or hierarchies
     metadata,
     Column("revision", Integer, primary_key=True),
     Column("created_at", UtcDateTime, nullable=False),
@@ -70,6 +70,7 @@ query_versions = Table(
     Column("created_at", UtcDateTime, nullable=False),
     Column("from_revision", Integer, ForeignKey("revisions.revision"), nullable=False),
     Column("to_revision", Integer, ForeignKey("revisions.revision")),  # the first revision without it; null: valid
+    Column("origin", String),  # the file that it stands in; null: added by hand
     Index("query_versions_place", "place"),
 )
 Index(
@@ -77,6 +78,24 @@ Index(
     query_versions.c.key,
     unique=True,
     sqlite_where=query_versions.c.to_revision.is_(None),
+)
+
+hierarchy_versions = Table(
+    "hierarchy_versions",
+    metadata,
+    Column("attribute", String, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("parents", JSON, nullable=False),  # value -> its parent, or null for a root
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("from_revision", Integer, ForeignKey("revisions.revision"), nullable=False),
+    Column("to_revision", Integer, ForeignKey("revisions.revision")),  # as of a query
+    Column("origin", String),  # as of a query
+)
+Index(
+    "hierarchy_versions_current",
+    hierarchy_versions.c.attribute,
+    unique=True,
+    sqlite_where=hierarchy_versions.c.to_revision.is_(None),
 )
 
 batches = Table(
@@ -178,5 +197,21 @@ adapters = Table(
     Column("dead_count", Integer, nullable=False),
     Column("last_batch_at", UtcDateTime),
     Column("updated_at", UtcDateTime, nullable=False),
+    Column("polled_at", UtcDateTime),
+    Column("next_poll_at", UtcDateTime),
     CheckConstraint("desired IN ('running', 'paused', 'stopped')", name="adapters_desired"),
+)
+
+leases = Table(
+    "leases",  # who runs a pipeline over the store: one row, renewed while it runs
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("token", String, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("host", String, nullable=False),
+    Column("config", String, nullable=False),
+    Column("taken_at", UtcDateTime, nullable=False),
+    Column("renewed_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
 )

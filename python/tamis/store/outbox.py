@@ -84,9 +84,14 @@ class Outbox(Database):
         with self._write() as connection:
             connection.execute(update(deliveries).where(_d.name == name, _PENDING, unsaid).values(reason=reason))
 
-    def retry_dead(self, name: str | None = None) -> int:
-        """Make dead deliveries of one channel, or of all, pending again with all their tries; return their number."""
+    def retry_dead(self, name: str | None = None, notification_id: str | None = None) -> int:
+        """Make dead deliveries pending again with all their tries: of one channel or notification, or of all.
+
+        Returns:
+            Their number.
+        """
         of_name = [] if name is None else [_d.name == name]
+        of_name += [] if notification_id is None else [_d.notification_id == notification_id]
         now = datetime.now(UTC)
         revived = {"state": "pending", "attempts": 0, "next_attempt_at": now, "updated_at": now}
         with self._write() as connection:
@@ -108,11 +113,17 @@ class Outbox(Database):
         state: DeliveryState | None = None,
         name: str | None = None,
         query_key: str | None = None,
+        notification_id: str | None = None,
     ) -> list[DeliveryRecord]:
         """The log of deliveries, newest first: the decision for each, and its reason."""
         wanted = [
             column == value
-            for column, value in ((_d.state, state), (_d.name, name), (outbox.c.query_key, query_key))
+            for column, value in (
+                (_d.state, state),
+                (_d.name, name),
+                (outbox.c.query_key, query_key),
+                (_d.notification_id, notification_id),
+            )
             if value is not None
         ]
         statement = (
@@ -125,6 +136,7 @@ class Outbox(Database):
                 _d.next_attempt_at,
                 _d.reason,
                 _d.updated_at,
+                _d.recipients,
             )
             .join(outbox, outbox.c.notification_id == _d.notification_id)
             .where(*wanted)

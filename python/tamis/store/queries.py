@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select, update
 
 from tamis.store.database import Database, chunks
-from tamis.store.models import query_versions, revisions
+from tamis.store.hierarchies import valid_hierarchies
+from tamis.store.models import query_versions
 from tamis.store.records import ImportCounts, QueryRecord
+from tamis.store.revisions import Revision, current_revision
 
 if TYPE_CHECKING:
-    from tamis.query import QuerySpec
+    from tamis.query import Query, QuerySpec
 
 _q = query_versions.c
 _VALID_NOW = _q.to_revision.is_(None)
@@ -31,7 +32,8 @@ class Queries(Database):
 
         Raises:
             QueryError: the text cannot be read; nothing was changed.
-            ConfigError: the language is unknown.
+            ConfigError: the language is unknown, or UNDER asks for a hierarchy that the store does not have.
+            StoreError: the query stands in a file, which the text names, with other content.
             ValueError: the key is empty.
         """
         return self.add_queries([spec])[0]
@@ -47,37 +49,43 @@ class Queries(Database):
         Raises:
             As `add_query`.
         """
-        wanted = _checked(specs)
+        wanted, with_under = _checked(specs)
         with self._write() as connection:
-            _put(connection, list(wanted.values()))
+            _refuse_missing(connection, with_under)
+            put_queries(Revision(connection), list(wanted.values()))
             records = _current(connection, list(wanted))
         return [records[key] for key in wanted]
 
     def import_queries(self, path: str | Path) -> ImportCounts:
-        """Add the queries of a file in one transaction. Queries that are not in the file stay as they are.
+        """Copy the queries of a file, each as if it were added by hand; `apply_files` lets the file rule over them.
 
         Raises:
             ConfigError: the file or a query in it cannot be read; the text has file, line, and a caret.
+            StoreError: a query stands in another file, with other content.
         """
         from tamis.query import compile_in_file, load_queries
 
         specs = load_queries(path)
-        for spec in specs:
-            compile_in_file(path, spec)
+        with_under = [
+            (f"query '{spec.key}'", query) for spec in specs if (query := compile_in_file(path, spec)).hierarchies
+        ]
         with self._write() as connection:
-            return _put(connection, specs)
+            _refuse_missing(connection, with_under)
+            changed = put_queries(Revision(connection), specs)
+        replaced = sum(before is not None for before, _ in changed)
+        return ImportCounts(len(changed) - replaced, replaced, len(specs) - len(changed))
 
     def remove_query(self, key: str) -> None:
         """End the query `key`: from the next batch on it does not match. Its versions and matches stay on record.
 
         Raises:
             KeyError: there is no such query.
+            StoreError: it stands in a file, which the text names.
         """
         with self._write() as connection:
-            if key not in _current(connection, [key]):
-                raise KeyError(key)
-            revision = _new_revision(connection, datetime.now(UTC))
-            connection.execute(update(query_versions).where(_q.key == key, _VALID_NOW).values(to_revision=revision))
+            revision = Revision(connection)
+            revision.refuse_others(f"query '{key}'", _current(connection, [key])[key].origin)
+            end_queries(revision, [key])
 
     def get_query(self, key: str) -> QueryRecord:
         """The valid version of the query `key`.
@@ -116,30 +124,73 @@ class Queries(Database):
             )
 
 
-def current_revision(connection: Connection) -> int:
-    """The newest revision that this transaction sees."""
-    return int(connection.execute(select(func.coalesce(func.max(revisions.c.revision), 0))).scalar_one())
-
-
-def _checked(specs: Iterable[QuerySpec]) -> dict[str, QuerySpec]:
-    """The specs by key, each compiled once as a check."""
-    wanted = {}
+def _checked(specs: Iterable[QuerySpec]) -> tuple[dict[str, QuerySpec], list[tuple[str, Query]]]:
+    """The specs by key, each compiled once as a check; and the queries with UNDER, with what errors call them."""
+    wanted, with_under = {}, []
     for spec in specs:
         if not spec.key:
             raise ValueError("a query needs a key")
-        spec.compile()
+        query = spec.compile()
+        if query.hierarchies:
+            with_under.append((f"query '{spec.key}'", query))
         wanted[spec.key] = spec
-    return wanted
+    return wanted, with_under
 
 
-def _put(connection: Connection, specs: Sequence[QuerySpec]) -> ImportCounts:
-    """Make each spec the valid version of its key; those that already are stay."""
-    current = _current(connection, [spec.key for spec in specs])
-    changed = [spec for spec in specs if spec.key not in current or not _same(spec, current[spec.key])]
+def _refuse_missing(connection: Connection, with_under: Sequence[tuple[str, Query]]) -> None:
+    from tamis.query.hierarchy import refuse_missing
+
+    if with_under:
+        refuse_missing(with_under, valid_hierarchies(connection))
+
+
+def put_queries(revision: Revision, specs: Sequence[QuerySpec]) -> list[tuple[QueryRecord | None, QuerySpec]]:
+    """Make each spec the valid version of its key; those that already are stay.
+
+    Args:
+        revision: of the change, with the file that the specs stand in.
+        specs: compiled before.
+
+    Returns:
+        What changed: the record before, or None, and the spec.
+
+    Raises:
+        StoreError: a query stands in another file, with other content.
+    """
+    current = _current(revision.connection, [spec.key for spec in specs])
+    changed: list[tuple[QueryRecord | None, QuerySpec]] = []
+    adopted = []
+    for spec in specs:
+        before = current.get(spec.key)
+        is_same = before is not None and _same(spec, before)
+        if before is not None and (not is_same or revision.origin not in (None, before.origin)):
+            revision.refuse_others(f"query '{spec.key}'", before.origin)
+            adopted += [spec.key] * is_same
+        if not is_same:
+            changed.append((before, spec))
     if changed:
-        _insert_versions(connection, changed)
-    replaced = sum(spec.key in current for spec in changed)
-    return ImportCounts(len(changed) - replaced, replaced, len(specs) - len(changed))
+        _insert_versions(revision, [spec for _, spec in changed])
+    _set_origin(revision, adopted)
+    return changed
+
+
+def end_queries(revision: Revision, keys: Iterable[str]) -> None:
+    """End the valid versions of some queries."""
+    rows = [{"ended": key} for key in keys]
+    if rows:
+        end = update(query_versions).where(_q.key == bindparam("ended"), _VALID_NOW)
+        revision.connection.execute(end.values(to_revision=revision.number), rows)
+
+
+def queries_of_file(connection: Connection, origin: str) -> list[QueryRecord]:
+    """The valid queries that stand in a file."""
+    return _select(connection, _VALID_NOW, _q.origin == origin)
+
+
+def _set_origin(revision: Revision, keys: Sequence[str]) -> None:
+    if keys:
+        of_key = update(query_versions).where(_q.key == bindparam("adopted"), _VALID_NOW)
+        revision.connection.execute(of_key.values(origin=revision.origin), [{"adopted": key} for key in keys])
 
 
 def _same(spec: QuerySpec, record: QueryRecord) -> bool:
@@ -152,14 +203,11 @@ def _same(spec: QuerySpec, record: QueryRecord) -> bool:
     )
 
 
-def _insert_versions(connection: Connection, specs: Sequence[QuerySpec]) -> None:
-    now = datetime.now(UTC)
-    revision = _new_revision(connection, now)
+def _insert_versions(revision: Revision, specs: Sequence[QuerySpec]) -> None:
+    connection = revision.connection
     keys = [spec.key for spec in specs]
     versions, positions = _last_versions(connection, keys), _positions(connection, keys)
-    end = update(query_versions).where(_q.key == bindparam("ended"), _VALID_NOW).values(to_revision=revision)
-    if positions:
-        connection.execute(end, [{"ended": key} for key in positions])
+    end_queries(revision, positions)
     next_position = connection.execute(select(func.coalesce(func.max(_q.place), 0))).scalar_one() + 1
     rows: list[dict[str, Any]] = []
     for index, spec in enumerate(specs):
@@ -173,17 +221,12 @@ def _insert_versions(connection: Connection, specs: Sequence[QuerySpec]) -> None
                 "owner": spec.owner,
                 "tags": list(spec.tags),
                 "deliveries": list(spec.deliveries),
-                "created_at": now,
-                "from_revision": revision,
+                "created_at": revision.now,
+                "from_revision": revision.number,
+                "origin": revision.origin,
             }
         )
     connection.execute(insert(query_versions), rows)
-
-
-def _new_revision(connection: Connection, now: datetime) -> int:
-    result = connection.execute(insert(revisions).values(created_at=now))
-    assert result.inserted_primary_key is not None  # noqa: S101 - SQLite always tells; for the type checker
-    return int(result.inserted_primary_key[0])
 
 
 def _last_versions(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
@@ -212,7 +255,7 @@ def _current(connection: Connection, keys: Sequence[str]) -> dict[str, QueryReco
     return records
 
 
-_COLUMNS = (_q.key, _q.version, _q.text, _q.language, _q.owner, _q.tags, _q.deliveries, _q.created_at)
+_COLUMNS = (_q.key, _q.version, _q.text, _q.language, _q.owner, _q.tags, _q.deliveries, _q.created_at, _q.origin)
 
 
 def _select(connection: Connection, *conditions: ColumnElement[bool]) -> list[QueryRecord]:
@@ -220,5 +263,5 @@ def _select(connection: Connection, *conditions: ColumnElement[bool]) -> list[Qu
 
 
 def _record(row: Row[*tuple[Any, ...]]) -> QueryRecord:
-    key, version, text, language, owner, tags, deliveries, created_at = row
-    return QueryRecord(key, version, text, language, owner, tuple(tags), tuple(deliveries), created_at)
+    key, version, text, language, owner, tags, deliveries, created_at, origin = row
+    return QueryRecord(key, version, text, language, owner, tuple(tags), tuple(deliveries), created_at, origin)

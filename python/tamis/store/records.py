@@ -30,6 +30,7 @@ class QueryRecord:
         tags: free words.
         deliveries: the names of the deliveries for its matches; empty: the pipeline's default.
         created_at: when this version was added, UTC.
+        origin: the file that it stands in and that rules over it; None if it was added by hand.
     """
 
     key: str
@@ -40,6 +41,59 @@ class QueryRecord:
     tags: tuple[str, ...]
     deliveries: tuple[str, ...]
     created_at: datetime
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HierarchyRecord:
+    """One version of the hierarchy of an attribute.
+
+    Attributes:
+        attribute: the property whose values it orders.
+        version: from 1.
+        parents: value -> its parent, or None for a root.
+        created_at: when this version was set, UTC.
+        origin: the file that it stands in and that rules over it; None if it was set by hand.
+        valid: whether it is the version that counts now.
+    """
+
+    attribute: str
+    version: int
+    parents: Mapping[str, str | None]
+    created_at: datetime
+    origin: str | None
+    valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A difference between a file and the store.
+
+    Attributes:
+        kind: ``query`` or ``hierarchy``.
+        name: the query's key, or the hierarchy's attribute.
+        action: ``added``, ``changed`` or ``removed``.
+        before: what the store held, by name of the field; of a change only the fields that differ. None if added.
+        after: what the file holds, likewise; None if removed.
+    """
+
+    kind: Literal["query", "hierarchy"]
+    name: str
+    action: Literal["added", "changed", "removed"]
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """What applying files changed, or would change: the changes, and the number of what was so already."""
+
+    changes: tuple[Change, ...]
+    unchanged: int
+
+    def count(self, action: str) -> int:
+        """The number of changes that were ``added``, ``changed`` or ``removed``."""
+        return sum(change.action == action for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +281,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord:
-    """One line of the log of deliveries: a decision and its reason."""
+    """One line of the log of deliveries: a decision and its reason.
+
+    `recipients` are those that it is done with: None if it was delivered to them, else why they refused it.
+    """
 
     notification_id: str
     query_key: str
@@ -237,12 +294,14 @@ class DeliveryRecord:
     next_attempt_at: datetime
     reason: str | None
     updated_at: datetime
+    recipients: Recipients = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRecord:
-    """A dead letter with the time at which it was recorded."""
+    """A dead letter with the time at which it was recorded; `number` names it."""
 
+    number: int
     source: str
     partition: str
     offset: int
@@ -265,6 +324,8 @@ class AdapterState:
         dead_count: dead letters among them.
         last_batch_at: when it last read messages, UTC.
         updated_at: when it last reported, UTC.
+        polled_at: when it last looked for new messages, UTC; None if it never did.
+        next_poll_at: when it was to look next, UTC.
     """
 
     name: str
@@ -275,6 +336,8 @@ class AdapterState:
     dead_count: int
     last_batch_at: datetime | None
     updated_at: datetime
+    polled_at: datetime | None = None
+    next_poll_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,3 +352,44 @@ class QueryMatches:
     first_subject: str | None
     last_match_at: datetime | None
     timeline: tuple[tuple[datetime, int], ...] = field(default=())
+
+
+class Poll(NamedTuple):
+    """When an adapter looked for new messages, and when it will look again, UTC; None if it will not."""
+
+    at: datetime
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who runs a pipeline over the store, or ran the last one.
+
+    Attributes:
+        token: names this run.
+        pid: the number of its process.
+        host: the name of its machine.
+        config: the path of its configuration.
+        taken_at: when it began, UTC.
+        renewed_at: when it last said that it runs, UTC.
+        expires_at: from when on it no longer counts, unless it is renewed, UTC.
+        ended_at: when it was given back, UTC; None if it was not.
+    """
+
+    token: str
+    pid: int
+    host: str
+    config: str
+    taken_at: datetime
+    renewed_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None
+
+    def is_valid(self, now: datetime) -> bool:
+        """Whether it counts at `now`: it was not given back, and has not expired."""
+        return self.ended_at is None and now < self.expires_at
+
+    @property
+    def last_seen_at(self) -> datetime:
+        """When the pipeline certainly ran for the last time, UTC."""
+        return self.ended_at or self.renewed_at

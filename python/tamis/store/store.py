@@ -10,14 +10,15 @@ from tamis.errors import StoreError
 from tamis.store.adapters import Adapters
 from tamis.store.batches import Batches
 from tamis.store.database import check_path, database_path
+from tamis.store.files import Files
+from tamis.store.leases import Leases
 from tamis.store.outbox import Outbox
-from tamis.store.queries import Queries
-from tamis.store.records import QueryRecord
+from tamis.store.records import HierarchyRecord, QueryRecord
 from tamis.store.summaries import Summaries
 
 
-class Store(Queries, Batches, Outbox, Adapters, Summaries):
-    """Queries, batches, outbox, deliveries and adapters in one SQLite file.
+class Store(Files, Batches, Outbox, Adapters, Leases, Summaries):
+    """Queries, hierarchies, batches, outbox, deliveries and adapters in one SQLite file.
 
     Thread-safe, and safe to use from several processes at once: a query may be added while the pipeline runs. Every
     method is one transaction, which is on disk when it returns. Each may raise ``StoreError`` (a full disk, a file that
@@ -38,11 +39,11 @@ class Store(Queries, Batches, Outbox, Adapters, Summaries):
         return cls(database_path(path_or_url), create=create)
 
     @classmethod
-    def peek(cls, path_or_url: str | Path) -> list[QueryRecord]:
-        """The valid queries of a store that may be absent, for a check that must change nothing.
+    def peek(cls, path_or_url: str | Path) -> tuple[list[QueryRecord], list[HierarchyRecord]]:
+        """The valid queries and hierarchies of a store that may be absent, for a check that must change nothing.
 
         Returns:
-            An empty list if there is no store yet, or one of an older version, which `open` would bring up to date.
+            Empty lists if there is no store yet, or one of an older version, which `open` would bring up to date.
 
         Raises:
             StoreError: `open` could not open or create it.
@@ -50,8 +51,8 @@ class Store(Queries, Batches, Outbox, Adapters, Summaries):
         path = database_path(path_or_url)
         check_path(path, create=True)
         if not path.exists() or path.stat().st_size == 0:
-            return []
+            return [], []
         if not os.access(path, os.W_OK):
             raise StoreError(f"{path}: the store cannot be written; change its permissions, or give another path")
         with cls(path, migrate=False) as store:
-            return store.list_queries() if store.is_current() else []
+            return (store.list_queries(), store.list_hierarchies()) if store.is_current() else ([], [])

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, FromClause, case, func, select, text
+from sqlalchemy import ColumnElement, Connection, FromClause, Integer, case, func, literal_column, select
 
 from tamis.store.database import Database
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
 from tamis.store.outbox import TO_BATCH, TO_MESSAGE, notification_query, notification_record
-from tamis.store.queries import current_revision
-from tamis.store.records import Counts, DeadLetterRecord, NotificationRecord, QueryMatches
+from tamis.store.records import Counts, DeadLetterRecord, MessageRow, NotificationRecord, QueryMatches
+from tamis.store.revisions import current_revision
 
 Bucket = Literal["minute", "hour", "day", "month", "year"]
 _PREFIX_CHARACTERS: dict[Bucket, int] = {"minute": 16, "hour": 13, "day": 10, "month": 7, "year": 4}
 _EPOCH = "0001-01-01 00:00"
+_PAGE_ROWS = 500
 
 
 class Summaries(Database):
@@ -113,15 +115,56 @@ class Summaries(Database):
             rows = connection.execute(notification_query().where(*wanted).order_by(order).limit(limit))
             return [notification_record(row) for row in rows]
 
+    def messages(self) -> Iterator[tuple[str, MessageRow]]:
+        """Every message that is kept, because a query matched it: its adapter and the message, oldest first."""
+        last = 0
+        rowid: ColumnElement[int] = literal_column("messages.rowid")
+        while True:
+            page = select(rowid.label("number"), messages).where(rowid > last).order_by(rowid).limit(_PAGE_ROWS)
+            with self._read() as connection:
+                rows = connection.execute(page).all()
+            if not rows:
+                return
+            last = rows[-1].number
+            for row in rows:
+                known = row._asdict()
+                yield known["source"], MessageRow(**{name: known[name] for name in MessageRow._fields})
+
+    def find_notification(self, beginning: str) -> NotificationRecord:
+        """The notification whose id begins so.
+
+        Raises:
+            KeyError: there is none.
+            ValueError: there are several.
+        """
+        found = outbox.c.notification_id.startswith(beginning, autoescape=True)
+        with self._read() as connection:
+            rows = connection.execute(notification_query().where(found).limit(2)).all()
+        if not rows:
+            raise KeyError(beginning)
+        if len(rows) > 1:
+            raise ValueError(f"several notifications begin with '{beginning}'; give more of the id")
+        return notification_record(rows[0])
+
     def notification_ids(self) -> set[str]:
         """The ids of all notifications, which tests compare with those of the oracle."""
         with self._read() as connection:
             return set(connection.execute(select(outbox.c.notification_id)).scalars())
 
-    def dead_letters(self, limit: int | None = 100, source: str | None = None) -> list[DeadLetterRecord]:
-        """The messages that could not be read, newest first, with the reason and the bytes."""
-        of_source = [] if source is None else [dead_letters.c.source == source]
-        statement = select(dead_letters).where(*of_source).order_by(text("rowid DESC")).limit(limit)
+    def dead_letters(
+        self, limit: int | None = 100, source: str | None = None, number: int | None = None
+    ) -> list[DeadLetterRecord]:
+        """The messages that could not be read, newest first, with the reason and the bytes.
+
+        Args:
+            limit: maximum number; None for all.
+            source: only of this adapter.
+            number: only the one of this number.
+        """
+        rowid = literal_column("rowid", Integer)
+        wanted = [] if source is None else [dead_letters.c.source == source]
+        wanted += [] if number is None else [rowid == number]
+        statement = select(rowid.label("number"), dead_letters).where(*wanted).order_by(rowid.desc()).limit(limit)
         with self._read() as connection:
             return [DeadLetterRecord(**row._asdict()) for row in connection.execute(statement)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
@@ -27,6 +27,8 @@ OFFSET_MAX = 2**53
 REQUESTS_MAX = 200
 """Maximum number of requests in progress, without those for health and metrics, which are always answered."""
 LISTS = ("queues", "exchanges", "bindings", "connections")
+FILTERS = {"queues": ("name", "vhost"), "exchanges": ("name", "vhost")}
+"""List -> the fields that it may be asked for by their exact text."""
 
 
 class Link(Protocol):
@@ -126,10 +128,16 @@ class _Handlers:
         """Return the handler of one list, which answers page by page."""
 
         async def answer(request: Request) -> Response:
+            _refuse_unknown(request, FILTERS.get(name, ()))
             offset = _number(request, "offset", 0, OFFSET_MAX)
             limit = _number(request, "limit", LIMIT_DEFAULT, LIMIT_MAX)
-            page = await self._link.ask(name, offset=offset, limit=limit)
-            rows, total_count = page["rows"][:limit], page["total_count"]
+            filters = {key: value for key, value in request.query_params.items() if key in FILTERS.get(name, ())}
+            if filters:
+                found = [row async for row in self._all(name) if filters.items() <= row.items()]
+                rows, total_count = found[offset : offset + limit], len(found)
+            else:
+                page = await self._link.ask(name, offset=offset, limit=limit)
+                rows, total_count = page["rows"][:limit], page["total_count"]
             if name == "bindings":
                 rows = [with_query(row) for row in rows]
             elif name == "connections":
@@ -137,12 +145,22 @@ class _Handlers:
                 rows = [_with_age(row, now_us) for row in rows]
             following = offset + len(rows)
             has_more = bool(rows) and following < total_count
-            link = f"{request.url.path}?{urlencode({'offset': following, 'limit': limit})}" if has_more else None
+            following_page = {**filters, "offset": following, "limit": limit}
+            link = f"{request.url.path}?{urlencode(following_page)}" if has_more else None
             return JsonResponse(
                 {"rows": rows, "total_count": total_count, "offset": offset, "limit": limit, "next": link}
             )
 
         return answer
+
+    async def _all(self, name: str) -> AsyncIterator[dict[str, Any]]:
+        """Yield every row of a list, page by page, so that messages are delivered between two of them."""
+        offset, total_count = 0, 1
+        while offset < total_count:
+            page = await self._link.ask(name, offset=offset, limit=LIMIT_MAX)
+            for row in page["rows"]:
+                yield row
+            offset, total_count = offset + max(1, len(page["rows"])), page["total_count"]
 
 
 def with_query(binding: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,6 +180,14 @@ def _with_age(connection: Mapping[str, Any], now_us: int | None) -> dict[str, An
     if since_us is not None and now_us is not None:
         shown["open_s"] = max(0, now_us - since_us) / 1e6
     return shown
+
+
+def _refuse_unknown(request: Request, filters: Collection[str]) -> None:
+    """Refuse parameters that a list does not have: without its filter it would answer with everything."""
+    known = ("offset", "limit", *filters)
+    for name in request.query_params:
+        if name not in known:
+            raise HTTPException(400, f"unknown parameter '{name[:40]}'; known: {', '.join(known)}")
 
 
 def _number(request: Request, name: str, default: int, number_max: int) -> int:

@@ -156,6 +156,14 @@ impl Engine {
         self.publish(writer, next);
     }
 
+    /// Replace the hierarchies of all attributes, which may be those of other engines too.
+    pub fn set_hierarchies(&self, hierarchies: Arc<Hierarchies>) {
+        let writer = self.writer();
+        let mut next = self.next_version();
+        next.hierarchies = hierarchies;
+        self.publish(writer, next);
+    }
+
     /// Wait until no merge is going on or due. For measuring; nothing else has to.
     pub fn settle(&self) {
         let mut writer = self.state.lock();

@@ -71,7 +71,23 @@ fn merged(a: &[SymbolId], b: &[SymbolId]) -> Symbols {
     all
 }
 
-/// A range: true for a number or timestamp from `low` to `high`, both included; negated, for any other value.
+/// The kinds of numbers that ranges compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberKind {
+    /// A number.
+    Number = 0,
+    /// Microseconds: an instant, or a text that reads as one.
+    Time = 1,
+    /// Microseconds between days: an instant, or a text that reads as one or as a date.
+    Day = 2,
+}
+
+impl NumberKind {
+    /// The number of kinds.
+    pub const COUNT: usize = 3;
+}
+
+/// A range: true for a number or time from `low` to `high`, both included; negated, for any other value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberRange {
     /// The attribute whose value is compared.
@@ -80,8 +96,8 @@ pub struct NumberRange {
     pub low: f64,
     /// The highest value.
     pub high: f64,
-    /// True when the bounds are microseconds, and only a timestamp lies between them.
-    pub is_time: bool,
+    /// What lies between the bounds.
+    pub kind: NumberKind,
     /// True when known values outside of the bounds are wanted.
     pub is_negated: bool,
 }

@@ -7,13 +7,14 @@
 //!
 //! Sources: the OpenAMQ and Malamute papers, inverted bitmaps; the ITMO paper, access predicates.
 
-pub(crate) mod batch;
+pub mod batch;
 mod changes;
 mod clause;
 mod codec;
 mod compile;
 mod hash;
 mod ids;
+mod json_record;
 mod layout;
 mod leaf;
 mod matching;
@@ -44,6 +45,7 @@ use versions::version::Version;
 pub use ids::SubscriptionId;
 pub use matching::field_hits::Hit;
 pub use scratch::Scratch;
+pub use versions::asked::AskedParts;
 
 /// Standing queries. Matching and changing take `&self` and may go on in many threads at once: a match sees the version
 /// that was current when it began, and the next match sees a change.

@@ -43,6 +43,8 @@ const NEEDLE: u8 = 6;
 const ANCHORS: [Anchor; 4] = [Anchor::Anywhere, Anchor::Start, Anchor::End, Anchor::Whole];
 /// The first kind of a pattern: one kind per dialect.
 const PATTERN: u8 = 10;
+/// The kind of a date: what a DATE literal equals besides instants.
+const DAY: u8 = 13;
 const DIALECTS: [TopicDialect; 3] = [TopicDialect::Amqp, TopicDialect::OpenAmq, TopicDialect::OpenAmqProgram];
 
 impl<'a> Scalar<'a> {
@@ -58,6 +60,7 @@ impl<'a> Scalar<'a> {
                 None => Self::Bits(FLOAT, value.to_bits()),
             },
             Value::Timestamp(micros) => Self::Bits(TIMESTAMP, micros.cast_unsigned()),
+            Value::Day(micros) => Self::Bits(DAY, micros.cast_unsigned()),
             Value::Null | Value::Present | Value::List(_) | Value::Map(_) => return None,
         })
     }
@@ -99,6 +102,12 @@ impl<'a> SymbolTerm<'a> {
     #[must_use]
     pub fn is_bool(kind: u8) -> bool {
         kind == BOOL
+    }
+
+    /// True for the kinds of times.
+    #[must_use]
+    pub fn is_time(kind: u8) -> bool {
+        kind == TIMESTAMP || kind == DAY
     }
 
     /// Call `work` with the bytes of the term.

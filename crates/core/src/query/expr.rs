@@ -153,12 +153,22 @@ impl Reference {
     pub fn property(name: &str) -> Self {
         Self::Property(PropertyName { text: name.into(), any_case: false })
     }
+
+    /// The part called `name`: `topic`, `body`, or a property.
+    #[must_use]
+    pub fn part(name: &str) -> Self {
+        match name {
+            "topic" => Self::Topic,
+            "body" => Self::Body,
+            name => Self::property(name),
+        }
+    }
 }
 
 /// A value, or a computation on values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
-    /// A constant: bool, int, float, text or timestamp; never null, a list or a mapping.
+    /// A constant: bool, int, float, text, timestamp or day; never null, a list or a mapping.
     Literal(Value),
     /// A part of the message.
     Reference(Reference),
@@ -262,6 +272,12 @@ impl Operand {
         }
     }
 
+    /// True for a property, and for nothing that is computed of one.
+    #[must_use]
+    pub fn is_property(&self) -> bool {
+        matches!(self, Self::Reference(Reference::Property(_)))
+    }
+
     /// True when the operand contains no part of the message, so that its value is the same for every message.
     #[must_use]
     pub fn is_constant(&self) -> bool {
@@ -280,6 +296,8 @@ pub struct ValueSet {
     values: Vec<Value>,
     /// Indices into `values`, by kind and then by value, without those that equal nothing.
     sorted: Vec<u32>,
+    /// True when one of the values is a time.
+    has_times: bool,
 }
 
 impl PartialEq for ValueSet {
@@ -289,12 +307,13 @@ impl PartialEq for ValueSet {
 }
 
 impl ValueSet {
-    /// A set of literals (bool, int, float, text, timestamp).
+    /// A set of literals (bool, int, float, text, timestamp, day).
     #[must_use]
     pub fn new(values: Vec<Value>) -> Self {
         let mut sorted: Vec<u32> = (0..).zip(&values).filter(|(_, v)| kind(v).is_some()).map(|(i, _)| i).collect();
         sorted.sort_by(|a, b| by_kind_and_value(&values[*a as usize], &values[*b as usize]));
-        Self { values, sorted }
+        let has_times = values.iter().any(Value::is_time);
+        Self { values, sorted, has_times }
     }
 
     /// The values in the order written.
@@ -306,6 +325,19 @@ impl ValueSet {
     /// True when one of the values equals `value`, a scalar. Cost: a binary search.
     #[must_use]
     pub fn contains(&self, value: &Value) -> bool {
+        match value {
+            Value::Timestamp(micros) => self.has_times && (self.finds(value) || self.finds(&Value::Day(*micros))),
+            value => self.finds(value),
+        }
+    }
+
+    /// As [`Self::contains`], of a property's value, which is also one of the times if it is a text that reads as one.
+    #[must_use]
+    pub fn contains_read(&self, value: &Value) -> bool {
+        self.contains(value) || self.has_times && value.as_time().is_some_and(|time| self.contains(&time))
+    }
+
+    fn finds(&self, value: &Value) -> bool {
         let find = || self.sorted.binary_search_by(|i| by_kind_and_value(&self.values[*i as usize], value));
         kind(value).is_some() && find().is_ok()
     }
@@ -319,6 +351,7 @@ fn kind(value: &Value) -> Option<u8> {
         Value::Int(_) | Value::Float(_) => Some(1),
         Value::Timestamp(_) => Some(2),
         Value::Text(_) => Some(3),
+        Value::Day(_) => Some(4),
         _ => None,
     }
 }
@@ -345,6 +378,8 @@ mod tests {
             [9_007_199_254_740_992.0, 9_223_372_036_854_775_808.0, -9_223_372_036_854_775_808.0].map(Value::Float),
         );
         wanted.extend([Value::Bool(false), Value::Timestamp(0), Value::Present, Value::Text("X".into())]);
+        values.push(Value::Day(86_400_000_000));
+        wanted.extend([0, 86_400_000_000].map(Value::Timestamp));
         let set = ValueSet::new(values);
         for value in wanted {
             let is_one = set.values().iter().any(|one| one.compare(&value).is_some_and(Ordering::is_eq));

@@ -1,6 +1,6 @@
 //! Queries: their expression tree, their languages, their evaluation, and their canonical text.
 //!
-//! The tree is in [`expr`], the languages in [`selector`] and [`boolean`], the evaluation in [`evaluate`], the canonical
+//! The tree is in [`expr`], the languages by name in [`named`], the evaluation in [`evaluate`], the canonical
 //! text in [`render`], and the shape for algorithms outside the core in [`structure`].
 
 mod evaluation;
@@ -12,17 +12,21 @@ pub mod price;
 pub mod render;
 pub mod structure;
 pub mod truth;
+mod warning;
 
 pub use evaluation::{distance, evaluate, explain, highlight};
-pub use language::{boolean, selector};
+pub use language::{boolean, criteria, named, selector};
 pub use patterns::like;
+pub use warning::QueryWarning;
+
+use std::collections::BTreeSet;
 
 use crate::error::QueryError;
 use crate::expensive::Opaque;
 use crate::hierarchy::Hierarchies;
 use crate::message::Message;
 use crate::topic::TopicPattern;
-use expr::{Expr, Predicate};
+use expr::{Expr, Predicate, Reference};
 use price::Price;
 
 /// The maximum size of a query's text, and of its canonical text.
@@ -44,6 +48,7 @@ const PRICE_BYTES_MAX: u64 = 2 * COMPILED_BYTES_MAX as u64;
 pub struct Query {
     expr: Expr,
     is_fields: bool,
+    warnings: Box<[QueryWarning]>,
 }
 
 /// Two queries are equal when their trees are: `tamis.selector(str(q)) == q`, unless the query has an expensive
@@ -60,7 +65,7 @@ impl Query {
     /// # Errors
     /// The tree is over the limits, so that its canonical text could not be parsed.
     pub fn new(expr: Expr) -> Result<Self, QueryError> {
-        let query = Self { expr, is_fields: false };
+        let query = Self { expr, is_fields: false, warnings: Box::default() };
         query.check_limits()?;
         Ok(query)
     }
@@ -70,7 +75,7 @@ impl Query {
     /// # Errors
     /// The tree has more terms or is deeper than a query may be.
     pub(crate) fn again(expr: Expr) -> Result<Self, QueryError> {
-        let query = Self { expr, is_fields: false };
+        let query = Self { expr, is_fields: false, warnings: Box::default() };
         query.check_shape()?;
         Ok(query)
     }
@@ -82,6 +87,19 @@ impl Query {
     pub fn fields(criteria: Vec<Expr>, all: bool) -> Result<Self, QueryError> {
         let expr = if all { Expr::and(criteria) } else { Expr::or(criteria) };
         Ok(Self { is_fields: true, ..Self::new(expr)? })
+    }
+
+    /// What is legal in its text and can hardly be meant. A query from a snapshot has none.
+    #[must_use]
+    pub fn warnings(&self) -> &[QueryWarning] {
+        &self.warnings
+    }
+
+    /// The same query with these warnings: those of the queries that it was made of.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: impl IntoIterator<Item = QueryWarning>) -> Self {
+        self.warnings = warnings.into_iter().collect();
+        self
     }
 
     /// The tree.
@@ -152,6 +170,17 @@ impl Query {
             Predicate::Opaque(opaque) => Some(opaque),
             _ => None,
         })
+    }
+
+    /// The names of the properties that are tested with UNDER, sorted, each once. Without a hierarchy for each of them, the
+    /// query can never be as meant.
+    #[must_use]
+    pub fn hierarchies(&self) -> Vec<&str> {
+        let names = self.expr.predicates().into_iter().filter_map(|predicate| match predicate {
+            Predicate::Under(Reference::Property(name), _) => Some(&*name.text),
+            _ => None,
+        });
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn check_limits(&self) -> Result<(), QueryError> {

@@ -195,6 +195,10 @@ impl Display for LiteralText<'_> {
                 }
                 None => write!(f, "TIMESTAMP '{micros}'"),
             },
+            Value::Day(micros) => match DateTime::from_timestamp_micros(*micros) {
+                Some(midnight) => write!(f, "DATE '{}'", midnight.format("%Y-%m-%d")),
+                None => write!(f, "DATE '{micros}'"),
+            },
             // These are no constants; `explain` shows them as values of a message.
             Value::Null => f.write_str("NULL"),
             Value::Present => f.write_str("PRESENT"),

@@ -14,12 +14,12 @@ pub enum Structure<'q> {
     Or(&'q [Expr]),
     /// Kleene negation.
     Not(&'q Expr),
-    /// `name = value` or `name IN (values)`: true exactly when the property has one of the values.
+    /// `name = value` or `name IN (values)`: true exactly when the property has one of the values, none of them a time.
     Equality(&'q str, &'q [Value]),
     /// A comparison or BETWEEN with literals: true only of a value within these bounds, inclusive; without a bound, of
-    /// any value of a comparable type. The predicate itself tells whether it includes a bound.
+    /// any value of a comparable type. The predicate itself tells whether it includes a bound, which is no time.
     Range(&'q str, Option<&'q Value>, Option<&'q Value>),
-    /// Any other test.
+    /// Any other test. Times are here, for a text may be one, too.
     Opaque,
 }
 
@@ -40,7 +40,12 @@ impl Expr {
 
 impl Predicate {
     fn structure(&self) -> Option<Structure<'_>> {
+        let has_time = |values: &[Value]| values.iter().any(Value::is_time);
+        let is_time = |operand: &Operand| matches!(operand, Operand::Literal(value) if value.is_time());
         match self {
+            Self::Compare(left, _, right) if is_time(left) || is_time(right) => None,
+            Self::Between(_, low, high) if is_time(low) || is_time(high) => None,
+            Self::In(_, values) if has_time(values.values()) => None,
             Self::Compare(operand, op, Operand::Literal(value)) => compared(property(operand)?, *op, value),
             Self::Compare(Operand::Literal(value), op, operand) => compared(property(operand)?, op.mirrored(), value),
             Self::In(operand, values) => Some(Structure::Equality(property(operand)?, values.values())),
@@ -116,6 +121,8 @@ mod tests {
             "a + 1 = 2",
             "a BETWEEN b AND 2",
             "topic = 'x'",
+            "a >= DATE '2026-01-31'",
+            "a IN (1, TIMESTAMP '2026-01-31T12:00:00Z')",
             "ANYCASE(a) = 1",
             "a LIKE 'x%'",
             "a",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -21,6 +22,9 @@ from tamis.adapters.sources.source import Offset, Range, Slice, Source, offset_o
 from tamis.adapters.xml import to_xml
 from tamis.errors import AdapterError, JournalError
 from tamis.message import PRESENT
+
+StreamRecord = tuple[int, int, int, bytes]
+"""Number, time in microseconds since 1970, kind, and bytes."""
 
 SLICE_MESSAGES_MIN: Final = 1_000
 """Starting a task takes about 10 ms: fewer messages are not worth a task."""
@@ -96,13 +100,23 @@ class JournalSource(Source):
 
     def read(self, part: Slice) -> Iterator[Row]:
         """As `Source.read`. Memory: about 4 MiB, or one message."""
+        log = str(self._open().log_id)
+        for record in self.records(part):
+            yield record if isinstance(record, Row) else self._row(log, *record)
+
+    def records(self, part: Slice) -> Iterator[StreamRecord | Row]:
+        """The records of a slice, in order, and a dead letter for numbers that are missing.
+
+        Raises:
+            AdapterError: what is to be read no longer exists.
+        """
         for numbers in part.ranges:
-            yield from self._read(numbers.start, numbers.end)
+            yield from self._records(numbers.start, numbers.end)
 
     def wait_until_settled(self) -> None:
         """Do nothing: what is synced does not change."""
 
-    def _read(self, at: int, behind: int) -> Iterator[Row]:
+    def _records(self, at: int, behind: int) -> Iterator[StreamRecord | Row]:
         reader = self._open(at)
         log = str(reader.log_id)
         while at < behind:
@@ -114,9 +128,9 @@ class JournalSource(Source):
                 raise AdapterError(f"{self._partition}: the log ends before number {at:,}, which was there before")
             at = reader.position
             # A gap may go beyond the batch: the next batch reports the other part of it.
-            rows = [self._gap(log, first, min(last, behind - 1), why) for first, last, why in gaps if first < behind]
-            rows += [self._row(log, *record) for record in records if record[0] < behind]
-            yield from sorted(rows, key=lambda row: row.offset)
+            found: list[tuple[int, StreamRecord | Row]] = [(record[0], record) for record in records]
+            found += [(first, self._gap(log, first, min(last, behind - 1), why)) for first, last, why in gaps]
+            yield from (item for number, item in sorted(found, key=itemgetter(0)) if number < behind)
 
     def _row(self, log: str, number: int, time_us: int, kind: int, record: bytes) -> Row:
         """The row of one message; a dead letter if the record does not hold one."""

@@ -1,4 +1,4 @@
-"""Watches the store, and updates bindings when the queries that they name have changed."""
+"""Watches the store, and updates bindings when the queries that they name, or hierarchies, have changed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from tamis.broker.log import Log
 from tamis.broker.server.data_plane import DataPlane, now_us
-from tamis.broker.stored_queries import QueryText, StoredQueries
+from tamis.broker.stored_queries import Hierarchies, QueryText, StoredQueries
 
 TIMEOUT_S = 1.0
 """Maximum time that a writer may lock the store before reading is put off to the next check."""
 
 
 class StoreWatch:
-    """Keeps bindings with `x-query-key` up to date.
+    """Keeps bindings with `x-query-key` up to date, and the hierarchies that all queries follow.
 
     Args:
         store: the store's file; None when the broker has none.
@@ -31,24 +31,25 @@ class StoreWatch:
         self._is_reading = False
 
     def begin(self) -> None:
-        """Update bindings whose queries changed while there was no broker."""
+        """Take the hierarchies, and update bindings whose queries changed while there was no broker."""
         if self._queries is None:
             return
         try:
+            self._follow(self._queries.changed_hierarchies(TIMEOUT_S))
             self._rebind(self._queries.begin(self._broker.stored_keys(), TIMEOUT_S))
         except LookupError as error:
             self._failed(error)
 
     def check(self) -> None:
-        """Look for changed queries in a thread: that may take time where there are many."""
+        """Look for changes in a thread: that may take time where there are many."""
         if self._pending:
             self._rebind(self._pending)
         elif self._queries is not None and not self._is_reading:
             self._is_reading = True
-            reading = asyncio.get_running_loop().run_in_executor(None, self._queries.changes, TIMEOUT_S)
+            reading = asyncio.get_running_loop().run_in_executor(None, _changes, self._queries)
             reading.add_done_callback(self._read)
 
-    def _read(self, reading: asyncio.Future[dict[str, QueryText]]) -> None:
+    def _read(self, reading: asyncio.Future[tuple[Hierarchies | None, dict[str, QueryText]]]) -> None:
         self._is_reading = False
         if reading.cancelled():
             return
@@ -58,13 +59,21 @@ class StoreWatch:
             self._failed(error)
             return
         self._last_error = ""
-        self._rebind(reading.result())
+        hierarchies, queries = reading.result()
+        self._follow(hierarchies)
+        self._rebind(queries)
 
     def _failed(self, error: LookupError) -> None:
         """Log an error once, and not every second."""
         if str(error) != self._last_error:
             self._log.warning("store not read", reason=str(error))
         self._last_error = str(error)
+
+    def _follow(self, hierarchies: Hierarchies | None) -> None:
+        """Let all queries follow these hierarchies from the next message on; None: they are as before."""
+        if hierarchies is not None:
+            self._broker.set_hierarchies(hierarchies, now_us())
+            self._log.info("hierarchies changed", attributes=sorted(hierarchies))
 
     def _rebind(self, queries: dict[str, QueryText]) -> None:
         """Update the bindings that name `queries`, or later if the journal has no room now."""
@@ -80,3 +89,8 @@ class StoreWatch:
             self._log.info("stored queries changed", bindings=bindings)
         for key, reason in refused:
             self._log.warning("stored query not bound", key=key, reason=reason)
+
+
+def _changes(queries: StoredQueries) -> tuple[Hierarchies | None, dict[str, QueryText]]:
+    """Return the hierarchies if they have changed, and the queries that have."""
+    return queries.changed_hierarchies(TIMEOUT_S), queries.changes(TIMEOUT_S)

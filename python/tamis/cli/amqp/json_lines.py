@@ -175,7 +175,7 @@ def outgoing(
     Raises:
         ValueError: AMQP cannot carry a field; the text names it.
     """
-    fields = dict(message.properties)
+    fields = dict(message.others)
     if isinstance(nested := fields.get(NESTED), dict):
         del fields[NESTED]
         fields = {**nested, **fields}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tamis.cli import output
-from tamis.cli.json_messages import BadLines, JsonMessage, MessageForm
+from tamis.cli.json_messages import BadMessages, JsonMessage, MessageForm
 from tamis.cli.options import DEFAULT_URL, JsonOption, UnixOption, UrlOption
 from tamis.errors import ConfigError
 
@@ -63,7 +63,7 @@ def publish(
         output.note(
             'reading messages from stdin, for example {"topic": "a.b", "price": 12, "body": "..."}; Ctrl-D ends'
         )
-    bad = BadLines("-")
+    bad = BadMessages()
     given = {
         "key": key,
         "properties": dict(map(property_option, properties or [])),
@@ -104,7 +104,7 @@ def _one(body: str, given: dict[str, Any]) -> Outgoing:
     return type(made)(made.key, made.properties, whole)
 
 
-def _lines(form: MessageForm, bad: BadLines, given: dict[str, Any]) -> Iterator[Outgoing]:
+def _lines(form: MessageForm, bad: BadMessages, given: dict[str, Any]) -> Iterator[Outgoing]:
     """Yield the message of each line of stdin; `bad` gets lines that cannot be read."""
     from tamis.cli.amqp.json_lines import outgoing
 
@@ -116,7 +116,7 @@ def _lines(form: MessageForm, bad: BadLines, given: dict[str, Any]) -> Iterator[
             try:
                 yield outgoing(form.read(line), **given)
             except ValueError as error:
-                bad.add(number, error)
+                bad.add(f"stdin, line {number}", error)
 
 
 def _summarise(counts: Published, bad: int, seconds: float, as_json: bool) -> None:
@@ -127,6 +127,6 @@ def _summarise(counts: Published, bad: int, seconds: float, as_json: bool) -> No
     parts = [f"{counts.confirmed:,} of {counts.published:,} messages confirmed"]
     parts += [f"{counts.unroutable:,} reached no queue"] if counts.unroutable else []
     parts += [f"{counts.refused:,} refused"] if counts.refused else []
-    parts += [f"{bad:,} lines could not be read"] if bad else []
+    parts += [f"{output.counted(bad, 'line', 'lines')} could not be read"] if bad else []
     rate = f" ({counts.confirmed / seconds:,.0f} a second)" if counts.confirmed > 1 and seconds else ""
     output.note(f"{', '.join(parts)} in {seconds:.2f} s{rate}")

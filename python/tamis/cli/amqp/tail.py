@@ -23,6 +23,8 @@ BEHIND_COUNT_MAX = 100_000
 """Maximum number of messages of an exchange that wait in the broker; then the oldest ones are dropped."""
 ALL_KEYS = "#"
 NOT_FOUND = 404
+_KEY_GIVEN = "a topic exchange reads * and # in the key, a direct exchange compares it; others ignore it"
+_ALL_KEYS_ASKED = "this shows all of a topic or fanout exchange; of a direct exchange only what --key names"
 
 
 def tail(
@@ -78,7 +80,10 @@ def tail(
                 with_delivery=details,
                 check=lambda delivery: _check_is_of_stream(delivery, source),
             )
-        output.note(f"waiting for messages of '{source}'{_about(filters)} ... (Ctrl-C ends)")
+        with_key = f" with the key '{key}'" if key is not None else ""
+        output.note(f"waiting for messages of '{source}'{with_key}{_about(filters)} ... (Ctrl-C ends)")
+        if is_exchange:
+            output.hint(_KEY_GIVEN if key is not None else _ALL_KEYS_ASKED)
         consumer.run(wait_s(timeout), is_stopped)
     summarise("shown", consumer.count, perf_counter() - began, as_json)
     return consumer.exit_code(count, is_stopped())

@@ -17,34 +17,67 @@ from tamis.errors import ConfigError
 if TYPE_CHECKING:
     from tamis.config.adapters import AdapterConfig
     from tamis.config.pipeline import PipelineConfig
-    from tamis.store.records import AdapterDesire
+    from tamis.store.records import AdapterDesire, AdapterState, Lease
 
 app = typer.Typer(help="List, start, stop, pause and test the adapters of a pipeline.", no_args_is_help=True)
+
+_ANSWERS: dict[AdapterDesire, str] = {
+    "running": "will run",
+    "paused": "will be paused: it is off for a while, and `tamis adapter start` goes on where it ended",
+    "stopped": "will be stopped: it stays off, also in later runs, until `tamis adapter start`",
+}
 
 NamesArgument = Annotated[list[str], typer.Argument(help="The names of adapters.")]
 
 
 @app.command("list")
 def list_(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
-    """List each adapter with its source, its desired state and its status."""
+    """List each adapter with its source, what was asked of it, and how it is.
+
+    LAST POLL and NEXT POLL are when it looked for new messages, and when it will look again.
+    """
     from tamis.store import Store
 
     loaded = _load(config)
     with Store.open(loaded.store_path) as store:
         states = store.adapter_states([adapter.name for adapter in loaded.adapters])
+        running, last = store.running_pipeline(), store.lease()
+    pairs = list(zip(loaded.adapters, states, strict=True))
     if as_json:
-        for adapter, state in zip(loaded.adapters, states, strict=True):
-            output.data_json({"config": adapter.model_dump(mode="json"), **dataclasses.asdict(state)})
+        for adapter, state in pairs:
+            runner = {"pipeline": dataclasses.asdict(running) if running else None, "status": _status(state, running)}
+            output.data_json({"config": adapter.model_dump(mode="json"), **dataclasses.asdict(state), **runner})
         return
-    header = ("NAME", "TYPE", "TOPIC", "ASKED", "STATUS", "READ", "DEAD", "LAST READ", "LAST ERROR", "PATH")
+    header = [*("NAME", "TYPE", "TOPIC", "ASKED", "STATUS", "READ", "DEAD")]
+    header += ["LAST READ", "LAST POLL", "NEXT POLL", "LAST ERROR", "PATH"]
     rows = [
         (
-            *(state.name, adapter.type, adapter.topic or adapter.name, state.desired, state.status, state.read_count),
-            *(state.dead_count, state.last_batch_at, state.last_error, adapter.path),
+            *(state.name, adapter.type, adapter.topic or adapter.name, state.desired, _status(state, running)),
+            *(state.read_count, state.dead_count, state.last_batch_at, state.polled_at),
+            *(state.next_poll_at if running else None, state.last_error, adapter.path),
         )
-        for adapter, state in zip(loaded.adapters, states, strict=True)
+        for adapter, state in pairs
     ]
     output.table(header, rows, numbers=(5, 6))
+    output.note(_runner(running, last))
+
+
+def _status(state: AdapterState, running: Lease | None) -> str:
+    """Return how an adapter is: what it reported, if the pipeline that runs now has heard of it."""
+    if running is None:
+        return "not running"
+    return state.status if state.updated_at >= running.taken_at else "starting"
+
+
+def _runner(running: Lease | None, last: Lease | None) -> str:
+    """Return who runs the pipeline, or since when nobody does."""
+    if running is not None:
+        since = f"{running.taken_at:%Y-%m-%d %H:%M:%S} UTC"
+        return f"running since {since}: process {running.pid} on {running.host}"
+    if last is None:
+        return "not running; `tamis run` was never started over this store"
+    how = "" if last.ended_at else f" (process {last.pid} on {last.host} ended without saying so)"
+    return f"not running since {last.last_seen_at:%Y-%m-%d %H:%M:%S} UTC{how}"
 
 
 @app.command()
@@ -55,13 +88,13 @@ def start(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: 
 
 @app.command()
 def stop(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
-    """Stop adapters; later they continue where they stopped."""
+    """Turn adapters off: they stay off, also in later runs, until `start`, and then go on where they ended."""
     _set_desired(config, names, "stopped", as_json)
 
 
 @app.command()
 def pause(names: NamesArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
-    """Pause adapters until they are started again."""
+    """Turn adapters off for a while: as `stop`, but listed as paused, so that others expect them back."""
     _set_desired(config, names, "paused", as_json)
 
 
@@ -114,7 +147,7 @@ def _set_desired(config: object, names: list[str], desired: AdapterDesire, as_js
             store.set_adapter_desired(name, desired)
             if as_json:
                 output.data_json({"name": name, "desired": desired})
-            output.success(f"{name} will be {desired}")
+            output.success(f"{name} {_ANSWERS[desired]}")
 
 
 def _adapter(config: PipelineConfig, name: str) -> AdapterConfig:

@@ -50,12 +50,14 @@ def print_summary(summary: RunSummary) -> None:
     """Print a summary of the run on stderr."""
     ended = f"stopped by {summary.stopped_by}" if summary.stopped_by else "done"
     unmatched = summary.read - summary.matched - summary.dead
+    dead = output.counted(summary.dead, "dead letter", "dead letters")
     output.note(
-        f"{ended}: {summary.read:,} read = {summary.matched:,} matched + {unmatched:,} not matched + "
-        f"{summary.dead:,} dead letters, in {summary.seconds:.1f} s ({summary.messages_per_s:,.0f} messages per second)"
+        f"{ended}: {summary.read:,} read = {summary.matched:,} matched + {unmatched:,} not matched + {dead}, "
+        f"in {summary.seconds:.1f} s ({summary.messages_per_s:,.0f} messages per second)"
     )
     output.note(
-        f"{summary.notifications:,} new notifications, {summary.delivered:,} deliveries made{_undelivered(summary)}"
+        f"{output.counted(summary.notifications, 'new notification', 'new notifications')}, "
+        f"{output.counted(summary.delivered, 'delivery', 'deliveries')} made{_several(summary)}{_undelivered(summary)}"
     )
     if summary.match_us_p50 is not None and summary.match_us_p99 is not None:
         output.note(f"match time: p50 {summary.match_us_p50:,.1f} us, p99 {summary.match_us_p99:,.1f} us per message")
@@ -63,6 +65,11 @@ def print_summary(summary: RunSummary) -> None:
         output.note(f"delivery '{name}' cannot be used now: {trouble}")
     for name, reason in summary.failed.items():
         output.error(f"adapter '{name}' failed: {reason}")
+
+
+def _several(summary: RunSummary) -> str:
+    """Say why there are more deliveries than notifications."""
+    return " (some notifications go several ways)" if summary.delivered > summary.notifications > 0 else ""
 
 
 def _undelivered(summary: RunSummary) -> str:

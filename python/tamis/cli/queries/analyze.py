@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tamis.cli import output
 from tamis.cli.exit_codes import ERROR, OK
-from tamis.cli.json_messages import BadLines, MessageForm, open_lines
-from tamis.cli.options import BodyFieldOption, JsonOption, QueriesArgument, TopicFieldOption, TopicOption
+from tamis.cli.json_messages import BadMessages, MessageForm
+from tamis.cli.message_input import InputMessage, open_messages
+from tamis.cli.options import (
+    BodyFieldOption,
+    FormatOption,
+    HierarchyOption,
+    JsonOption,
+    MessagesOption,
+    QueriesArgument,
+    TopicFieldOption,
+    TopicOption,
+)
 from tamis.name_hints import NameHints
 
 if TYPE_CHECKING:
@@ -24,12 +32,12 @@ SHOWN_MAX = 10
 
 def analyze(
     queries: QueriesArgument,
-    messages: Annotated[
-        str | None, typer.Option(help="Messages as JSON lines (`-` is stdin), to find queries that match none of them.")
-    ] = None,
+    messages: MessagesOption = None,
     topic: TopicOption = None,
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
+    kind: FormatOption = None,
+    hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Report on queries: shared, equal, covered by others, never or always true, not indexable, expensive.
@@ -38,11 +46,12 @@ def analyze(
     """
     from tamis.cli.queries.load import load_engine
 
-    engine, keys = load_engine(queries)
+    engine, keys = load_engine(queries, hierarchy)
     matches: dict[str, Any] = {}
-    bad = BadLines(messages or "")
+    bad = BadMessages()
     if messages is not None:
-        matches = _match_all(engine, keys, MessageForm(topic, topic_field, body_field), messages, bad)
+        with open_messages(messages, MessageForm(topic, topic_field, body_field), kind) as read:
+            matches = _match_all(engine, keys, read, bad)
     report = engine.report()
     if as_json:
         output.data_json({**report.to_dict(), **matches})
@@ -52,20 +61,20 @@ def analyze(
     return ERROR if bad.count else OK
 
 
-def _match_all(engine: Engine, keys: list[Any], form: MessageForm, name: str, bad: BadLines) -> dict[str, Any]:
+def _match_all(engine: Engine, keys: list[Any], messages: Iterable[InputMessage], bad: BadMessages) -> dict[str, Any]:
     """Return the number of messages, the keys of queries that match none, and hints on names that none has."""
-    names, counts, read = NameHints(engine.names()), Counter[Any](), 0
-    with open_lines(name) as lines:
-        for number, line in lines:
-            try:
-                message = form.read(line)
-                counts.update(engine.match(message.properties, message.topic, message.body))
-            except (ValueError, TypeError) as error:
-                bad.add(number, error)
-                continue
-            read += 1
-            names.see(message.properties)
-    return {"messages": read, "unmatched": [key for key in keys if key not in counts], "hints": names.hints()}
+    names, counts, count = NameHints(engine.names()), Counter[Any](), 0
+    for _, where, _, message, error in messages:
+        try:
+            if message is None:
+                raise error or ValueError("it cannot be read")
+            counts.update(engine.match(message.properties, message.topic, message.body))
+        except (ValueError, TypeError) as reason:
+            bad.add(where, reason)
+            continue
+        count += 1
+        names.see(message.properties)
+    return {"messages": count, "unmatched": [key for key in keys if key not in counts], "hints": names.hints()}
 
 
 def _print(report: Report) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -12,9 +13,17 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.exit_codes import ERROR, NOTHING, OK
-from tamis.cli.json_messages import BadLines, JsonMessage, MessageForm, open_lines
-from tamis.cli.options import BodyFieldOption, JsonOption, MessagesArgument, TopicFieldOption, TopicOption
-from tamis.cli.progress_bar import progress_bar
+from tamis.cli.json_messages import BadMessages, JsonMessage, MessageForm
+from tamis.cli.message_input import open_messages
+from tamis.cli.options import (
+    BodyFieldOption,
+    FormatOption,
+    HierarchyOption,
+    JsonOption,
+    MessagesArgument,
+    TopicFieldOption,
+    TopicOption,
+)
 from tamis.cli.queries.timeline import TIME_FIELDS, Timeline, bar, shown_time, time_of
 from tamis.engine import Engine
 from tamis.name_hints import NameHints
@@ -33,7 +42,7 @@ class Samples:
     wanted: int
     first: dict[str, Any] | None = None
     last: dict[str, Any] | None = None
-    between: list[dict[str, Any]] = field(default_factory=list)
+    between: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     _between_count: int = 0
     _random: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - the sample need not be secret
 
@@ -49,14 +58,14 @@ class Samples:
     def _sample(self, match: dict[str, Any]) -> None:
         size = max(self.wanted - 2, 0)
         if len(self.between) < size:
-            self.between.append(match)
+            self.between.append((self._between_count, match))
         elif (index := self._random.randint(0, self._between_count)) < size:
-            self.between[index] = match
+            self.between[index] = (self._between_count, match)
         self._between_count += 1
 
     def all(self) -> list[dict[str, Any]]:
         """Return the samples in order, at most as many as were wanted."""
-        kept = sorted(self.between, key=lambda match: int(match["line"]))
+        kept = [match for _, match in sorted(self.between, key=itemgetter(0))]
         return [match for match in (self.first, *kept, self.last) if match is not None][: self.wanted]
 
 
@@ -94,34 +103,35 @@ def backtest(
     topic: TopicOption = None,
     topic_field: TopicFieldOption = "topic",
     body_field: BodyFieldOption = "body",
+    kind: FormatOption = None,
+    hierarchy: HierarchyOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Print how often a query would have matched: over time, with samples and its cost.
 
     Messages are read as a stream. Exit code: 0 when one matches, 1 when none does, 2 on an error.
     """
-    engine, key, shown = _engine(query, queries, language)
-    names, bad, kept = NameHints(engine.names()), BadLines(messages), Samples(samples)
+    engine, key, shown = _engine(query, queries, language, hierarchy)
+    names, bad, kept = NameHints(engine.names()), BadMessages(), Samples(samples)
     fields = (time_field,) if time_field else TIME_FIELDS
     result, timed = BacktestResult(), _TimedMessages()
     began = perf_counter()
-    form = MessageForm(topic, topic_field, body_field)
-    with open_lines(messages) as lines, progress_bar("", _size(messages)) as advance:
-        for number, line in lines:
-            advance(len(line))
+    with open_messages(messages, MessageForm(topic, topic_field, body_field), kind) as read:
+        for place, where, size_bytes, message, error in read:
             try:
-                message = form.read(line)
+                if message is None:
+                    raise error or ValueError("it cannot be read")
                 is_match = key in engine.match(message.properties, message.topic, message.body)
-            except (ValueError, TypeError) as error:
-                bad.add(number, error)
+            except (ValueError, TypeError) as reason:
+                bad.add(where, reason)
                 continue
             names.see(message.properties)
-            timed.add(message, len(line))
-            at = time_of(message.whole, fields)
+            timed.add(message, size_bytes)
+            at = time_of(message.properties, fields)
             _count(result, at, is_match)
             if is_match:
                 when = {"time": shown_time(at)} if at is not None else {}
-                kept.add({"line": number, **when, "message": message.whole})
+                kept.add({**place, **when, "message": message.properties})
     seconds = perf_counter() - began
     cost = timed.cost_us(engine)
     hints = names.hints() if result.read else []
@@ -132,25 +142,31 @@ def backtest(
     return ERROR if bad.count else OK if result.matched else NOTHING
 
 
-def _engine(query: str, queries: Path | None, language: str) -> tuple[Engine, Any, str]:
+def _engine(query: str, queries: Path | None, language: str, hierarchy: list[str] | None) -> tuple[Engine, Any, str]:
     """Return an engine with the query alone, the key of the query there, and its text."""
-    from tamis.cli.queries.load import key_named, load_engine
+    from tamis.cli.queries.load import hierarchies_given, key_named, load_engine
+    from tamis.engine.build import build_engine
     from tamis.query import compile_query
 
     if queries is None:
         compiled = compile_query(query, language)
+        return build_engine([(query, compiled)], hierarchies_given(hierarchy)), query, str(compiled)
+    engine, keys = load_engine(queries, hierarchy)
+    wanted = key_named(query, keys, queries)
+    return _alone(engine, keys, wanted), wanted, str(engine.query(wanted))
+
+
+def _alone(engine: Engine, keys: list[Any], wanted: Any) -> Engine:
+    """Return an engine with one query, and with the hierarchies of `engine` if it needs some."""
+    query = engine.query(wanted)
+    if not query.hierarchies:
         engine = Engine()
-        engine.add(query, compiled)
-        return engine, query, str(compiled)
-    engine, keys = load_engine(queries)
-    compiled = engine.query(key_named(query, keys, queries))
-    alone = Engine()
-    alone.add(query, compiled)
-    return alone, query, str(compiled)
-
-
-def _size(name: str) -> int | None:
-    return Path(name).stat().st_size if name != "-" and Path(name).is_file() else None
+        engine.add(wanted, query)
+        return engine
+    for key in keys:
+        if key != wanted:
+            engine.remove(key)
+    return engine
 
 
 class _TimedMessages:
@@ -218,19 +234,26 @@ def _print(
     per_day = result.per_day()
     rate = f", {per_day:,.1f} per day" if per_day is not None else ""
     times = "once" if result.matched == 1 else f"{result.matched:,} times"
-    output.data(f"{query}\nwould have matched {times} in {result.read:,} messages{rate}")
+    output.data(f"{query}\nwould have matched {times} in {output.counted(result.read, 'message', 'messages')}{rate}")
     _print_histogram(result)
     for match in kept.all():
         when = f" ({match['time']})" if "time" in match else ""
         text = output.to_json(match["message"])
         shown = text if len(text) <= SAMPLE_CHARACTERS else text[: SAMPLE_CHARACTERS - 1] + "…"
-        output.data(f"line {match['line']}{when}: {shown}")
+        output.data(f"{_place(match)}{when}: {shown}")
     if cost is not None:
         output.data(f"cost: {cost['p50_us']:,.2f} us per message, 99 % below {cost['p99_us']:,.2f} us")
-    bad_lines = f", {bad} lines could not be read" if bad else ""
-    output.note(f"{result.read:,} messages read in {seconds:.2f} s{bad_lines}")
+    unread = f", {bad} could not be read" if bad else ""
+    output.note(f"{output.counted(result.read, 'message', 'messages')} read in {seconds:.2f} s{unread}")
     for hint in hints:
         output.hint(f"hint: {hint}")
+
+
+def _place(match: dict[str, Any]) -> str:
+    """Where a message stands, for people."""
+    file = [str(match["file"])] if "file" in match else []
+    numbers = [f"{name} {match[name]:,}" for name in ("line", "offset", "byte") if match.get(name)]
+    return ", ".join(file + numbers)
 
 
 def _print_histogram(result: BacktestResult) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.cli.input_kinds import SQLITE_MAGIC
 from tamis.errors import ConfigError, QueryError, TamisError
 from tamis.name_hints import nearest
 
 if TYPE_CHECKING:
     from tamis.engine import Engine
     from tamis.query import Query, QuerySpec
+    from tamis.query.hierarchy import Parents
 
 
 SNAPSHOT_MAGIC = b"TAMIS\r\n\x1a"
-SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True)
@@ -45,38 +46,94 @@ def describe(error: Exception) -> dict[str, Any]:
     return {"message": str(error)}
 
 
-def compile_all(specs: list[QuerySpec], path: str | Path) -> tuple[list[tuple[QuerySpec, Query]], list[BadQuery]]:
-    """Return the queries that can be parsed, and those that cannot."""
+def hierarchies_given(wanted: Sequence[str] | None) -> dict[str, Parents]:
+    """Return the hierarchies that `--hierarchy ATTRIBUTE=FILE` names.
+
+    Raises:
+        ConfigError: one has another form, or its file holds no hierarchy.
+    """
+    from tamis.query.hierarchy import read_parents
+
+    hierarchies: dict[str, Parents] = {}
+    for text in wanted or ():
+        attribute, equals, file = text.partition("=")
+        if not equals or not attribute or not file:
+            raise ConfigError(f"--hierarchy: expected ATTRIBUTE=FILE, not '{text}'")
+        hierarchies[attribute] = read_parents(Path(file))
+    return hierarchies
+
+
+def compile_all(
+    specs: Sequence[QuerySpec], path: str | Path, hierarchies: Mapping[str, Parents]
+) -> tuple[list[tuple[QuerySpec, Query]], list[BadQuery]]:
+    """Return the queries that can be used, and those that cannot."""
+    from tamis.query.hierarchy import missing
+
     good: list[tuple[QuerySpec, Query]] = []
     bad: list[BadQuery] = []
     for spec in specs:
         try:
-            good.append((spec, spec.compile()))
+            query = spec.compile()
+            if problem := missing(query, hierarchies):
+                raise ConfigError(problem)
+            good.append((spec, query))
         except (QueryError, TamisError, ValueError) as error:
             bad.append(BadQuery(str(path), spec, error))
     return good, bad
 
 
-def load_engine(path: Path) -> tuple[Engine, list[Any]]:
-    """Return an engine with every query of a file, a store or a snapshot, and the keys in order.
+def load_engine(path: Path, hierarchy: Sequence[str] | None = None) -> tuple[Engine, list[Any]]:
+    """Return an engine with every query and hierarchy of a file, a store or a snapshot, and the keys in order.
+
+    Args:
+        path: the file, store or snapshot.
+        hierarchy: as `hierarchies_given` takes them; they replace those of `path`.
 
     Raises:
-        ConfigError: the file cannot be read, or some queries in it, which are all named.
+        ConfigError: the file cannot be read, or some queries in it cannot be used, which are all named.
         StoreError: the store cannot be read.
         SnapshotError: the snapshot is damaged.
     """
-    from tamis import Engine
+    from tamis.engine.build import build_engine
+    from tamis.query.predicates import open_registered
 
-    begin = _begin(path)
+    given, begin = hierarchies_given(hierarchy), _begin(path)
     if begin.startswith(SNAPSHOT_MAGIC):
-        engine = Engine.open(path)
+        engine = open_registered(path)
+        for attribute, parents in given.items():
+            engine.hierarchy(attribute, parents)
         return engine, engine.all_keys()
-    good, bad = compile_all(_specs(path, begin), path)
+    specs, held = read_queries(path)
+    hierarchies = {**held, **given}
+    good, bad = compile_all(specs, path, hierarchies)
     if bad:
         raise ConfigError("\nerror: ".join(map(str, bad)))
-    engine = Engine()
-    engine.add_many((spec.key, query) for spec, query in good)
+    engine = build_engine(((spec.key, query) for spec, query in good), hierarchies)
     return engine, [spec.key for spec, _ in good]
+
+
+def read_queries(path: Path) -> tuple[Sequence[QuerySpec], dict[str, Parents]]:
+    """Return the queries, not compiled, and the hierarchies of a file or a store.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        StoreError: the store cannot be read.
+    """
+    from tamis.query import QuerySpec, load_query_file
+
+    if not is_store(path):
+        file = load_query_file(path)
+        return file.queries, {spec.attribute: spec.parents for spec in file.hierarchies}
+    from tamis.store import Store
+
+    with Store.open(path, create=False) as store:
+        specs = [QuerySpec(it.key, it.text, it.language, it.owner) for it in store.list_queries()]
+        return specs, {it.attribute: it.parents for it in store.list_hierarchies()}
+
+
+def is_store(path: Path) -> bool:
+    """Return whether a file is a store, or at least a database."""
+    return _begin(path) == SQLITE_MAGIC
 
 
 def key_named(name: str, keys: Iterable[Any], path: Path) -> Any:
@@ -98,14 +155,3 @@ def _begin(path: Path) -> bytes:
             return file.read(len(SQLITE_MAGIC))
     except OSError:
         return b""  # reading it as a file of queries will explain the error
-
-
-def _specs(path: Path, begin: bytes) -> list[QuerySpec]:
-    from tamis.query import QuerySpec, load_queries
-
-    if begin != SQLITE_MAGIC:
-        return load_queries(path)
-    from tamis.store import Store
-
-    with Store.open(path, create=False) as store:
-        return [QuerySpec(it.key, it.text, it.language, it.owner) for it in store.list_queries()]

@@ -12,12 +12,15 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.options import JsonOption, StoreOption, open_store
+from tamis.cli.queries.against_pipeline import check_against_pipeline
+from tamis.cli.queries.apply import apply
 from tamis.errors import TamisError
 
 if TYPE_CHECKING:
     from tamis.store import QueryRecord
 
-app = typer.Typer(help="Add, list, show, remove and import standing queries.", no_args_is_help=True)
+app = typer.Typer(help="Add, list, show, remove, apply and import standing queries.", no_args_is_help=True)
+app.command()(apply)
 
 KeyArgument = Annotated[str, typer.Argument(help="The query's key.")]
 
@@ -35,16 +38,20 @@ def add(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a query, or its next version if the key exists with other content."""
+    """Add a query, or its next version if the key exists with other content.
+
+    A query that stands in a file is changed there: see `tamis query apply`.
+    """
     from tamis.query import QuerySpec
 
     if not key:
         raise TamisError("expected a key that is not empty")
     spec = QuerySpec(key, text, language, owner, tuple(tag or ()), tuple(delivery or ()))
     with open_store(store, create=True) as opened:
+        warnings = check_against_pipeline(opened, [spec])
         record = opened.add_query(spec)
     if as_json:
-        output.data_json(dataclasses.asdict(record))
+        output.data_json({**dataclasses.asdict(record), "warnings": warnings[key]})
     output.success(f"{record.key} is stored, version {record.version}")
 
 
@@ -61,9 +68,13 @@ def list_(
         for record in records:
             output.data_json(dataclasses.asdict(record))
         return
-    header = ("KEY", "VERSION", "LANGUAGE", "OWNER", "DELIVERIES", "TEXT")
+    header = ("KEY", "VERSION", "LANGUAGE", "OWNER", "DELIVERIES", "FROM", "TEXT")
     rows = [
-        (it.key, it.version, it.language, it.owner or None, ", ".join(it.deliveries) or None, it.text) for it in records
+        (
+            *(it.key, it.version, it.language, it.owner or None, ", ".join(it.deliveries) or None),
+            *(Path(it.origin).name if it.origin else "hand", it.text),
+        )
+        for it in records
     ]
     output.table(header, rows, numbers=(1,))
 
@@ -86,7 +97,7 @@ def show(key: KeyArgument, store: StoreOption = None, as_json: JsonOption = Fals
 
 @app.command()
 def remove(key: KeyArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Remove a query. Its matches stay recorded."""
+    """Remove a query. Its matches stay recorded. A query that stands in a file is removed there."""
     with open_store(store, create=False) as opened:
         try:
             opened.remove_query(key)
@@ -103,11 +114,18 @@ def import_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add the queries of a file: all of them, or none if one cannot be parsed."""
+    """Copy the queries of a file, each as if added by hand: all of them, or none if one cannot be parsed.
+
+    With `tamis query apply` the file rules over its queries, instead.
+    """
+    from tamis.query import load_queries
+
     with open_store(store, create=True) as opened:
+        warnings = check_against_pipeline(opened, load_queries(file))
         counts = opened.import_queries(file)
     if as_json:
-        output.data_json(dataclasses.asdict(counts))
+        told = {key: some for key, some in warnings.items() if some}
+        output.data_json({**dataclasses.asdict(counts), **({"warnings": told} if told else {})})
     output.success(f"{counts.added} added, {counts.changed} changed, {counts.unchanged} unchanged")
 
 
@@ -123,6 +141,7 @@ def _show(record: QueryRecord, is_valid: bool) -> None:
         "key": record.key,
         "version": f"{record.version}{'' if is_valid else ' (no longer valid)'}",
         "added": record.created_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "from": record.origin or "hand",
         "owner": record.owner or "-",
         "language": record.language,
         "text": record.text,

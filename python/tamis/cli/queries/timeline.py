@@ -86,6 +86,8 @@ def _seconds(value: Any) -> float | None:
     """Parse ISO 8601, a date of mail, or a number of seconds or milliseconds since 1970."""
     if isinstance(value, bool):
         return None
+    if isinstance(value, datetime):
+        return value.timestamp()
     if isinstance(value, int | float):
         seconds = value / 1_000 if abs(value) >= _MILLISECONDS_FROM else float(value)
         return seconds if abs(seconds) < _MILLISECONDS_FROM else None  # NaN too

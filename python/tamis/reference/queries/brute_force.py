@@ -36,7 +36,9 @@ class BruteForce:
         """Replace the tree of an attribute's values."""
         self._hierarchies[attribute] = parents
 
-    def match(self, properties: Properties | None = None, topic: str = "", body: Body = None) -> list[Hashable]:
+    def match(
+        self, properties: Properties | None = None, topic: str | None = None, body: Body = None
+    ) -> list[Hashable]:
         """The keys of all queries that are true, in the order in which they were added. Cost: evaluates every query."""
         return [
             key

@@ -24,7 +24,7 @@ Hierarchies = Mapping[str, Mapping[str, str | None]]
 class Message:
     """One message, and the queries that were evaluated for it."""
 
-    def __init__(self, properties: Properties | None, topic: str, body: Body, hierarchies: Hierarchies) -> None:
+    def __init__(self, properties: Properties | None, topic: str | None, body: Body, hierarchies: Hierarchies) -> None:
         self._parts = properties, topic, body
         self._hierarchies = dict(hierarchies)
         self._points: dict[str, set[Point]] = {}
@@ -76,7 +76,9 @@ class QueryMatcher(ABC):
         """Replace the tree of an attribute's values."""
         self._hierarchies[attribute] = parents
 
-    def match(self, properties: Properties | None = None, topic: str = "", body: Body = None) -> list[Hashable]:
+    def match(
+        self, properties: Properties | None = None, topic: str | None = None, body: Body = None
+    ) -> list[Hashable]:
         """The keys of all queries that are true, in the order in which they were added."""
         message = Message(properties, topic, body, self._hierarchies)
         self.evaluated = message.evaluated

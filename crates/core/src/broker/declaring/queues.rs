@@ -87,6 +87,13 @@ impl Broker {
             self.changed();
             return Err(error(ReplyCode::PreconditionFailed, &reason));
         }
+        if policy.kind == QueueKind::Quorum {
+            self.warn(
+                channel,
+                format!("queue '{name}'"),
+                "type quorum: the queue has one copy, on this broker".to_owned(),
+            );
+        }
         let is_stream = policy.kind == QueueKind::Stream;
         let mut queue = Queue::new(policy, self.unique.next_serial(), self.clock.now());
         queue.creator = Some(user);
@@ -127,7 +134,9 @@ impl Broker {
     fn queue_policy(&self, channel: ChannelSlot, it: &QueueDeclare<'_>, name: &str) -> Result<Policy, AmqpError> {
         it.arguments.check().map_err(|error| error.at(QueueDeclare::ID))?;
         let which = || format!("for queue '{name}' in vhost '{}'", self.principal(channel).vhost);
-        let policy = Policy::parse(RawTable::new(it.arguments.as_bytes())).map_err(|(argument, reason)| {
+        let arguments = RawTable::new(it.arguments.as_bytes());
+        let policy = Policy::check_known(arguments).and_then(|()| Policy::parse(arguments));
+        let policy = policy.map_err(|(argument, reason)| {
             error(ReplyCode::PreconditionFailed, &format!("invalid arg '{argument}' {}: {reason}", which()))
         })?;
         if policy.kind == QueueKind::Stream && !self.durability.is_on() {

@@ -1,4 +1,4 @@
-//! Stored queries: bindings that name a query of the store follow its changes.
+//! What bindings follow: the queries of the store that they name, and the hierarchies of attributes.
 
 use hashbrown::HashMap;
 
@@ -7,6 +7,7 @@ use crate::amqp::AmqpError;
 use crate::broker::Broker;
 use crate::broker::clock::Micros;
 use crate::broker::topology::{Replaced, StoredQuery};
+use crate::hierarchy::Hierarchies;
 
 impl Broker {
     /// The keys of the store that bindings name, each once.
@@ -34,5 +35,11 @@ impl Broker {
             self.changed();
         }
         Ok(replaced)
+    }
+
+    /// Use these hierarchies instead of the ones before, from the next message on.
+    pub fn set_hierarchies(&mut self, hierarchies: Hierarchies, now: Micros) {
+        self.clock.advance(now);
+        self.topology.set_hierarchies(hierarchies);
     }
 }

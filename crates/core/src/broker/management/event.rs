@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use crate::amqp::AmqpError;
 
-use crate::broker::ids::ConnectionId;
+use crate::broker::Broker;
+use crate::broker::ids::{ChannelSlot, ConnectionId};
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,15 @@ pub enum Event {
         /// What the disk said.
         reason: String,
     },
+    /// Something was declared or bound that is accepted, and can hardly be meant as it is written.
+    Warning {
+        /// The connection.
+        connection: ConnectionId,
+        /// The queue or binding.
+        subject: String,
+        /// What is to be known of it.
+        reason: String,
+    },
     /// A message could not be read back from the journal and is lost.
     MessageLost {
         /// The queue from which it was to be delivered.
@@ -54,6 +64,14 @@ pub enum Event {
         /// The fault in the message's record.
         reason: String,
     },
+}
+
+impl Broker {
+    /// Tell operators of something that a client declared or bound, which can hardly be meant as it is written.
+    pub(crate) fn warn(&mut self, channel: ChannelSlot, subject: String, reason: String) {
+        let connection = self.clients.id(self.clients[channel].connection);
+        self.events.push(Event::Warning { connection, subject, reason });
+    }
 }
 
 /// Events that nobody has read yet. When there are too many, the oldest are dropped and counted.

@@ -1,10 +1,12 @@
 //! A queue's policy: what its arguments that begin with `x-` ask for, and what is wrong with them.
 //!
-//! An argument that this broker does not offer is refused by its name, never ignored: a client that asks for dead letters
-//! and gets none would lose messages without notice. Hints about where a queue should live (`x-queue-mode`, ...) are
-//! accepted and have no effect. Arguments with other names are the client's own; they are kept.
+//! An argument that this broker does not offer or does not know is refused by its name, never ignored: a client that asks
+//! for dead letters and gets none would lose messages without notice. Hints about where a queue should live
+//! (`x-queue-mode`, ...) are accepted and have no effect. Arguments that do not begin with `x-` are the client's own; they
+//! are kept.
 
 use crate::amqp::{RawTable, RawValue};
+use crate::spelling;
 
 /// `x-queue-type`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,6 +70,34 @@ const REFUSED: &[&str] = &[
     "x-stream-filter-size-bytes",
 ];
 
+/// Arguments that have a meaning here.
+const KNOWN: [&str; 11] = [
+    "x-queue-type",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-overflow",
+    "x-message-ttl",
+    "x-expires",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+];
+
+/// Arguments that say where other brokers keep a queue, or in what form: here each queue is in one place.
+const HINTS: [&str; 9] = [
+    "x-queue-mode",
+    "x-queue-version",
+    "x-queue-master-locator",
+    "x-queue-leader-locator",
+    "x-quorum-initial-group-size",
+    "x-quorum-target-group-size",
+    "x-initial-cluster-size",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+];
+
 /// The longest time to live of a message or queue, in milliseconds: ten years, as in RabbitMQ.
 pub(crate) const TIME_MS_MAX: u64 = 10 * 365 * 86_400 * 1000;
 
@@ -94,6 +124,27 @@ impl Policy {
             return Err(("x-stream-max-segment-size-bytes", "only a stream has it".to_owned()));
         }
         Ok(policy)
+    }
+
+    /// Check that each argument that begins with `x-` is known, when a client declares a queue. What was declared before is
+    /// not checked again.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check_known(arguments: RawTable<'_>) -> Result<(), Refusal<'_>> {
+        let is_unknown = |name: &str| {
+            name.starts_with("x-") && ![&KNOWN[..], &HINTS, REFUSED].iter().any(|names| names.contains(&name))
+        };
+        match arguments.iter().map_while(Result::ok).find(|(name, _)| is_unknown(name)) {
+            None => Ok(()),
+            Some((name, _)) => Err((
+                name,
+                match spelling::nearest(name, &KNOWN) {
+                    Some(meant) => format!("unknown; did you mean {meant}?"),
+                    None => "unknown to this broker".to_owned(),
+                },
+            )),
+        }
     }
 
     fn set(&mut self, name: &str, value: RawValue<'_>) -> Result<(), String> {
@@ -229,6 +280,19 @@ mod tests {
 
     fn text(value: &str) -> FieldValue {
         FieldValue::from(value)
+    }
+
+    #[test]
+    fn unknown_arguments_of_this_kind_are_refused_when_a_client_declares() {
+        let check = |name: &str| {
+            let bytes = [(name, text("1"))].into_iter().collect::<Table>().to_bytes();
+            Policy::check_known(RawTable::new(&bytes)).map_err(|(_, reason)| reason)
+        };
+        for name in KNOWN.iter().chain(&HINTS).chain(REFUSED).chain(&["ha-mode", "note"]) {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        assert_eq!(check("x-mesage-ttl"), Err("unknown; did you mean x-message-ttl?".to_owned()));
+        assert_eq!(check("x-length"), Err("unknown to this broker".to_owned()));
     }
 
     #[test]

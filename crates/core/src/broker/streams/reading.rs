@@ -96,7 +96,11 @@ impl Broker {
         check_query_arguments(consume.arguments)?;
         self.check_stored_query(channel, consume.arguments)?;
         let permissions = &mut self.permissions;
-        let filter = ConsumerFilter::parse(consume.arguments, &mut |key| permissions.stored_query(key))?;
+        let filter = ConsumerFilter::parse(
+            consume.arguments,
+            &mut |key| permissions.stored_query(key),
+            self.topology.hierarchies(),
+        )?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let log = self.streams.log(log).ok_or_else(|| refused("the stream is gone"))?;
         let start = start(consume.arguments, log, self.clock.wall_us())
@@ -204,7 +208,7 @@ impl Broker {
         if let Some(filter) = filter {
             let view = View::new(&mut self.streams.view, record.properties, record.body);
             let mut view = view.within(self.topology.limits());
-            let is_match = filter.is_match(record.routing_key, &mut view);
+            let is_match = filter.is_match(record.routing_key, &mut view, self.topology.hierarchies());
             let reading = view.reading();
             spent_ns = reading.spent_ns;
             self.metrics.count_reading(reading);

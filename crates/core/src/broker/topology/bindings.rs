@@ -83,13 +83,14 @@ impl Topology {
     ) -> Result<ConditionId, AmqpError> {
         let exchange = &self.exchanges[source];
         let (vhost, had_queries) = (exchange.vhost, exchange.queries.is_some());
-        let compiled = exchange.compile(key, arguments, stored.as_ref())?;
+        let compiled = exchange.compile(key, arguments, stored.as_ref(), self.checked_hierarchies())?;
         let price = self.admit(vhost, connection, compiled.query())?;
         let condition = Condition::new(key, arguments, stored, price, connection);
         self.prices.add(vhost, connection, price);
         self.condition_bytes += condition.bytes();
+        let origin = self.engine_origin();
         let exchange = &mut self.exchanges[source];
-        let condition = exchange.add(condition, compiled, self.engine_count);
+        let condition = exchange.add(condition, compiled, &origin);
         self.engine_count += usize::from(!had_queries && exchange.queries.is_some());
         Ok(condition)
     }

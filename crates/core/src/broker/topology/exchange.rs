@@ -11,6 +11,7 @@ use hashbrown::DefaultHashBuilder;
 use smallvec::SmallVec;
 
 use crate::amqp::{AmqpError, RawTable};
+use crate::hierarchy::Hierarchies;
 use crate::index::{Engine, SubscriptionId};
 use crate::message::Value;
 use crate::query::Query;
@@ -100,6 +101,13 @@ impl CompiledCondition {
     }
 }
 
+/// What the engine of an exchange is made with, when its first query comes.
+pub(super) struct EngineOrigin {
+    /// The number of the scratch buffer for matching that it uses.
+    pub room: usize,
+    pub hierarchies: Arc<Hierarchies>,
+}
+
 /// The conditions of an exchange that are queries: one engine, one match per message.
 #[derive(Debug)]
 pub(super) struct ConditionQueries {
@@ -118,8 +126,10 @@ fn hash(id: SubscriptionId) -> u64 {
 }
 
 impl ConditionQueries {
-    fn new(room: usize) -> Self {
-        Self { engine: Engine::new(), conditions: ShardedTable::default(), counts: [0; 3], room }
+    fn new(origin: &EngineOrigin) -> Self {
+        let engine = Engine::new();
+        engine.set_hierarchies(Arc::clone(&origin.hierarchies));
+        Self { engine, conditions: ShardedTable::default(), counts: [0; 3], room: origin.room }
     }
 
     /// The condition whose query the engine has under this id.
@@ -206,7 +216,7 @@ impl Exchange {
         matches!(condition.matched_by, MatchedBy::Key).then_some(condition)
     }
 
-    /// Compile a condition.
+    /// Compile a condition; `hierarchies` are those that its query may follow, None for what was bound before a restart.
     ///
     /// # Errors
     /// 406 for invalid arguments, with the position in a query.
@@ -215,15 +225,16 @@ impl Exchange {
         key: &str,
         arguments: &[u8],
         stored: Option<&StoredQuery>,
+        hierarchies: Option<&Hierarchies>,
     ) -> Result<CompiledCondition, AmqpError> {
-        compile(self.kind, key, RawTable::new(arguments), stored)
+        compile(self.kind, key, RawTable::new(arguments), stored, hierarchies)
     }
 
-    /// Keep a condition; `room` is for a new engine, if this is the first query.
-    pub fn add(&mut self, condition: Condition, compiled: CompiledCondition, room: usize) -> ConditionId {
+    /// Keep a condition; `origin` is for a new engine, if this is the first query.
+    pub fn add(&mut self, condition: Condition, compiled: CompiledCondition, origin: &EngineOrigin) -> ConditionId {
         let hash = self.hash(&condition.key, &condition.arguments);
         let number = self.conditions.insert(condition);
-        self.conditions[number].matched_by = self.file(number, compiled, room);
+        self.conditions[number].matched_by = self.file(number, compiled, origin);
         let (conditions, hasher) = (&self.conditions, &self.hasher);
         self.by_identity.insert_unique(hash, number, |other| {
             let condition = &conditions[*other];
@@ -232,7 +243,7 @@ impl Exchange {
         number
     }
 
-    fn file(&mut self, number: ConditionId, compiled: CompiledCondition, room: usize) -> MatchedBy {
+    fn file(&mut self, number: ConditionId, compiled: CompiledCondition, origin: &EngineOrigin) -> MatchedBy {
         match compiled {
             CompiledCondition::Never => MatchedBy::Never,
             CompiledCondition::Always => {
@@ -244,7 +255,7 @@ impl Exchange {
                 MatchedBy::Key
             }
             CompiledCondition::Query(query, needs) => {
-                let queries = self.queries.get_or_insert_with(|| Box::new(ConditionQueries::new(room)));
+                let queries = self.queries.get_or_insert_with(|| Box::new(ConditionQueries::new(origin)));
                 let id = queries.engine.add(query);
                 queries.conditions.insert_unique(hash(id), (id, number), |(id, _)| hash(*id));
                 queries.count(needs, |count| *count += 1);
@@ -265,17 +276,17 @@ impl Exchange {
         condition
     }
 
-    /// Give a condition another query of the store; `room` is for a new engine, if this is the first query.
+    /// Give a condition another query of the store; `origin` is for a new engine, if this is the first query.
     pub fn replace_stored(
         &mut self,
         number: ConditionId,
         stored: &StoredQuery,
         (compiled, price): (CompiledCondition, Price),
-        room: usize,
+        origin: &EngineOrigin,
     ) {
         let before = self.conditions[number].matched_by;
         // The new query is added first, so that the engine stays when there is no other query.
-        let filed = self.file(number, compiled, room);
+        let filed = self.file(number, compiled, origin);
         let condition = &mut self.conditions[number];
         condition.matched_by = filed;
         condition.stored = Some(Box::new(stored.clone()));
@@ -331,8 +342,9 @@ fn compile(
     key: &str,
     arguments: RawTable<'_>,
     stored: Option<&StoredQuery>,
+    hierarchies: Option<&Hierarchies>,
 ) -> Result<CompiledCondition, AmqpError> {
-    let (query, mut needs) = match filter::parse(arguments, stored)? {
+    let (query, mut needs) = match filter::parse(arguments, stored, hierarchies)? {
         None | Some((Expr::Predicate(Predicate::Constant(true)), _)) => (None, Needs::default()),
         Some((expr, needs)) => (Some(expr), needs),
     };

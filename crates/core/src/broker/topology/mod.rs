@@ -22,6 +22,7 @@ mod definition;
 mod definitions;
 mod errors;
 mod exchange;
+mod hierarchies;
 mod ids;
 mod list;
 mod memory;
@@ -37,6 +38,8 @@ mod sweep;
 mod tests;
 
 use std::sync::Arc;
+
+use crate::hierarchy::Hierarchies;
 
 use crate::amqp::{AmqpError, RawTable};
 
@@ -128,6 +131,8 @@ pub struct Topology {
     gone: removed_parts::RemovedParts,
     /// The prices of all queries of bindings and consumers.
     prices: QueryPrices,
+    /// The hierarchies that `UNDER` follows.
+    hierarchies: Arc<Hierarchies>,
     /// The memory of all conditions, without their queries.
     condition_bytes: usize,
     changes: Vec<TopologyChange>,

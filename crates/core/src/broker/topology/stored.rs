@@ -48,12 +48,13 @@ impl Topology {
         let (vhost, had_queries) = (there.vhost, there.queries.is_some());
         let condition = &there.conditions[number];
         let (connection, price_before, bytes_before) = (condition.connection, condition.price, condition.bytes());
-        let compiled = there.compile(&condition.key, &condition.arguments, Some(stored))?;
+        let compiled = there.compile(&condition.key, &condition.arguments, Some(stored), self.checked_hierarchies())?;
         let price = self.admit(vhost, connection, compiled.query())?;
         self.prices.subtract(vhost, connection, price_before);
         self.prices.add(vhost, connection, price);
+        let origin = self.engine_origin();
         let there = &mut self.exchanges[exchange];
-        there.replace_stored(number, stored, (compiled, price), self.engine_count);
+        there.replace_stored(number, stored, (compiled, price), &origin);
         self.engine_count += usize::from(!had_queries && there.queries.is_some());
         self.condition_bytes = self.condition_bytes + there.conditions[number].bytes() - bytes_before;
         Ok(())

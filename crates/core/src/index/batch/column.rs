@@ -37,13 +37,18 @@ pub fn value_decoder(array: &dyn Array, depth: usize) -> Result<ValueDecoder<'_>
     })
 }
 
-/// The decoders of the fields of a struct, by name.
+/// The decoders of those fields of a struct that are asked for, by name.
 ///
 /// # Errors
 /// The errors of [`value_decoder`], with the field's name.
-pub fn fields(array: &StructArray, depth: usize) -> Result<Vec<(&str, ValueDecoder<'_>)>, String> {
+pub fn fields<'a>(
+    array: &'a StructArray,
+    depth: usize,
+    is_asked: &dyn Fn(&str) -> bool,
+) -> Result<Vec<(&'a str, ValueDecoder<'a>)>, String> {
     let named = array.fields().iter().map(|field| field.name().as_str()).zip(array.columns());
     named
+        .filter(|(name, _)| is_asked(name))
         .map(|(name, array)| {
             value_decoder(array, depth + 1).map(|decode| (name, decode)).map_err(|e| format!("field '{name}': {e}"))
         })
@@ -124,7 +129,7 @@ fn present_decoder(array: &dyn Array, depth: usize) -> Result<ValueDecoder<'_>, 
             Box::new(move |row| keys.get(row).map_or(Ok(Value::Null), |key| decode(*key)))
         }
         DataType::Struct(_) => {
-            let fields = fields(array.as_struct(), depth)?;
+            let fields = fields(array.as_struct(), depth, &|_| true)?;
             Box::new(move |row| {
                 let decode = |(name, decode): &(&str, ValueDecoder<'_>)| Ok(((*name).into(), decode(row)?));
                 fields.iter().map(decode).collect::<Result<Properties, String>>().map(Value::Map)

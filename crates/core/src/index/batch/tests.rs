@@ -136,6 +136,23 @@ fn topic_body_and_properties_are_taken_from_their_columns_and_nothing_else() {
 }
 
 #[test]
+fn without_a_column_of_properties_the_row_is_the_record() {
+    let engine =
+        engine(&["topic = 'a.b'", "\"topic\" = 'a.b'", "CONTAINS(body, 'frost')", "\"body\" = 5", "topic = ''"]);
+    let texts = |values: Vec<Option<&str>>| Arc::new(StringArray::from(values)) as ArrayRef;
+    let (topics, bodies) = (texts(vec![Some("a.b"), None]), texts(vec![Some("first frost"), None]));
+    let rows_of = |columns| rows(&engine.match_batch(&batch(columns), 1).expect("readable"));
+    assert_eq!(rows_of(vec![("topic", topics.clone()), ("body", bodies.clone())]), [vec![0, 1, 2], vec![4]]);
+    assert_eq!(rows_of(vec![("topic", topics.clone()), ("Body", bodies)]), [vec![0, 1, 2], vec![4]]);
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![5, 6]));
+    assert_eq!(rows_of(vec![("body", numbers)]), [vec![3, 4], vec![4]]);
+    let records = texts(vec![Some(r#"{"topic": "a.b", "body": "frost"}"#), Some(r#"{"topic": "a.b"}"#)]);
+    assert_eq!(rows_of(vec![("properties", records.clone())]), [vec![0, 1, 2], vec![0, 1]]);
+    let given = texts(vec![Some("x"), None]);
+    assert_eq!(rows_of(vec![("properties", records), ("topic", given)]), [vec![1, 2], vec![0, 1]]);
+}
+
+#[test]
 fn a_null_struct_has_no_properties_and_keeps_none_of_the_row_before() {
     let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 1, 2]));
     let fields = vec![Field::new("n", DataType::Int64, true)];
@@ -152,13 +169,52 @@ fn what_cannot_be_read_is_named_by_column_and_row() {
     let large: ArrayRef = Arc::new(UInt64Array::from(vec![0, u64::MAX]));
     assert!(refusal(vec![("x", large)]).starts_with("column 'x', row 1: 18446744073709551615 is beyond"));
     let number: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-    assert_eq!(refusal(vec![("topic", number.clone())]), "column 'topic': expected text, found Int64");
+    let beside: ArrayRef = Arc::new(StringArray::from(vec!["{}"]));
+    let columns = vec![("topic", number.clone()), ("properties", beside)];
+    assert_eq!(refusal(columns), "column 'topic': expected text, found Int64");
     assert!(refusal(vec![("properties", number)]).contains("expected a struct, a map, JSON text"));
     let json = |text: &str| vec![("properties", Arc::new(StringArray::from(vec!["{}", text])) as ArrayRef)];
     assert!(refusal(json("{")).starts_with("column 'properties', row 1: EOF"));
     assert!(refusal(json("[1]")).contains("row 1: expected an object"));
     let early: ArrayRef = Arc::new(TimestampSecondArray::from(vec![i64::MAX]));
     assert!(refusal(vec![("x", early)]).contains("beyond 64 bits"));
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_listed_and_the_others_matched() {
+    let texts: Vec<_> = (0..400).map(|row| if row % 150 == 7 { "{" } else { r#"{"x": 1}"# }).collect();
+    let table = batch(vec![("properties", Arc::new(StringArray::from(texts)))]);
+    for threads in [1, 3] {
+        let matches = engine(&["x = 1"]).match_rows(&table, threads).expect("readable");
+        assert_eq!(matches.unreadable.iter().map(|bad| bad.row).collect::<Vec<_>>(), [7, 157, 307]);
+        assert!(matches.unreadable[0].reason.starts_with("EOF") && matches.unreadable[0].column == "properties");
+        let nulls: Vec<_> = (0..400).filter(|row| matches.ids.is_null(*row)).collect();
+        assert_eq!((nulls, matches.ids.values().len()), (vec![7, 157, 307], 397));
+    }
+}
+
+#[test]
+fn columns_that_no_query_asks_for_do_not_matter() {
+    let mut columns = vec![("x", Arc::new(Int64Array::from(vec![1, 1])) as ArrayRef)];
+    columns.push(("span", Arc::new(DurationSecondArray::from(vec![1, 2]))));
+    columns.push(("large", Arc::new(UInt64Array::from(vec![0, u64::MAX]))));
+    let fields: Vec<_> =
+        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+    let arrays = columns.iter().map(|(_, array)| Arc::clone(array)).collect();
+    let of_struct = batch(vec![("properties", Arc::new(StructArray::new(fields.into(), arrays, None)) as ArrayRef)]);
+    let many: Vec<_> = (0..1_000).map(|n| format!("x = 1 AND y <> {n}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).chain(["x = 1"]).collect();
+    for engine in [engine(&["x = 1"]), engine(&many)] {
+        let all: Vec<_> = (0..engine.len() as u64).filter(|id| *id + 1 == engine.len() as u64).collect();
+        for table in [batch(columns.clone()), of_struct.clone()] {
+            assert_eq!(rows(&engine.match_batch(&table, 1).expect("readable")), [all.clone(), all.clone()]);
+        }
+    }
+    let asking = engine(&["x = 1", "span.seconds = 1"]);
+    assert!(asking.match_batch(&batch(columns.clone()), 1).expect_err("asked for").to_string().contains("'span'"));
+    let asked = asking.asked().expect("in memory");
+    assert_eq!(["span", "large", "x"].map(|name| asked.has(name)), [true, false, true]);
+    assert!(engine(&["large = 1"]).match_rows(&batch(columns), 1).is_ok_and(|found| found.unreadable.len() == 1));
 }
 
 #[test]

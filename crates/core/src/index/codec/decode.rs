@@ -183,6 +183,7 @@ impl<'a> RecordDecoder<'a> {
             FLOAT => Value::Float(f64::from_bits(self.word()?)),
             TEXT => Value::Text(self.text()?.into()),
             TIMESTAMP => Value::Timestamp(self.word()?.cast_signed()),
+            DAY => Value::Day(self.word()?.cast_signed()),
             NULL => Value::Null,
             PRESENT => Value::Present,
             other => return Err(unknown("value", other)),

@@ -137,6 +137,7 @@ fn encode_value(value: &Value, bytes: &mut Vec<u8>) {
         Value::Int(value) => number(INT, value.cast_unsigned()),
         Value::Float(value) => number(FLOAT, value.to_bits()),
         Value::Timestamp(micros) => number(TIMESTAMP, micros.cast_unsigned()),
+        Value::Day(micros) => number(DAY, micros.cast_unsigned()),
         Value::Text(text) => {
             bytes.push(TEXT);
             encode_text(text, bytes);

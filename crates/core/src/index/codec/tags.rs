@@ -45,6 +45,7 @@ pub const TEXT: u8 = 4;
 pub const TIMESTAMP: u8 = 5;
 pub const NULL: u8 = 6;
 pub const PRESENT: u8 = 7;
+pub const DAY: u8 = 8;
 
 // Operators are numbered by their index here.
 pub const COMPARISONS: [Comparison; 6] = [

@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use crate::index::clause::{NumberRange, Symbols, ValueTest};
+use crate::index::clause::{NumberKind, NumberRange, Symbols, ValueTest};
 use crate::index::ids::AttributeId;
 use crate::index::origin::AttributeOrigin;
 use crate::index::term::Scalar;
@@ -69,16 +69,17 @@ impl Clauses {
         interner: &mut Interner,
     ) -> Self {
         let mut known = Self::known(reference, interner);
-        let is_time = low.or(high).is_some_and(|(value, _)| matches!(value, Value::Timestamp(_)));
-        let low =
-            low.map_or(Some(f64::NEG_INFINITY), |(value, excluded)| exact(value, is_time, excluded, f64::next_up));
-        let high =
-            high.map_or(Some(f64::INFINITY), |(value, excluded)| exact(value, is_time, excluded, f64::next_down));
+        let kind = low.or(high).map_or(NumberKind::Number, |(value, _)| kind_of(value));
+        let low = low.map_or(Some(f64::NEG_INFINITY), |(value, excluded)| exact(value, kind, excluded, f64::next_up));
+        let high = high.map_or(Some(f64::INFINITY), |(value, excluded)| exact(value, kind, excluded, f64::next_down));
         if let (Some(test), Some(low), Some(high)) = (known.tests.first(), low, high) {
             let attribute = test.attribute;
             if interner.origin(attribute) != AttributeOrigin::Topic {
                 interner.note_range(attribute);
-                known.ranges.push(NumberRange { attribute, low, high, is_time, is_negated });
+                if kind != NumberKind::Number {
+                    interner.note_times(attribute);
+                }
+                known.ranges.push(NumberRange { attribute, low, high, kind, is_negated });
                 known.needs_evaluation = false;
             }
         }
@@ -98,8 +99,27 @@ pub fn known_reference(reference: &Reference, interner: &mut Interner) -> Option
     }
 }
 
+/// The symbols of the values that equal one of `values`. A day equals the instant at which it begins, and the date.
 fn symbols_of(attribute: AttributeId, values: &[Value], interner: &mut Interner) -> Symbols {
-    values.iter().filter_map(Scalar::of_literal).map(|scalar| interner.symbol(attribute, scalar)).collect()
+    let mut symbols = Symbols::new();
+    for value in values {
+        symbols.extend(Scalar::of_literal(value).map(|scalar| interner.symbol(attribute, scalar)));
+        if let Value::Day(micros) = value {
+            symbols.extend(Scalar::of(&Value::Timestamp(*micros)).map(|scalar| interner.symbol(attribute, scalar)));
+        }
+        if value.is_time() {
+            interner.note_times(attribute);
+        }
+    }
+    symbols
+}
+
+fn kind_of(bound: &Value) -> NumberKind {
+    match bound {
+        Value::Timestamp(_) => NumberKind::Time,
+        Value::Day(_) => NumberKind::Day,
+        _ => NumberKind::Number,
+    }
 }
 
 /// The comparison with its operands exchanged.
@@ -115,13 +135,13 @@ pub fn mirrored(op: Comparison) -> Comparison {
 
 /// A bound as a float that is itself included, if that is exact: any value rounded to a float stays on its side of a bound
 /// below 2^53.
-fn exact(bound: &Value, is_time: bool, is_excluded: bool, beyond: fn(f64) -> f64) -> Option<f64> {
+fn exact(bound: &Value, kind: NumberKind, is_excluded: bool, beyond: fn(f64) -> f64) -> Option<f64> {
     const LIMIT: f64 = 9_007_199_254_740_992.0; // 2^53
     #[expect(clippy::cast_precision_loss, reason = "refused below when it is not exact")]
     let bound = match bound {
-        Value::Int(value) if !is_time => *value as f64,
-        Value::Float(value) if !is_time => *value,
-        Value::Timestamp(micros) if is_time => *micros as f64,
+        Value::Int(value) if kind == NumberKind::Number => *value as f64,
+        Value::Float(value) if kind == NumberKind::Number => *value,
+        Value::Timestamp(micros) | Value::Day(micros) if kind_of(bound) == kind => *micros as f64,
         _ => return None,
     };
     (bound.abs() < LIMIT).then(|| if is_excluded { beyond(bound) } else { bound })

@@ -31,6 +31,8 @@ struct InternedAttribute {
     sample: AttributeSample,
     /// True when a range looks at its number.
     has_ranges: bool,
+    /// True when a query compares it with a time.
+    has_times: bool,
     symbol_count: u32,
 }
 
@@ -75,7 +77,9 @@ impl Interner {
         let sample = AttributeSample::default();
         let name: Box<str> = name.into();
         self.by_name.insert((origin, name.clone()), id);
-        self.attributes.push(InternedAttribute { origin, name, sample, has_ranges: false, symbol_count: 0 });
+        let attribute =
+            InternedAttribute { origin, name, sample, has_ranges: false, has_times: false, symbol_count: 0 };
+        self.attributes.push(attribute);
         id
     }
 
@@ -135,6 +139,11 @@ impl Interner {
         self.attributes[attribute.index()].has_ranges = true;
     }
 
+    /// Note that a query compares `attribute` with a time.
+    pub fn note_times(&mut self, attribute: AttributeId) {
+        self.attributes[attribute.index()].has_times = true;
+    }
+
     /// The origin of the values of `attribute`.
     #[must_use]
     pub fn origin(&self, attribute: AttributeId) -> AttributeOrigin {
@@ -149,7 +158,11 @@ impl Interner {
     /// Every attribute as a segment knows it that rules out nothing yet.
     #[must_use]
     pub fn attribute_infos(&self) -> Vec<AttributeInfo> {
-        let info = |a: &InternedAttribute| AttributeInfo::new(a.origin, a.name.clone(), a.has_ranges);
+        let info = |a: &InternedAttribute| AttributeInfo {
+            has_ranges: a.has_ranges,
+            has_times: a.has_times,
+            ..AttributeInfo::new(a.origin, a.name.clone())
+        };
         self.attributes.iter().map(info).collect()
     }
 

@@ -14,6 +14,8 @@ pub struct AttributeInfo {
     pub name: Box<str>,
     /// True when ranges look at its number.
     pub has_ranges: bool,
+    /// True when queries compare it with times, so that texts are read as times, too.
+    pub has_times: bool,
     /// True when queries are filed under its symbols.
     pub has_keys: bool,
     /// The group of queries filed under its presence, or [`GroupId::NONE`].
@@ -24,10 +26,10 @@ pub struct AttributeInfo {
 }
 
 impl AttributeInfo {
-    /// An attribute that rules out nothing.
-    pub fn new(origin: AttributeOrigin, name: Box<str>, has_ranges: bool) -> Self {
-        let summaries = ByClass([SummaryId::NONE; 4]);
-        Self { origin, name, has_ranges, has_keys: false, group: GroupId::NONE, summaries }
+    /// An attribute that rules out nothing, and of which nothing is asked.
+    pub fn new(origin: AttributeOrigin, name: Box<str>) -> Self {
+        let (summaries, group) = (ByClass([SummaryId::NONE; 4]), GroupId::NONE);
+        Self { origin, name, has_ranges: false, has_times: false, has_keys: false, group, summaries }
     }
 
     /// True when its values rule out leaves.
@@ -41,14 +43,14 @@ impl AttributeInfo {
     /// A description of the damage.
     pub fn decode(decoder: &mut RecordDecoder<'_>) -> Result<Self, String> {
         let origin = decoder.one_of(&AttributeOrigin::ALL, "origin of an attribute")?;
-        let (has_ranges, has_keys) = (decoder.flag()?, decoder.flag()?);
+        let (has_ranges, has_times, has_keys) = (decoder.flag()?, decoder.flag()?, decoder.flag()?);
         let name = decoder.text()?.into();
         let group = GroupId(decoder.half_word()?);
         let mut summaries = [SummaryId::NONE; 4];
         for summary in &mut summaries {
             *summary = SummaryId(decoder.half_word()?);
         }
-        Ok(Self { origin, name, has_ranges, has_keys, group, summaries: ByClass(summaries) })
+        Ok(Self { origin, name, has_ranges, has_times, has_keys, group, summaries: ByClass(summaries) })
     }
 }
 
@@ -56,7 +58,8 @@ impl AttributeInfo {
 pub fn encode_attributes(attributes: &[AttributeInfo]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for attribute in attributes {
-        bytes.extend([attribute.origin as u8, u8::from(attribute.has_ranges), u8::from(attribute.has_keys)]);
+        bytes.push(attribute.origin as u8);
+        bytes.extend([attribute.has_ranges, attribute.has_times, attribute.has_keys].map(u8::from));
         encode_text(&attribute.name, &mut bytes);
         let numbers = [attribute.group.0].into_iter().chain(attribute.summaries.0.map(|summary| summary.0));
         numbers.for_each(|number| bytes.extend(number.to_le_bytes()));

@@ -7,13 +7,13 @@
 //! Bounds are floats of eight bytes. Whole bounds, as most are, are stored with WHOLE as ranks of four bytes, two per word
 //! (`number.rs`).
 
-use crate::index::clause::NumberRange;
+use crate::index::clause::{NumberKind, NumberRange};
 use crate::index::layout::bytes::{extend_pairs, flags_of};
 
 use super::number::{high_rank, low_rank};
 use super::query::{LEAF_QUERIES, LeafQuery, RANGES_MAX};
 
-/// With this flag, the bounds are timestamps.
+/// With this flag, the bounds are instants.
 pub const TIME: u64 = 1;
 /// With this flag, values outside of the bounds are wanted.
 pub const NEGATED: u64 = 2;
@@ -23,6 +23,8 @@ pub const DENSE: u64 = 4;
 pub const HULL: u64 = 8;
 /// With this flag, bounds are ranks.
 pub const WHOLE: u64 = 16;
+/// With this flag, the bounds are days.
+pub const DAY: u64 = 32;
 /// The minimum number of ranges that are worth a hull.
 const HULL_MIN: usize = 8;
 
@@ -37,7 +39,9 @@ pub fn bounds_of<'a, 'q: 'a>(queries: impl Iterator<Item = (u64, &'a LeafQuery<'
     let mut all: Vec<Bounds<'q>> = Vec::new();
     for (bit, query) in queries {
         for range in query.ranges.iter().take(RANGES_MAX) {
-            let flags = flags_of([(range.is_time, TIME), (range.is_negated, NEGATED)]);
+            let is_kind = |kind| range.kind == kind;
+            let kinds = [(is_kind(NumberKind::Time), TIME), (is_kind(NumberKind::Day), DAY)];
+            let flags = flags_of(kinds) | flags_of([(range.is_negated, NEGATED)]);
             let head = u64::from(range.attribute.0) | flags << 32;
             let is_free = |bounds: &&mut Bounds<'_>| {
                 bounds.head == head && bounds.ranges.last().is_none_or(|(last, _)| *last != bit)

@@ -1,9 +1,10 @@
 //! The bounds of one attribute and kind as they lie in memory, and the queries that hold for a message's number.
 
+use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
 use crate::index::layout::bytes::{WordBytes, halves, word};
 
-use super::bounds::{DENSE, HULL, NEGATED, TIME, WHOLE};
+use super::bounds::{DAY, DENSE, HULL, NEGATED, TIME, WHOLE};
 use super::message_codes::{AttributeCode, MessageCodes};
 use super::query::LEAF_QUERIES;
 
@@ -43,7 +44,7 @@ impl<'a> BoundsView<'a> {
             *verify |= self.who;
             return Some(u64::MAX);
         }
-        let number = codes.number(attribute, flags & TIME != 0)?;
+        let number = codes.number(attribute, kind_of(flags))?;
         let between = if flags & WHOLE != 0 {
             self.between(number.rank, i32::from_le_bytes, alive)?
         } else {
@@ -91,6 +92,15 @@ impl<'a> BoundsView<'a> {
     }
 }
 
+#[inline(always)]
+fn kind_of(flags: u64) -> NumberKind {
+    match flags & (TIME | DAY) {
+        0 => NumberKind::Number,
+        TIME => NumberKind::Time,
+        _ => NumberKind::Day,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,7 +127,7 @@ mod tests {
                         attribute: AttributeId(1),
                         low,
                         high,
-                        is_time: false,
+                        kind: NumberKind::Number,
                         is_negated,
                     }])
                 })
@@ -132,7 +142,7 @@ mod tests {
             for number in (0..84).map(|quarters| f64::from(quarters) / 4.0).chain([f64::NAN]) {
                 let mut codes = MessageCodes::default();
                 codes.begin(2);
-                codes.set_number(AttributeId(1), false, number);
+                codes.set_number(AttributeId(1), NumberKind::Number, number);
                 if all.is_empty() {
                     continue;
                 }

@@ -1,5 +1,6 @@
 //! A message in the codes of a segment: for each attribute a symbol, a class, or several symbols.
 
+use crate::index::clause::NumberKind;
 use crate::index::ids::{AttributeId, SummaryId, SymbolCode};
 use crate::index::layout::symbol_entry::SymbolInfo;
 use crate::index::value_class::ValueClass;
@@ -39,8 +40,8 @@ const fn packed(class: ValueClass) -> u32 {
 pub struct MessageCodes {
     /// The code, and the summary of a symbol.
     codes: Vec<(u32, SummaryId)>,
-    /// The number and the timestamp.
-    numbers: Vec<[MessageNumber; 2]>,
+    /// The number of each kind.
+    numbers: Vec<[MessageNumber; NumberKind::COUNT]>,
     touched: Vec<AttributeId>,
     several: Vec<(AttributeId, SymbolInfo)>,
     /// True when some attribute is a list.
@@ -52,13 +53,13 @@ impl MessageCodes {
     pub fn begin(&mut self, attribute_count: usize) {
         for attribute in self.touched.drain(..) {
             self.codes[attribute.index()] = (ABSENT, SummaryId::NONE);
-            self.numbers[attribute.index()] = [MessageNumber::NONE; 2];
+            self.numbers[attribute.index()] = [MessageNumber::NONE; NumberKind::COUNT];
         }
         self.several.clear();
         self.has_list = false;
         if self.codes.len() < attribute_count {
             self.codes.resize(attribute_count, (ABSENT, SummaryId::NONE));
-            self.numbers.resize(attribute_count, [MessageNumber::NONE; 2]);
+            self.numbers.resize(attribute_count, [MessageNumber::NONE; NumberKind::COUNT]);
         }
     }
 
@@ -83,9 +84,9 @@ impl MessageCodes {
         self.put(attribute, symbol.code.0, symbol.summary);
     }
 
-    /// Give the attribute a number, or a timestamp.
-    pub fn set_number(&mut self, attribute: AttributeId, is_time: bool, number: f64) {
-        self.numbers[attribute.index()][usize::from(is_time)] = number.into();
+    /// Give the attribute a number of a kind.
+    pub fn set_number(&mut self, attribute: AttributeId, kind: NumberKind, number: f64) {
+        self.numbers[attribute.index()][kind as usize] = number.into();
     }
 
     /// Add one of several symbols. Those of one attribute have to be added one after the other.
@@ -140,11 +141,11 @@ impl MessageCodes {
         self.codes.get(attribute.index()).map(|(code, _)| Some(SymbolCode(*code)).filter(|code| code.0 <= OTHER))
     }
 
-    /// The attribute's number, or its timestamp; [`MessageNumber::NONE`] when it has none, None when the segment has no
-    /// such attribute.
+    /// The attribute's number of a kind; [`MessageNumber::NONE`] when it has none, None when the segment has no such
+    /// attribute.
     #[inline(always)]
     #[must_use]
-    pub fn number(&self, attribute: AttributeId, is_time: bool) -> Option<MessageNumber> {
-        self.numbers.get(attribute.index()).map(|both| both[usize::from(is_time)])
+    pub fn number(&self, attribute: AttributeId, kind: NumberKind) -> Option<MessageNumber> {
+        self.numbers.get(attribute.index()).map(|kinds| kinds[kind as usize])
     }
 }

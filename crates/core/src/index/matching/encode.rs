@@ -3,9 +3,11 @@
 use crate::allowance::{ELEMENT_NS, NEEDLES_NS, words_ns};
 use crate::error::EngineError;
 use crate::hierarchy::{Hierarchies, Hierarchy};
+use crate::index::clause::NumberKind;
 use crate::index::ids::AttributeId;
 use crate::index::layout::symbol_entry::SymbolInfo;
 use crate::index::layout::symbol_table::{find, find_hashed, prefetch_hashed};
+use crate::index::leaf::message_codes::AttributeCode;
 use crate::index::segment::Segment;
 use crate::index::segment::attributes::{NamedAttributes, TextAttributes};
 use crate::index::segment::text_search::words_of;
@@ -150,14 +152,51 @@ impl Segment {
                 if info.has_ranges {
                     encode_number(attribute, number, scratch);
                 }
+                if info.has_times {
+                    self.encode_time(attribute, number, scratch)?;
+                }
             }
             Resolved::Many(values) => {
-                for scalar in values.iter().filter_map(|value| Scalar::of(value)) {
-                    let symbol = find(&self.store, attribute, scalar)?;
-                    scratch.groups.extend(symbol.map(|symbol| symbol.group).filter(|group| group.is_some()));
+                for value in values {
+                    self.push_group(attribute, value, scratch)?;
+                    if let Some(time) = value.as_time().filter(|_| info.has_times) {
+                        self.push_group(attribute, &time, scratch)?;
+                    }
                 }
                 scratch.codes.set_list(attribute);
             }
+        }
+        Ok(())
+    }
+
+    /// Add the group of the queries that ask for `value`; returns the symbol of the value.
+    fn push_group(
+        &self,
+        attribute: AttributeId,
+        value: &Value,
+        scratch: &mut SegmentScratch,
+    ) -> Result<Option<SymbolInfo>, EngineError> {
+        let Some(scalar) = Scalar::of(value) else { return Ok(None) };
+        let symbol = find(&self.store, attribute, scalar)?;
+        scratch.groups.extend(symbol.map(|symbol| symbol.group).filter(|group| group.is_some()));
+        Ok(symbol)
+    }
+
+    /// Encode the time that a text reads as. Where queries name both the text and the time, the attribute counts as a list:
+    /// each predicate may hold of either.
+    fn encode_time(
+        &self,
+        attribute: AttributeId,
+        text: &Value,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        let Some(time) = text.as_time() else { return Ok(()) };
+        encode_number(attribute, &time, scratch);
+        let is_text_named = matches!(scratch.codes.get(attribute), Some(AttributeCode::Symbol));
+        match self.push_group(attribute, &time, scratch)? {
+            Some(_) if is_text_named => scratch.codes.set_list(attribute),
+            Some(symbol) => scratch.codes.set_symbol(attribute, symbol),
+            None => {}
         }
         Ok(())
     }
@@ -262,9 +301,13 @@ impl Segment {
 fn encode_number(attribute: AttributeId, value: &Value, scratch: &mut SegmentScratch) {
     #[expect(clippy::cast_precision_loss, reason = "bounds are below 2^53, and rounding keeps a value on its side")]
     match value {
-        Value::Int(value) => scratch.codes.set_number(attribute, false, *value as f64),
-        Value::Float(value) => scratch.codes.set_number(attribute, false, *value),
-        Value::Timestamp(micros) => scratch.codes.set_number(attribute, true, *micros as f64),
+        Value::Int(value) => scratch.codes.set_number(attribute, NumberKind::Number, *value as f64),
+        Value::Float(value) => scratch.codes.set_number(attribute, NumberKind::Number, *value),
+        Value::Timestamp(micros) => {
+            scratch.codes.set_number(attribute, NumberKind::Time, *micros as f64);
+            scratch.codes.set_number(attribute, NumberKind::Day, *micros as f64);
+        }
+        Value::Day(micros) => scratch.codes.set_number(attribute, NumberKind::Day, *micros as f64),
         _ => {}
     }
 }

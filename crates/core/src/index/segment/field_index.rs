@@ -3,8 +3,8 @@
 use hashbrown::HashMap;
 
 use crate::index::ids::QueryId;
-use crate::index::term::Scalar;
-use crate::message::{Message, Resolved};
+use crate::index::term::{Scalar, SymbolTerm};
+use crate::message::{Message, Resolved, Value};
 use crate::query::Query;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, PropertyName, Reference};
 
@@ -21,6 +21,12 @@ impl From<Scalar<'_>> for OwnedScalar {
             Scalar::Text(text) => Self::Text(text.into()),
             Scalar::Bits(kind, bits) => Self::Bits(kind, bits),
         }
+    }
+}
+
+impl OwnedScalar {
+    fn is_time(&self) -> bool {
+        matches!(self, Self::Bits(kind, _) if SymbolTerm::is_time(*kind))
     }
 }
 
@@ -53,6 +59,8 @@ impl hashbrown::Equivalent<OwnedScalar> for BorrowedScalar<'_> {
 struct FieldCriteria {
     present: Vec<u32>,
     values: HashMap<OwnedScalar, Vec<u32>>,
+    /// True when one of the values is a time.
+    has_times: bool,
 }
 
 /// The criteria of a segment's fields queries.
@@ -81,7 +89,10 @@ impl FieldIndex {
             let field = self.fields.entry(name.into()).or_default();
             match wanted {
                 None => field.present.push(index),
-                Some(wanted) => field.values.entry(wanted).or_default().push(index),
+                Some(wanted) => {
+                    field.has_times |= wanted.is_time();
+                    field.values.entry(wanted).or_default().push(index);
+                }
             }
         }
     }
@@ -114,11 +125,17 @@ impl FieldCriteria {
                 met.extend_from_slice(asking);
             }
         };
-        match values {
-            Resolved::One(value) => Scalar::of(value).into_iter().for_each(collect),
-            Resolved::Many(values) => {
+        let values = match values {
+            Resolved::One(value) => std::slice::from_ref(value),
+            Resolved::Many(values) => values.as_slice(),
+        };
+        let times: Vec<_> =
+            if self.has_times { values.iter().filter_map(|value| value.as_time()).collect() } else { Vec::new() };
+        match (values, times.as_slice()) {
+            ([value], []) => Scalar::of(value).into_iter().for_each(collect),
+            _ => {
                 // Any of the elements meets a criterion, and only once.
-                let scalars = values.iter().filter_map(|value| Scalar::of(value));
+                let scalars = values.iter().copied().chain(&times).filter_map(Scalar::of);
                 let distinct: hashbrown::HashSet<_> = scalars.collect();
                 distinct.into_iter().for_each(&mut collect);
             }
@@ -131,7 +148,9 @@ fn criterion(expr: &Expr) -> Option<(&str, Option<OwnedScalar>)> {
     let Expr::Predicate(predicate) = expr else { return None };
     let (reference, wanted) = match predicate {
         Predicate::Exists(reference) => (reference, None),
-        Predicate::Compare(Operand::Reference(reference), Comparison::Equal, Operand::Literal(value)) => {
+        Predicate::Compare(Operand::Reference(reference), Comparison::Equal, Operand::Literal(value))
+            if !matches!(value, Value::Day(_)) =>
+        {
             (reference, Some(Scalar::of_literal(value)?.into()))
         }
         _ => return None,

@@ -22,8 +22,24 @@ use crate::topic::{TopicDialect, TopicPattern};
 const NAMES: [&str; 10] = ["a", "b", "c", "a.b", "a.b.c", "b.a", "c.a", "topic", "A", "a.c"];
 const TOPICS: [&str; 8] = ["", "x", "x.y", "y", "x.y.z", "x.*", "y.x.x", "The x"];
 const PATTERNS: [&str; 12] = ["", "x", "x.y", "x.*", "*", "#", "x.#", "#.y", "*.y.#", "#.x.#.x", "x.*.*", "y.#.z"];
-const TEXTS: [&str; 12] =
-    ["", "x", "y", "x y", "x.y", "1", "xy", "yxxy", "The x", "the y and the x", "x%y", "the x\nand y!"];
+const TEXTS: [&str; 16] = [
+    "1970-01-01T00:00:00Z",
+    "1970-01-01T01:00:00.000001+01:00",
+    "1970-01-01",
+    "1970-01-02T00:00:00+00:00",
+    "",
+    "x",
+    "y",
+    "x y",
+    "x.y",
+    "1",
+    "xy",
+    "yxxy",
+    "The x",
+    "the y and the x",
+    "x%y",
+    "the x\nand y!",
+];
 const BODIES: [&str; 5] = ["x y", "y 1 x", "The y and the x", "", "xxyxx the"];
 const LIKES: [&str; 22] = [
     "x%", "%x", "%x%", "x", "", "%", "_", "x_y", "%x_y%", "x%y", "_x%", "%y_", "%x%y%", "%the%", "x!%y", "!_%", "%!!%",
@@ -41,6 +57,11 @@ fn scalar(random: &mut Random) -> Value {
         5 => Value::Int(random.pick(&[9_007_199_254_740_992, 9_007_199_254_740_993, i64::MAX, i64::MIN])),
         _ => Value::Text(random.pick(&TEXTS).into()),
     }
+}
+
+/// A constant of a query. The days are those of the times in [`TEXTS`].
+fn literal(random: &mut Random) -> Value {
+    if random.below(10) == 0 { Value::Day(random.pick(&[0, 86_400_000_000])) } else { scalar(random) }
 }
 
 fn message_value(random: &mut Random, depth: usize) -> Value {
@@ -67,17 +88,20 @@ fn reference(random: &mut Random) -> Reference {
 }
 
 fn predicate(random: &mut Random) -> Predicate {
-    let (left, right) = (Operand::Reference(reference(random)), Operand::Literal(scalar(random)));
+    let (left, right) = (Operand::Reference(reference(random)), Operand::Literal(literal(random)));
     let text = random.pick(&["x", "y", "x y"]);
     match random.below(30) {
         0 => Predicate::Constant(random.below(2) == 0),
         1 => Predicate::Truth(reference(random)),
         2 => Predicate::Compare(right, Comparison::Equal, left),
-        3 => Predicate::Compare(left, random.pick(&[Comparison::NotEqual, Comparison::Less]), right),
+        3 => {
+            let ops = [Comparison::NotEqual, Comparison::Less, Comparison::GreaterOrEqual];
+            Predicate::Compare(left, random.pick(&ops), right)
+        }
         4 => Predicate::Compare(left, Comparison::Equal, Operand::Reference(reference(random))),
         5 => Predicate::Compare(Operand::Negate(Box::new(left)), Comparison::Equal, right),
-        6 => Predicate::Between(left, Operand::Literal(Value::Int(0)), right),
-        7..=9 => Predicate::In(left, ValueSet::new((0..random.below(4)).map(|_| scalar(random)).collect())),
+        6 => Predicate::Between(left, Operand::Literal(random.pick(&[Value::Int(0), Value::Day(0)])), right),
+        7..=9 => Predicate::In(left, ValueSet::new((0..random.below(4)).map(|_| literal(random)).collect())),
         10 => Predicate::Like(left, LikePattern::new(random.pick(&LIKES), random.pick(&[None, Some('!'), Some('x')]))),
         11 => Predicate::IsNull(left),
         12 => Predicate::Exists(reference(random)),

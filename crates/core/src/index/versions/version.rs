@@ -3,8 +3,8 @@
 //! A change makes a new version and stores a pointer to it; matches that have started continue with theirs. A version is a
 //! few immutable segments, the largest the oldest, and a short tail of the subscriptions that were added last.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::error::EngineError;
 use crate::hierarchy::Hierarchies;
@@ -19,6 +19,8 @@ use crate::index::topics::matches::TopicMatches;
 use crate::index::topics::plan::{TopicPlan, TopicSources};
 use crate::message::Message;
 use crate::query::Query;
+
+use super::asked::AskedParts;
 
 /// One state of an engine.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +45,7 @@ pub struct Version {
     topics: TopicPlan,
     /// The live subscriptions of the tail apart from pure topic queries, a bit each.
     tail_others: u32,
+    asked: OnceLock<Arc<AskedParts>>,
 }
 
 /// The position of a subscription: in a segment or in the tail.
@@ -68,6 +71,7 @@ impl Version {
     pub fn seal(&mut self) {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         self.serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
+        self.asked = OnceLock::new();
         let (mut topics, mut others) = (0, 0);
         for (position, subscription) in self.live_tail() {
             let is_topic = subscription.query.topic_pattern().is_some();
@@ -75,6 +79,23 @@ impl Version {
         }
         self.tail_others = others;
         self.topics = TopicPlan::new(&self.segments, topics);
+    }
+
+    /// What the queries ask for, if that has been gathered.
+    pub fn asked_if_known(&self) -> Option<&AskedParts> {
+        self.asked.get().map(Arc::as_ref)
+    }
+
+    /// What the queries ask for. Cost: the first time, linear in the queries; 3 µs each.
+    pub fn asked(&self) -> Result<&AskedParts, EngineError> {
+        if self.asked.get().is_none() {
+            let mut asked = AskedParts::default();
+            for (_, position) in self.subscriptions()? {
+                asked.add(&*self.decode(&position)?);
+            }
+            _ = self.asked.set(Arc::new(asked)); // an equal one may be there
+        }
+        Ok(self.asked.get().expect("set above"))
     }
 
     /// Append every subscription whose query is true of `message`, ascending, each once.

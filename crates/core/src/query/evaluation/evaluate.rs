@@ -33,15 +33,18 @@ impl Predicate {
                 _ => None,
             }),
             Self::Compare(left, op, right) => compare_operands(left, *op, right, message),
-            Self::Between(operand, low, high) => {
-                let constant = low.is_constant() && high.is_constant();
-                let (low, high) = (low.scalar(message), high.scalar(message));
+            Self::Between(operand, low_operand, high_operand) => {
+                let constant = low_operand.is_constant() && high_operand.is_constant();
+                let (low, high) = (low_operand.scalar(message), high_operand.scalar(message));
                 let one = |value: &Value| {
-                    let above = compare(value, Comparison::GreaterOrEqual, &low);
-                    let below = compare(value, Comparison::LessOrEqual, &high);
+                    let above = compare_read(operand, value, Comparison::GreaterOrEqual, low_operand, &low);
+                    let below = compare_read(operand, value, Comparison::LessOrEqual, high_operand, &high);
                     fold([above, below].into_iter(), false)
                 };
                 if constant { operand.each(message, one) } else { one(&operand.scalar(message)) }
+            }
+            Self::In(operand, values) if operand.is_property() => {
+                operand.each(message, |value| known(value).map(|v| values.contains_read(v)))
             }
             Self::In(operand, values) => operand.each(message, |value| known(value).map(|v| values.contains(v))),
             Self::Like(operand, pattern) => operand.each(message, |value| {
@@ -198,18 +201,37 @@ fn compare(left: &Value, op: Comparison, right: &Value) -> Truth {
     })
 }
 
+/// Compares the values of two operands. Beside a time, a property that is a text is read as one.
+fn compare_read(left: &Operand, value: &Value, op: Comparison, right: &Operand, other: &Value) -> Truth {
+    let read = |operand: &Operand, value: &Value, beside: &Value| {
+        if operand.is_property() { value.as_time_beside(beside) } else { None }
+    };
+    if let Some(value) = read(left, value, other) {
+        return compare(&value, op, other);
+    }
+    match read(right, other, value) {
+        Some(other) => compare(value, op, &other),
+        None => compare(value, op, other),
+    }
+}
+
 fn compare_operands(left: &Operand, op: Comparison, right: &Operand, message: &Message<'_>) -> Truth {
     // A list is compared with a constant element by element; with anything from the message it is unknown.
-    if let Operand::Literal(right) = right {
-        left.each(message, |value| compare(value, op, right)) // the usual case, without a copy of the literal
+    if let Operand::Literal(literal) = right {
+        // The usual case, without a copy of the literal.
+        if literal.is_time() {
+            left.each(message, |value| compare_read(left, value, op, right, literal))
+        } else {
+            left.each(message, |value| compare(value, op, literal))
+        }
     } else if right.is_constant() {
         let right = right.scalar(message);
         left.each(message, |value| compare(value, op, &right))
     } else if left.is_constant() {
-        let left = left.scalar(message);
-        right.each(message, |value| compare(&left, op, value))
+        let constant = left.scalar(message);
+        right.each(message, |value| compare_read(left, &constant, op, right, value))
     } else {
-        compare(&left.scalar(message), op, &right.scalar(message))
+        compare_read(left, &left.scalar(message), op, right, &right.scalar(message))
     }
 }
 

@@ -83,7 +83,10 @@ pub(super) fn claimed(predicate: &Predicate, wanted: bool) -> Claimed<'_> {
             }
         },
         Predicate::Between(operand, low, high) => match (constant(low), constant(high)) {
-            (Some(low), Some(high)) => of_values(subject(operand), Region::between(low, high), wanted),
+            // A text that reads as a time may lie between a time and a text.
+            (Some(low), Some(high)) if low.is_time() == high.is_time() => {
+                of_values(subject(operand), Region::between(low, high), wanted)
+            }
             _ => undecided(predicate, wanted),
         },
         Predicate::In(operand, values) => {
@@ -281,7 +284,7 @@ impl<'q> Atom<'q> {
         let Region { set: Set::Values(values), is_complement: false } = region else { return false };
         let of_every_element: Vec<&Region<'q>> = others.iter().filter_map(|other| self.also_of_each(other)).collect();
         budget.spend(others.len());
-        values.iter().all(|value| of_every_element.iter().any(|region| !region.contains(value, budget)))
+        values.iter().all(|value| of_every_element.iter().any(|region| region.excludes(value, budget)))
     }
 
     /// The region that, by `other`, also contains the elements about which this claim says something.

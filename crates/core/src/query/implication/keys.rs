@@ -185,7 +185,7 @@ fn of_value(subject: u64, value: &Value) -> FilingKey {
         #[expect(clippy::cast_precision_loss, reason = "integers that fall together only share a key")]
         Value::Int(value) => hash(&(7, subject, (*value as f64).to_bits())),
         Value::Float(value) => hash(&(7, subject, (value + 0.0).to_bits())), // -0.0 + 0.0 is 0.0
-        Value::Timestamp(micros) => hash(&(8, subject, micros)),
+        Value::Timestamp(micros) | Value::Day(micros) => hash(&(8, subject, micros)),
         Value::Null | Value::Present | Value::List(_) | Value::Map(_) => hash(&(9, subject)),
     }
 }

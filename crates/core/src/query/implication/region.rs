@@ -3,6 +3,9 @@
 //! A value here is one element that a predicate tests: a scalar, or a mapping, which is unlike every constant. Null and
 //! PRESENT are in no set and in no complement, since they make every test unknown. All answers are sound, but not
 //! complete: "no" may mean that the rules did not suffice.
+//!
+//! A text of a message that reads as a time is beside a time, too. So a set of times has texts in it, and a day has one more
+//! than the instant at which it begins: the date.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -104,9 +107,9 @@ impl<'q> Region<'q> {
         !self.is_complement && matches!(&self.set, Set::Values(values) if values.is_empty())
     }
 
-    /// True when the set contains `value`, which is known.
-    pub(super) fn contains(&self, value: &Value, budget: &mut Budget) -> bool {
-        self.set.contains(value, budget) != self.is_complement
+    /// True when the set contains nothing that equals `value`, which is known.
+    pub(super) fn excludes(&self, value: &Value, budget: &mut Budget) -> bool {
+        if self.is_complement { self.set.contains(value, budget) } else { !self.set.meets(value, budget) }
     }
 
     /// True when every value of this set is in `other` too.
@@ -161,7 +164,8 @@ impl<'q> Set<'q> {
             match low.value.compare(&high.value) {
                 Some(Ordering::Less) => {}
                 Some(Ordering::Equal) if low.is_inclusive && high.is_inclusive => {
-                    return Self::Values(vec![low.value.clone()]);
+                    let one = if matches!(&*low.value, Value::Day(_)) { high } else { low };
+                    return Self::Values(vec![one.value.clone()]);
                 }
                 _ => return Self::Values(Vec::new()),
             }
@@ -169,17 +173,35 @@ impl<'q> Set<'q> {
         Self::Within(ValueInterval { low, high })
     }
 
+    /// True when the set contains all that equals `value`.
     fn contains(&self, value: &Value, budget: &mut Budget) -> bool {
         match self {
             Self::Values(values) => {
                 budget.spend(1);
-                values.binary_search_by(|known| order(known, value)).is_ok()
+                let finds = |value: &Value| values.binary_search_by(|known| order(known, value)).is_ok();
+                finds(value) || matches!(value, Value::Timestamp(micros) if finds(&Value::Day(*micros)))
             }
             Self::Within(interval) => {
                 budget.spend(1);
-                interval.contains(value)
+                interval.contains(value) && (interval.has_dates() || !matches!(value, Value::Day(_)))
             }
             Self::Texts(predicate) => matches!(value, Value::Text(text) if passes(predicate, text, budget)),
+            Self::Outcomes(_) => false,
+        }
+    }
+
+    /// False when the set contains nothing that equals `value`.
+    fn meets(&self, value: &Value, budget: &mut Budget) -> bool {
+        if self.contains(value, budget) {
+            return true;
+        }
+        match self {
+            Self::Values(values) => {
+                budget.spend(values.len());
+                values.iter().any(|known| may_be_one(known, value))
+            }
+            Self::Within(interval) => interval.meets(value),
+            Self::Texts(_) => value.is_time(),
             Self::Outcomes(_) => false,
         }
     }
@@ -199,11 +221,11 @@ impl<'q> Set<'q> {
         budget.spend(1);
         match (self, other) {
             (Self::Values(values), set) | (set, Self::Values(values)) => {
-                !values.iter().any(|value| set.contains(value, budget))
+                !values.iter().any(|value| set.meets(value, budget))
             }
             (Self::Within(a), Self::Within(b)) => a.is_apart_from(b),
             (Self::Within(interval), Self::Texts(_)) | (Self::Texts(_), Self::Within(interval)) => {
-                !interval.is_of_texts()
+                !interval.has_texts()
             }
             (Self::Texts(a), Self::Texts(b)) => patterns::are_apart(a, b),
             (Self::Outcomes(a), Self::Outcomes(b)) => a & b == 0,
@@ -229,12 +251,26 @@ impl ValueInterval<'_> {
         is_on_side(&self.low, Ordering::Greater) && is_on_side(&self.high, Ordering::Less)
     }
 
+    /// False when nothing that equals `value` lies within it.
+    fn meets(&self, value: &Value) -> bool {
+        match self.any_bound() {
+            Some(Value::Text(_)) => value.is_time() || self.contains(value),
+            _ => self.contains(value) || value.as_time().is_some_and(|time| self.contains(&time)),
+        }
+    }
+
     fn any_bound(&self) -> Option<&Value> {
         self.low.as_ref().or(self.high.as_ref()).map(|bound| &*bound.value)
     }
 
-    fn is_of_texts(&self) -> bool {
-        matches!(self.any_bound(), None | Some(Value::Text(_)))
+    /// True when some texts may lie within it: those that read as times, too.
+    fn has_texts(&self) -> bool {
+        self.any_bound().is_none_or(|bound| matches!(bound, Value::Text(_)) || bound.is_time())
+    }
+
+    /// True when dates lie within it: beside an instant they are no times.
+    fn has_dates(&self) -> bool {
+        [&self.low, &self.high].into_iter().flatten().all(|bound| matches!(&*bound.value, Value::Day(_)))
     }
 
     /// Bounds of one kind compare.
@@ -254,6 +290,7 @@ impl ValueInterval<'_> {
                 },
             };
         self.is_like(other)
+            && (other.has_dates() || !self.has_dates())
             && inside(&self.low, &other.low, Ordering::Greater)
             && inside(&self.high, &other.high, Ordering::Less)
     }
@@ -266,13 +303,21 @@ impl ValueInterval<'_> {
             },
             _ => false,
         };
-        !self.is_like(other) || below(&self.high, &other.low) || below(&other.high, &self.low)
+        let may_share_texts = self.has_texts() && other.has_texts();
+        !self.is_like(other) && !may_share_texts || below(&self.high, &other.low) || below(&other.high, &self.low)
     }
 }
 
 /// A total order of constants: by kind, then by value. Not for NaN.
 pub(super) fn order(a: &Value, b: &Value) -> Ordering {
-    a.compare(b).unwrap_or_else(|| kind(a).cmp(&kind(b)))
+    kind(a).cmp(&kind(b)).then_with(|| a.compare(b).unwrap_or(Ordering::Equal))
+}
+
+/// Whether a text of a message may equal both: a time and a text that reads as one, or two times.
+fn may_be_one(a: &Value, b: &Value) -> bool {
+    let time = |value: &Value| if value.is_time() { Some(value.clone()) } else { value.as_time() };
+    (a.is_time() || b.is_time())
+        && time(a).zip(time(b)).is_some_and(|(a, b)| a.compare(&b).is_some_and(Ordering::is_eq))
 }
 
 /// Values of one kind compare with each other.
@@ -283,6 +328,7 @@ fn kind(value: &Value) -> u8 {
         Value::Text(_) => 2,
         Value::Timestamp(_) => 3,
         Value::Null | Value::Present | Value::List(_) | Value::Map(_) => 4,
+        Value::Day(_) => 5,
     }
 }
 

@@ -45,6 +45,7 @@ fn what_can_hold_of_no_message_is_never_true() {
         "b = 1 AND (a = 1 AND NOT b < 2 OR b IS NULL)",
         "a UNDER 'x' AND NOT a UNDER 'x'",
         "a AND NOT a",
+        "NOT a > DATE '2002-08-22' AND NOT a <= DATE '2002-08-22' AND a = TIMESTAMP '2002-08-22T18:26:25Z'",
     ] {
         assert!(query(text).is_never_true(), "{text}");
     }
@@ -61,6 +62,9 @@ fn what_a_list_satisfies_can_be_true() {
         "NOT a = 1 AND a <> 1",
         "NOT a > 5 AND NOT a < 3",
         "a IS NULL AND EXISTS(a)",
+        "a = TIMESTAMP '2002-08-22T18:26:25Z' AND NOT a <> '2002-08-22T18:26:25Z'",
+        "a = DATE '2002-08-22' AND NOT a <> '2002-08-22' AND NOT a = TIMESTAMP '2002-08-22T00:00:00Z'",
+        "a > DATE '2002-08-22' AND NOT a NOT LIKE '%'",
         "a <> b AND a < b",
         "a",
     ] {
@@ -171,8 +175,11 @@ impl Random {
         let name = self.pick(&["a", "b", "a", "-a", "a + b"]);
         let constant = |random: &mut Self| random.pick(&["1", "2", "2.0", "3", "1.5", "'x'", "'xy'"]);
         let op = self.pick(&["=", "<>", "<", "<=", ">", ">="]);
-        match self.below(14) {
+        match self.below(18) {
             0..=4 => format!("{name} {op} {}", constant(self)),
+            14..=15 => format!("a {op} {}", self.time()),
+            16 => format!("a BETWEEN {} AND {}", self.time(), self.time()),
+            17 => format!("a IN ({}, {})", self.time(), self.time()),
             5 => format!("{name} BETWEEN {} AND {}", constant(self), constant(self)),
             6 => format!("{name} IN ({}, {})", constant(self), constant(self)),
             7 => self.pick(&["a", "b", "a = TRUE", "a = FALSE", "TRUE", "FALSE"]).to_owned(),
@@ -191,8 +198,27 @@ impl Random {
         }
     }
 
+    /// Times, and texts that are or may be times.
+    fn time(&mut self) -> &'static str {
+        self.pick(&[
+            "TIMESTAMP '1970-01-01T00:00:00Z'",
+            "TIMESTAMP '1970-01-02T12:00:00Z'",
+            "DATE '1970-01-01'",
+            "DATE '1970-01-02'",
+            "'1970-01-01T00:00:00Z'",
+            "'1970-01-02T13:00:00+01:00'",
+            "'1970-01-01'",
+            "'1'",
+        ])
+    }
+
     fn scalar(&mut self) -> Value {
-        match self.below(10) {
+        match self.below(13) {
+            10 => Value::Timestamp(self.pick(&[0, 129_600_000_000, 1])),
+            11 | 12 => {
+                let texts = ["1970-01-01T00:00:00Z", "1970-01-02T13:00:00+01:00", "1970-01-01", "1970-01-02"];
+                Value::Text(self.pick(&texts).into())
+            }
             0 => Value::Null,
             1 => Value::Present,
             2 => Value::Bool(self.one_in(2)),

@@ -3,31 +3,40 @@
 //! The left side of an operator is a name, where several words are one name with spaces. The right side is a value, so
 //! that no single word needs quotes.
 
+use std::collections::HashSet;
+
 use crate::error::QueryError;
 use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
 use crate::query::language::lexer::{Cursor, Style, TokenKind, unquote, whole_number};
 use crate::query::selector::{comparison, finish};
+use crate::query::warning::WarningList;
 use crate::query::{IN_VALUES_MAX, Query};
 
 /// Words that cannot be part of a name, in any case.
 const KEYWORDS: [&str; 5] = ["AND", "OR", "NOT", "IN", "UNDER"];
 
-/// Parses `text` as a Boolean filter.
+/// Parses `text` as a Boolean filter. For the names in `groupings`, `==` and `in` mean UNDER: the paper's groups are the
+/// dynamic groupings of a hierarchy.
 ///
 /// # Errors
 /// The position at which parsing failed, and what was expected there.
-pub fn parse(text: &str) -> Result<Query, QueryError> {
-    let mut parser = BooleanParser { cursor: Cursor::new(text, Style::Boolean)? };
+pub fn parse(text: &str, groupings: &[impl AsRef<str>]) -> Result<Query, QueryError> {
+    let groupings = groupings.iter().map(AsRef::as_ref).collect();
+    let (cursor, warnings) = (Cursor::new(text, Style::Boolean)?, WarningList::default());
+    let mut parser = BooleanParser { cursor, groupings, warnings };
     let expr = parser.disjunction()?;
     match parser.cursor.token.kind {
-        TokenKind::End => finish(text, expr),
+        TokenKind::End => finish(text, expr, parser.warnings),
         _ => Err(parser.cursor.unexpected("`&&`, `||` or the end")),
     }
 }
 
 struct BooleanParser<'a> {
     cursor: Cursor<'a>,
+    /// The names whose values are groups of a hierarchy.
+    groupings: HashSet<&'a str>,
+    warnings: WarningList,
 }
 
 /// The left side, before it is known whether an operator follows.
@@ -148,6 +157,9 @@ impl BooleanParser<'_> {
         }
         let is_negated = self.cursor.eat_keyword("NOT");
         if self.cursor.eat_keyword("IN") {
+            if self.is_grouping(&reference) {
+                return self.grouped(reference, start, is_negated);
+            }
             return Ok(one_of(reference, self.set("`{`")?, is_negated));
         }
         let operator = self.cursor.token;
@@ -156,23 +168,65 @@ impl BooleanParser<'_> {
             return Err(self.cursor.unexpected("IN"));
         };
         self.cursor.advance();
-        self.compared(reference, op, operator.start)
+        match op {
+            Comparison::Equal | Comparison::NotEqual if self.is_grouping(&reference) => {
+                self.grouped(reference, start, op == Comparison::NotEqual)
+            }
+            _ => self.compared(reference, op, operator.start),
+        }
+    }
+
+    fn is_grouping(&self, reference: &Reference) -> bool {
+        matches!(reference, Reference::Property(name) if self.groupings.contains(&*name.text))
+    }
+
+    /// Parses the value or set of a grouping: the condition that `reference` is under one of them, or under none.
+    fn grouped(&mut self, reference: Reference, start: usize, is_negated: bool) -> BooleanResult<Expr> {
+        if is_negated {
+            self.cursor.enter()?;
+        }
+        let under = self.under(reference, start)?;
+        if is_negated {
+            self.cursor.leave();
+        }
+        Ok(if is_negated { under.negate() } else { under })
     }
 
     fn under(&mut self, reference: Reference, start: usize) -> BooleanResult<Expr> {
         if !matches!(reference, Reference::Property(_)) {
             return Err(self.cursor.error_at(start, "the name of a property before UNDER"));
         }
-        let ancestor = match self.cursor.token.kind {
+        let close = match self.cursor.token.kind {
+            TokenKind::Symbol("(") => ")",
+            TokenKind::Symbol("{") => "}",
+            _ => {
+                let ancestor = self.ancestor()?;
+                self.no_second_word()?;
+                return Ok(Predicate::Under(reference, ancestor.into()).into());
+            }
+        };
+        self.cursor.enter()?;
+        self.cursor.advance();
+        let mut any = vec![Predicate::Under(reference.clone(), self.ancestor()?.into()).into()];
+        while self.cursor.eat_separator() {
+            self.cursor.count_term(start)?;
+            any.push(Predicate::Under(reference.clone(), self.ancestor()?.into()).into());
+        }
+        self.cursor.expect_symbol(close, if close == ")" { "`||` or `)`" } else { "`,` or `}`" })?;
+        self.cursor.leave();
+        Ok(Expr::or(any))
+    }
+
+    /// The value after UNDER, which is a text even if it reads as a number.
+    fn ancestor(&mut self) -> BooleanResult<String> {
+        match self.cursor.token.kind {
             TokenKind::Word(word) => {
                 self.cursor.advance();
-                word.to_owned()
+                Ok(word.to_owned())
             }
-            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) => self.quoted(),
-            _ => return Err(self.cursor.unexpected("a value")),
-        };
-        self.no_second_word()?;
-        Ok(Predicate::Under(reference, ancestor.into()).into())
+            TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_) => Ok(self.quoted()),
+            _ => Err(self.cursor.unexpected("a value")),
+        }
     }
 
     fn compared(&mut self, reference: Reference, op: Comparison, operator: usize) -> BooleanResult<Expr> {
@@ -184,7 +238,9 @@ impl BooleanParser<'_> {
         if is_set {
             return Ok(one_of(reference, self.set("`(`")?, op == Comparison::NotEqual));
         }
+        let byte = self.cursor.token.start;
         let value = self.value()?;
+        self.warnings.look_at_comparison(&Operand::Reference(reference.clone()), Some(op), &value, byte);
         if is_order && matches!(value, Value::Bool(_)) {
             return Err(self.cursor.error_at(operator, "`==` or `!=`: true and false have no order"));
         }
@@ -199,7 +255,7 @@ impl BooleanParser<'_> {
             self.cursor.expect_symbol("{", expected)?;
         }
         let mut values = vec![self.value()?];
-        while ["||", ","].iter().any(|symbol| self.cursor.eat_symbol(symbol)) || self.cursor.eat_keyword("OR") {
+        while self.cursor.eat_separator() {
             if values.len() == IN_VALUES_MAX {
                 let start = self.cursor.token.start;
                 return Err(self.cursor.error_at(start, format!("at most {IN_VALUES_MAX} values")));
@@ -273,16 +329,18 @@ mod tests {
     use super::*;
     use crate::query::selector;
 
+    const NONE: &[&str] = &[];
+
     /// The canonical text, which reads back as the same query.
     fn canonical(text: &str) -> String {
-        let query = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let query = parse(text, NONE).unwrap_or_else(|error| panic!("{text}: {error}"));
         let canonical = query.to_string();
         assert_eq!(selector::parse(&canonical, selector::SelectorDialect::Jms), Ok(query), "{canonical}");
         canonical
     }
 
     fn refused(text: &str) -> (usize, String) {
-        let error = parse(text).expect_err(text);
+        let error = parse(text, NONE).expect_err(text);
         (error.position, error.hint.unwrap_or(error.expected))
     }
 
@@ -329,6 +387,44 @@ mod tests {
     }
 
     #[test]
+    fn of_several_groups_one_is_enough() {
+        let either = "group UNDER 'American' OR group UNDER 'European'";
+        for text in [
+            "group UNDER (American || European)",
+            "group under {American, European}",
+            "group UNDER ('American' or \"European\")",
+        ] {
+            assert_eq!(canonical(text), either);
+        }
+        assert_eq!(canonical("group UNDER (5) && !(a UNDER (X || Y))"), {
+            "group UNDER '5' AND NOT (a UNDER 'X' OR a UNDER 'Y')"
+        });
+        assert_eq!(refused("group UNDER (A B)").0, 15);
+        assert_eq!(refused("group UNDER (A ||").0, 17);
+    }
+
+    #[test]
+    fn for_groupings_equality_is_being_under() {
+        let grouped = |text: &str| parse(text, &["group", "Trading enabled"]).map(|query| query.to_string());
+        let either = "group UNDER 'American' OR group UNDER 'European'";
+        for text in ["group == (American || European)", "group in {American, European}", "group = (American, European)"]
+        {
+            assert_eq!(grouped(text).as_deref(), Ok(either));
+        }
+        assert_eq!(grouped("group == 5 && a == 5").as_deref(), Ok("group UNDER '5' AND a = 5"));
+        assert_eq!(grouped("group != X").as_deref(), Ok("NOT group UNDER 'X'"));
+        assert_eq!(
+            grouped("group not in {X, Y} && b").as_deref(),
+            Ok("NOT (group UNDER 'X' OR group UNDER 'Y') AND b")
+        );
+        assert_eq!(grouped("Trading enabled == x || group < 'A'").as_deref(), {
+            Ok("\"Trading enabled\" UNDER 'x' OR group < 'A'")
+        });
+        let names = (0..1_001).map(|index| format!("g{index}")).collect::<Vec<_>>().join(" || ");
+        assert!(grouped(&format!("group == ({names})")).is_err());
+    }
+
+    #[test]
     fn errors_say_where_and_what() {
         assert_eq!(refused("a === 1"), (4, "did you mean `==`?".into()));
         assert_eq!(refused("a => 1"), (3, "did you mean `>=`?".into()));
@@ -350,11 +446,11 @@ mod tests {
     #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
     fn limits_hold() {
         let nested = |depth: usize| "(".repeat(depth) + "a" + &")".repeat(depth);
-        assert!(parse(&nested(100)).is_ok());
+        assert!(parse(&nested(100), NONE).is_ok());
         assert_eq!(refused(&nested(101)).0, 100);
         assert_eq!(refused(&vec!["a"; 1_001].join("||")).0, 3_000);
-        assert!(parse(&format!("a in {{{}}}", vec!["x"; 10_000].join(","))).is_ok());
-        assert!(parse(&format!("a in {{{}}}", vec!["x"; 10_001].join(","))).is_err());
-        assert!(parse(&"a".repeat(65_537)).is_err());
+        assert!(parse(&format!("a in {{{}}}", vec!["x"; 10_000].join(",")), NONE).is_ok());
+        assert!(parse(&format!("a in {{{}}}", vec!["x"; 10_001].join(",")), NONE).is_err());
+        assert!(parse(&"a".repeat(65_537), NONE).is_err());
     }
 }

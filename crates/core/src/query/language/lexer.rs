@@ -6,6 +6,7 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::error::QueryError;
 use crate::query::{DEPTH_MAX, TERMS_MAX, TEXT_BYTES_MAX};
+use crate::spelling;
 
 /// The maximum number of arithmetic operators in a query: a chain of them leans left, and evaluation recurses down it.
 const OPERATORS_MAX: usize = 1_000;
@@ -31,7 +32,7 @@ pub(super) enum Style {
 
 /// The kind of a token. Quoted ones hold the text between the quotes; [`unquote`] decodes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum TokenKind<'a> {
+pub(in crate::query) enum TokenKind<'a> {
     Word(&'a str),
     DoubleQuoted(&'a str),
     SingleQuoted(&'a str),
@@ -83,7 +84,7 @@ fn continues_identifier(character: char) -> bool {
 }
 
 /// The number that the whole of `text` is, if it is one: an optional sign, then a number as in a selector.
-pub(super) fn whole_number(text: &str) -> Option<TokenKind<'_>> {
+pub(in crate::query) fn whole_number(text: &str) -> Option<TokenKind<'_>> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (length, is_float) = number_prefix(unsigned)?;
     if length < unsigned.len() {
@@ -285,6 +286,18 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
+    /// Moves past what stands between the values of a set: `||`, OR or a comma.
+    pub fn eat_separator(&mut self) -> bool {
+        ["||", ","].iter().any(|symbol| self.eat_symbol(symbol)) || self.eat_keyword("OR")
+    }
+
+    /// The name with dashes that the text from byte `start` on looks like.
+    pub fn dashed_word_at(&self, start: usize) -> &'a str {
+        let text = &self.text[start..];
+        let end = text.find(|c| c != '-' && !continues_identifier(c)).unwrap_or(text.len());
+        &text[..end]
+    }
+
     /// Moves past `symbol`; `expected` describes what else could have stood there.
     pub fn expect_symbol(&mut self, symbol: &str, expected: &str) -> Result<(), QueryError> {
         if self.eat_symbol(symbol) { Ok(()) } else { Err(self.unexpected(expected)) }
@@ -344,17 +357,23 @@ impl<'a> Cursor<'a> {
             (TokenKind::Symbol(symbol), Some(TokenKind::Symbol(before))) if self.touches_previous() => {
                 operator(before, symbol)?
             }
-            (TokenKind::Symbol("("), Some(TokenKind::Word(word))) => nearest(word, &FUNCTIONS)?,
+            (TokenKind::Symbol("("), Some(TokenKind::Word(word))) if changes_case(word) => {
+                return Some("to ignore case, write REGEX(name, '(?i)^text$')".to_owned());
+            }
+            (TokenKind::Symbol("("), Some(TokenKind::Word(word))) => spelling::nearest(word, &FUNCTIONS)?,
+            (TokenKind::Word(word), Some(TokenKind::Word(name))) if self.is_text_function(word) => {
+                return Some(format!("the name stands inside: {}({name}, '...')", word.to_ascii_uppercase()));
+            }
             (TokenKind::Symbol(symbol), _) => self.own_spelling(symbol)?,
             (TokenKind::Word(word), _) if is_reserved(word) => {
                 return Some(format!("in double quotes it is a name: \"{word}\""));
             }
             (TokenKind::Word(word), Some(TokenKind::Word(before))) => {
-                nearest(word, &KEYWORDS).or_else(|| nearest(before, &KEYWORDS))?
+                spelling::nearest(word, &KEYWORDS).or_else(|| spelling::nearest(before, &KEYWORDS))?
             }
-            (TokenKind::Word(word), _) => nearest(word, &KEYWORDS)?,
+            (TokenKind::Word(word), _) => spelling::nearest(word, &KEYWORDS)?,
             (TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_), Some(TokenKind::Word(word))) => {
-                nearest(word, &KEYWORDS)?
+                spelling::nearest(word, &KEYWORDS)?
             }
             (TokenKind::BadNumber(number), _) => return Some(bad_number(number)),
             (TokenKind::Other('“' | '”' | '„' | '‘' | '’'), _) => {
@@ -365,8 +384,15 @@ impl<'a> Cursor<'a> {
         Some(format!("did you mean `{meant}`?"))
     }
 
-    fn touches_previous(&self) -> bool {
+    /// True when nothing stands between the next token and the one before it.
+    pub fn touches_previous(&self) -> bool {
         self.previous.is_some_and(|previous| previous.end == self.token.start)
+    }
+
+    /// True for a function of a text that is written like an operator: `subject CONTAINS 'x'`.
+    fn is_text_function(&self, word: &str) -> bool {
+        let is_function = ["CONTAINS", "PREFIX", "REGEX"].iter().any(|function| function.eq_ignore_ascii_case(word));
+        is_function && matches!(self.peek(), TokenKind::SingleQuoted(_) | TokenKind::DoubleQuoted(_))
     }
 
     /// The spelling in this language of an operator of the other one.
@@ -395,6 +421,11 @@ fn operator(before: &str, symbol: &str) -> Option<&'static str> {
     }
 }
 
+/// True for the functions of other languages that change the case of a text.
+fn changes_case(word: &str) -> bool {
+    ["LOWER", "UPPER", "LCASE", "UCASE"].iter().any(|function| function.eq_ignore_ascii_case(word))
+}
+
 fn bad_number(number: &str) -> String {
     let digits = number.trim_end_matches(['l', 'L', 'f', 'F', 'd', 'D']);
     if digits.len() < number.len() && whole_number(digits).is_some() {
@@ -404,35 +435,7 @@ fn bad_number(number: &str) -> String {
     }
 }
 
-/// The one of `candidates` that differs from `word` by a typing error.
-fn nearest(word: &str, candidates: &[&'static str]) -> Option<&'static str> {
-    if !word.is_ascii() || !(3..=12).contains(&word.len()) {
-        return None;
-    }
-    let upper = word.to_ascii_uppercase();
-    let slips_max = if word.len() <= 4 { 1 } else { 2 };
-    let slips = |candidate: &str| slips(upper.as_bytes(), candidate.as_bytes());
-    let best = candidates.iter().copied().min_by_key(|candidate| slips(candidate))?;
-    (1..=slips_max).contains(&slips(best)).then_some(best)
-}
-
-/// The number of letters omitted, added, replaced or swapped between `a` and `b` (optimal string alignment).
-fn slips(a: &[u8], b: &[u8]) -> usize {
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = match (i, j) {
-                (0, other) | (other, 0) => other,
-                _ => {
-                    let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-                    let mut least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                    if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                        least = least.min(rows[i - 2][j - 2] + 1);
-                    }
-                    least
-                }
-            };
-        }
-    }
-    rows[a.len()][b.len()]
+/// The part of a message that a misspelt word was probably meant for.
+pub(super) fn part_meant(word: &str) -> Option<&'static str> {
+    spelling::nearest(word, &["body", "topic"])
 }

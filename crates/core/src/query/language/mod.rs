@@ -1,5 +1,7 @@
-//! The languages of queries: selectors and the boolean expressions of `in`, `and`, `or`, read through one lexer.
+//! The languages of queries: selectors, the boolean expressions of `in`, `and`, `or`, single criteria, and their names.
 
 pub mod boolean;
-mod lexer;
+pub mod criteria;
+pub(super) mod lexer;
+pub mod named;
 pub mod selector;

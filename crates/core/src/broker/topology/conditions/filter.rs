@@ -5,11 +5,10 @@
 use std::sync::Arc;
 
 use crate::amqp::{AmqpError, RawTable};
-use crate::error::QueryError;
+use crate::hierarchy::{self, Hierarchies};
 use crate::query::expr::{Expr, Predicate, Reference};
-use crate::query::selector::{self, SelectorDialect};
-use crate::query::{Query, boolean};
-use crate::text::Phrase;
+use crate::query::{Query, named};
+use crate::spelling;
 
 use super::super::{View, errors};
 use super::names::{self, BodyMode, Needs};
@@ -21,10 +20,6 @@ const KEY: &str = "x-query-key";
 
 /// All arguments about queries: they are not headers of a headers exchange.
 pub(in crate::broker::topology) const ARGUMENTS: [&str; 4] = [QUERY, LANGUAGE, BODY, KEY];
-
-/// The number of characters of a query that an error shows before and after the position of a mistake.
-const SHOWN_BEFORE: usize = 8;
-const SHOWN_AFTER: usize = 24;
 
 /// A query of the store, as it was when it was bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +45,8 @@ pub fn stored_key<'a>(arguments: RawTable<'a>) -> Result<Option<&'a str>, AmqpEr
     Ok(key)
 }
 
-/// Check the arguments that a client sends: each that begins with `x-query` is known, and has the query that it is about.
-/// With a misspelt argument a binding would be made that asks for something else.
+/// Check the arguments that a client sends: each that is called nearly like one about queries is one, and has the query
+/// that it is about. With a misspelt argument a binding would be made that asks for something else.
 ///
 /// # Errors
 /// 406, with the name.
@@ -61,10 +56,14 @@ pub fn check_query_arguments(arguments: RawTable<'_>) -> Result<(), AmqpError> {
         let reason = match name {
             LANGUAGE if !has(QUERY) => format!("{LANGUAGE}: expected {QUERY} beside it"),
             BODY if !has(QUERY) && !has(KEY) => format!("{BODY}: expected {QUERY} or {KEY} beside it"),
-            name if name.starts_with(QUERY) && !ARGUMENTS.contains(&name) => {
-                format!("unknown argument '{name}': expected {QUERY}, {LANGUAGE}, {BODY} or {KEY}")
-            }
-            _ => continue,
+            name if ARGUMENTS.contains(&name) => continue,
+            name => match spelling::nearest(name, &ARGUMENTS) {
+                Some(meant) => format!("unknown argument '{name}': did you mean {meant}?"),
+                None if name.starts_with(QUERY) => {
+                    format!("unknown argument '{name}': expected {QUERY}, {LANGUAGE}, {BODY} or {KEY}")
+                }
+                None => continue,
+            },
         };
         return Err(errors::precondition(&reason));
     }
@@ -74,30 +73,70 @@ pub fn check_query_arguments(arguments: RawTable<'_>) -> Result<(), AmqpError> {
 /// The query of `arguments`, or `stored`, which they name by its key; None when they have none. References to the body are
 /// resolved, because other queries may match the same message with another `x-query-body`.
 ///
+/// `hierarchies` are those that `UNDER` can follow; None for a query that was bound before a restart: it stays, whatever is
+/// missing now.
+///
 /// # Errors
 /// 406: a query that cannot be parsed, with the position on one line; an unknown language or mode; an argument that is not
-/// text.
+/// text; a query that could never be true, because it reads what bindings do not see or has no hierarchy to follow.
 pub(in crate::broker::topology) fn parse(
     arguments: RawTable<'_>,
     stored: Option<&StoredQuery>,
+    hierarchies: Option<&Hierarchies>,
 ) -> Result<Option<(Expr, Needs)>, AmqpError> {
     if arguments.is_empty() {
         return Ok(None);
     }
     let given = text_argument(arguments, QUERY)?;
     let language = text_argument(arguments, LANGUAGE)?;
-    let mode = match text_argument(arguments, BODY)? {
-        None => BodyMode::None,
-        Some(name) => BodyMode::from_name(name)
-            .ok_or_else(|| errors::precondition(&format!("{BODY} '{name}': expected none, text or json")))?,
-    };
+    let mode = text_argument(arguments, BODY)?.map(body_mode).transpose()?;
     let (text, language) = match (given, stored) {
         (Some(text), _) => (text, language.unwrap_or("selector")),
         (None, Some(stored)) => (&*stored.text, &*stored.language),
         (None, None) => return Ok(None),
     };
     let query = read(text, language)?;
-    Ok(Some(names::resolve(query.expr().clone(), mode)))
+    if let Some(hierarchies) = hierarchies {
+        check_body(&query, mode)?;
+        check_hierarchies(&query, hierarchies)?;
+    }
+    Ok(Some(names::resolve(query.expr().clone(), mode.unwrap_or_default())))
+}
+
+fn body_mode(name: &str) -> Result<BodyMode, AmqpError> {
+    BodyMode::from_name(name)
+        .ok_or_else(|| errors::precondition(&format!("{BODY} '{name}': expected none, text or json")))
+}
+
+/// Check that a query sees the body that it reads. A header may be called `body.x`, so `none` is taken at its word.
+fn check_body(query: &Query, mode: Option<BodyMode>) -> Result<(), AmqpError> {
+    let is_blind = match mode {
+        None => names::reads_body(query.expr()),
+        Some(BodyMode::None) => names::resolve(query.expr().clone(), BodyMode::Text).1.text,
+        Some(BodyMode::Text | BodyMode::Json) => false,
+    };
+    if is_blind {
+        let seen = mode.map_or("without that argument", |_| "with none");
+        return Err(errors::precondition(&format!(
+            "the query reads the body: expected {BODY} text or json; {seen} it sees none"
+        )));
+    }
+    Ok(())
+}
+
+fn check_hierarchies(query: &Query, hierarchies: &Hierarchies) -> Result<(), AmqpError> {
+    for predicate in query.expr().predicates() {
+        if let Predicate::Under(Reference::Property(name), _) = predicate
+            && hierarchy::of_attribute(hierarchies, name).is_none()
+        {
+            let reason = format!(
+                "UNDER: there is no hierarchy for '{0}': set it in the broker's store (`tamis hierarchy set {0} FILE`)",
+                name.text
+            );
+            return Err(errors::precondition(&reason));
+        }
+    }
+    Ok(())
 }
 
 fn text_argument<'a>(arguments: RawTable<'a>, name: &str) -> Result<Option<&'a str>, AmqpError> {
@@ -108,28 +147,11 @@ fn text_argument<'a>(arguments: RawTable<'a>, name: &str) -> Result<Option<&'a s
 }
 
 fn read(text: &str, language: &str) -> Result<Query, AmqpError> {
-    let query = match language {
-        "selector" => selector::parse(text, SelectorDialect::Jms),
-        "cbm" => selector::parse(text, SelectorDialect::Cbm),
-        "boolean" => boolean::parse(text),
-        "text" => Phrase::new(text)
-            .ok_or_else(|| QueryError::at_byte(text, 0, "a word"))
-            .and_then(|phrase| Query::new(Predicate::Contains(Reference::Body, phrase).into())),
-        other => {
-            let expected = "expected selector, cbm, boolean or text";
-            return Err(errors::precondition(&format!("{LANGUAGE} '{other}': {expected}")));
-        }
+    let Some(query) = named::compile(text, language) else {
+        let expected = named::LANGUAGES.join(", ");
+        return Err(errors::precondition(&format!("{LANGUAGE} '{language}': expected one of {expected}")));
     };
-    query.map_err(|error| errors::precondition(&one_line(&error)))
-}
-
-/// `position 17: expected a number near 'price >> 3'`.
-fn one_line(error: &QueryError) -> String {
-    let before = error.position.min(SHOWN_BEFORE);
-    let near: String = error.text.chars().skip(error.position - before).take(before + SHOWN_AFTER).collect::<String>();
-    let place = if near.trim().is_empty() { String::new() } else { format!(" near '{}'", near.trim()) };
-    let hint = error.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
-    format!("position {}: expected {}{place}{hint}", error.position, error.expected)
+    query.map_err(|error| errors::precondition(&error.summary()))
 }
 
 /// A query that is evaluated for single messages: that of a consumer of a stream.
@@ -144,10 +166,14 @@ impl ConsumerFilter {
     ///
     /// # Errors
     /// 406: it cannot be parsed, or its key is unknown to `find`.
-    pub fn parse(arguments: RawTable<'_>, find: FindStored<'_>) -> Result<Option<Self>, AmqpError> {
+    pub fn parse(
+        arguments: RawTable<'_>,
+        find: FindStored<'_>,
+        hierarchies: &Hierarchies,
+    ) -> Result<Option<Self>, AmqpError> {
         let stored = find_stored(arguments, find)?;
-        let Some((expr, needs)) = parse(arguments, stored.as_ref())? else { return Ok(None) };
-        let query = Query::new(expr).map_err(|error| errors::precondition(&one_line(&error)))?;
+        let Some((expr, needs)) = parse(arguments, stored.as_ref(), Some(hierarchies))? else { return Ok(None) };
+        let query = Query::new(expr).map_err(|error| errors::precondition(&error.summary()))?;
         Ok(Some(Self { query: Arc::new(query), needs }))
     }
 
@@ -158,8 +184,8 @@ impl ConsumerFilter {
     }
 
     /// Whether the query is true of the message that `view` was begun with.
-    pub fn is_match(&self, routing_key: &str, view: &mut View<'_>) -> bool {
-        view.with(routing_key, self.needs, |message| self.query.is_true(message, None))
+    pub fn is_match(&self, routing_key: &str, view: &mut View<'_>, hierarchies: &Hierarchies) -> bool {
+        view.with(routing_key, self.needs, |message| self.query.is_true(message, Some(hierarchies)))
     }
 }
 
@@ -175,12 +201,40 @@ pub(in crate::broker::topology) fn find_stored(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashMap;
+
     use crate::amqp::Table;
+    use crate::hierarchy::Hierarchy;
     use crate::testing::fewer;
 
     fn refusal(fields: &[(&str, &str)]) -> String {
         let bytes = fields.iter().copied().collect::<Table>().to_bytes();
-        parse(RawTable::new(&bytes), None).expect_err("refused").text
+        parse(RawTable::new(&bytes), None, Some(&Hierarchies::new())).expect_err("refused").text
+    }
+
+    #[test]
+    fn what_could_never_be_true_is_refused_but_recovered() {
+        let bytes = |fields: &[(&str, &str)]| fields.iter().copied().collect::<Table>().to_bytes();
+        let tree = HashMap::from([("grp".to_owned(), Hierarchy::default())]);
+        for (fields, expected) in [
+            (&[(QUERY, "CONTAINS(body, 'x')")][..], Some("without that argument")),
+            (&[(QUERY, "body.n = 1 OR a = 1")], Some("without that argument")),
+            (&[(QUERY, "body LIKE 'x%'"), (BODY, "none")], Some("with none it sees none")),
+            (&[(QUERY, "body.n = 1"), (BODY, "none")], None),
+            (&[(QUERY, "Body LIKE %x%"), (LANGUAGE, "cbm")], Some("reads the body")),
+            (&[(QUERY, "x"), (LANGUAGE, "text"), (BODY, "text")], None),
+            (&[(QUERY, "grp UNDER 'a'")], None),
+            (&[(QUERY, "other UNDER 'a'")], Some("no hierarchy for 'other'")),
+        ] {
+            let bytes = bytes(fields);
+            let arguments = RawTable::new(&bytes);
+            match (parse(arguments, None, Some(&tree)), expected) {
+                (Ok(_), None) => {}
+                (Err(error), Some(expected)) => assert!(error.text.contains(expected), "{}", error.text),
+                (other, _) => panic!("{fields:?}: {other:?}"),
+            }
+            assert!(parse(arguments, None, None).is_ok(), "what was bound before a restart stays");
+        }
     }
 
     #[test]
@@ -191,7 +245,7 @@ mod tests {
         );
         assert!(refusal(&[(QUERY, "a ="), (LANGUAGE, "boolean")]).contains("position 3: expected"));
         assert!(refusal(&[(QUERY, &"(".repeat(fewer(70_000)))]).len() <= 255);
-        assert!(refusal(&[(QUERY, "a"), (LANGUAGE, "sql")]).ends_with("expected selector, cbm, boolean or text"));
+        assert!(refusal(&[(QUERY, "a"), (LANGUAGE, "sql")]).ends_with("'sql': expected one of selector, cbm, boolean, topic, topic:openamq, topic:openamq-program, prefix, regex, fields, text, near"));
         assert!(refusal(&[(QUERY, "a"), (BODY, "xml")]).ends_with("expected none, text or json"));
     }
 
@@ -206,7 +260,8 @@ mod tests {
         }
         for (bad, text) in [
             (&[(QUERY, "a"), ("x-query-lang", "cbm")][..], "unknown argument 'x-query-lang': expected x-query, "),
-            (&[("x-query_body", "json"), (QUERY, "a")], "unknown argument 'x-query_body'"),
+            (&[("x-query_body", "json"), (QUERY, "a")], "unknown argument 'x-query_body': did you mean x-query-body?"),
+            (&[("x-queri", "a")], "unknown argument 'x-queri': did you mean x-query?"),
             (&[(LANGUAGE, "cbm")], "x-query-language: expected x-query beside it"),
             (&[(KEY, "k"), (LANGUAGE, "cbm")], "x-query-language: expected x-query beside it"),
             (&[(BODY, "json"), ("other", "x")], "x-query-body: expected x-query or x-query-key beside it"),

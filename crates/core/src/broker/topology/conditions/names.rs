@@ -122,9 +122,27 @@ pub(in crate::broker::topology) fn resolve(expr: Expr, mode: BodyMode) -> (Expr,
 }
 
 fn json_field(name: &PropertyName) -> Option<PropertyName> {
-    let (first, inner) = name.text.split_once('.')?;
-    let is_body = if name.any_case { first.eq_ignore_ascii_case("body") } else { first == "body" };
-    is_body.then(|| PropertyName { text: format!("{JSON}.{inner}").into(), any_case: name.any_case })
+    let text = json_name(&name.text)?.into(); // without regard to case, names are written in lower case
+    Some(PropertyName { text, any_case: name.any_case })
+}
+
+/// The internal name of a field of the body, which queries call `body.field`; None for all other names.
+pub(in crate::broker::topology) fn json_name(name: &str) -> Option<String> {
+    name.strip_prefix("body.").map(|field| format!("{JSON}.{field}"))
+}
+
+/// Whether a query reads the body, as `body` or as one of its fields.
+pub(in crate::broker::topology) fn reads_body(expr: &Expr) -> bool {
+    let mut reads = false;
+    in_expr(expr.clone(), &mut |reference| {
+        reads |= match &reference {
+            Reference::Topic => false,
+            Reference::Body => true,
+            Reference::Property(name) => json_field(name).is_some(),
+        };
+        reference
+    });
+    reads
 }
 
 type ReferenceMap<'a> = &'a mut dyn FnMut(Reference) -> Reference;

@@ -238,7 +238,7 @@ fn query_is_true(arguments: &Table, key: &str, properties: BasicProperties<'_>, 
     let text = |name: &str| arguments.get(name).and_then(FieldValue::as_str);
     let Some(query) = text("x-query") else { return true };
     let query: Query = match text("x-query-language") {
-        Some("boolean") => boolean::parse(query),
+        Some("boolean") => boolean::parse(query, &[] as &[&str]),
         _ => selector::parse(query, SelectorDialect::Jms),
     }
     .expect("a query");

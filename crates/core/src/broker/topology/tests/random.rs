@@ -65,7 +65,9 @@ impl Random {
             if is_boolean {
                 table.insert("x-query-language", "boolean");
             }
-            if self.one_in(2) {
+            if text.contains("body") {
+                table.insert("x-query-body", self.pick(&["text", "json"]));
+            } else if self.one_in(2) {
                 table.insert("x-query-body", self.pick(&["none", "text", "json"]));
             }
         }

@@ -1,8 +1,8 @@
 //! Parses the functions CONTAINS, NEAR, TOPIC, PREFIX, REGEX and EXISTS.
 
 use super::{SelectorParser, SelectorResult};
-use crate::query::expr::{Pattern, Predicate};
-use crate::query::language::lexer::TokenKind;
+use crate::query::expr::{Pattern, Predicate, Reference};
+use crate::query::language::lexer::{TokenKind, part_meant};
 use crate::text::Phrase;
 use crate::topic::{self, TopicPattern};
 
@@ -40,8 +40,21 @@ impl SelectorParser<'_> {
         self.cursor.expect_symbol(",", "`,`")
     }
 
-    fn contains(&mut self) -> SelectorResult<Predicate> {
+    /// The name of a text in which words are looked for, which usually is `body`.
+    fn name_of_text(&mut self) -> SelectorResult<Reference> {
+        let token = self.cursor.token;
         let reference = self.reference()?;
+        if let TokenKind::Word(word) = token.kind
+            && let Some(part) = part_meant(word)
+        {
+            let message = format!("`{word}` is a property");
+            self.warnings.add(token.start, message, format!("did you mean `{part}`?"));
+        }
+        Ok(reference)
+    }
+
+    fn contains(&mut self) -> SelectorResult<Predicate> {
+        let reference = self.name_of_text()?;
         self.comma()?;
         let (text, start) = self.text("a word or phrase in quotes")?;
         let phrase = Phrase::new(&text).ok_or_else(|| self.cursor.error_at(start, "a text with a word in it"))?;
@@ -49,7 +62,7 @@ impl SelectorParser<'_> {
     }
 
     fn near(&mut self) -> SelectorResult<Predicate> {
-        let reference = self.reference()?;
+        let reference = self.name_of_text()?;
         self.comma()?;
         let a = self.one_word()?;
         self.comma()?;

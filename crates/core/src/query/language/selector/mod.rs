@@ -15,6 +15,7 @@ use crate::message::Value;
 use crate::query::expr::{Comparison, Expr, Operand, Predicate, Reference, ValueSet};
 use crate::query::language::lexer::{Cursor, Style, TokenKind, is_identifier, is_reserved};
 use crate::query::like::LikePattern;
+use crate::query::warning::WarningList;
 use crate::query::{COMPILED_BYTES_MAX, IN_VALUES_MAX, Query, TEXT_BYTES_MAX};
 use values::Rank;
 
@@ -33,12 +34,21 @@ pub enum SelectorDialect {
 /// The position at which parsing failed, and what was expected there.
 pub fn parse(text: &str, dialect: SelectorDialect) -> Result<Query, QueryError> {
     let cursor = Cursor::new(text, Style::Selector)?;
-    let mut parser = SelectorParser { cursor, dialect, operands: Vec::new(), compiled_bytes_left: COMPILED_BYTES_MAX };
+    let mut parser = SelectorParser {
+        cursor,
+        dialect,
+        operands: Vec::new(),
+        compiled_bytes_left: COMPILED_BYTES_MAX,
+        warnings: WarningList::default(),
+    };
     let expr = match parser.cursor.token.kind {
-        TokenKind::End => Predicate::Constant(true).into(),
+        TokenKind::End => {
+            parser.warnings.add(0, "an empty query is true of every message", "TRUE says so, too");
+            Predicate::Constant(true).into()
+        }
         _ => parser.whole()?,
     };
-    finish(text, expr)
+    finish(text, expr, parser.warnings)
 }
 
 /// True when `name` parses as one property name without double quotes.
@@ -48,10 +58,10 @@ pub fn is_plain_identifier(name: &str) -> bool {
 }
 
 /// A query of `expr`, which was parsed from `text`, unless its canonical text could not be parsed.
-pub(super) fn finish(text: &str, expr: Expr) -> Result<Query, QueryError> {
+pub(super) fn finish(text: &str, expr: Expr, warnings: WarningList) -> Result<Query, QueryError> {
     // `1e15,` becomes `1000000000000000.0, `, and nothing that may occur a thousand times grows more.
     const GROWTH_MAX: usize = 8;
-    let query = Query { expr, is_fields: false };
+    let query = Query { expr, is_fields: false, warnings: warnings.finish(text) };
     if text.len() > TEXT_BYTES_MAX / GROWTH_MAX && query.to_string().len() > TEXT_BYTES_MAX {
         return Err(QueryError::at_byte(text, 0, format!("at most {TEXT_BYTES_MAX} bytes of canonical text")));
     }
@@ -62,6 +72,8 @@ pub(super) fn finish(text: &str, expr: Expr) -> Result<Query, QueryError> {
 struct Part {
     node: PartNode,
     start: usize,
+    /// True for a name in double quotes.
+    is_quoted: bool,
 }
 
 enum PartNode {
@@ -72,11 +84,11 @@ enum PartNode {
 
 impl Part {
     fn condition(expr: impl Into<Expr>, start: usize) -> Self {
-        Self { node: PartNode::Condition(expr.into()), start }
+        Self { node: PartNode::Condition(expr.into()), start, is_quoted: false }
     }
 
     fn value(operand: Operand, start: usize) -> Self {
-        Self { node: PartNode::Value(operand), start }
+        Self { node: PartNode::Value(operand), start, is_quoted: false }
     }
 }
 
@@ -84,6 +96,7 @@ impl Part {
 struct Placed {
     operand: Operand,
     start: usize,
+    is_quoted: bool,
 }
 
 impl Placed {
@@ -103,6 +116,7 @@ struct SelectorParser<'a> {
     operands: Vec<Expr>,
     /// The memory that further patterns of the query may take.
     compiled_bytes_left: usize,
+    warnings: WarningList,
 }
 
 type SelectorResult<T> = Result<T, QueryError>;
@@ -200,8 +214,7 @@ impl SelectorParser<'_> {
             let Operand::Reference(reference @ Reference::Property(_)) = left.operand else {
                 return Err(self.cursor.error_at(start, "the name of a property before UNDER"));
             };
-            let (ancestor, _) = self.text("a text in quotes")?;
-            return self.term(Predicate::Under(reference, ancestor.into()), start);
+            return self.under(reference, start);
         }
         match self.keyword_predicate(left)? {
             Some(predicate) => self.term(predicate, start),
@@ -215,7 +228,8 @@ impl SelectorParser<'_> {
             self.between(left)?
         } else if self.cursor.eat_keyword("IN") {
             let operand = self.not_literal(left, "IN")?;
-            Predicate::In(operand, self.in_values()?)
+            let values = self.in_values(&operand)?;
+            Predicate::In(operand, values)
         } else if self.cursor.eat_keyword("LIKE") {
             let operand = self.not_literal(left, "LIKE")?;
             Predicate::Like(operand, self.like_pattern()?)
@@ -231,8 +245,13 @@ impl SelectorParser<'_> {
             Comparison::NotEqual => "a value after `<>`",
             _ => "a number",
         };
+        if self.cursor.is_keyword("NULL") {
+            let test = if op == Comparison::NotEqual { "IS NOT NULL" } else { "IS NULL" };
+            return Err(self.cursor.unexpected(expected).with_hint(format!("to ask for null, write `{test}`")));
+        }
         let right = self.arithmetic(Rank::Sum, expected)?;
         let right = self.as_operand(right)?;
+        self.look_at(&left, Some(op), &right);
         if is_order && (left.is_bool() || right.is_bool()) {
             return Err(self.cursor.error_at(operator, "`=` or `<>`: TRUE and FALSE have no order"));
         }
@@ -254,19 +273,65 @@ impl SelectorParser<'_> {
         if operand.is_bool() {
             return Err(self.cursor.error_at(operand.start, "a value that has an order"));
         }
-        Ok(Predicate::Between(operand.operand, low, high))
+        [&low, &high].into_iter().for_each(|bound| self.look_at(&operand, None, bound));
+        Ok(Predicate::Between(operand.operand, low.operand, high.operand))
     }
 
-    fn bound(&mut self) -> SelectorResult<Operand> {
+    /// Parses what follows `name UNDER`: a text, or several of which one is enough: `('X' || 'Y')`.
+    fn under(&mut self, name: Reference, start: usize) -> SelectorResult<Part> {
+        if self.cursor.token.kind != TokenKind::Symbol("(") {
+            let (ancestor, _) = self.text("a text in quotes")?;
+            return self.term(Predicate::Under(name, ancestor.into()), start);
+        }
+        self.cursor.enter()?;
+        self.cursor.advance();
+        let mut any = Vec::new();
+        loop {
+            self.cursor.count_term(start)?;
+            let (ancestor, _) = self.text("a text in quotes")?;
+            any.push(Predicate::Under(name.clone(), ancestor.into()).into());
+            if !self.cursor.eat_separator() {
+                break;
+            }
+        }
+        self.cursor.expect_symbol(")", "`||` or `)`")?;
+        self.cursor.leave();
+        Ok(Part::condition(Expr::or(any), start))
+    }
+
+    /// Look for what can hardly be meant in a comparison. `op` is None for a bound of BETWEEN.
+    fn look_at(&mut self, left: &Placed, op: Option<Comparison>, right: &Placed) {
+        let is_name = |placed: &Placed| matches!(placed.operand, Operand::Reference(_));
+        let by_name = |placed: &Placed| match &placed.operand {
+            Operand::Reference(Reference::Property(name)) if placed.is_quoted && !name.text.contains('.') => {
+                Some(name.text.clone())
+            }
+            _ => None,
+        };
+        for (quoted, other) in [(right, left), (left, right)] {
+            if let Some(name) = by_name(quoted).filter(|_| is_name(other) && !other.is_quoted) {
+                let message = format!("\"{name}\" in double quotes is a name: this compares two properties");
+                let hint = format!("a text stands in single quotes: '{}'", name.replace('\'', "''"));
+                self.warnings.add(quoted.start, message, hint);
+            }
+        }
+        for (name, other, op) in [(left, right, op), (right, left, op.map(Comparison::mirrored))] {
+            if let Operand::Literal(literal) = &other.operand {
+                self.warnings.look_at_comparison(&name.operand, op, literal, other.start);
+            }
+        }
+    }
+
+    fn bound(&mut self) -> SelectorResult<Placed> {
         let part = self.arithmetic(Rank::Sum, "a number")?;
         let bound = self.as_operand(part)?;
         if bound.is_bool() {
             return Err(self.cursor.error_at(bound.start, "a value that has an order"));
         }
-        Ok(bound.operand)
+        Ok(bound)
     }
 
-    fn in_values(&mut self) -> SelectorResult<ValueSet> {
+    fn in_values(&mut self, operand: &Operand) -> SelectorResult<ValueSet> {
         self.cursor.expect_symbol("(", "`(`")?;
         let mut values = Vec::new();
         loop {
@@ -274,14 +339,24 @@ impl SelectorParser<'_> {
                 let start = self.cursor.token.start;
                 return Err(self.cursor.error_at(start, format!("at most {IN_VALUES_MAX} values")));
             }
-            let value = self.literal()?;
-            values.push(value.ok_or_else(|| self.cursor.unexpected("a literal"))?);
+            let start = self.cursor.token.start;
+            let value = self.literal()?.ok_or_else(|| self.no_literal())?;
+            self.warnings.look_at_comparison(operand, Some(Comparison::Equal), &value, start);
+            values.push(value);
             if !self.cursor.eat_symbol(",") {
                 break;
             }
         }
         self.cursor.expect_symbol(")", "`,` or `)`")?;
         Ok(ValueSet::new(values))
+    }
+
+    fn no_literal(&self) -> QueryError {
+        let error = self.cursor.unexpected("a literal");
+        match self.cursor.token.kind {
+            TokenKind::DoubleQuoted(_) => error.with_hint("a text stands in single quotes"),
+            _ => error,
+        }
     }
 
     fn like_pattern(&mut self) -> SelectorResult<LikePattern> {
@@ -296,6 +371,7 @@ impl SelectorParser<'_> {
             None => self.text("a pattern in quotes")?.0,
         };
         self.count_compiled(LikePattern::bytes_of(&pattern), start)?;
+        self.warnings.look_at_pattern(&pattern, start);
         if !self.cursor.eat_keyword("ESCAPE") {
             return Ok(LikePattern::new(&pattern, None));
         }
@@ -340,7 +416,7 @@ impl SelectorParser<'_> {
 
     fn as_operand(&self, part: Part) -> SelectorResult<Placed> {
         match part.node {
-            PartNode::Value(operand) => Ok(Placed { operand, start: part.start }),
+            PartNode::Value(operand) => Ok(Placed { operand, start: part.start, is_quoted: part.is_quoted }),
             PartNode::Condition(_) => Err(self.cursor.error_at(part.start, "a value, not a condition")),
         }
     }

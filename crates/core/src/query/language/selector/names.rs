@@ -1,14 +1,10 @@
 //! Parses names, quoted texts and instants, which differ between the dialects.
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
-
 use super::{SelectorDialect, SelectorParser, SelectorResult};
+use crate::instant;
 use crate::message::Value;
 use crate::query::expr::{PropertyName, Reference};
 use crate::query::language::lexer::{Token, TokenKind, is_reserved, unquote};
-
-/// The instants that have a four-digit year: 0001-01-01 to the end of 9999, in microseconds.
-const INSTANTS: std::ops::Range<i64> = -62_135_596_800_000_000..253_402_300_800_000_000;
 
 impl SelectorParser<'_> {
     /// The next name, in double quotes or not, or `ANYCASE(name)`.
@@ -94,29 +90,15 @@ impl SelectorParser<'_> {
         let is_date = word.eq_ignore_ascii_case("DATE");
         self.cursor.advance();
         let (text, start) = self.text("a text in quotes")?;
-        let (micros, form) =
-            if is_date { (date(&text), "'2002-08-22'") } else { (timestamp(&text), "'2002-08-22T18:26:25Z'") };
-        match micros.filter(|micros| INSTANTS.contains(micros)) {
-            Some(micros) => Ok(Value::Timestamp(micros)),
-            None => Err(self.cursor.error_at(start, format!("an instant like {form}"))),
-        }
+        let (value, form) = if is_date {
+            (instant::day(&text).map(Value::Day), "'2002-08-22'")
+        } else {
+            (instant::instant_or_utc(&text).map(Value::Timestamp), "'2002-08-22T18:26:25Z'")
+        };
+        value.ok_or_else(|| self.cursor.error_at(start, format!("an instant like {form}")))
     }
 }
 
 fn any_case(name: &str) -> Reference {
     Reference::Property(PropertyName { text: name.to_lowercase().into(), any_case: true })
-}
-
-/// Microseconds since 1970 of an RFC 3339 instant, in UTC when it names no zone.
-fn timestamp(text: &str) -> Option<i64> {
-    let zoned = DateTime::parse_from_rfc3339(text).map(|instant| instant.with_timezone(&Utc));
-    let instant = zoned.or_else(|_| DateTime::parse_from_rfc3339(&format!("{text}Z")).map(|i| i.with_timezone(&Utc)));
-    Some(instant.ok()?.timestamp_micros())
-}
-
-/// Microseconds since 1970 of midnight UTC of a day `YYYY-MM-DD`.
-fn date(text: &str) -> Option<i64> {
-    const DAY_BYTES: usize = "2002-08-22".len();
-    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| text.len() == DAY_BYTES)?;
-    Some(NaiveDateTime::from(day).and_utc().timestamp_micros())
 }

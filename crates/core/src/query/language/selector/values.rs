@@ -1,8 +1,8 @@
 //! Parses values: sums, products, signs and their operands.
 
-use super::{Part, SelectorParser, SelectorResult};
+use super::{Part, Placed, SelectorParser, SelectorResult};
 use crate::message::Value;
-use crate::query::expr::{Arithmetic, Operand};
+use crate::query::expr::{Arithmetic, Operand, Reference};
 use crate::query::language::lexer::{TokenKind, is_reserved};
 
 impl SelectorParser<'_> {
@@ -14,7 +14,9 @@ impl SelectorParser<'_> {
         {
             let placed = self.as_operand(left)?;
             self.cursor.count_operator()?;
+            let touches = self.cursor.touches_previous();
             self.cursor.advance();
+            let is_dashed = touches && self.cursor.touches_previous() && op == Arithmetic::Subtract;
             let expected = if op == Arithmetic::Add { "a value" } else { "a number" };
             // Operators of one rank lean left, so only products may stand to the right of a sum.
             let right = match rank {
@@ -22,10 +24,28 @@ impl SelectorParser<'_> {
                 Rank::Product => self.sign(expected)?,
             };
             let right = self.as_operand(right)?;
+            if is_dashed {
+                self.look_at_dash(&placed, &right);
+            }
             let computed = Operand::Arithmetic(Box::new(placed.operand), op, Box::new(right.operand));
             left = Part::value(computed, placed.start);
         }
         Ok(left)
+    }
+
+    /// Look for a name with a dash, which is read as a subtraction: `header.X-Mailer`.
+    fn look_at_dash(&mut self, left: &Placed, right: &Placed) {
+        let names = [left, right].map(|placed| match &placed.operand {
+            Operand::Reference(Reference::Property(name)) if !placed.is_quoted => Some(&name.text),
+            _ => None,
+        });
+        if let [Some(a), Some(b)] = names
+            && (a.contains('.') || b.contains('.'))
+        {
+            let message = format!("this subtracts `{b}` from `{a}`");
+            let hint = format!("in double quotes it is one name: \"{}\"", self.cursor.dashed_word_at(left.start));
+            self.warnings.add(left.start, message, hint);
+        }
     }
 
     fn sign(&mut self, expected: &str) -> SelectorResult<Part> {
@@ -85,7 +105,8 @@ impl SelectorParser<'_> {
             TokenKind::Word(_) | TokenKind::DoubleQuoted(_) => {}
             _ => return Err(self.cursor.unexpected(expected)),
         }
-        Ok(Part::value(Operand::Reference(self.reference()?), token.start))
+        let is_quoted = matches!(token.kind, TokenKind::DoubleQuoted(_));
+        Ok(Part { is_quoted, ..Part::value(Operand::Reference(self.reference()?), token.start) })
     }
 
     fn parenthesis(&mut self) -> SelectorResult<Part> {
@@ -94,7 +115,7 @@ impl SelectorParser<'_> {
         let inner = self.disjunction()?;
         self.cursor.expect_symbol(")", "an operator or `)`")?;
         self.cursor.leave();
-        Ok(Part { node: inner.node, start })
+        Ok(Part { start, ..inner })
     }
 
     /// The next number, after a sign at byte `start` or without one.

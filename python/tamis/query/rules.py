@@ -1,0 +1,102 @@
+"""Reads queries from what programs hold: mappings, tuples, rows and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tamis._core import Query
+from tamis.errors import ConfigError, QueryError, short
+from tamis.query.spec import QuerySpec, compile_query
+
+_TO_ROWS: Final[dict[str, tuple[str, ...]]] = {"to_pylist": (), "to_dicts": (), "to_dict": ("records",)}
+"""Method of a table -> its arguments, with which it returns rows: those of Arrow, polars and pandas."""
+_COLUMNS: Final = "columns 'key' and 'text', and perhaps 'language'"
+
+
+def compile_rules(rules: Any) -> list[tuple[str, Query]]:
+    """Compile queries in any of the forms that programs have.
+
+    Args:
+        rules: one of these:
+
+            - a mapping: key -> text or `Query`;
+            - tuples: ``(key, text)``, ``(key, text, language)`` or ``(key, Query)``;
+            - query specs;
+            - rows: mappings or Spark's ``Row`` with ``key``, ``text`` and perhaps ``language``;
+            - a table with these columns: a DataFrame of Spark, pandas or polars, or an Arrow table;
+            - a `Query`, whose key is its text.
+
+    Returns:
+        Key and query, in their order. A key that is a whole number becomes text.
+
+    Raises:
+        ConfigError: a rule has none of these forms; the text says which.
+        QueryError: a text cannot be read; a note on the error names the key.
+
+    >>> [key for key, _ in compile_rules({"cheap": "price < 10", "frost": ("frost", "text")})]
+    ['cheap', 'frost']
+    """
+    if isinstance(rules, Query):
+        return [(str(rules), rules)]
+    return [_compile(*rule) for rule in _rules(rules)]
+
+
+def _rules(rules: Any) -> Iterator[tuple[str, Query | str, str]]:
+    """Key, query or text, and language of each rule."""
+    if isinstance(rules, Mapping):
+        rules = [(key, *_listed(value)) for key, value in rules.items()]
+    elif (rows := _rows_of_table(rules)) is not None:
+        rules = rows
+    if isinstance(rules, str) or not isinstance(rules, Iterable):
+        raise ConfigError(f"rules: expected a file, an engine, a mapping, tuples, rows or a table, not {short(rules)}")
+    for number, rule in enumerate(rules, start=1):
+        yield _parts(rule, f"rule {number}")
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _rows_of_table(table: Any) -> list[dict[str, Any]] | None:
+    """The rows of a table; None for what is no table."""
+    if hasattr(table, "toArrow"):  # a DataFrame of Spark
+        if missing := {"key", "text"}.difference(table.columns):
+            raise ConfigError(f"rules: expected {_COLUMNS}; the table has no {' and no '.join(sorted(missing))}")
+        table = table.select(*(name for name in table.columns if name in ("key", "text", "language"))).toArrow()
+    for method, arguments in _TO_ROWS.items():
+        if hasattr(table, method):
+            rows: list[dict[str, Any]] = getattr(table, method)(*arguments)
+            return rows
+    return None
+
+
+def _parts(rule: Any, where: str) -> tuple[str, Query | str, str]:
+    if isinstance(rule, QuerySpec):
+        return rule.key, rule.text, rule.language
+    for as_mapping in ("asDict", "_asdict"):
+        if hasattr(rule, as_mapping):
+            rule = getattr(rule, as_mapping)()
+    if isinstance(rule, Mapping):
+        if "key" not in rule or "text" not in rule:
+            raise ConfigError(f"{where}: expected {_COLUMNS}; found {', '.join(map(repr, rule)) or 'none'}")
+        language = rule.get("language")
+        rule = (rule["key"], rule["text"], language if isinstance(language, str) and language else "selector")
+    if not isinstance(rule, (tuple, list)) or len(rule) not in (2, 3):
+        raise ConfigError(f"{where}: expected (key, text) or (key, text, language), not {short(rule)}")
+    key, text, language = (*rule, "selector")[:3]
+    if isinstance(key, bool) or not isinstance(key, (str, int)) or key == "":
+        raise ConfigError(f"{where}: expected a key that is text or a whole number, not {short(key)}")
+    if not isinstance(text, (str, Query)):
+        raise ConfigError(f"{where}, '{key}': expected the text of a query, not {short(text)}")
+    return str(key), text, language
+
+
+def _compile(key: str, text: Query | str, language: str) -> tuple[str, Query]:
+    try:
+        return key, text if isinstance(text, Query) else compile_query(text, language)
+    except QueryError as error:
+        error.add_note(f"in the query '{key}'")
+        raise
+    except ConfigError as error:
+        raise ConfigError(f"query '{key}': {error}") from error

@@ -1,0 +1,76 @@
+"""Finds the columns of a DataFrame that are parts of messages and that queries ask for; only these go to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program uses
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructType, VariantType
+
+from tamis.errors import TamisError
+
+Asked = Callable[[Iterable[str]], tuple[list[str], bool, bool]]
+"""As `tamis.Engine.asked`."""
+
+_PARTS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
+    "topic": ((StringType,), "a string"),
+    "properties": (
+        (StructType, MapType, StringType, VariantType),
+        "a struct, a map, a variant or a string of JSON",
+    ),
+    "body": ((StringType, BinaryType), "a string or binary"),
+}
+
+
+def message_columns(frame: DataFrame, asked: Asked | None = None) -> dict[str, Column]:
+    """Name -> column of the parts of the messages in `frame`; without ``properties``, of each property.
+
+    Args:
+        frame: with columns as `tamis.spark.match` uses them.
+        asked: the parts that queries ask for; None: all.
+
+    Returns:
+        At least one column.
+
+    Raises:
+        TamisError: `frame` has no columns, or one of a type that its part cannot have.
+    """
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    if not types:
+        raise TamisError("expected a column 'topic', 'properties' or 'body', or others that are properties; found none")
+    has_properties = "properties" in types
+    names = [name for name in types if name in _PARTS or not has_properties]
+    wanted = _wanted(names, asked)
+    for name in set(wanted) & set(_PARTS):
+        _check(name, types[name])
+    columns = {name: F.col(_quoted(name)) for name in wanted}
+    if has_properties and asked is not None and isinstance(struct := types["properties"], StructType):
+        columns = {**columns, **_asked_fields(struct, asked)}
+    return columns or {"topic": F.lit("")}
+
+
+def _wanted(names: list[str], asked: Asked | None) -> list[str]:
+    """Those of `names` that queries ask for."""
+    if asked is None:
+        return names
+    properties, topic, body = asked(names)
+    parts = {"topic": topic, "body": body, "properties": "properties" in names}
+    return [name for name in names if parts.get(name, False) or name in properties]
+
+
+def _asked_fields(struct: StructType, asked: Asked) -> dict[str, Column]:
+    """The column ``properties`` with the fields that queries ask for; an absent struct stays absent."""
+    fields = asked(struct.fieldNames())[0]
+    values = [F.col("properties").getField(name).alias(name) for name in fields] or [F.lit(None).alias("none")]
+    return {"properties": F.when(F.col("properties").isNotNull(), F.struct(*values))}
+
+
+def _check(name: str, data_type: DataType) -> None:
+    allowed, expected = _PARTS[name]
+    if not isinstance(data_type, allowed):
+        raise TamisError(f"column '{name}': expected {expected}, not {data_type.simpleString()}")
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

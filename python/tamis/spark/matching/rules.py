@@ -1,0 +1,114 @@
+"""Makes a snapshot of the queries that a program gives, and takes it to Spark's workers."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark import SparkFiles
+from pyspark.sql import SparkSession
+
+from tamis.engine import Engine
+from tamis.engine.build import build_engine
+from tamis.errors import ConfigError, TamisError
+from tamis.query import compile_in_file, load_query_file
+from tamis.query.hierarchy import Parents
+from tamis.query.predicates import load_predicate, open_registered
+from tamis.query.rules import compile_rules
+from tamis.spark.interpreters import check_python, is_connect
+
+SNAPSHOT_SUFFIX = ".tamis"
+"""The suffix of snapshot files; any other file is read as a file of queries."""
+
+
+class Rules(NamedTuple):
+    """Queries as they were when they were given: an engine, and a file with the same for workers."""
+
+    engine: Engine
+    path: Path
+
+    @classmethod
+    def of(cls, queries: Any, hierarchies: Mapping[str, Parents] | None = None) -> Rules:
+        """The queries of a file, a snapshot, an engine, or anything that `tamis.query.rules.compile_rules` takes.
+
+        Args:
+            queries: a snapshot and an engine have their own hierarchies.
+            hierarchies: attribute -> value -> its parent, beside those in the file.
+
+        Raises:
+            ConfigError: they cannot be read, or have an expensive predicate that no package registers, or UNDER without
+                a hierarchy.
+            QueryError: the text of a query cannot be read.
+            SnapshotError: the snapshot is damaged.
+            TypeError: a key cannot be saved.
+        """
+        is_path = isinstance(queries, (str, os.PathLike))
+        is_snapshot = is_path and Path(queries).suffix == SNAPSHOT_SUFFIX
+        if hierarchies and (is_snapshot or isinstance(queries, Engine)):
+            raise TamisError("hierarchies: an engine and a snapshot have their own; expected none beside them")
+        if is_snapshot:
+            return cls(open_registered(queries), _kept(Path(queries)))
+        if isinstance(queries, Engine):
+            engine = queries
+        else:
+            engine = _of_file(Path(queries), hierarchies or {}) if is_path else _of_rules(queries, hierarchies or {})
+        path = _new_path()
+        _check_predicates(engine)
+        engine.save(path, opaque="names")
+        return cls(engine, path)
+
+    def publish(self, spark: SparkSession) -> Callable[[], str]:
+        """A function that returns the path of the file in a worker: on one machine itself, else a copy."""
+        if is_connect(spark):
+            spark.addArtifacts(str(self.path), file=True)
+            return functools.partial(SparkFiles.get, self.path.name)
+        check_python(spark)
+        if str(spark.sparkContext.master).startswith("local"):
+            return functools.partial(str, self.path)
+        spark.sparkContext.addFile(str(self.path))
+        return functools.partial(SparkFiles.get, self.path.name)
+
+
+def _of_file(path: Path, hierarchies: Mapping[str, Parents]) -> Engine:
+    file = load_query_file(path)
+    given = {spec.attribute: spec.parents for spec in file.hierarchies}
+    return build_engine(((spec.key, compile_in_file(path, spec)) for spec in file.queries), {**given, **hierarchies})
+
+
+def _of_rules(rules: Any, hierarchies: Mapping[str, Parents]) -> Engine:
+    return build_engine(compile_rules(rules), hierarchies)
+
+
+def _check_predicates(engine: Engine) -> None:
+    """Check that workers will find every expensive predicate."""
+    for name in engine.expensive():
+        try:
+            load_predicate(name)
+        except ConfigError as error:
+            raise TamisError(
+                f"the expensive predicate '{name}' is a function of this program, which Spark's workers do not have: "
+                f"{error}"
+            ) from error
+
+
+def _new_path() -> Path:
+    """A path that no other snapshot of this session has: workers keep files of one name in one place."""
+    folder = Path(tempfile.mkdtemp(prefix="tamis-queries-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder / f"{folder.name}{SNAPSHOT_SUFFIX}"
+
+
+def _kept(snapshot: Path) -> Path:
+    """The snapshot under a name of its own, so that a file that replaces it later changes nothing."""
+    path = _new_path()
+    try:
+        os.link(snapshot, path)  # a snapshot is never changed, only replaced
+    except OSError:
+        shutil.copyfile(snapshot, path)
+    return path

@@ -1,0 +1,120 @@
+"""Stores who runs a pipeline over the store: a lease that the runner renews, so that nobody else runs one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import Connection, select, update
+from sqlalchemy.dialects import sqlite
+
+from tamis.errors import StoreError
+from tamis.store.database import Database
+from tamis.store.models import adapters, leases
+from tamis.store.records import Lease, Poll
+
+LEASE_S = 60.0
+"""How long a lease lasts without being renewed: longer than the store can be held by a large batch."""
+
+_NAME = "pipeline"  # one pipeline at a time: two would send everything twice
+_l = leases.c
+
+
+class Leases(Database):
+    """The part of the store that keeps the lease of the pipeline."""
+
+    def take_lease(self, config: Path, now: datetime | None = None) -> Lease:
+        """Take the lease for this process; whoever had it on this machine must have ended.
+
+        Args:
+            config: the pipeline's configuration.
+            now: the time; default: the clock's.
+
+        Raises:
+            StoreError: a process on another machine has it; the text names it.
+        """
+        now, host = now or datetime.now(UTC), socket.gethostname()
+        with self._write() as connection:
+            held = _lease(connection)
+            if held is not None and held.is_valid(now) and held.host != host:
+                raise StoreError(held_by(self.path, held, now))
+            row = {"name": _NAME, "token": uuid.uuid4().hex, "pid": os.getpid(), "host": host}
+            row |= {"config": str(config.resolve()), "taken_at": now, "renewed_at": now}
+            row |= {"expires_at": now + timedelta(seconds=LEASE_S), "ended_at": None}
+            statement = sqlite.insert(leases).values(row)
+            connection.execute(statement.on_conflict_do_update(set_=row))
+            taken = _lease(connection)
+        assert taken is not None  # noqa: S101 - written above; for the type checker
+        return taken
+
+    def renew_lease(self, token: str, polls: Mapping[str, Poll] | None = None) -> bool:
+        """Renew the lease, and record when each adapter looked for messages; False if another process has it now.
+
+        Args:
+            token: of the lease.
+            polls: adapter -> when it looked for messages, and when it will look again.
+        """
+        now = datetime.now(UTC)
+        renewed = update(leases).where(_l.token == token, _l.ended_at.is_(None))
+        with self._write() as connection:
+            values = {"renewed_at": now, "expires_at": now + timedelta(seconds=LEASE_S)}
+            if connection.execute(renewed.values(values)).rowcount != 1:
+                return False
+            for name, poll in (polls or {}).items():
+                of_name = update(adapters).where(adapters.c.name == name)
+                connection.execute(of_name.values(polled_at=poll.at, next_poll_at=poll.next_at))
+        return True
+
+    def end_lease(self, token: str) -> None:
+        """Give the lease back."""
+        ended = update(leases).where(_l.token == token).values(ended_at=datetime.now(UTC))
+        with self._write() as connection:
+            connection.execute(ended)
+
+    def lease(self) -> Lease | None:
+        """The lease of the pipeline that runs, or of the one that ran last; None if none ever did."""
+        with self._read() as connection:
+            return _lease(connection)
+
+    def running_pipeline(self, now: datetime | None = None) -> Lease | None:
+        """The lease of the pipeline that runs now; None if none does.
+
+        A process that was killed counts until its lease expires, but on its own machine only while it exists.
+        """
+        lease = self.lease()
+        return lease if lease is not None and lease.is_valid(now or datetime.now(UTC)) and _exists(lease) else None
+
+
+def _lease(connection: Connection) -> Lease | None:
+    columns = (_l.token, _l.pid, _l.host, _l.config, _l.taken_at, _l.renewed_at, _l.expires_at, _l.ended_at)
+    row = connection.execute(select(*columns).where(_l.name == _NAME)).one_or_none()
+    return None if row is None else Lease(*row)
+
+
+def held_by(store: Path, held: Lease | None, now: datetime) -> str:
+    """Say that another pipeline runs over `store`, which process it is, and what to do."""
+    told = "Two would send everything twice: end it, or give another store"
+    if held is None or held.ended_at is not None:
+        return f"{store}: another pipeline runs over this store. {told}"
+    since = f"since {held.taken_at:%Y-%m-%d %H:%M:%S} UTC"
+    told = f"process {held.pid} on {held.host} runs {held.config} over this store {since}. {told}"
+    wait_s = round((held.expires_at - now).total_seconds())
+    elsewhere = held.host != socket.gethostname() and wait_s > 0
+    return f"{store}: {told}" + (f"; if it was killed, its lease ends in {wait_s} s" if elsewhere else "")
+
+
+def _exists(lease: Lease) -> bool:
+    """Whether the process of a lease may exist."""
+    if lease.host != socket.gethostname():
+        return True
+    try:
+        os.kill(lease.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it is another user's
+    return True

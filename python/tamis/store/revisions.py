@@ -1,0 +1,59 @@
+"""Numbers the changes of queries and hierarchies, and keeps by hand and by file apart."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, func, insert, select
+
+from tamis.errors import StoreError
+from tamis.store.models import revisions
+
+
+class Revision:
+    """The next revision, within one transaction: it gets its number at the first change.
+
+    Attributes:
+        connection: of the transaction.
+        now: the time of its changes, UTC.
+        applied: all files that are being applied.
+        origin: the one whose turn it is; None for a change by hand.
+    """
+
+    def __init__(self, connection: Connection, applied: Collection[str] = ()) -> None:
+        self.connection = connection
+        self.now = datetime.now(UTC)
+        self.applied = applied
+        self.origin: str | None = None
+
+    @functools.cached_property
+    def number(self) -> int:
+        """The number; asking for it makes the revision."""
+        result = self.connection.execute(insert(revisions).values(created_at=self.now))
+        assert result.inserted_primary_key is not None  # noqa: S101 - SQLite always tells; for the type checker
+        return int(result.inserted_primary_key[0])
+
+    def refuse_others(self, what: str, origin: str | None) -> None:
+        """Refuse to change what stands in a file, unless that file is being applied or is gone.
+
+        Args:
+            what: such as ``query 'frost'``.
+            origin: the file that it stands in.
+
+        Raises:
+            StoreError: the text names the file.
+        """
+        if origin is None or origin in self.applied or not Path(origin).exists():
+            return
+        then = f"remove it there, and apply that file: `tamis query apply {origin}`"
+        if self.origin is None:
+            then = "change it there: the next `tamis run` applies it, and so does `tamis query apply`"
+        raise StoreError(f"{what} stands in the file {origin}; {then}")
+
+
+def current_revision(connection: Connection) -> int:
+    """The newest revision that this transaction sees."""
+    return int(connection.execute(select(func.coalesce(func.max(revisions.c.revision), 0))).scalar_one())

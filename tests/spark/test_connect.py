@@ -1,0 +1,77 @@
+"""Runs a program on Spark Connect, against a server inside the session of the other tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from socket import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+import json, sys
+import tamis.spark
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+assert tamis.spark.session() is spark  # and it has the data sources now
+frame = spark.createDataFrame([(5, "frost"), (50, "no")], "price int, body string")
+rules = spark.createDataFrame([("cheap", "price < 10", None), ("frost", "frost", "text")],
+                              "key string, text string, language string")
+tamis.spark.register_function(spark, rules)
+frame.createOrReplaceTempView("offers")
+print(json.dumps({
+    "matched": [row.matched for row in frame.transform(tamis.spark.match(rules)).collect()],
+    "explained": [row.explained.result for row in frame.transform(tamis.spark.explain(rules, "cheap")).collect()],
+    "sql": [row.m for row in spark.sql("SELECT tamis_match(struct(*)) AS m FROM offers").collect()],
+    "source": spark.read.format("tamis.jsonl").load(sys.argv[2]).count(),
+}))
+"""
+
+
+@pytest.fixture
+def server(spark: SparkSession) -> Iterator[str]:
+    """The address of a server of Spark Connect on this machine."""
+    pytest.importorskip("grpc", reason="the client of Spark Connect needs pip install 'pyspark[connect]'")
+    pytest.importorskip("grpc_status", reason="the client of Spark Connect needs pip install 'pyspark[connect]'")
+    context = spark.sparkContext._jsc.sc()
+    context.conf().set("spark.connect.grpc.binding.address", "127.0.0.1")
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context.conf().set("spark.connect.grpc.binding.port", str(port))
+    service = spark._jvm.org.apache.spark.sql.connect.service.SparkConnectService
+    service.start(context)
+    yield f"sc://127.0.0.1:{port}"
+    spark._jvm.org.apache.spark.sql.connect.SparkConnectPlugin().driverPlugin().shutdown()
+
+
+def test_a_program_on_spark_connect_matches_explains_and_reads(
+    server: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "a.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+    called = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, server, str(path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SPARK_CONNECT_MODE_ENABLED": "1"},
+        timeout=240,
+        check=False,
+    )
+    assert called.returncode == 0, called.stderr
+    assert json.loads(called.stdout) == {
+        "matched": [["cheap", "frost"], []],
+        "explained": [True, False],
+        "sql": [["cheap", "frost"], []],
+        "source": 2,
+    }
