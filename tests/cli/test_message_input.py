@@ -142,10 +142,12 @@ def test_what_cannot_be_told_or_is_not_there_is_refused(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("files")
 def test_the_commands_read_mail(tamis: Tamis, files: Path) -> None:
     path = str(mbox(files))
+    (files / "dates.txt").write_text("late: date > DATE '2002-01-01'\n")
     matched = tamis("match", "queries.txt", path)
     (line,) = map(json.loads, matched.stdout.splitlines())
     assert (line["keys"], line["file"], line["byte"]) == (["frost"], path, 0)
     assert line["message"]["date"] == "2002-08-22T18:26:25+00:00"
+    assert line["message"]["body"] == "Cover the garlic: frost tonight.\n"
     assert tamis("match", "queries.txt", "-", stdin=Path(path).read_text()).stdout.startswith(
         '{"file": "stdin", "byte"'
     )
@@ -153,6 +155,8 @@ def test_the_commands_read_mail(tamis: Tamis, files: Path) -> None:
     assert "matched none of 2 messages (2)" in tamis("analyze", "queries.txt", "--messages", path).stdout
     assert "frost: yes" in tamis("explain", "queries.txt", "--message", str(eml(files))).stdout
     assert "frost: no" in tamis("explain", "queries.txt", "--message", path, "--number", "2").stdout
+    dated = tamis("explain", "dates.txt", "--message", str(eml(files))).stdout
+    assert "(2002-08-22T18:26:25+00:00)" in dated
     several = tamis("explain", "queries.txt", "--message", path)
     assert (several.returncode, "say which with --number" in several.stderr) == (2, True)
 
@@ -174,7 +178,7 @@ def test_errors_say_what_becomes_of_what_cannot_be_read(
     assert done.returncode == code
     assert [json.loads(line) for line in done.stdout.splitlines()][: len(printed)] == printed
     if code == 0:
-        assert "1 of 1 messages matched 1 of 3 queries, 1 could not be read" in done.stderr
+        assert "1 of 1 message matched 1 of 3 queries, 1 could not be read" in done.stderr
 
 
 def test_a_page_is_made_of_the_store(tamis: Tamis, tmp_path: Path) -> None:

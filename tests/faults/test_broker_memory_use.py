@@ -33,6 +33,8 @@ MESSAGES = 20_000 if LONG else 6_000
 UNACKNOWLEDGED = 1_000_000 if LONG else 150_000
 DEFINITIONS = 1_000_000 if LONG else 150_000
 READERS = 1_000 if LONG else 200
+READER_KIB_MAX = 256
+"""What the process may hold for each of many clients that do not read."""
 BLOCKED_S_MAX = 1.0
 
 
@@ -243,3 +245,4 @@ def test_what_slow_readers_have_waiting_stays_within_the_limit(tmp_path: Path) -
         each_kib = (broker.peak_mib - before) * 1024 / READERS
         check(broker, f"{READERS} readers that do not read, {each_kib:.0f} KiB each, {numbers['blocked']} blocked")
         assert numbers["memory_buffers_bytes"] > 0
+        assert each_kib <= READER_KIB_MAX

@@ -73,6 +73,16 @@ def test_only_columns_that_queries_ask_for_go_to_python(spark: SparkSession) -> 
     assert found(absent.transform(match({"there": "EXISTS(price)", "null": "price IS NULL"}))) == [["null"]]
 
 
+def test_under_follows_the_hierarchies_that_are_given(offers: DataFrame) -> None:
+    rules, trees = {"up": "weather UNDER 'cold'"}, {"weather": {"frost tonight": "cold", "cold": None}}
+    with pytest.raises(ConfigError, match="query 'up'.*weather"):
+        match(rules)
+    named = offers.withColumnRenamed("body", "weather")
+    assert found(named.transform(match(rules, hierarchies=trees))) == [["up"], [], []]
+    with pytest.raises(TamisError, match="an engine and a snapshot have their own"):
+        match(tamis.Engine(), hierarchies=trees)
+
+
 def test_the_new_column_has_a_name_of_its_own(offers: DataFrame) -> None:
     twice = offers.transform(match(RULES, column="a")).transform(match({"dear": "price > 10"}, column="b"))
     assert [tuple(row) for row in twice.select("a", "b").collect()] == [

@@ -13,10 +13,13 @@ NICENESS = 10
 """Niceness of threads that verify passwords. With more, one that holds the interpreter's lock would wait too long."""
 CGROUPS = Path("/sys/fs/cgroup")
 """Where the system shows control groups, of version 2 or with one directory per controller."""
-MMAP_THRESHOLD = -3
-"""The name of the option in malloc.h."""
-MMAP_BYTES_MIN = 256 * 1024
-"""Allocations of this size are mapped, so that they grow without copying and go back to the system when freed."""
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+"""The names of these options in malloc.h."""
+MMAP_BYTES_MIN = 512 * 1024
+"""Allocations of this size are mapped, so that they grow without copying and go back to the system when freed. Smaller
+ones, such as a piece of output, are not: to map and unmap one takes longer than to fill it."""
+TRIM_BYTES_MIN = 4 * 1024 * 1024
+"""Free memory at the end of the heap that goes back to the system at once. Less would give back every piece written."""
 FILES_KEPT_FREE = 256
 """Number of files that connections may not use: the journal and the control socket need them."""
 
@@ -95,6 +98,7 @@ def return_large_allocations() -> None:
     """Let the allocator map large allocations one by one. Without glibc nothing happens."""
     if mallopt := getattr(_libc(), "mallopt", None):
         mallopt(MMAP_THRESHOLD, MMAP_BYTES_MIN)
+        mallopt(TRIM_THRESHOLD, TRIM_BYTES_MIN)
 
 
 def give_memory_back() -> None:

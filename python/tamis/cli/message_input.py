@@ -208,8 +208,8 @@ def _of_record(record: StreamRecord | Row, name: str, form: MessageForm) -> Inpu
 
 
 def _whole(properties: dict[str, Any], topic: str, body: str | None) -> JsonMessage:
-    """The message, and the object that stands for it in the output."""
+    """The message as a record: its parts are keys beside its properties, as the commands print them."""
     whole = {"topic": topic, **properties} if topic else dict(properties)
     if body is not None:
         whole.setdefault("body", body)
-    return JsonMessage(properties, topic, body, whole)
+    return JsonMessage(whole, topic, body, properties)

@@ -134,6 +134,7 @@ impl Default for BasicProperties<'_> {
 macro_rules! getters {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $flag:ident $read:ident;)*) => {
         $($(#[$doc])*
+        #[inline]
         #[must_use]
         pub fn $name(&self) -> Option<$type> {
             self.seek(flag::$flag)?.$read().ok()
@@ -251,12 +252,14 @@ impl<'a> BasicProperties<'a> {
     }
 
     /// The message's headers.
+    #[inline]
     #[must_use]
     pub fn headers(&self) -> Option<RawTable<'a>> {
         self.seek(flag::HEADERS)?.long_bytes().ok().map(RawTable::new)
     }
 
     /// Whether the message survives a restart of the broker in a durable queue.
+    #[inline]
     #[must_use]
     pub fn is_persistent(&self) -> bool {
         self.delivery_mode() == Some(2)

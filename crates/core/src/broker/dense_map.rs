@@ -37,11 +37,13 @@ impl<Id: SlotId, T> DenseMap<Id, T> {
     }
 
     /// The value at `id`, if there is one.
+    #[inline]
     pub fn get(&self, id: Id) -> Option<&T> {
         self.values.get(id.index())?.as_ref()
     }
 
     /// The value at `id`, if there is one.
+    #[inline]
     pub fn get_mut(&mut self, id: Id) -> Option<&mut T> {
         self.values.get_mut(id.index())?.as_mut()
     }

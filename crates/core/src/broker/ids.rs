@@ -1,48 +1,18 @@
 //! The numbers by which parts of the broker refer to each other, one type for each kind.
 
-use crate::broker::slab::SlotId;
+use crate::broker::slab::slot_ids;
 
-/// Declares the ids of a slab.
-macro_rules! slot_id {
-    ($(#[$meta:meta])* $name:ident) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub(crate) struct $name(u32);
-
-        impl SlotId for $name {
-            #[inline]
-            fn from_index(index: u32) -> Self {
-                Self(index)
-            }
-
-            #[inline]
-            fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
-slot_id! {
+slot_ids! {
     /// A connection. [`ConnectionId`] is the same with a serial, for callers.
-    ConnectionSlot
-}
-slot_id! {
+    pub(crate) struct ConnectionSlot(u32);
     /// An open channel. Its number on the wire is a `u16`, and its connection's own.
-    ChannelSlot
-}
-slot_id! {
+    pub(crate) struct ChannelSlot(u32);
     /// A consumer.
-    ConsumerSlot
-}
-slot_id! {
+    pub(crate) struct ConsumerSlot(u32);
     /// A user in a vhost.
-    PrincipalSlot
-}
-
-slot_id! {
+    pub(crate) struct PrincipalSlot(u32);
     /// A message in the store.
-    MessageId
+    pub(crate) struct MessageId(u32);
 }
 
 impl MessageId {

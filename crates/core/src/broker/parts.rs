@@ -33,12 +33,55 @@ impl<'a> Parts<'a> {
     }
 
     /// All parts in one piece, as the store and the journal keep them.
-    pub fn joined(&self) -> Vec<u8> {
+    #[inline]
+    pub fn joined(&self) -> JoinedParts {
         let mut bytes = Vec::with_capacity(self.size());
         bytes.extend_from_slice(self.route);
         bytes.extend_from_slice(self.properties);
         bytes.extend_from_slice(self.body);
-        bytes
+        JoinedParts { bytes, route: self.route.len(), properties: self.properties.len() }
+    }
+}
+
+/// The parts of a message in one piece: route, properties and body.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JoinedParts {
+    pub bytes: Vec<u8>,
+    /// The sizes of the first two.
+    pub route: usize,
+    pub properties: usize,
+}
+
+impl JoinedParts {
+    pub fn parts(&self) -> Parts<'_> {
+        let (route, remaining) = self.bytes.split_at(self.route);
+        let (properties, body) = remaining.split_at(self.properties);
+        Parts { route, properties, body }
+    }
+}
+
+/// A message that has arrived: it lies in somebody's buffer, or is in one piece already and need not be copied.
+pub(crate) enum Arrived<'a> {
+    Borrowed(Parts<'a>),
+    Joined(JoinedParts),
+}
+
+impl Arrived<'_> {
+    #[inline]
+    pub fn parts(&self) -> Parts<'_> {
+        match self {
+            Self::Borrowed(parts) => *parts,
+            Self::Joined(joined) => joined.parts(),
+        }
+    }
+
+    /// The message in one piece.
+    #[inline]
+    pub fn into_joined(self) -> JoinedParts {
+        match self {
+            Self::Borrowed(parts) => parts.joined(),
+            Self::Joined(joined) => joined,
+        }
     }
 }
 

@@ -17,6 +17,28 @@ pub(crate) trait SlotId: Copy {
     fn index(self) -> usize;
 }
 
+/// Declares ids of slabs, each as `pub(crate) struct ConsumerSlot(u32);`.
+macro_rules! slot_ids {
+    ($($(#[$meta:meta])* $vis:vis struct $name:ident($number:vis u32);)*) => {
+        $($(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis struct $name($number u32);
+
+        impl $crate::broker::slab::SlotId for $name {
+            #[inline]
+            fn from_index(index: u32) -> Self {
+                Self(index)
+            }
+
+            #[inline]
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        })*
+    };
+}
+pub(crate) use slot_ids;
+
 /// A reusable, numbered position.
 #[derive(Debug, Clone)]
 enum SlabSlot<T> {
@@ -25,7 +47,7 @@ enum SlabSlot<T> {
     Hole(u32),
 }
 
-/// The number of slots of a page. Pages never move, so that a slab of millions grows without copying.
+/// The number of slots of a page. Pages behind the first never move, so that a slab of millions grows without copying.
 const PAGE_SLOTS: usize = 1024;
 
 /// A page of slots. Its memory is freed when it is empty.
@@ -38,6 +60,7 @@ struct Page<T> {
 }
 
 impl<T> Page<T> {
+    #[inline]
     fn insert(&mut self, value: T) -> usize {
         self.count += 1;
         if self.hole == NO_SLOT {
@@ -52,8 +75,9 @@ impl<T> Page<T> {
         index
     }
 
+    #[inline]
     fn remove(&mut self, index: usize) -> Option<T> {
-        match std::mem::replace(&mut self.slots[index], SlabSlot::Hole(self.hole)) {
+        match std::mem::replace(self.slots.get_mut(index)?, SlabSlot::Hole(self.hole)) {
             SlabSlot::Full(value) => {
                 self.hole = index as u32;
                 self.count -= 1;
@@ -82,8 +106,11 @@ impl<T> Default for Page<T> {
 /// Values of type `T`, known by ids of type `Id`.
 #[derive(Debug, Clone)]
 pub(crate) struct Slab<Id, T> {
+    /// The first page, which grows slot by slot: a slab of few values is an array, looked up without a detour.
+    first: Page<T>,
+    /// The pages behind the first.
     pages: Vec<Page<T>>,
-    /// The pages that are not full; the last one is filled first.
+    /// The numbers of those that are not full; the last one is filled first, after the first page.
     with_room: Vec<u32>,
     /// The page that was emptied last: it keeps its memory, so that a slab of few values allocates nothing.
     spare: usize,
@@ -93,45 +120,50 @@ pub(crate) struct Slab<Id, T> {
 
 impl<Id, T> Default for Slab<Id, T> {
     fn default() -> Self {
-        Self { pages: Vec::new(), with_room: Vec::new(), spare: 0, count: 0, ids: PhantomData }
+        Self { first: Page::default(), pages: Vec::new(), with_room: Vec::new(), spare: 0, count: 0, ids: PhantomData }
     }
 }
 
 impl<Id: SlotId, T> Slab<Id, T> {
     /// Keep a value. Returns its id.
+    #[inline]
     pub fn insert(&mut self, value: T) -> Id {
         self.count += 1;
-        let number = match self.with_room.last() {
-            Some(number) => *number as usize,
-            None => self.add_page(),
-        };
-        let page = &mut self.pages[number];
-        if page.slots.capacity() == 0 && number > 0 {
+        let index = if self.first.is_full() { self.insert_behind(value) } else { self.first.insert(value) };
+        Id::from_index(index as u32)
+    }
+
+    /// Keep a value behind the first page, which is full. Returns its index.
+    fn insert_behind(&mut self, value: T) -> usize {
+        if self.with_room.is_empty() {
+            self.pages.push(Page::default());
+            self.with_room.push(self.pages.len() as u32);
+        }
+        let number = self.with_room[self.with_room.len() - 1] as usize;
+        let page = self.page_mut(number);
+        if page.slots.capacity() == 0 {
             page.slots.reserve_exact(PAGE_SLOTS);
         }
         let index = page.insert(value);
         if page.is_full() {
             self.with_room.pop();
         }
-        Id::from_index((number * PAGE_SLOTS + index) as u32)
-    }
-
-    fn add_page(&mut self) -> usize {
-        self.pages.push(Page::default());
-        self.with_room.push((self.pages.len() - 1) as u32);
-        self.pages.len() - 1
+        number * PAGE_SLOTS + index
     }
 
     /// Take a value out. Its id may be given to another one.
+    #[inline]
     pub fn remove(&mut self, id: Id) -> T {
         let number = id.index() / PAGE_SLOTS;
-        let page = &mut self.pages[number];
-        if page.is_full() {
+        let page = self.page_mut(number);
+        let was_full = page.is_full();
+        let Some(value) = page.remove(id.index() % PAGE_SLOTS) else { no_value(id) };
+        let is_empty = page.count == 0;
+        self.count -= 1;
+        if was_full && number > 0 {
             self.with_room.push(number as u32);
         }
-        let Some(value) = page.remove(id.index() % PAGE_SLOTS) else { panic!("slot {} is empty", id.index()) };
-        self.count -= 1;
-        if page.count == 0 {
+        if is_empty && number != self.spare {
             self.keep_spare(number);
         }
         value
@@ -140,15 +172,25 @@ impl<Id: SlotId, T> Slab<Id, T> {
     /// Keep the memory of a page that is empty now, and free that of the one before.
     fn keep_spare(&mut self, number: usize) {
         let before = std::mem::replace(&mut self.spare, number);
-        if before != number && self.pages[before].count == 0 {
-            self.pages[before].free();
+        let page = self.page_mut(before);
+        if page.count == 0 {
+            page.free();
         }
+    }
+
+    #[inline]
+    fn page_mut(&mut self, number: usize) -> &mut Page<T> {
+        if number == 0 { &mut self.first } else { &mut self.pages[number - 1] }
     }
 
     /// The value with this id, if there is one.
     #[inline]
     pub fn get(&self, id: Id) -> Option<&T> {
-        match self.pages.get(id.index() / PAGE_SLOTS)?.slots.get(id.index() % PAGE_SLOTS) {
+        let slot = match id.index() {
+            index @ 0..PAGE_SLOTS => self.first.slots.get(index),
+            index => self.pages.get(index / PAGE_SLOTS - 1)?.slots.get(index % PAGE_SLOTS),
+        };
+        match slot {
             Some(SlabSlot::Full(value)) => Some(value),
             _ => None,
         }
@@ -157,7 +199,11 @@ impl<Id: SlotId, T> Slab<Id, T> {
     /// The value with this id, if there is one.
     #[inline]
     pub fn get_mut(&mut self, id: Id) -> Option<&mut T> {
-        match self.pages.get_mut(id.index() / PAGE_SLOTS)?.slots.get_mut(id.index() % PAGE_SLOTS) {
+        let slot = match id.index() {
+            index @ 0..PAGE_SLOTS => self.first.slots.get_mut(index),
+            index => self.pages.get_mut(index / PAGE_SLOTS - 1)?.slots.get_mut(index % PAGE_SLOTS),
+        };
+        match slot {
             Some(SlabSlot::Full(value)) => Some(value),
             _ => None,
         }
@@ -170,22 +216,26 @@ impl<Id: SlotId, T> Slab<Id, T> {
 
     /// One more than the greatest index ever in use: where a walk in slices starts again.
     pub fn end(&self) -> u32 {
-        self.pages.last().map_or(0, |page| (self.pages.len() - 1) * PAGE_SLOTS + page.slots.len()) as u32
+        (self.pages.len() * PAGE_SLOTS + self.pages.last().unwrap_or(&self.first).slots.len()) as u32
     }
 
     /// Every value with its id, in the order of the ids.
     pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
-        let slots = (0..).step_by(PAGE_SLOTS).zip(&self.pages);
+        let slots = (0..).step_by(PAGE_SLOTS).zip(self.all_pages());
         slots.flat_map(|(base, page)| (base..).zip(&page.slots)).filter_map(|(index, slot)| match slot {
             SlabSlot::Full(value) => Some((Id::from_index(index), value)),
             SlabSlot::Hole(_) => None,
         })
     }
 
+    fn all_pages(&self) -> impl Iterator<Item = &Page<T>> {
+        std::iter::once(&self.first).chain(&self.pages)
+    }
+
     /// The number of slots that have memory.
     #[cfg(test)]
     fn capacity(&self) -> usize {
-        self.pages.iter().map(|page| page.slots.capacity()).sum()
+        self.all_pages().map(|page| page.slots.capacity()).sum()
     }
 }
 
@@ -194,9 +244,9 @@ impl<Id: SlotId, T> Index<Id> for Slab<Id, T> {
 
     #[inline]
     fn index(&self, id: Id) -> &T {
-        match &self.pages[id.index() / PAGE_SLOTS].slots[id.index() % PAGE_SLOTS] {
-            SlabSlot::Full(value) => value,
-            SlabSlot::Hole(_) => panic!("slot {} is empty", id.index()),
+        match self.get(id) {
+            Some(value) => value,
+            None => no_value(id),
         }
     }
 }
@@ -204,11 +254,16 @@ impl<Id: SlotId, T> Index<Id> for Slab<Id, T> {
 impl<Id: SlotId, T> IndexMut<Id> for Slab<Id, T> {
     #[inline]
     fn index_mut(&mut self, id: Id) -> &mut T {
-        match &mut self.pages[id.index() / PAGE_SLOTS].slots[id.index() % PAGE_SLOTS] {
-            SlabSlot::Full(value) => value,
-            SlabSlot::Hole(_) => panic!("slot {} is empty", id.index()),
+        match self.get_mut(id) {
+            Some(value) => value,
+            None => no_value(id),
         }
     }
+}
+
+#[cold]
+fn no_value(id: impl SlotId) -> ! {
+    panic!("slot {} is empty", id.index())
 }
 
 #[cfg(test)]

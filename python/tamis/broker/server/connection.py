@@ -12,8 +12,9 @@ from tamis.broker.login.handshake import Handshake, Login, Open, Peer, State
 if TYPE_CHECKING:
     from tamis.broker.server.connections import Connections
 
-WRITE_BYTES_HIGH, WRITE_BYTES_LOW = 256 * 1024, 64 * 1024
-"""Deliveries stop when more bytes than the higher number wait for a client, and continue at the lower number."""
+WRITE_BYTES_MAX = 0
+"""Deliveries stop when more bytes than this wait for a client's socket, so that its transport has at most one piece of
+output. The data plane, which counts what waits, has the remainder, and the system's buffer keeps the client busy."""
 _UNKNOWN_PEER = Peer()
 
 
@@ -61,7 +62,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
         self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=WRITE_BYTES_HIGH, low=WRITE_BYTES_LOW)
+        self.transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
         self.peer = _peer(self.transport, self.tls, self._connections.is_insecure)
         self._connections.add(self)
 

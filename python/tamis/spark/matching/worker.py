@@ -23,6 +23,9 @@ Errors = Literal["raise", "null", "column"]
 ENGINES_MAX = 4
 """Maximum number of snapshots that a worker process keeps open; the least recently used is closed first."""
 
+KEYS_KEPT_MAX = 1_000_000
+"""Number of keys for each snapshot beyond which all are forgotten before the next Arrow batch."""
+
 TIMED_ROWS_MAX = 100
 """Maximum number of messages of an Arrow batch that are timed one by one."""
 
@@ -133,10 +136,30 @@ def _match_timed(engine: Engine, batch: pa.RecordBatch) -> tuple[pa.ListArray, f
 def _keys(engine: Engine, ids: pa.ListArray) -> pa.ListArray:
     """The keys of ids, as text."""
     distinct = ids.flatten().unique()
-    keys = engine.keys(distinct.to_pylist())
-    if wrong := [key for key in keys if not isinstance(key, str)]:
-        raise TypeError(f"key {wrong[0]!r}: `matched` holds text; use match(..., ids=True) and engine.keys(ids)")
-    return _with_values(ids, pa.array(keys, pa.string()).take(pc.index_in(ids.flatten(), distinct)))
+    keys = pa.array(_texts(engine, distinct.to_pylist()), pa.string())
+    return _with_values(ids, keys.take(pc.index_in(ids.flatten(), distinct)))
+
+
+def _texts(engine: Engine, ids: list[int]) -> list[str]:
+    """The keys of ids; one that was asked for before is remembered, since looking it up takes 3 µs.
+
+    Raises:
+        TypeError: a key is not text.
+    """
+    known = _known_keys(engine)
+    if len(known) > KEYS_KEPT_MAX:
+        known.clear()
+    if new := [subscription_id for subscription_id in ids if subscription_id not in known]:
+        keys = engine.keys(new)
+        if wrong := [key for key in keys if not isinstance(key, str)]:
+            raise TypeError(f"key {wrong[0]!r}: `matched` holds text; use match(..., ids=True) and engine.keys(ids)")
+        known.update(zip(new, keys, strict=True))
+    return [known[subscription_id] for subscription_id in ids]
+
+
+@functools.lru_cache(maxsize=ENGINES_MAX)
+def _known_keys(_engine: Engine) -> dict[int, str]:
+    return {}
 
 
 def _signed(ids: pa.ListArray) -> pa.ListArray:

@@ -4,7 +4,7 @@ use crate::amqp::{AmqpError, FrameKind, ReplyCode};
 
 use crate::broker::connections::content::Incoming;
 use crate::broker::consumers::credit::Credit;
-use crate::broker::consumers::unacknowledged::Unacknowledged;
+use crate::broker::consumers::unacknowledged::{DeliveryRoom, Unacknowledged};
 use crate::broker::errors::error;
 use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
 use crate::broker::publishing::confirms::{Confirms, DiskMarks};
@@ -165,11 +165,11 @@ impl Channel {
     }
 
     /// Drop the work of the transaction, if there is one: deliveries that it settled wait for their acknowledgement again.
-    pub fn roll_back(&mut self) {
+    pub fn roll_back(&mut self, room: &mut DeliveryRoom) {
         if let Some(transaction) = &mut self.transaction {
             drop(transaction.take_messages());
             let settlements = transaction.take_settlements();
-            self.unacknowledged.restore(settlements.into_iter().flat_map(|pending| pending.deliveries));
+            self.unacknowledged.restore(settlements.into_iter().flat_map(|pending| pending.deliveries), room);
         }
     }
 
@@ -200,7 +200,7 @@ impl Channel {
 
     /// The memory of an incomplete message and of a transaction.
     pub fn unfinished(&self) -> u64 {
-        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.bytes.len());
+        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.joined.bytes.len());
         let transaction = self.transaction.as_ref().map_or(0, |transaction| transaction.size_bytes());
         (incoming + transaction) as u64
     }

@@ -12,7 +12,7 @@ use crate::broker::connections::delivery_frames::{NO_ROUTE, RETURN, put_delivery
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::settlement::{Settle, Settlement};
-use crate::broker::consumers::unacknowledged::{Delivery, Unacknowledged};
+use crate::broker::consumers::unacknowledged::{Delivery, DeliveryRoom, Unacknowledged};
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot, ConsumerSlot, Handle};
 use crate::broker::parts::Parts;
 use crate::broker::queues::queue::QueueEntry;
@@ -29,8 +29,8 @@ pub(crate) struct Clients {
     dirty: Vec<ConnectionSlot>,
     /// The slot at which the walk over connections goes on.
     cursor: u32,
-    /// The number of deliveries that wait for their acknowledgement, of all channels and of those that are gone.
-    unacknowledged: usize,
+    /// Room for deliveries that wait for their acknowledgement, of all channels and of those that are gone.
+    room: DeliveryRoom,
     /// What channels that are gone had not acknowledged.
     orphans: VecDeque<Orphans>,
     /// The memory of all connections' buffers, as it was last counted.
@@ -50,7 +50,7 @@ pub(crate) struct Outlet<'a> {
     pub channel: &'a mut Channel,
     pub consumer: &'a mut Consumer,
     dirty: &'a mut Vec<ConnectionSlot>,
-    unacknowledged: &'a mut usize,
+    room: &'a mut DeliveryRoom,
 }
 
 impl Outlet<'_> {
@@ -83,8 +83,7 @@ impl Outlet<'_> {
         self.consumer.credit.take();
         self.channel.credit.take();
         let consumer = Some(self.consumer.handle(slot));
-        *self.unacknowledged += 1;
-        self.channel.unacknowledged.push(Delivery { tag, entry, queue, consumer });
+        self.channel.unacknowledged.push(Delivery { tag, entry, queue, consumer }, self.room);
         let is_shared = self.channel.credit.limit() != 0;
         if is_shared {
             self.channel.served = Some(slot);
@@ -216,11 +215,11 @@ impl Clients {
     /// The channel and connection of a consumer, with the consumer itself.
     #[inline]
     pub fn outlet(&mut self, slot: ConsumerSlot) -> Outlet<'_> {
-        let Self { connections, channels, consumers, dirty, unacknowledged, .. } = self;
+        let Self { connections, channels, consumers, dirty, room, .. } = self;
         let consumer = &mut consumers[slot];
         let channel = &mut channels[consumer.channel];
         let connection = &mut connections[consumer.connection];
-        Outlet { connection, channel, consumer, dirty, unacknowledged }
+        Outlet { connection, channel, consumer, dirty, room }
     }
 
     /// A channel with its connection.
@@ -263,16 +262,12 @@ impl Clients {
 
     /// Let a delivery of basic.get wait for its acknowledgement.
     pub fn await_acknowledgement(&mut self, slot: ChannelSlot, delivery: Delivery) {
-        self.unacknowledged += 1;
-        self.channels[slot].unacknowledged.push(delivery);
+        self.channels[slot].unacknowledged.push(delivery, &mut self.room);
     }
 
     /// Drop the transaction of a channel: what it settled waits for its acknowledgement again.
     pub fn roll_back(&mut self, slot: ChannelSlot) {
-        let channel = &mut self.channels[slot];
-        self.unacknowledged -= channel.unacknowledged.len();
-        channel.roll_back();
-        self.unacknowledged += channel.unacknowledged.len();
+        self.channels[slot].roll_back(&mut self.room);
     }
 
     /// Move the deliveries that are settled to the transaction of their channel. False when none has this tag.
@@ -281,31 +276,25 @@ impl Clients {
         let Some(transaction) = &mut channel.transaction else { return false };
         let before = channel.unacknowledged.len();
         if settle.multiple {
-            while let Some(delivery) = channel.unacknowledged.settle_oldest(settle.through()) {
+            while let Some(delivery) = channel.unacknowledged.settle_oldest(settle.through(), &mut self.room) {
                 transaction.settle(settle.settlement, delivery);
             }
-        } else if let Some(delivery) = channel.unacknowledged.settle(settle.tag) {
+        } else if let Some(delivery) = channel.unacknowledged.settle(settle.tag, &mut self.room) {
             transaction.settle(settle.settlement, delivery);
         }
-        let count = before - channel.unacknowledged.len();
-        self.unacknowledged -= count;
-        settle.multiple || count > 0
+        settle.multiple || channel.unacknowledged.len() < before
     }
 
     /// Take out the delivery of a channel with this tag, if it waits.
     #[inline]
     pub fn take_delivery(&mut self, slot: ChannelSlot, tag: u64) -> Option<Delivery> {
-        let delivery = self.channels[slot].unacknowledged.settle(tag);
-        self.unacknowledged -= usize::from(delivery.is_some());
-        delivery
+        self.channels[slot].unacknowledged.settle(tag, &mut self.room)
     }
 
     /// Take out the oldest delivery of a channel, if its tag is at most `through`.
     #[inline]
     pub fn take_oldest(&mut self, slot: ChannelSlot, through: u64) -> Option<Delivery> {
-        let delivery = self.channels[slot].unacknowledged.settle_oldest(through);
-        self.unacknowledged -= usize::from(delivery.is_some());
-        delivery
+        self.channels[slot].unacknowledged.settle_oldest(through, &mut self.room)
     }
 
     /// Leave the deliveries of a channel to be put back later, after what the channel had begun to settle.
@@ -320,14 +309,13 @@ impl Clients {
     pub fn next_orphan(&mut self) -> Option<Option<(Delivery, Settlement)>> {
         let Orphans { deliveries, settles } = self.orphans.front_mut()?;
         while let Some(settle) = settles.front() {
-            if let Some(delivery) = deliveries.settle_oldest(settle.tag) {
-                self.unacknowledged -= 1;
+            if let Some(delivery) = deliveries.settle_oldest(settle.tag, &mut self.room) {
                 return Some(Some((delivery, settle.settlement)));
             }
             settles.pop_front();
         }
-        let next = deliveries.settle_oldest(u64::MAX).map(|delivery| (delivery, Settlement::Requeue));
-        self.unacknowledged -= usize::from(next.is_some());
+        let oldest = deliveries.settle_oldest(u64::MAX, &mut self.room);
+        let next = oldest.map(|delivery| (delivery, Settlement::Requeue));
         if next.is_none() {
             self.orphans.pop_front();
         }
@@ -345,9 +333,9 @@ impl Clients {
         self.orphans.iter().flat_map(|orphans| orphans.deliveries.iter())
     }
 
-    /// The number of deliveries that wait for their acknowledgement.
-    pub fn unacknowledged_count(&self) -> usize {
-        self.unacknowledged
+    /// The deliveries that wait for their acknowledgement, together.
+    pub fn delivery_room(&self) -> &DeliveryRoom {
+        &self.room
     }
 
     /// Note that a connection has something to write, or to say.

@@ -6,7 +6,7 @@
 use crate::amqp::method::BasicPublish;
 use crate::amqp::{AmqpError, ContentHeader, DecodeError, Frame, FrameKind, MethodId, ReplyCode, next_frame};
 
-use crate::broker::parts::Parts;
+use crate::broker::parts::JoinedParts;
 
 /// Maximum size of the buffer that is allocated for an announced body before the body arrives.
 const ROOM_AT_ONCE: usize = 128 * 1024;
@@ -81,10 +81,8 @@ pub(crate) fn whole_content(bytes: &[u8], channel: u16, frame_max: usize) -> Opt
 /// A message that arrives in several frames.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// Route, properties and body, as they are kept.
-    pub bytes: Vec<u8>,
-    route: usize,
-    properties: usize,
+    /// What has arrived. The store keeps this buffer when the message is complete.
+    pub joined: JoinedParts,
     missing: usize,
     pub flags: PublishFlags,
 }
@@ -92,8 +90,8 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// Begin with the method of the message.
     pub fn new(publish: &Publish<'_>) -> Self {
-        let route = publish.route.len();
-        Self { bytes: publish.route.to_vec(), route, properties: 0, missing: 0, flags: publish.flags }
+        let joined = JoinedParts { bytes: publish.route.to_vec(), route: publish.route.len(), properties: 0 };
+        Self { joined, missing: 0, flags: publish.flags }
     }
 
     /// Add the content header. Returns whether the message is complete, because it has no body.
@@ -105,9 +103,9 @@ impl Incoming {
         self.missing = usize::try_from(header.body_size).unwrap_or(usize::MAX);
         check_size(self.missing, body_max)?;
         let properties = header.properties.as_bytes();
-        self.properties = properties.len();
-        self.bytes.reserve_exact(properties.len() + self.missing.min(ROOM_AT_ONCE));
-        self.bytes.extend_from_slice(properties);
+        self.joined.properties = properties.len();
+        self.joined.bytes.reserve_exact(properties.len() + self.missing.min(ROOM_AT_ONCE));
+        self.joined.bytes.extend_from_slice(properties);
         Ok(self.missing == 0)
     }
 
@@ -120,15 +118,18 @@ impl Incoming {
             let reason = format!("content overflow: {} bytes were left to come", self.missing);
             return Err(AmqpError::new(ReplyCode::FrameError, &reason, MethodId::NONE));
         };
+        self.make_room(frame.payload.len());
         self.missing = missing;
-        self.bytes.extend_from_slice(frame.payload);
+        self.joined.bytes.extend_from_slice(frame.payload);
         Ok(missing == 0)
     }
 
-    pub fn parts(&self) -> Parts<'_> {
-        let (route, remaining) = self.bytes.split_at(self.route);
-        let (properties, body) = remaining.split_at(self.properties);
-        Parts { route, properties, body }
+    /// Make room for `count` bytes: for as many again as have arrived, and never for more than were announced.
+    fn make_room(&mut self, count: usize) {
+        let bytes = &mut self.joined.bytes;
+        if bytes.capacity() - bytes.len() < count {
+            bytes.reserve_exact(self.missing.min(bytes.len().max(ROOM_AT_ONCE)).max(count));
+        }
     }
 }
 
@@ -178,7 +179,8 @@ mod tests {
                 is_complete = incoming.body(frame).expect("a body");
             }
             assert!(is_complete);
-            let parts = incoming.parts();
+            assert_eq!(incoming.joined.bytes.capacity(), incoming.joined.bytes.len(), "room for nothing else");
+            let parts = incoming.joined.parts();
             assert_eq!((parts.exchange(), parts.routing_key(), parts.body), (&b"logs"[..], &b"a.b"[..], body));
             let remaining = &bytes[8 + frames[0].payload.len()..];
             match whole_content(remaining, 3, 1 << 20) {

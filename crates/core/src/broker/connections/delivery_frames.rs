@@ -9,7 +9,8 @@ const DELIVER: [u8; 4] = [0, 60, 0, 60];
 /// The start of basic.get-ok: class 60, method 71.
 pub(crate) const GET_OK: [u8; 4] = [0, 60, 0, 71];
 
-/// Append a method frame.
+/// Append a method frame. Inlined, so that pieces of a known size are a move or two.
+#[inline]
 pub(crate) fn put_method(out: &mut Vec<u8>, channel: u16, pieces: [&[u8]; 4]) {
     let size: usize = pieces.iter().map(|piece| piece.len()).sum();
     let [c1, c0] = channel.to_be_bytes();
@@ -20,6 +21,7 @@ pub(crate) fn put_method(out: &mut Vec<u8>, channel: u16, pieces: [&[u8]; 4]) {
 }
 
 /// Append a complete delivery. `tag` is the consumer's, as a short string.
+#[inline]
 pub(crate) fn put_delivery(
     out: &mut Vec<u8>,
     channel: u16,

@@ -15,7 +15,7 @@ use crate::broker::connections::connection::ConnectionState;
 use crate::broker::connections::content::{Incoming, Publish, check_size, is_publish, whole_content};
 use crate::broker::errors::FailedAt;
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot};
-use crate::broker::parts::Parts;
+use crate::broker::parts::{Arrived, Parts};
 
 impl Broker {
     /// Process a whole read of a connection's socket. Any error in it becomes a close in the output.
@@ -157,7 +157,8 @@ impl Broker {
     ) -> Result<(), AmqpError> {
         let publish = Publish::decode(payload).map_err(|error| error.at(MethodId::of_payload(payload)))?;
         check_size(body.len(), self.options.message_bytes_max)?;
-        self.publish(channel, &Parts { route: publish.route, properties, body }, publish.flags)
+        let parts = Parts { route: publish.route, properties, body };
+        self.publish(channel, Arrived::Borrowed(parts), publish.flags)
     }
 
     /// Process one frame of any kind.
@@ -274,7 +275,8 @@ impl Broker {
         if is_complete {
             it.state = ChannelState::Open;
             self.backpressure.count_unfinished(&mut self.clients[channel]);
-            return self.publish(channel, &incoming.parts(), incoming.flags);
+            let Incoming { joined, flags, .. } = *incoming;
+            return self.publish(channel, Arrived::Joined(joined), flags);
         }
         it.state = ChannelState::Body;
         it.incoming = Some(incoming);

@@ -212,7 +212,11 @@ impl Broker {
             }
             return;
         }
-        connection.out.shrink();
+        if connection.is_writable {
+            connection.out.shrink();
+        } else {
+            connection.out.shrink_to_fit();
+        }
         if now - connection.heard > TRIM_AFTER_US && now - connection.said > TRIM_AFTER_US {
             connection.trim();
         }

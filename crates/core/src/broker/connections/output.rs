@@ -24,10 +24,9 @@ impl Broker {
     /// [`output_bytes_at_once`](crate::broker::BrokerOptions::output_bytes_at_once): when there is more, the connection
     /// is dirty again. Call it when the socket takes bytes; what is not taken stops this connection's consumers.
     pub fn output(&mut self, id: ConnectionId, bytes: &mut Vec<u8>) -> Flow {
-        let front = self.pending_output(id);
-        let count = front.len();
-        bytes.extend_from_slice(front);
-        self.written(id, count)
+        let Some(slot) = self.clients.find(id) else { return Flow::Ended };
+        let count = self.clients[slot].out.move_to(bytes, self.options.output_bytes_at_once);
+        self.note_handed_over(slot, count)
     }
 
     /// What [`Broker::output`] would append now, without a copy. Tell [`Broker::written`] when it is on its way.
@@ -39,8 +38,12 @@ impl Broker {
     /// Note that the first `count` bytes of [`Broker::pending_output`] are on their way to the client.
     pub fn written(&mut self, id: ConnectionId, count: usize) -> Flow {
         let Some(slot) = self.clients.find(id) else { return Flow::Ended };
+        self.clients[slot].out.take(count);
+        self.note_handed_over(slot, count)
+    }
+
+    fn note_handed_over(&mut self, slot: ConnectionSlot, count: usize) -> Flow {
         let connection = &mut self.clients[slot];
-        connection.out.take(count);
         connection.bytes_out += count as u64;
         self.metrics.bytes_out += count as u64;
         if count > 0 {
@@ -78,9 +81,6 @@ impl Broker {
     pub fn set_writable(&mut self, id: ConnectionId, is_writable: bool) {
         let Some(slot) = self.clients.find(id) else { return };
         self.clients[slot].is_writable = is_writable;
-        if !is_writable {
-            self.clients[slot].out.shrink_to_fit();
-        }
         self.clients.count_buffers(slot);
         if is_writable {
             self.wake_connection(slot);

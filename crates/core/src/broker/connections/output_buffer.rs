@@ -3,6 +3,10 @@
 /// The capacity that a buffer keeps though it has held less lately.
 const KEPT_BYTES: usize = 1024 * 1024;
 
+/// From this size on, all that waits is handed over in the buffer that it was written to. Less is copied, so that small
+/// connections do not end up with the buffers of large ones.
+const SWAP_BYTES_MIN: usize = 32 * 1024;
+
 /// Bytes that are appended at the end and taken from the front. What remains is not moved when some are taken, so that
 /// a large message costs no more per byte than a small one.
 #[derive(Debug, Default)]
@@ -57,6 +61,20 @@ impl OutputBuffer {
         if self.is_empty() {
             self.clear();
         }
+    }
+
+    /// Move the first bytes that wait to the end of `bytes`, at most `count_max`. Returns how many. All of very many bytes
+    /// are moved to an empty vector without a copy.
+    pub fn move_to(&mut self, bytes: &mut Vec<u8>, count_max: usize) -> usize {
+        let count = self.len().min(count_max);
+        if count >= SWAP_BYTES_MIN && count == self.bytes.len() && bytes.is_empty() {
+            self.peak = self.peak.max(count);
+            std::mem::swap(bytes, &mut self.bytes);
+        } else {
+            bytes.extend_from_slice(self.front(count));
+            self.take(count);
+        }
+        count
     }
 
     /// Free the room that what waits does not need, if that is most of it.

@@ -16,14 +16,16 @@ use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::QueueId;
 
 /// The size of a connection's output at which its consumers wait when the buffers of all connections take a sixteenth of
-/// the memory. With what its socket's owner holds, that is about a quarter of a mebibyte.
+/// the memory. The owner of its socket holds as much again at the most, so that both stay within a quarter of a mebibyte.
 const CROWDED_OUTPUT_BYTES: usize = 96 * 1024;
 
 impl Broker {
-    /// Put a message at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the message.
+    /// Put a message of this size at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the
+    /// message. It lives for its own time or for the queue's, whichever is shorter.
     #[inline]
-    pub(crate) fn enqueue(&mut self, queue: QueueId, message: MessageId, expires: u64) {
+    pub(crate) fn enqueue(&mut self, queue: QueueId, message: MessageId, size: usize, own_ms: Option<u64>) {
         let it = &mut self.queues[queue];
+        let expires = it.expiry(self.clock.now(), own_ms);
         let entry = it.next_entry(message, expires);
         if it.may_pass()
             && let Some(consumer) = self.taker(queue)
@@ -31,7 +33,6 @@ impl Broker {
             self.deliver(queue, consumer, entry);
             return;
         }
-        let size = self.messages.get(message).size();
         self.queues.push(queue, entry, size);
         if self.queues[queue].policy.is_bounded() {
             self.drop_head(queue);
@@ -108,9 +109,8 @@ impl Broker {
 
     /// Deliver one entry to a consumer that can take it. Returns whether it took credit that others share.
     fn deliver(&mut self, id: QueueId, slot: ConsumerSlot, entry: QueueEntry) -> bool {
-        if self.prepare(id, entry.message).is_err() {
-            self.settle(id, entry);
-            return false;
+        if let Err(reason) = self.messages.prepare(entry.message, &self.durability) {
+            return self.lose(id, entry, reason);
         }
         let output_bytes_max = self.output_bytes_max();
         let mut room = Vec::new();
@@ -122,18 +122,26 @@ impl Broker {
         let queue = &mut self.queues[id];
         queue.ring.rotate();
         if outlet.consumer.no_ack {
-            self.settle(id, entry);
+            let durable_id = queue.durable_id;
+            self.release_entry(entry, durable_id);
             return false;
         }
         queue.unacknowledged += 1;
         outlet.await_acknowledgement(slot, tag, entry, Handle { id, serial: queue.serial })
     }
 
+    /// Settle an entry whose message cannot be read, and tell operators. Returns false: it was not delivered.
+    #[cold]
+    fn lose(&mut self, queue: QueueId, entry: QueueEntry, reason: String) -> bool {
+        self.report_lost(queue, reason);
+        self.settle(queue, entry);
+        false
+    }
+
     /// Answer basic.get with an entry, and the number of entries behind it. Returns whether it could be delivered.
     pub(crate) fn deliver_got(&mut self, slot: ChannelSlot, id: QueueId, entry: QueueEntry, no_ack: bool) -> bool {
-        if self.prepare(id, entry.message).is_err() {
-            self.settle(id, entry);
-            return false;
+        if let Err(reason) = self.messages.prepare(entry.message, &self.durability) {
+            return self.lose(id, entry, reason);
         }
         let left = self.queues[id].ready().len() as u32;
         let mut room = Vec::new();

@@ -112,16 +112,16 @@ impl Broker {
             self.metrics.acknowledged += 1;
             return self.queues.read_by_one(queue);
         }
-        if self.queues.queue_of(queue).is_none() {
+        let Some(it) = self.queues.queue_of(queue) else {
             // The queue was deleted before; only the message is left.
-            self.settle_gone(queue, delivery.entry);
-            return;
-        }
-        self.queues[queue.id].unacknowledged -= 1;
+            return self.settle_gone(queue, delivery.entry);
+        };
+        it.unacknowledged -= 1;
         match settlement {
             Settlement::Acknowledge => {
+                let durable_id = it.durable_id;
                 self.metrics.acknowledged += 1;
-                self.settle(queue.id, delivery.entry);
+                self.release_entry(delivery.entry, durable_id);
             }
             Settlement::Discard => {
                 self.metrics.dropped += 1;
@@ -244,6 +244,9 @@ impl Broker {
 
     /// Settle some deliveries of channels that are gone, most of which go back to their queues.
     pub(crate) fn settle_orphans(&mut self) {
+        if !self.clients.has_orphans() {
+            return;
+        }
         let mut requeued = Vec::new();
         for count in 0..SETTLED_AT_ONCE {
             match self.clients.next_orphan() {

@@ -18,18 +18,65 @@ pub(crate) struct Delivery {
 
 /// Maximum number of deliveries of a chunk.
 const CHUNK_DELIVERIES: usize = 128;
-/// The room for deliveries that is kept when none waits.
+/// The room for deliveries that a channel keeps when none waits.
 const KEPT_DELIVERIES: usize = 32;
+/// Maximum number of chunks that are kept for the channels that need them next: half a mebibyte.
+const FREE_CHUNKS_MAX: usize = 64;
+/// The memory of a delivery that waits for its acknowledgement, holes between them included.
+const DELIVERY_BYTES: usize = 72;
+
+type Deliveries = VecDeque<(u64, Option<Delivery>)>;
+
+/// The deliveries of all channels: how many wait, and free chunks for more, so that a burst allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct DeliveryRoom {
+    waiting: usize,
+    free: Vec<Deliveries>,
+}
+
+impl DeliveryRoom {
+    /// The number of deliveries that wait.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The memory of all deliveries, and of free chunks.
+    pub fn size_bytes(&self) -> u64 {
+        let free = self.free.len() * CHUNK_DELIVERIES * size_of::<(u64, Option<Delivery>)>();
+        (self.waiting * DELIVERY_BYTES + free) as u64
+    }
+
+    /// Room for the deliveries of a chunk. The only one of a channel begins small, unless one is free.
+    fn take(&mut self, is_only: bool) -> Deliveries {
+        let new = || VecDeque::with_capacity(if is_only { 0 } else { CHUNK_DELIVERIES });
+        self.free.pop().unwrap_or_else(new)
+    }
+
+    fn give_back(&mut self, mut deliveries: Deliveries) {
+        if deliveries.capacity() >= CHUNK_DELIVERIES && self.free.len() < FREE_CHUNKS_MAX {
+            deliveries.clear();
+            self.free.push(deliveries);
+        }
+    }
+}
 
 /// A part of the deliveries. One that was settled out of order leaves a hole, removed when all deliveries before it are,
 /// or when there are too many holes.
 #[derive(Debug, Clone, Default)]
 struct DeliveryChunk {
-    deliveries: VecDeque<(u64, Option<Delivery>)>,
+    deliveries: Deliveries,
     waiting: usize,
 }
 
 impl DeliveryChunk {
+    /// Whether the next delivery needs another chunk: a small one is not copied to a larger one.
+    #[inline]
+    fn is_full(&self) -> bool {
+        let is_small = self.deliveries.capacity() <= KEPT_DELIVERIES;
+        self.deliveries.len() >= if is_small { KEPT_DELIVERIES } else { CHUNK_DELIVERIES }
+    }
+
     fn first_tag(&self) -> u64 {
         self.deliveries.front().map_or(u64::MAX, |(tag, _)| *tag)
     }
@@ -68,11 +115,12 @@ pub(crate) struct Unacknowledged {
 impl Unacknowledged {
     /// Add a delivery; its tag is greater than all earlier ones.
     #[inline]
-    pub fn push(&mut self, delivery: Delivery) {
+    pub fn push(&mut self, delivery: Delivery, room: &mut DeliveryRoom) {
         self.waiting += 1;
-        if self.chunks.back().is_none_or(|chunk| chunk.deliveries.len() >= CHUNK_DELIVERIES) {
-            let room = if self.chunks.is_empty() { 0 } else { CHUNK_DELIVERIES };
-            self.chunks.push_back(DeliveryChunk { deliveries: VecDeque::with_capacity(room), waiting: 0 });
+        room.waiting += 1;
+        if self.chunks.back().is_none_or(DeliveryChunk::is_full) {
+            let deliveries = room.take(self.chunks.is_empty());
+            self.chunks.push_back(DeliveryChunk { deliveries, waiting: 0 });
         }
         let Some(chunk) = self.chunks.back_mut() else { return };
         debug_assert!(chunk.deliveries.back().is_none_or(|(tag, _)| *tag < delivery.tag));
@@ -82,19 +130,20 @@ impl Unacknowledged {
 
     /// Remove the delivery with this tag, if it waits.
     #[inline]
-    pub fn settle(&mut self, tag: u64) -> Option<Delivery> {
+    pub fn settle(&mut self, tag: u64, room: &mut DeliveryRoom) -> Option<Delivery> {
         let (number, index) = self.find(tag)?;
         let chunk = &mut self.chunks[number];
         let delivery = chunk.deliveries[index].1.take()?;
         chunk.waiting -= 1;
         self.waiting -= 1;
-        self.drop_settled(number);
+        room.waiting -= 1;
+        self.drop_settled(number, room);
         Some(delivery)
     }
 
     /// Remove the oldest delivery, if its tag is at most `tag`.
     #[inline]
-    pub fn settle_oldest(&mut self, tag: u64) -> Option<Delivery> {
+    pub fn settle_oldest(&mut self, tag: u64, room: &mut DeliveryRoom) -> Option<Delivery> {
         let chunk = self.chunks.front_mut()?;
         let (oldest, _) = chunk.deliveries.front()?;
         if *oldest > tag {
@@ -103,16 +152,18 @@ impl Unacknowledged {
         let (_, delivery) = chunk.deliveries.pop_front()?;
         chunk.waiting -= 1;
         self.waiting -= 1;
-        self.drop_settled(0);
+        room.waiting -= 1;
+        self.drop_settled(0, room);
         delivery
     }
 
     /// Add deliveries again that were settled here before.
-    pub fn restore(&mut self, deliveries: impl Iterator<Item = Delivery>) {
+    pub fn restore(&mut self, deliveries: impl Iterator<Item = Delivery>, room: &mut DeliveryRoom) {
         let mut all: Vec<Delivery> = self.iter().copied().chain(deliveries).collect();
         all.sort_unstable_by_key(|delivery| delivery.tag);
+        room.waiting -= self.waiting;
         *self = Self::default();
-        all.into_iter().for_each(|delivery| self.push(delivery));
+        all.into_iter().for_each(|delivery| self.push(delivery, room));
     }
 
     pub fn len(&self) -> usize {
@@ -136,12 +187,15 @@ impl Unacknowledged {
 
     /// Remove holes of a chunk in which a delivery was settled, and the chunk with the last delivery.
     #[inline]
-    fn drop_settled(&mut self, number: usize) {
+    fn drop_settled(&mut self, number: usize, room: &mut DeliveryRoom) {
         let is_only = self.chunks.len() == 1;
         let chunk = &mut self.chunks[number];
         chunk.drop_settled();
-        if chunk.waiting == 0 && (!is_only || chunk.deliveries.capacity() > KEPT_DELIVERIES) {
-            self.chunks.remove(number);
+        if chunk.waiting == 0
+            && (!is_only || chunk.deliveries.capacity() > KEPT_DELIVERIES)
+            && let Some(chunk) = self.chunks.remove(number)
+        {
+            room.give_back(chunk.deliveries);
         }
     }
 }
@@ -167,20 +221,20 @@ mod tests {
 
     #[test]
     fn a_tag_is_settled_once() {
-        let mut unacknowledged = Unacknowledged::default();
-        (1..=5).for_each(|tag| unacknowledged.push(delivery(tag)));
-        assert_eq!(unacknowledged.settle(3).map(|delivery| delivery.tag), Some(3));
-        assert!(unacknowledged.settle(3).is_none() && unacknowledged.settle(6).is_none());
+        let (mut unacknowledged, mut room) = (Unacknowledged::default(), DeliveryRoom::default());
+        (1..=5).for_each(|tag| unacknowledged.push(delivery(tag), &mut room));
+        assert_eq!(unacknowledged.settle(3, &mut room).map(|delivery| delivery.tag), Some(3));
+        assert!(unacknowledged.settle(3, &mut room).is_none() && unacknowledged.settle(6, &mut room).is_none());
         assert_eq!((tags(&unacknowledged), unacknowledged.len()), (vec![1, 2, 4, 5], 4));
     }
 
     #[test]
     fn all_through_a_tag_are_settled_oldest_first() {
-        let mut unacknowledged = Unacknowledged::default();
-        (1..=5).for_each(|tag| unacknowledged.push(delivery(tag)));
-        unacknowledged.settle(2);
+        let (mut unacknowledged, mut room) = (Unacknowledged::default(), DeliveryRoom::default());
+        (1..=5).for_each(|tag| unacknowledged.push(delivery(tag), &mut room));
+        unacknowledged.settle(2, &mut room);
         let mut settled = Vec::new();
-        while let Some(delivery) = unacknowledged.settle_oldest(4) {
+        while let Some(delivery) = unacknowledged.settle_oldest(4, &mut room) {
             settled.push(delivery.tag);
         }
         assert_eq!((settled, tags(&unacknowledged)), (vec![1, 3, 4], vec![5]));
@@ -188,22 +242,22 @@ mod tests {
 
     #[test]
     fn what_is_restored_waits_in_its_place_again() {
-        let mut unacknowledged = Unacknowledged::default();
-        (1..=5).for_each(|tag| unacknowledged.push(delivery(tag)));
-        let settled = [4, 1, 2].map(|tag| unacknowledged.settle(tag).expect("waits"));
-        unacknowledged.restore(settled.into_iter());
+        let (mut unacknowledged, mut room) = (Unacknowledged::default(), DeliveryRoom::default());
+        (1..=5).for_each(|tag| unacknowledged.push(delivery(tag), &mut room));
+        let settled = [4, 1, 2].map(|tag| unacknowledged.settle(tag, &mut room).expect("waits"));
+        unacknowledged.restore(settled.into_iter(), &mut room);
         assert_eq!((tags(&unacknowledged), unacknowledged.len()), (vec![1, 2, 3, 4, 5], 5));
-        assert_eq!(unacknowledged.settle(4).map(|delivery| delivery.tag), Some(4));
-        assert_eq!(unacknowledged.settle_oldest(5).map(|delivery| delivery.tag), Some(1));
+        assert_eq!(unacknowledged.settle(4, &mut room).map(|delivery| delivery.tag), Some(4));
+        assert_eq!(unacknowledged.settle_oldest(5, &mut room).map(|delivery| delivery.tag), Some(1));
     }
 
     #[test]
     fn one_message_that_is_kept_forever_keeps_no_others() {
-        let mut unacknowledged = Unacknowledged::default();
-        unacknowledged.push(delivery(1));
+        let (mut unacknowledged, mut room) = (Unacknowledged::default(), DeliveryRoom::default());
+        unacknowledged.push(delivery(1), &mut room);
         for tag in 2..fewer(10_000) as u64 {
-            unacknowledged.push(delivery(tag));
-            unacknowledged.settle(tag);
+            unacknowledged.push(delivery(tag), &mut room);
+            unacknowledged.settle(tag, &mut room);
         }
         let kept: usize = unacknowledged.chunks.iter().map(|chunk| chunk.deliveries.len()).sum();
         assert!(kept < 100, "{kept} deliveries");
@@ -213,28 +267,28 @@ mod tests {
     #[test]
     fn deliveries_agree_with_a_map_however_they_are_settled() {
         let mut random = Random(3);
-        let mut unacknowledged = Unacknowledged::default();
+        let (mut unacknowledged, mut room) = (Unacknowledged::default(), DeliveryRoom::default());
         let mut expected = BTreeSet::new();
         let mut last = 0;
         for _ in 0..fewer(20_000) {
             match random.below(10) {
                 0..5 => {
                     last += 1 + random.below(2) as u64;
-                    unacknowledged.push(delivery(last));
+                    unacknowledged.push(delivery(last), &mut room);
                     expected.insert(last);
                 }
                 5..9 => {
                     let tag = random.below(last as usize + 1) as u64;
-                    assert_eq!(unacknowledged.settle(tag).map(|delivery| delivery.tag), expected.take(&tag));
+                    assert_eq!(unacknowledged.settle(tag, &mut room).map(|delivery| delivery.tag), expected.take(&tag));
                 }
                 _ => {
                     let through = random.below(last as usize + 1) as u64;
                     let oldest = expected.first().copied().filter(|tag| *tag <= through);
-                    assert_eq!(unacknowledged.settle_oldest(through).map(|delivery| delivery.tag), oldest);
+                    assert_eq!(unacknowledged.settle_oldest(through, &mut room).map(|delivery| delivery.tag), oldest);
                     oldest.map(|tag| expected.remove(&tag));
                 }
             }
-            assert_eq!(unacknowledged.len(), expected.len());
+            assert_eq!((unacknowledged.len(), room.waiting()), (expected.len(), expected.len()));
         }
         assert!(tags(&unacknowledged).into_iter().eq(expected));
         let slots: usize = unacknowledged.chunks.iter().map(|chunk| chunk.deliveries.len()).sum();

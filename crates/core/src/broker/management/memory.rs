@@ -9,9 +9,6 @@ use crate::broker::connections::connection::Connection;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::queues::queue::Queue;
 
-/// The memory of a delivery that waits for its acknowledgement, holes between them included.
-const DELIVERY_BYTES: u64 = 72;
-
 /// Memory in bytes, by what takes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryUse {
@@ -73,7 +70,7 @@ impl Broker {
         MemoryUse {
             messages: self.messages.resident_bytes(),
             entries: self.queues.chunks().resident_bytes(),
-            unacknowledged: self.clients.unacknowledged_count() as u64 * DELIVERY_BYTES,
+            unacknowledged: self.clients.delivery_room().size_bytes(),
             unfinished: self.backpressure.unfinished_bytes,
             letters: self.letters.size_bytes(),
             buffers: self.clients.buffer_bytes(),

@@ -10,6 +10,7 @@ use crate::broker::Broker;
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::ChannelSlot;
 use crate::broker::parts::Parts;
+use crate::broker::publishing::further_keys::may_have_copies;
 use crate::broker::publishing::transaction::PendingMessage;
 use crate::broker::topology::QueueId;
 use crate::journal::AppendError;
@@ -63,9 +64,9 @@ impl Broker {
         routed: &mut Vec<QueueId>,
         demand: &mut TransactionDemand,
     ) -> Result<(), AmqpError> {
-        let parts = message.parts();
+        let parts = message.joined.parts();
         let properties = BasicProperties::from_checked(parts.properties);
-        self.route(channel, &parts, properties, routed)?;
+        self.route(channel, &parts, properties, may_have_copies(&properties), routed)?;
         for queue in routed.iter() {
             self.check_queue(*queue, &parts, demand)?;
         }

@@ -10,12 +10,12 @@ use crate::broker::connections::content::PublishFlags;
 use crate::broker::connections::turn::STEP_NS;
 use crate::broker::durable::{Saved, TimeToLive};
 use crate::broker::errors::{FailedAt, error};
-use crate::broker::ids::{ChannelSlot, JOURNAL, MessageId};
-use crate::broker::parts::Parts;
+use crate::broker::ids::{ChannelSlot, JOURNAL};
+use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::further_keys::{FurtherKeys, further_keys, may_have_copies, without_blind_copies};
 use crate::broker::publishing::route_memo::Memo;
-use crate::broker::queues::message_store::Kept;
+use crate::broker::queues::message_store::{Kept, StoredMessage};
 use crate::broker::queues::policy::TIME_MS_MAX;
 use crate::broker::topology::{Published, QueueId};
 
@@ -24,14 +24,25 @@ const FREE_NS_MAX: u64 = 50_000;
 /// The maximum number of queues of a remembered route. A larger one costs little to look up, compared with its queues.
 const MEMO_QUEUES_MAX: usize = 64;
 
+/// What the properties of a message ask of queues.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub is_persistent: bool,
+    /// Whether there may be keys that receivers must not see.
+    pub may_have_copies: bool,
+    /// The message's own time to live; a queue may have a shorter one.
+    pub time_to_live_ms: Option<u64>,
+}
+
 impl Broker {
     /// Publish a complete message on a channel: now, or with its transaction.
     pub(crate) fn publish(
         &mut self,
         slot: ChannelSlot,
-        parts: &Parts<'_>,
+        message: Arrived<'_>,
         flags: PublishFlags,
     ) -> Result<(), AmqpError> {
+        let parts = message.parts();
         let properties = BasicProperties::parse(parts.properties).map_err(|error| error.at(BasicPublish::ID))?;
         if flags.immediate() {
             return Err(error(ReplyCode::NotImplemented, "immediate=true").at_publish());
@@ -39,32 +50,44 @@ impl Broker {
         let connection = self.clients[slot].connection;
         self.backpressure.note_publisher(&mut self.clients, connection);
         if let Some(transaction) = &mut self.clients[slot].transaction {
-            if transaction.publish(parts, flags) {
+            if transaction.publish(&parts, flags) {
                 self.backpressure.count_unfinished(&mut self.clients[slot]);
-                return self.check_publish(slot, parts, &properties).map_err(FailedAt::at_publish);
+                return self.check_publish(slot, &parts, &properties).map_err(FailedAt::at_publish);
             }
             return Err(error(ReplyCode::ResourceError, "too much is published in one transaction").at_publish());
         }
-        self.publish_now(slot, parts, flags, properties)
+        self.publish_now(slot, message, flags)
     }
 
     /// Publish a complete message now, also when its transaction is committed.
     pub(super) fn publish_now(
         &mut self,
         slot: ChannelSlot,
-        parts: &Parts<'_>,
+        message: Arrived<'_>,
         flags: PublishFlags,
-        properties: BasicProperties<'_>,
     ) -> Result<(), AmqpError> {
         self.turn.note_publish();
         let mut routed = std::mem::take(&mut self.publishing.routed);
         routed.clear();
-        let result = self.route(slot, parts, properties, &mut routed).and_then(|()| {
-            let time_to_live_ms = expiration(&properties)?;
-            self.accept(slot, parts, flags, properties, &mut routed, time_to_live_ms)
-        });
+        let terms = self.route_on_terms(slot, &message.parts(), &mut routed);
+        let result = terms.and_then(|terms| self.accept(slot, message, flags, &mut routed, terms));
         self.publishing.routed = routed;
         result.map_err(FailedAt::at_publish)
+    }
+
+    /// Find the queues that a message goes to, and what it asks of them.
+    #[inline]
+    fn route_on_terms(
+        &mut self,
+        slot: ChannelSlot,
+        parts: &Parts<'_>,
+        routed: &mut Vec<QueueId>,
+    ) -> Result<Terms, AmqpError> {
+        let properties = BasicProperties::from_checked(parts.properties);
+        let may_have_copies = may_have_copies(&properties);
+        self.route(slot, parts, properties, may_have_copies, routed)?;
+        let time_to_live_ms = expiration(&properties)?;
+        Ok(Terms { is_persistent: properties.is_persistent(), may_have_copies, time_to_live_ms })
     }
 
     /// Check all that can be known of a message before its transaction is committed.
@@ -87,10 +110,10 @@ impl Broker {
         slot: ChannelSlot,
         parts: &Parts<'_>,
         properties: BasicProperties<'_>,
+        may_have_copies: bool,
         routed: &mut Vec<QueueId>,
     ) -> Result<(), AmqpError> {
         self.check_user(slot, &properties)?;
-        let may_have_copies = may_have_copies(&properties);
         if let Some(memo) = &self.clients[slot].memo
             && !may_have_copies
             && *memo.route == *parts.route
@@ -192,12 +215,12 @@ impl Broker {
     fn accept(
         &mut self,
         slot: ChannelSlot,
-        parts: &Parts<'_>,
+        message: Arrived<'_>,
         flags: PublishFlags,
-        properties: BasicProperties<'_>,
         routed: &mut Vec<QueueId>,
-        time_to_live_ms: Option<u64>,
+        terms: Terms,
     ) -> Result<(), AmqpError> {
+        let parts = message.parts();
         self.metrics.published += 1;
         self.turn.spend(routed.len() as u32);
         let number = self.count_publish(slot);
@@ -205,7 +228,7 @@ impl Broker {
             self.metrics.unroutable += 1;
             if flags.mandatory() {
                 self.metrics.returned += 1;
-                self.clients.return_message(slot, parts);
+                self.clients.return_message(slot, &parts);
             }
             return Ok(());
         }
@@ -214,7 +237,7 @@ impl Broker {
         let mut marks = DiskMarks::new();
         if !self.streams.is_empty() {
             let mut room = Vec::new();
-            if let Err(reason) = self.append_to_streams(&without_blind_copies(*parts, &mut room), routed, &mut marks) {
+            if let Err(reason) = self.append_to_streams(&without_blind_copies(parts, &mut room), routed, &mut marks) {
                 return self.refuse_publish(slot, number, &reason);
             }
             routed.retain(|queue| self.queues[*queue].stream.is_none());
@@ -225,8 +248,8 @@ impl Broker {
         }
         let refusing = self.queues.take_refusing(routed, parts.size());
         let mut saved = None;
-        if self.durability.is_on() && properties.is_persistent() {
-            match self.save_for(parts, routed, time_to_live_ms) {
+        if self.durability.is_on() && terms.is_persistent {
+            match self.save_for(&parts, routed, terms.time_to_live_ms) {
                 Ok(done) => saved = done,
                 // Nobody was promised that it survives.
                 Err(AppendError::Busy | AppendError::Failed(_))
@@ -237,9 +260,9 @@ impl Broker {
         if let Some((saved, _)) = saved {
             marks.push(DiskMark { log: JOURNAL, sequence: saved.sequence.0 });
         }
-        self.put_into_queues(parts, saved, routed, time_to_live_ms);
+        self.bury_refused(&parts, &refusing);
+        self.put_into_queues(message, saved, routed, terms);
         if !refusing.is_empty() {
-            self.bury_refused(parts, &refusing);
             return self.nack(slot, number);
         }
         if !marks.is_empty() {
@@ -249,36 +272,29 @@ impl Broker {
     }
 
     /// Put a message into queues that take it, none of which is a stream. `saved` is its record, with the number of
-    /// durable queues that have it there; it lives for its own time or for the queue's, whichever is shorter.
+    /// durable queues that have it there.
     pub(crate) fn put_into_queues(
         &mut self,
-        parts: &Parts<'_>,
+        message: Arrived<'_>,
         saved: Option<(Saved, u32)>,
         queues: &[QueueId],
-        time_to_live_ms: Option<u64>,
+        terms: Terms,
     ) {
-        let message = self.keep(parts);
+        if queues.is_empty() {
+            return;
+        }
+        let mut stored = StoredMessage::new(message, queues.len(), terms.may_have_copies);
         if let Some((saved, queues)) = saved {
-            let stored = self.messages.get_mut(message);
             stored.kept = Kept::Saved { record: saved.record, queues };
             stored.sequence = saved.sequence.0;
         }
+        let size = stored.size();
+        let message = self.messages.insert(stored);
+        self.metrics.enqueued += queues.len() as u64;
         for &queue in queues {
-            self.metrics.enqueued += 1;
-            self.messages.retain(message);
-            let expires = self.queues[queue].expiry(self.clock.now(), time_to_live_ms);
-            self.enqueue(queue, message, expires);
+            self.enqueue(queue, message, size, terms.time_to_live_ms);
         }
-        self.messages.drop_reference(message);
         self.spill(message);
-    }
-
-    /// Keep a message in memory. The caller has the one reference to it.
-    pub(crate) fn keep(&mut self, parts: &Parts<'_>) -> MessageId {
-        let message = self.messages.insert(parts);
-        let may_have_copies = may_have_copies(&BasicProperties::from_checked(parts.properties));
-        self.messages.get_mut(message).may_have_blind_copies = may_have_copies;
-        message
     }
 
     /// Refuse a message for lack of room: a publisher that asked for confirms gets a nack. A message that can never have

@@ -1,10 +1,11 @@
 //! Begins, commits and rolls back transactions.
 
 use crate::amqp::method::{TxCommitOk, TxRollbackOk};
-use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
+use crate::amqp::{AmqpError, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::errors::error;
 use crate::broker::ids::ChannelSlot;
+use crate::broker::parts::Arrived;
 
 impl Broker {
     /// Carry out a whole transaction, or nothing of it: whatever can refuse it is checked first.
@@ -12,10 +13,9 @@ impl Broker {
         let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
         let messages = transaction.take_messages();
         self.check_messages(channel, &messages)?;
-        let published = messages.iter().try_for_each(|message| {
-            let parts = message.parts();
-            self.publish_now(channel, &parts, message.flags, BasicProperties::from_checked(parts.properties))
-        });
+        let published = messages
+            .into_iter()
+            .try_for_each(|message| self.publish_now(channel, Arrived::Joined(message.joined), message.flags));
         self.durability.end_reservation();
         published?;
         if let Some(transaction) = &mut self.clients[channel].transaction {

@@ -3,27 +3,13 @@
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::consumers::settlement::Settlement;
 use crate::broker::consumers::unacknowledged::Delivery;
-use crate::broker::parts::Parts;
+use crate::broker::parts::{JoinedParts, Parts};
 
 /// A published message. Its route is looked up when it is committed.
 #[derive(Debug)]
 pub(crate) struct PendingMessage {
-    pub(super) bytes: Vec<u8>,
-    pub(super) route: usize,
-    pub(super) properties: usize,
+    pub joined: JoinedParts,
     pub flags: PublishFlags,
-}
-
-impl PendingMessage {
-    pub fn new(parts: &Parts<'_>, flags: PublishFlags) -> Self {
-        Self { bytes: parts.joined(), route: parts.route.len(), properties: parts.properties.len(), flags }
-    }
-
-    pub fn parts(&self) -> Parts<'_> {
-        let (route, remaining) = self.bytes.split_at(self.route);
-        let (properties, body) = remaining.split_at(self.properties);
-        Parts { route, properties, body }
-    }
 }
 
 /// Deliveries that a transaction settles alike. Until its end they wait here, and not among the unacknowledged ones: none
@@ -54,7 +40,7 @@ impl Transaction {
         if self.bytes > TRANSACTION_BYTES_MAX {
             return false;
         }
-        self.messages.push(PendingMessage::new(parts, flags));
+        self.messages.push(PendingMessage { joined: parts.joined(), flags });
         true
     }
 

@@ -20,6 +20,8 @@ use crate::broker::topology::QueueId;
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     queues: DenseMap<QueueId, Queue>,
+    /// The number of queues that refuse what does not fit.
+    refusing: usize,
     /// Queues that may have something to deliver, in the order of their turns.
     runnable: VecDeque<QueueId>,
     /// When something in a queue, or the queue itself, may expire.
@@ -74,12 +76,14 @@ impl Queues {
 
     /// Add a queue.
     pub fn insert(&mut self, id: QueueId, queue: Queue) {
+        self.refusing += usize::from(queue.policy.rejects_publish);
         self.queues.insert(id, queue);
     }
 
     /// Take a queue out.
     pub fn remove(&mut self, id: QueueId) -> Option<Queue> {
         let queue = self.queues.remove(id)?;
+        self.refusing -= usize::from(queue.policy.rejects_publish);
         self.timers.move_timer(id, queue.timer, NEVER);
         Some(queue)
     }
@@ -166,6 +170,9 @@ impl Queues {
     #[inline]
     pub fn take_refusing(&self, routed: &mut Vec<QueueId>, size: usize) -> SmallVec<[QueueId; 1]> {
         let mut refusing = SmallVec::new();
+        if self.refusing == 0 {
+            return refusing;
+        }
         routed.retain(|id| {
             let refuses = self.queues[*id].refuses(size);
             if refuses {

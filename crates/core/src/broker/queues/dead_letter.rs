@@ -20,10 +20,12 @@ use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::ids::Handle;
 use crate::broker::management::event::Event;
-use crate::broker::parts::Parts;
+use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::confirms::DiskMarks;
-use crate::broker::publishing::further_keys::{BCC, CC, further_keys, without, without_blind_copies};
+use crate::broker::publishing::further_keys::{BCC, CC, further_keys, may_have_copies, without, without_blind_copies};
+use crate::broker::publishing::publish::Terms;
 use crate::broker::queues::letter::{LETTER_STEPS, Letter, LetterSource, Reason};
+use crate::broker::queues::message_store::StoredMessage;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId};
 
@@ -62,7 +64,7 @@ impl Broker {
         self.metrics.refused += u64::from(!refusing.is_empty());
         for &queue in refusing {
             if self.queues[queue].policy.buries_refused {
-                let message = self.keep(parts);
+                let message = self.messages.insert(StoredMessage::new(Arrived::Borrowed(*parts), 1, true));
                 self.discard(queue, QueueEntry::new(0, message, NEVER), Reason::MaxLength);
             }
         }
@@ -198,8 +200,10 @@ impl Broker {
         // A queue that refuses it drops it: there is nobody who could be told.
         let refusing = self.queues.take_refusing(routed, parts.size());
         let is_durable = self.durability.is_on() && is_persistent;
+        let time_to_live_ms = None;
+        let may_have_copies = may_have_copies(&BasicProperties::from_checked(parts.properties));
         let saved = match is_durable {
-            true => match self.save_for(parts, routed, None) {
+            true => match self.save_for(parts, routed, time_to_live_ms) {
                 #[cfg(test)]
                 Err(_) if self.faults.letters_unsaved => None,
                 saved => saved?,
@@ -207,8 +211,9 @@ impl Broker {
             false => None,
         };
         self.metrics.letters += 1;
-        self.put_into_queues(parts, saved, routed, None);
         self.bury_refused(parts, &refusing);
+        let terms = Terms { is_persistent, may_have_copies, time_to_live_ms };
+        self.put_into_queues(Arrived::Borrowed(*parts), saved, routed, terms);
         Ok(marks)
     }
 

@@ -7,7 +7,7 @@
 use crate::broker::durability::journal_access::Durability;
 use crate::broker::durable::{DefinitionId, RecordId};
 use crate::broker::ids::MessageId;
-use crate::broker::parts::Parts;
+use crate::broker::parts::{Arrived, Parts};
 use crate::broker::publishing::further_keys::without_blind_copies;
 use crate::broker::slab::{Slab, SlotId};
 
@@ -48,24 +48,49 @@ pub(crate) struct StoredMessage {
 }
 
 impl StoredMessage {
+    /// A message that has arrived, for so many entries of queues.
+    #[inline]
+    pub fn new(message: Arrived<'_>, references: usize, may_have_blind_copies: bool) -> Self {
+        let joined = message.into_joined();
+        Self {
+            references: references as u32,
+            size: joined.bytes.len() as u32,
+            body: (joined.route + joined.properties) as u32,
+            properties: joined.route as u16,
+            bytes: Some(joined.bytes.into_boxed_slice()),
+            may_have_blind_copies,
+            kept: Kept::Nowhere,
+            sequence: 0,
+        }
+    }
+
     /// The bytes, when they are in memory.
+    #[inline]
     pub fn parts(&self) -> Option<Parts<'_>> {
         self.bytes.as_deref().map(|bytes| self.parts_of(bytes))
     }
 
     /// The parts of bytes that were read back from the journal.
+    #[inline]
     pub fn parts_of<'a>(&self, bytes: &'a [u8]) -> Parts<'a> {
         let (route, remaining) = bytes.split_at(usize::from(self.properties));
         let (properties, body) = remaining.split_at(self.body as usize - usize::from(self.properties));
         Parts { route, properties, body }
     }
 
+    #[inline]
     pub fn size(&self) -> usize {
         self.size as usize
     }
 
+    #[inline]
     pub fn is_resident(&self) -> bool {
         self.bytes.is_some()
+    }
+
+    #[inline]
+    fn memory_bytes(&self) -> u64 {
+        OVERHEAD + self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)
     }
 }
 
@@ -82,26 +107,18 @@ pub(crate) struct MessageStore {
 }
 
 impl MessageStore {
-    /// Keep a message. The caller has the one reference to it, until it is [`MessageStore::release`]d.
-    pub fn insert(&mut self, parts: &Parts<'_>) -> MessageId {
-        self.resident_bytes += parts.size() as u64 + OVERHEAD;
-        self.messages.insert(StoredMessage {
-            size: parts.size() as u32,
-            body: (parts.route.len() + parts.properties.len()) as u32,
-            properties: parts.route.len() as u16,
-            bytes: Some(parts.joined().into_boxed_slice()),
-            references: 1,
-            may_have_blind_copies: false,
-            kept: Kept::Nowhere,
-            sequence: 0,
-        })
+    /// Keep a message until each of its references is [`MessageStore::release`]d.
+    #[inline]
+    pub fn insert(&mut self, message: StoredMessage) -> MessageId {
+        debug_assert!(message.references > 0, "nobody would release it");
+        self.resident_bytes += message.memory_bytes();
+        self.messages.insert(message)
     }
 
-    /// Keep a message whose bytes stay in the journal until somebody needs them.
+    /// Keep a message whose bytes stay in the journal until somebody needs them. The caller has the one reference to it.
     pub fn insert_absent(&mut self, sizes: [usize; 3]) -> MessageId {
         let [route, properties, body] = sizes;
-        self.resident_bytes += OVERHEAD;
-        self.messages.insert(StoredMessage {
+        self.insert(StoredMessage {
             bytes: None,
             references: 1,
             size: (route + properties + body) as u32,
@@ -136,7 +153,7 @@ impl MessageStore {
             return None;
         }
         let message = self.messages.remove(id);
-        self.resident_bytes -= OVERHEAD + message.bytes.map_or(0, |bytes| bytes.len() as u64);
+        self.resident_bytes -= message.memory_bytes();
         Some(message.kept)
     }
 
@@ -195,10 +212,20 @@ impl MessageStore {
         freed
     }
 
+    /// Make a message ready for [`MessageStore::parts`]: in memory, or read back from the journal.
+    ///
+    /// # Errors
+    /// The reason in words: its record cannot be read.
+    #[inline]
+    pub fn prepare(&mut self, id: MessageId, durability: &Durability) -> Result<(), String> {
+        if self.messages[id].is_resident() { Ok(()) } else { self.load(id, durability) }
+    }
+
     /// Read the bytes of an evicted message back from the journal, for [`MessageStore::parts`].
     ///
     /// # Errors
     /// The reason in words: its record cannot be read.
+    #[cold]
     pub fn load(&mut self, id: MessageId, durability: &Durability) -> Result<(), String> {
         let message = &self.messages[id];
         let (Kept::Saved { record, .. } | Kept::Spilled(record)) = message.kept else {
@@ -223,8 +250,9 @@ impl MessageStore {
     /// The same, as receivers see them; `room` is for properties without what receivers must not see.
     #[inline]
     pub fn visible_parts<'a>(&'a self, id: MessageId, room: &'a mut Vec<u8>) -> Parts<'a> {
-        let parts = self.parts(id);
-        if self.messages[id].may_have_blind_copies { without_blind_copies(parts, room) } else { parts }
+        let message = &self.messages[id];
+        let parts = message.parts_of(message.bytes.as_deref().unwrap_or(&self.loaded));
+        if message.may_have_blind_copies { without_blind_copies(parts, room) } else { parts }
     }
 
     pub fn len(&self) -> usize {
@@ -239,9 +267,7 @@ impl MessageStore {
     /// Every message with the number of references to it and the memory that it takes.
     #[cfg(test)]
     pub fn audit(&self) -> impl Iterator<Item = (MessageId, u32, u64)> {
-        self.messages.iter().map(|(id, message)| {
-            (id, message.references, OVERHEAD + message.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-        })
+        self.messages.iter().map(|(id, message)| (id, message.references, message.memory_bytes()))
     }
 }
 
@@ -254,7 +280,7 @@ mod tests {
     #[test]
     fn parts_come_back_as_they_went_in() {
         let mut store = MessageStore::default();
-        let id = store.insert(&PARTS);
+        let id = store.insert(StoredMessage::new(Arrived::Borrowed(PARTS), 1, false));
         let parts = store.get(id).parts().expect("resident");
         assert_eq!((parts, parts.exchange(), parts.routing_key()), (PARTS, &b"logs"[..], &b"a.b"[..]));
         assert_eq!(store.get(id).size(), 16);
@@ -263,7 +289,7 @@ mod tests {
     #[test]
     fn memory_goes_with_the_last_reference() {
         let mut store = MessageStore::default();
-        let id = store.insert(&PARTS);
+        let id = store.insert(StoredMessage::new(Arrived::Borrowed(PARTS), 1, false));
         store.retain(id);
         assert_eq!(store.resident_bytes(), 16 + OVERHEAD);
         store.drop_reference(id);
@@ -271,7 +297,7 @@ mod tests {
         store.get_mut(id).kept = Kept::Spilled(RecordId(1));
         assert_eq!((store.evict(id), store.evict(id)), (16, 0));
         assert_eq!((store.resident_bytes(), store.get(id).is_resident()), (OVERHEAD, false));
-        assert_eq!(store.get(id).parts_of(&PARTS.joined()), PARTS);
+        assert_eq!(store.get(id).parts_of(&PARTS.joined().bytes), PARTS);
         assert_eq!(store.drop_reference(id), Some(Kept::Spilled(RecordId(1))), "for the caller to release");
         assert_eq!((store.len(), store.resident_bytes()), (0, 0));
     }

@@ -47,10 +47,6 @@ impl MessageStore {
     }
 }
 
-/// A message whose record cannot be read: it cannot be delivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lost;
-
 impl Broker {
     /// Whether more is in memory than should stay there.
     #[inline]
@@ -130,19 +126,6 @@ impl Broker {
                 self.messages.evict(message);
             }
         }
-    }
-
-    /// Make a message ready for delivery: in memory, or loaded from the journal.
-    #[inline]
-    pub(crate) fn prepare(&mut self, queue: QueueId, message: MessageId) -> Result<(), Lost> {
-        if self.messages.get(message).is_resident() { Ok(()) } else { self.load(queue, message) }
-    }
-
-    fn load(&mut self, queue: QueueId, message: MessageId) -> Result<(), Lost> {
-        self.messages.load(message, &self.durability).map_err(|reason| {
-            self.report_lost(queue, reason);
-            Lost
-        })
     }
 
     /// Tell operators that messages of a queue cannot be read.

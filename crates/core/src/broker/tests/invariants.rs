@@ -178,8 +178,8 @@ fn memory(broker: &Broker) -> Result<(), String> {
     }
     let of_channels: usize = broker.clients.channels().map(|(_, channel)| channel.unacknowledged.iter().count()).sum();
     let deliveries = of_channels + broker.clients.orphans().count();
-    if deliveries != broker.clients.unacknowledged_count() {
-        let counted = broker.clients.unacknowledged_count();
+    if deliveries != broker.clients.delivery_room().waiting() {
+        let counted = broker.clients.delivery_room().waiting();
         return Err(format!("{deliveries} deliveries are out, and {counted} are counted"));
     }
     let buffers: u64 = broker.clients.connections().map(|(_, connection)| connection.counted_bytes).sum();

@@ -1,51 +1,22 @@
 //! The numbers by which vhosts, exchanges, queues and bindings refer to each other.
 
-use crate::broker::slab::SlotId;
+use crate::broker::slab::slot_ids;
 
-/// Declares an id of the topology.
-macro_rules! topology_id {
-    ($(#[$meta:meta])* $vis:vis $name:ident) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        $vis struct $name(u32);
-
-        impl SlotId for $name {
-            #[inline]
-            fn from_index(index: u32) -> Self {
-                Self(index)
-            }
-
-            #[inline]
-            fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
-topology_id! {
+slot_ids! {
     /// A vhost. The id is never given to another one.
-    pub VhostId
-}
-topology_id! {
+    pub struct VhostId(u32);
     /// A queue of any vhost. Dense, so that the contents of queues can be an array; 32 bits take half the memory of 64
     /// in a list of queues.
     ///
     /// The id is used again some time after the queue is gone: whoever removes a queue drops what refers to it before
     /// declaring the next.
-    pub QueueId
-}
-topology_id! {
+    pub struct QueueId(u32);
     /// An exchange of any vhost. The ids are dense and reused.
-    pub(in crate::broker) ExchangeId
-}
-topology_id! {
+    pub(in crate::broker) struct ExchangeId(u32);
     /// A binding. The ids are reused.
-    pub(in crate::broker) BindingId
-}
-topology_id! {
+    pub(in crate::broker) struct BindingId(u32);
     /// A condition of an exchange, which bindings share. The ids are reused.
-    pub(in crate::broker) ConditionId
+    pub(in crate::broker) struct ConditionId(u32);
 }
 
 impl QueueId {

@@ -5,7 +5,7 @@ use crate::index::{Scratch, SubscriptionId};
 
 use super::conditions::view::{Reading, View, ViewScratch};
 use super::exchange::Exchange;
-use super::{DeclaredQueue, Destination, ExchangeId, QueueId, Topology, VhostId, errors};
+use super::{DeclaredQueue, Destination, ExchangeId, QueueId, Topology, Vhost, VhostId, errors};
 use crate::broker::slab::{Slab, SlotId};
 
 /// The number of scratch buffers that engines share. Each caches at most 16 MiB of topics.
@@ -94,9 +94,11 @@ impl Topology {
     }
 
     fn public_exchange(&self, vhost: VhostId, name: &str) -> Result<ExchangeId, AmqpError> {
-        let there = self.get_vhost(vhost)?;
-        let id = *there.exchanges.get(name).ok_or_else(|| errors::no_exchange(name, &there.name))?;
-        if self.exchanges[id].internal { Err(errors::internal_exchange(name, &there.name)) } else { Ok(id) }
+        let id = self.exchange(vhost, name)?;
+        if self.exchanges[id].internal {
+            return Err(errors::internal_exchange(name, self.vhost_name(vhost)));
+        }
+        Ok(id)
     }
 
     /// Append every queue that a client's message goes to, each once, in the order of the route. Returns their number.
@@ -116,11 +118,7 @@ impl Topology {
         scratch: &mut RouteScratch,
         queues: &mut Vec<QueueId>,
     ) -> Result<usize, AmqpError> {
-        if message.exchange.is_empty() {
-            return self.route_by_name(vhost, message, scratch, queues);
-        }
-        let first = self.public_exchange(vhost, message.exchange)?;
-        self.route_from(first, message, scratch, queues)
+        self.route_to(vhost, message, Self::public_exchange, scratch, queues)
     }
 
     /// The same for a message of the broker itself, which may go to an internal exchange.
@@ -134,12 +132,22 @@ impl Topology {
         scratch: &mut RouteScratch,
         queues: &mut Vec<QueueId>,
     ) -> Result<usize, AmqpError> {
+        self.route_to(vhost, message, Self::exchange, scratch, queues)
+    }
+
+    /// Follow the default exchange, or the one that `find` gives.
+    fn route_to(
+        &self,
+        vhost: VhostId,
+        message: &Published<'_>,
+        find: impl Fn(&Self, VhostId, &str) -> Result<ExchangeId, AmqpError>,
+        scratch: &mut RouteScratch,
+        queues: &mut Vec<QueueId>,
+    ) -> Result<usize, AmqpError> {
         if message.exchange.is_empty() {
             return self.route_by_name(vhost, message, scratch, queues);
         }
-        let there = self.get_vhost(vhost)?;
-        let first = there.exchanges.get(message.exchange);
-        let first = *first.ok_or_else(|| errors::no_exchange(message.exchange, &there.name))?;
+        let first = find(self, vhost, message.exchange)?;
         self.route_from(first, message, scratch, queues)
     }
 
@@ -170,7 +178,6 @@ impl Topology {
         scratch: &mut RouteScratch,
         queues: &mut Vec<QueueId>,
     ) -> Result<usize, AmqpError> {
-        let there = self.get_vhost(self.exchanges[first].vhost)?;
         let start = queues.len();
         let RouteScratch { rooms, matched, queues: visited, exchanges, pending, view, saw_content, reading } = scratch;
         *saw_content = false;
@@ -197,20 +204,8 @@ impl Topology {
             if walk.pass(exchange, message)? {
                 continue;
             }
-            match exchange.alternate.as_deref() {
-                None => {}
-                Some("") => {
-                    for key in std::iter::once(&message.routing_key).chain(message.further_keys) {
-                        if let Some(id) = there.queues.get(key) {
-                            walk.go(&[Destination::Queue(*id)]);
-                        }
-                    }
-                }
-                Some(name) => {
-                    if let Some(id) = there.exchanges.get(name) {
-                        walk.go(&[Destination::Exchange(*id)]);
-                    }
-                }
+            if let Some(alternate) = exchange.alternate.as_deref() {
+                walk.pass_alternate(self.get_vhost(exchange.vhost)?, alternate, message);
             }
         }
         *reading = walk.view.reading();
@@ -243,6 +238,21 @@ impl RouteWalk<'_, '_> {
             any |= self.pass_key(exchange, key)?;
         }
         Ok(any)
+    }
+
+    /// Follow the alternate exchange `name`, if it exists.
+    fn pass_alternate(&mut self, there: &Vhost, name: &str, message: &Published<'_>) {
+        if !name.is_empty() {
+            if let Some(id) = there.exchanges.get(name) {
+                self.go(&[Destination::Exchange(*id)]);
+            }
+            return;
+        }
+        for key in std::iter::once(&message.routing_key).chain(message.further_keys) {
+            if let Some(id) = there.queues.get(key) {
+                self.go(&[Destination::Queue(*id)]);
+            }
+        }
     }
 
     /// Follow the bindings that take the message because of this key, or look at it.

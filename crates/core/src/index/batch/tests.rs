@@ -136,6 +136,14 @@ fn topic_body_and_properties_are_taken_from_their_columns_and_nothing_else() {
 }
 
 #[test]
+fn topic_and_body_are_read_also_where_other_columns_are_left_out() {
+    let engine = engine(&["TOPIC('a.*')", "CONTAINS(body, 'frost')"]);
+    let texts = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text; 200])) };
+    let table = batch(vec![("topic", texts("a.b")), ("body", texts("Frost")), ("other", texts("x"))]);
+    assert_eq!(rows(&engine.match_batch(&table, 1).expect("readable")), vec![vec![0, 1]; 200]);
+}
+
+#[test]
 fn without_a_column_of_properties_the_row_is_the_record() {
     let engine =
         engine(&["topic = 'a.b'", "\"topic\" = 'a.b'", "CONTAINS(body, 'frost')", "\"body\" = 5", "topic = ''"]);

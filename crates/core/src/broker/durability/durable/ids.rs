@@ -1,27 +1,16 @@
 //! The ids of definitions and recorded messages, the parts of a message, and its time to live.
 
-use crate::broker::slab::SlotId;
+use crate::broker::slab::slot_ids;
 use crate::journal::Sequence;
 
 /// A definition: the sequence of its first record, so that it is never given twice and keeps the order of definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DefinitionId(pub u64);
 
-/// A recorded message, until all queues have [`super::Durable::settled`] it; then the id is given again. 32 bits: four billion at a
-/// time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordId(pub u32);
-
-impl SlotId for RecordId {
-    #[inline]
-    fn from_index(index: u32) -> Self {
-        Self(index)
-    }
-
-    #[inline]
-    fn index(self) -> usize {
-        self.0 as usize
-    }
+slot_ids! {
+    /// A recorded message, until all queues have [`super::Durable::settled`] it; then the id is given again. 32 bits: four
+    /// billion at a time.
+    pub struct RecordId(pub u32);
 }
 
 /// The result of [`super::Durable::message`].
