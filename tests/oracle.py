@@ -17,6 +17,7 @@ UNKNOWN = None
 NAMES = ["a", "b", "c.d", "flag", "price"]
 TEXTS = ["", "x", "xy", "a%b", "it's", "X_y", "Straße", "new\nline"]
 
+
 scalars = st.one_of(
     st.booleans(),
     st.integers(-3, 3),
@@ -42,7 +43,16 @@ plain_messages = st.dictionaries(st.sampled_from(["a", "b", "c.d", "flag", "pric
 )
 time_values = st.one_of(times, st.none(), st.lists(times, max_size=3))
 time_messages = st.dictionaries(st.sampled_from(["when", "due"]), time_values)
-messages = st.tuples(plain_messages, time_messages).map(lambda both: {**both[0], **both[1]})
+all_messages = st.tuples(plain_messages, time_messages).map(lambda both: {**both[0], **both[1]})
+
+
+@st.composite
+def a_message(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw a message, from a strategy with a short description: Hypothesis warns of long ones."""
+    return draw(all_messages)
+
+
+messages = a_message()
 
 
 def literal(value: Any) -> str:
@@ -101,7 +111,7 @@ predicates = st.one_of(
     names.map(lambda name: ("exists", name)),
     st.booleans().map(lambda value: ("constant", value)),
 )
-trees: st.SearchStrategy[Tree] = st.recursive(
+all_trees: st.SearchStrategy[Tree] = st.recursive(
     predicates,
     lambda inner: st.one_of(
         inner.map(lambda tree: ("not", tree)),
@@ -110,6 +120,15 @@ trees: st.SearchStrategy[Tree] = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+@st.composite
+def a_tree(draw: st.DrawFn) -> Tree:
+    """Draw a tree, from a strategy with a short description."""
+    return draw(all_trees)
+
+
+trees = a_tree()
 
 
 def render(tree: Tree) -> str:

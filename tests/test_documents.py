@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 import tamis
 import tamis.errors
+import tamis.spark
 import tamis.words
 from tamis.config.pipeline import PipelineConfig
 from tamis.query import LANGUAGES
@@ -93,7 +94,7 @@ def test_the_site_has_a_place_for_every_page() -> None:
 def test_the_page_of_the_api_has_every_public_name() -> None:
     page = (SITE / "api.md").read_text(encoding="utf-8")
     public = [f"tamis.{name}" for name in tamis.__all__ if not name.startswith("_") and not name.endswith("Error")]
-    public += [f"tamis.words.{name}" for name in tamis.words.__all__]
+    public += [f"{module.__name__}.{name}" for module in (tamis.words, tamis.spark) for name in module.__all__]
     assert [name for name in public if f":: {name}\n" not in page] == []
     assert ".. automodule:: tamis.errors\n" in page
 

@@ -32,6 +32,7 @@ __all__ = [
     "near",
     "opaque",
     "prefix",
+    "read_messages",
     "regex",
     "selector",
     "show_query_error",
@@ -94,8 +95,8 @@ class Query:
         """Return the ranges of characters in `body` that made text predicates true, ascending.
 
         Args:
-            properties: name -> value.
-            topic: dotted words; None is the empty topic.
+            properties: the record, as for `evaluate`.
+            topic: dotted words.
             body: text; bytes that are not text have no ranges.
 
         Returns:
@@ -127,7 +128,7 @@ class Query:
 
     @property
     def warnings(self) -> tuple[QueryWarning, ...]:
-        """What is legal in the query's text and can hardly be meant, in the order of the text.
+        """What is legal in the query's text and can hardly be meant: `tamis.QueryWarning`s in the order of the text.
 
         A query from a snapshot has none, for a snapshot has no texts."""
 
@@ -182,10 +183,14 @@ class Engine:
     def match(
         self, properties: Properties | None, topic: str | None, body: Body, signature: Signature | None
     ) -> list[int]: ...
-    def match_json(self, data: str | Buffer) -> list[int]: ...
-    def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]: ...
-    def expensive(self) -> list[str]: ...
-    def asked(self, names: list[str]) -> tuple[list[str], bool, bool]: ...
+    def match_json(self, data: str | Buffer) -> list[int]:
+        """The ids of the subscriptions that a record in JSON satisfies: bytes or text of one object."""
+    def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]:
+        """The ids for each row, and the rows that cannot be read: (number, column, reason)."""
+    def expensive(self) -> list[str]:
+        """The names of the expensive predicates, sorted."""
+    def asked(self, names: list[str]) -> tuple[list[str], bool, bool]:
+        """Return those of `names` for which a query asks, and whether one asks for the topic, and for the body."""
     def hits(self, properties: Properties | None, topic: str | None, body: Body) -> list[tuple[int, int, int]]: ...
     def near_misses(
         self, properties: Properties | None, topic: str | None, body: Body, off_by: int, limit: int
@@ -317,7 +322,7 @@ class Bitmap:
 
 @final
 class IdLists:
-    """An Arrow array with a list of subscription ids for every row, and null for a row that cannot be read."""
+    """An Arrow array with a list of subscription ids per row; null for a row that cannot be read."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
     def to_pylist(self) -> list[list[int] | None]:
@@ -427,10 +432,7 @@ def journal_kind(kind: int, *, is_stream: bool) -> str | None:
     """Return the name of a kind of records, in the broker's journal or in the log of a stream; None if it has none."""
 
 def read_messages(table: Any) -> list[tuple[dict[str, Any], str, str | bytes | None] | None]:
-    """Return properties, topic and body of each row of an Arrow table, as `Engine.match_batch` reads it.
-
-    A row that cannot be read is None.
-    """
+    """The message in each row of an Arrow table, as `match_batch` reads it; None for a row that cannot be read."""
 
 def stream_message(
     kind: int, record: bytes, query_body: Literal["none", "text", "json"] = "text"
@@ -603,7 +605,7 @@ class Broker:
         """Add a virtual host, unless it exists."""
 
     def set_hierarchies(self, hierarchies: Mapping[str, Mapping[str, str | None]], now_us: int) -> None:
-        """Use these hierarchies for `UNDER` instead of all before: attribute -> value -> parent.
+        """Replace all hierarchies: attribute -> value -> parent.
 
         Raises:
             ValueError: one has a cycle, or a parent that is not declared."""

@@ -134,3 +134,19 @@ def test_a_name_that_no_source_has_is_a_warning(tamis: Tamis, tmp_path: Path) ->
     assert [it["message"] for it in json.loads(added.stdout)["warnings"]] == [warning["message"]]
     applied = tamis("query", "apply", "q.txt", "--json")
     assert f"warning: {told}" in applied.stderr
+
+
+def test_what_can_hardly_be_meant_is_a_warning(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "odd.txt").write_text('good: a = 1\nodd: author = "James"\n')
+    done = tamis("check", "odd.txt")
+    assert done.returncode == 0
+    assert "warning: odd.txt, line 2, query 'odd': \"James\" in double quotes is a name" in done.stderr
+    found = json.loads(tamis("check", "price > '100'", "--json").stdout)
+    assert (found["ok"], [it["position"] for it in found["warnings"]]) == (True, [8])
+    assert tamis("check", "").stderr.startswith("warning: an empty query is true of every message")
+
+
+def test_a_query_with_groupings_is_read_by_the_name_of_its_language(tamis: Tamis) -> None:
+    done = tamis("check", "group == (A || B)", "--language", "boolean:region")
+    assert (done.returncode, done.stdout) == (0, "group IN ('A', 'B')\n")
+    assert "boolean:NAMES" in tamis("check", "group == A", "--language", "boolean:").stderr

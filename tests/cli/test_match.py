@@ -175,3 +175,27 @@ def test_no_arguments_is_help_and_a_typo_is_answered_with_the_nearest_command(ta
     assert "Commands" in done.stdout + done.stderr
     assert tamis("--version").stdout.startswith("tamis ")
     assert tamis("match", "--help").returncode == 0
+
+
+def test_a_line_that_was_printed_is_matched_and_explained_by_its_time(tamis: Tamis, tmp_path: Path) -> None:
+    query = "timestamp > TIMESTAMP '2026-01-01T00:00:00Z' AND day >= DATE '2026-01-31'"
+    (tmp_path / "times.txt").write_text(f"recent: {query}\n")
+    line = '{"topic": "orders.eu", "timestamp": "2026-01-31T13:00:00+01:00", "day": "2026-01-31"}'
+    done = tamis("match", "times.txt", stdin=line)
+    assert (done.returncode, lines(done.stdout)[0]["keys"]) == (0, ["recent"])
+    again = tamis("match", "times.txt", stdin=json.dumps(lines(done.stdout)[0]["message"]))
+    assert again.stdout == done.stdout
+    assert "recent: yes" in tamis("explain", "times.txt", "--key", "recent", "--message", line).stdout
+
+
+def test_the_parts_of_a_line_are_properties_too_in_double_quotes(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "record.txt").write_text("part: TOPIC('a.*')\nkey: \"topic\" = 'a.b'\nbody: \"body\" LIKE '%x%'\n")
+    done = tamis("match", "record.txt", stdin='{"topic": "a.b", "body": "an x"}')
+    assert lines(done.stdout)[0]["keys"] == ["part", "key", "body"]
+
+
+def test_a_query_that_can_hardly_be_meant_is_warned_about(tamis: Tamis, tmp_path: Path) -> None:
+    (tmp_path / "odd.txt").write_text("odd: price > '5'\n")
+    done = tamis("match", "odd.txt", stdin='{"price": 6}')
+    assert done.returncode == 1
+    assert done.stderr.startswith("warning: '5' in quotes is a text")

@@ -142,6 +142,7 @@ def test_what_cannot_be_told_or_is_not_there_is_refused(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("files")
 def test_the_commands_read_mail(tamis: Tamis, files: Path) -> None:
     path = str(mbox(files))
+    (files / "dates.txt").write_text("late: date > DATE '2002-01-01'\n")
     matched = tamis("match", "queries.txt", path)
     (line,) = map(json.loads, matched.stdout.splitlines())
     assert (line["keys"], line["file"], line["byte"]) == (["frost"], path, 0)
@@ -154,6 +155,8 @@ def test_the_commands_read_mail(tamis: Tamis, files: Path) -> None:
     assert "matched none of 2 messages (2)" in tamis("analyze", "queries.txt", "--messages", path).stdout
     assert "frost: yes" in tamis("explain", "queries.txt", "--message", str(eml(files))).stdout
     assert "frost: no" in tamis("explain", "queries.txt", "--message", path, "--number", "2").stdout
+    dated = tamis("explain", "dates.txt", "--message", str(eml(files))).stdout
+    assert "(2002-08-22T18:26:25+00:00)" in dated
     several = tamis("explain", "queries.txt", "--message", path)
     assert (several.returncode, "say which with --number" in several.stderr) == (2, True)
 

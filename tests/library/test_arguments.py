@@ -125,6 +125,8 @@ WRONG_VALUES: list[tuple[Callable[[], object], str]] = [
     (lambda: ENGINE.match({HALF: 1}), "properties: a key: expected Unicode text"),
     (lambda: ENGINE.match({}, topic=HALF), "topic: expected Unicode text"),
     (lambda: ENGINE.match({}, body=HALF), "body: expected Unicode text"),
+    (lambda: ENGINE.hierarchy("g", {"a": "b"}), "the parent 'b' is not declared"),
+    (lambda: ENGINE.hierarchy("g", {"a": "b", "b": "a"}), "a cycle through '"),
     (lambda: TAMIS.near("a", "b", 0), "distance: expected at least 1, not 0"),
     (lambda: TAMIS.fields({}), "fields: expected at least one criterion"),
     (lambda: TAMIS.selector("a = 1", dialect="sql"), "dialect: expected 'jms' or 'cbm', not 'sql'"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
+import pydoc
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 import tamis
 import tamis.errors
+import tamis.spark
 import tamis.words
 from tamis import _core
 from tools import stub
@@ -86,6 +89,12 @@ def test_the_compiled_classes_say_how_they_are_called() -> None:
     for name, found in OBJECTS.items():
         if isinstance(found, types.MethodDescriptorType | types.BuiltinFunctionType):
             assert found.__text_signature__, name
+
+
+def test_help_describes_the_functions_for_spark_though_they_are_imported_late() -> None:
+    shown = pydoc.plaintext.document(importlib.import_module("tamis.spark"))
+    assert [name for name in tamis.spark.__all__ if name not in shown] == []
+    assert "match(queries" in shown
 
 
 def test_the_stub_documents_the_core_in_the_same_words() -> None:

@@ -172,7 +172,7 @@ impl PyEngine {
         Ok(arrow::join(matched))
     }
 
-    /// Those of `names` that are properties for which a query asks, and whether one asks for the topic, and for the body.
+    /// Return those of `names` for which a query asks, and whether one asks for the topic, and for the body.
     fn asked(&self, py: Python<'_>, names: Vec<String>) -> PyResult<(Vec<String>, bool, bool)> {
         let asked = self.call(py, || self.0.asked())?;
         let names = names.into_iter().filter(|name| asked.has(name)).collect();

@@ -322,7 +322,7 @@ def _reasons(query: Query, message: _Stored) -> Iterable[str]:
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
+    text = value.isoformat() if isinstance(value, datetime) else value if isinstance(value, str) else repr(value)
     return text if len(text) <= 90 else text[:89] + "…"
 
 

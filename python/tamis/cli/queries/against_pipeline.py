@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,19 +34,19 @@ def check_against_pipeline(store: Store, specs: Sequence[QuerySpec]) -> Warnings
 
 
 def text_warnings(spec: QuerySpec) -> list[dict[str, Any]]:
-    """What can hardly be meant in a query, for JSON; it is shown where the query is compiled to be used."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            query = spec.compile()
-        except (QueryError, TamisError, ValueError):
-            return []
-    return query_warnings(query)
+    """Show and return what can hardly be meant in a query, for JSON."""
+    try:
+        query = spec.compile()
+    except (QueryError, TamisError, ValueError):
+        return []
+    return query_warnings(query, f"query '{spec.key}': ")
 
 
-def query_warnings(query: Query) -> list[dict[str, Any]]:
-    """The warnings of a compiled query, for JSON."""
-    return [{"message": it.message, "position": it.position, "hint": it.hint} for it in getattr(query, "warnings", ())]
+def query_warnings(query: Query, where: str = "") -> list[dict[str, Any]]:
+    """Show the warnings of a compiled query, each after `where`, and return them for JSON."""
+    for warning in query.warnings:
+        output.warning(f"{where}{warning}")
+    return [{"message": it.message, "position": it.position, "hint": it.hint} for it in query.warnings]
 
 
 def _pipeline(store: Store) -> PipelineConfig | None:

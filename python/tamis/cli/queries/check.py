@@ -60,8 +60,10 @@ class _Warnings:
         self.found: list[dict[str, Any]] = []
 
     def of_query(self, query: Query, **place: Any) -> None:
-        """Add those of a compiled query, which were shown when it was compiled."""
-        self.found += [{**place, **it} for it in query_warnings(query)]
+        """Add and show those of a compiled query."""
+        line = f", line {place['line']}" if place.get("line") else ""
+        where = f"{place['file']}{line}, query '{place['key']}': " if place else ""
+        self.found += [{**place, **it} for it in query_warnings(query, where)]
 
     def of_name(self, message: str, **place: Any) -> None:
         """Add and show that no adapter gives a name."""

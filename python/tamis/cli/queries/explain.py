@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -125,5 +126,5 @@ def _print(key: str, explanation: Explanation, as_json: bool) -> None:
 
 
 def _short(value: Any) -> str:
-    shown = repr(value)
+    shown = value.isoformat() if isinstance(value, datetime) else repr(value)
     return shown if len(shown) <= 70 else shown[:69] + "…"

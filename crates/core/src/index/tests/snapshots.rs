@@ -294,9 +294,11 @@ fn keep_a_snapshot_of_this_version() {
 }
 
 #[test]
-fn snapshots_of_every_version_are_read() {
+fn a_snapshot_of_this_version_is_read_and_earlier_ones_are_refused() {
     let folder = Folder::new("versions");
     let path = folder.file("queries.tamis");
+    let refused = Engine::open(&kept_file(7), false, &none).expect_err("its texts were never times");
+    assert!(refused.to_string().contains("has format version 7"), "{refused}");
     // Not `fs::copy`, whose call of the system miri does not know.
     std::fs::write(&path, std::fs::read(kept_file(VERSION)).expect("a kept file")).expect("a writable folder");
     let engine = Engine::open(&path, true, &none).expect("whole");
