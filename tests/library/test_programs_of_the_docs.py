@@ -13,8 +13,17 @@ import pytest
 from tests.fenced import python_of, run_python
 
 PROJECT = Path(__file__).resolve().parents[2]
-PAGES = [page for page in [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))] if python_of(page)]
-ALONE = [page for page in PAGES if not any(part in python_of(page) for part in ("spark", "pika", "adapters"))]
+DOCUMENTS = [
+    PROJECT / "README.md",
+    *sorted((PROJECT / "docs").glob("*.md")),
+    *sorted((PROJECT / "docs/start").glob("*.md")),
+]
+PAGES = [page for page in DOCUMENTS if python_of(page)]
+ALONE = [
+    page
+    for page in PAGES
+    if page.parent.name != "start" and not any(part in python_of(page) for part in ("spark", "pika", "adapters"))
+]
 
 
 def test_the_programs_of_documents_and_examples_pass_mypy_strict(tmp_path: Path) -> None:

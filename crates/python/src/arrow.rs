@@ -154,8 +154,11 @@ impl From<PyErr> for RowFailure {
     }
 }
 
+/// A row that cannot be read: its number in the table, the column, and the reason.
+pub type UnreadRow = (usize, String, String);
+
 /// The ids of several batches as one list array, and the rows that cannot be read: (number in all, column, reason).
-pub fn join(parts: Vec<BatchMatches>) -> (PyIdLists, Vec<(usize, String, String)>) {
+pub fn join(parts: Vec<BatchMatches>) -> (PyIdLists, Vec<UnreadRow>) {
     let mut first = 0;
     let mut unreadable = Vec::new();
     let mut lists = Vec::with_capacity(parts.len());

@@ -14,7 +14,7 @@ use tamis_core::index::{self, Scratch, SubscriptionId};
 use tamis_core::message::Message;
 
 use crate::arguments::{self, wrong_type};
-use crate::arrow::{self, PyIdLists};
+use crate::arrow::{self, PyIdLists, UnreadRow};
 use crate::convert::{self, PyBody};
 use crate::errors::engine_error;
 use crate::opaque::{interruptible, opaque_of};
@@ -163,7 +163,7 @@ impl PyEngine {
         py: Python<'_>,
         table: &Bound<'_, PyAny>,
         threads: &Bound<'_, PyAny>,
-    ) -> PyResult<(PyIdLists, Vec<(usize, String, String)>)> {
+    ) -> PyResult<(PyIdLists, Vec<UnreadRow>)> {
         let threads = arguments::count(threads, "threads", 1)? as usize;
         let batches = arrow::batches(table)?;
         let matched = self.call(py, || {

@@ -104,7 +104,8 @@ impl Broker {
         self.topology.check_publish(vhost, exchange)
     }
 
-    /// Find the queues that a message goes to.
+    /// Find the queues that a message goes to: nearly always those of the last message.
+    #[inline]
     pub(super) fn route(
         &mut self,
         slot: ChannelSlot,
@@ -123,6 +124,18 @@ impl Broker {
             routed.extend_from_slice(&memo.queues);
             return Ok(());
         }
+        self.route_anew(slot, parts, properties, may_have_copies, routed)
+    }
+
+    /// Find the queues of a message that goes elsewhere than the last one, or may do so.
+    fn route_anew(
+        &mut self,
+        slot: ChannelSlot,
+        parts: &Parts<'_>,
+        properties: BasicProperties<'_>,
+        may_have_copies: bool,
+        routed: &mut Vec<QueueId>,
+    ) -> Result<(), AmqpError> {
         let further_keys = if may_have_copies { further_keys(&properties)? } else { FurtherKeys::new() };
         let (exchange, routing_key) = self.check_route(slot, parts, &further_keys)?;
         let (vhost, _) = self.clients.vhost_and_owner(slot);
@@ -190,8 +203,12 @@ impl Broker {
     }
 
     /// Check that the client signs its message only with its own name.
+    #[inline]
     fn check_user(&self, slot: ChannelSlot, properties: &BasicProperties<'_>) -> Result<(), AmqpError> {
-        let Some(claimed) = properties.user_id() else { return Ok(()) };
+        properties.user_id().map_or(Ok(()), |claimed| self.check_claimed_user(slot, claimed))
+    }
+
+    fn check_claimed_user(&self, slot: ChannelSlot, claimed: &str) -> Result<(), AmqpError> {
         let user = &*self.principal(slot).user;
         if claimed == user {
             return Ok(());
@@ -260,7 +277,9 @@ impl Broker {
         if let Some((saved, _)) = saved {
             marks.push(DiskMark { log: JOURNAL, sequence: saved.sequence.0 });
         }
-        self.bury_refused(&parts, &refusing);
+        if !refusing.is_empty() {
+            self.bury_refused(&parts, &refusing);
+        }
         self.put_into_queues(message, saved, routed, terms);
         if !refusing.is_empty() {
             return self.nack(slot, number);
@@ -356,6 +375,7 @@ impl Broker {
 ///
 /// # Errors
 /// 406: it is no number, or too large.
+#[inline]
 pub(crate) fn expiration(properties: &BasicProperties<'_>) -> Result<Option<u64>, AmqpError> {
     let Some(text) = properties.expiration() else { return Ok(None) };
     match text.parse::<u64>() {

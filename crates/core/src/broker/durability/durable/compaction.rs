@@ -1,7 +1,8 @@
 //! Compaction: copies the live records of the oldest segment, so that the segment can be removed.
 //!
 //! A copy keeps the id, the queues and the positions of its original, so that the order of queues does not change. Until the
-//! copy is synced the original counts; recovery after a crash in between takes both for one.
+//! copy is synced the original counts. After a crash in between, recovery reads both, and what the copy says counts: it is the
+//! same as where the original is gone.
 
 use crate::journal::{AppendError, Appended, Location, ReadError, Record, Sequence};
 

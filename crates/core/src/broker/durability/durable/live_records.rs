@@ -105,7 +105,8 @@ impl LiveRecords {
         self.holder_bytes -= self.slots.remove(record).holders.size_bytes();
     }
 
-    fn set_holders(&mut self, record: RecordId, holders: RecordHolders) {
+    /// Let these hold a record, and nobody else.
+    pub fn set_holders(&mut self, record: RecordId, holders: RecordHolders) {
         self.holder_bytes += holders.size_bytes();
         let before = std::mem::replace(&mut self.slots[record].holders, holders);
         self.holder_bytes -= before.size_bytes();
@@ -271,22 +272,19 @@ impl LiveRecords {
         }
     }
 
-    /// Add queues that have a message at `position`; those that have it already keep theirs.
+    /// Add queues that have a message at `position`. One that has it already is done with that, and it is not recorded yet.
     pub fn add_positions(&mut self, record: RecordId, queues: &[DefinitionId], position: Sequence) {
-        let further = queues.iter().map(|&queue| (queue, position));
-        self.extend_positions(record, further);
-    }
-
-    pub fn extend_positions(&mut self, record: RecordId, further: impl Iterator<Item = (DefinitionId, Sequence)>) {
-        let mut positions = self.queues(record);
-        let known = positions.len();
-        positions.extend(further);
-        // The first of each queue is kept: sorting is stable, and those that were there come first.
-        positions.sort_by_key(|entry| entry.0);
-        positions.dedup_by_key(|entry| entry.0);
-        if positions.len() > known {
-            self.set_holders(record, RecordHolders::many(positions.into_vec()));
-        }
+        let mut positions = self.queues(record).into_vec();
+        positions.extend(queues.iter().map(|&queue| (queue, position)));
+        positions.sort_unstable();
+        positions.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same {
+                kept.1 = later.1;
+            }
+            is_same
+        });
+        self.set_holders(record, RecordHolders::many(positions));
     }
 
     /// Keep a record that no durable queue holds any more, for lack of memory.

@@ -245,12 +245,7 @@ impl Durable {
     ///
     /// # Errors
     /// [`AppendError`]; then, where not all of the queues fit into one record, the first of them may have it.
-    pub fn enqueued(
-        &mut self,
-        record: RecordId,
-        queues: &[DefinitionId],
-        time_us: i64,
-    ) -> Result<Sequence, AppendError> {
+    fn enqueued(&mut self, record: RecordId, queues: &[DefinitionId], time_us: i64) -> Result<Sequence, AppendError> {
         let mut head = std::mem::take(&mut self.head);
         let mut done = 0;
         let mut result = Ok(self.last);

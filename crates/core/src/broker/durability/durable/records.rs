@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | MESSAGE | length of route, of properties; time to live; queues ... | route, properties, body |
 //! | MOVED | number of the message; lengths; time to live; (queue, position) ... | the same |
-//! | PLACES | number of the message; (queue, position) ... | |
+//! | PLACES | number of the message; (queue, position) ..., which the MOVED behind it has no room for | |
 //! | SPILLED | length of route, of properties | the same; not recovered |
 //! | ENQUEUED | number of the message; queues ... | |
 //! | SETTLED | (queue, count, first position, differences ...) ... | |

@@ -2,16 +2,23 @@
 //!
 //! That point is not before the last one that was reported synced.
 
+mod copies;
 mod oracle;
 mod recovering;
 mod working;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::records::{self, MessageHead, kind};
 use super::{Content, DefinitionId, Durable, DurableOptions, RecordId, RecoveredJournal, Saved, TimeToLive};
 use crate::journal::{Committer, Dice, Sequence, SimulatedDisk};
+
+thread_local! {
+    /// A planted fault: recovery takes the place of a copy, and nothing else of it, where it has read the original.
+    pub(super) static COPIES_SAY_LITTLE: Cell<bool> = const { Cell::new(false) };
+}
 
 impl Durable {
     /// Record a message as an earlier version did: without its time to live.
