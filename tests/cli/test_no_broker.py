@@ -66,7 +66,7 @@ def test_an_unknown_language_or_place_is_refused_before_anything_is_sent(tamis: 
     assert (done.returncode, done.stderr.splitlines()[0]) == (
         2,
         "error: unknown language 'selectr'; did you mean 'selector'?; known: selector, cbm, boolean, topic, "
-        "topic:openamq, topic:openamq-program, prefix, regex, fields, text, near",
+        "topic:openamq, topic:openamq-program, prefix, regex, fields, text, near, predicate, boolean:NAMES",
     )
     done = tamis("tail", "s", "--from", "yesterday", *NOWHERE)
     assert done.returncode == 2

@@ -272,7 +272,7 @@ def test_tail_sees_fields_of_json_bodies_and_words(tamis: Tamis, exchange: str) 
 def test_tail_ends_with_control_c(tamis: Tamis, exchange: str) -> None:
     code, printed, said = Running("tail", exchange).end(signal.SIGINT)
     assert (code, printed) == (1, [])
-    assert said.startswith("0 messages shown")
+    assert "0 messages shown" in said
     code, _, _ = Running("tail", exchange, "--count", "3").end(signal.SIGINT)
     assert code == 130
     tail = Running("tail", exchange)
