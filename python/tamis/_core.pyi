@@ -128,7 +128,7 @@ class Query:
 
     @property
     def warnings(self) -> tuple[QueryWarning, ...]:
-        """What is legal in the query's text and can hardly be meant: `tamis.QueryWarning`s in the order of the text.
+        """What is legal in the query's text and can hardly be meant (`tamis.QueryWarning`), in the order of the text.
 
         A query from a snapshot has none, for a snapshot has no texts."""
 
