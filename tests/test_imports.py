@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "tamis"
 LAYERS = [
-    {"_core", "errors", "message", "name_hints"},
+    {"_core", "errors", "message", "name_hints", "text_file"},
     {"query", "engine", "words", "reference"},
     {"store", "adapters"},
     {"config"},

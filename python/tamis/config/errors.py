@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis import text_file
 from tamis.config.toml_lines import TomlLocation
 from tamis.errors import ConfigError
 
@@ -33,14 +34,7 @@ def read_text(path: Path) -> str:
     Raises:
         ConfigError: it is missing, cannot be read, is too large or is not UTF-8.
     """
-    try:
-        if path.stat().st_size > SIZE_BYTES_MAX:
-            raise ConfigError(f"{path}: expected a file of at most {SIZE_BYTES_MAX} bytes")
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected UTF-8 text ({error.reason} at byte {error.start})") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: the configuration cannot be read: {error.strerror}") from error
+    return text_file.read_text(path, SIZE_BYTES_MAX, "the configuration")
 
 
 def parse(path: Path, text: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from tamis.errors import ConfigError, QueryError
 from tamis.name_hints import did_you_mean
 from tamis.query.hierarchy import HierarchySpec, checked_parents, read_parents
 from tamis.query.spec import QuerySpec, check_language
+from tamis.text_file import read_text
 
 SIZE_BYTES_MAX = 256 * 1024 * 1024
 """Maximum size of a file of queries."""
@@ -66,14 +67,7 @@ def load_query_file(path: str | os.PathLike[str]) -> QueryFile:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path: expected a path (str or os.PathLike), not {type(path).__name__}")
     path = Path(path)
-    try:
-        if path.stat().st_size > SIZE_BYTES_MAX:
-            raise ConfigError(f"{path}: expected a file of at most {SIZE_BYTES_MAX} bytes")
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected UTF-8 text ({error.reason} at byte {error.start})") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: the file of queries cannot be read: {error.strerror}") from error
+    text = read_text(path, SIZE_BYTES_MAX, "the file of queries")
     if path.suffix == ".toml":
         return _Toml(path, text).read()
     specs = tuple(_from_lines(path, text))

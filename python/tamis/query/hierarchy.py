@@ -16,6 +16,7 @@ from tamis import _core
 from tamis._core import Query
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
+from tamis.text_file import read_text
 
 Parents = Mapping[str, str | None]
 """Value -> its parent, or None for a root."""
@@ -45,14 +46,7 @@ def read_parents(path: Path) -> dict[str, str | None]:
     Raises:
         ConfigError: it cannot be read, is too large, or is no hierarchy.
     """
-    try:
-        if path.stat().st_size > SIZE_BYTES_MAX:
-            raise ConfigError(f"{path}: expected a file of at most {SIZE_BYTES_MAX} bytes")
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected UTF-8 text ({error.reason} at byte {error.start})") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: the hierarchy cannot be read: {error.strerror}") from error
+    text = read_text(path, SIZE_BYTES_MAX, "the hierarchy")
     return parse_parents(text, str(path), is_toml=path.suffix == ".toml")
 
 
