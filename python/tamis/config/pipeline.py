@@ -5,7 +5,7 @@ Nothing is opened or created here: `tamis.config.pipeline_check` tries what a ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -135,21 +135,13 @@ class PipelineConfig(Section):
     @field_validator("adapters", "deliveries")
     @classmethod
     def _names_are_unique(cls, items: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
-        names: set[str] = set()
-        for index, item in enumerate(items):
-            if item.name in names:
-                raise MistakeError((index, "name"), f"the name '{item.name}' is taken already")
-            names.add(item.name)
+        _refuse_twice(items, "name", "the name '{}' is taken already")
         return items
 
     @field_validator("hierarchies")
     @classmethod
     def _attributes_are_unique(cls, items: tuple[HierarchyConfig, ...]) -> tuple[HierarchyConfig, ...]:
-        seen: set[str] = set()
-        for index, item in enumerate(items):
-            if item.attribute in seen:
-                raise MistakeError((index, "attribute"), f"the hierarchy of '{item.attribute}' is given already")
-            seen.add(item.attribute)
+        _refuse_twice(items, "attribute", "the hierarchy of '{}' is given already")
         return items
 
     @field_validator("deliveries")
@@ -179,6 +171,16 @@ class PipelineConfig(Section):
                     ("queries", "deliveries", index), f"no [[delivery]] is named '{name}'{did_you_mean(name, known)}"
                 )
         return self
+
+
+def _refuse_twice(items: Iterable[Any], key: str, mistake: str) -> None:
+    """Refuse the first item whose `key` has the value of an earlier one; `mistake` has `{}` for the value."""
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        value = getattr(item, key)
+        if value in seen:
+            raise MistakeError((index, key), mistake.format(value))
+        seen.add(value)
 
 
 def _identities(target: Path) -> Iterator[object]:
