@@ -27,14 +27,15 @@ pub fn contains(text: &str) -> Result<Predicate, QueryError> {
 /// # Errors
 /// One of the texts is not a single word, or the distance is 0.
 pub fn near_words(first: &str, second: &str, distance: u32) -> Result<Predicate, QueryError> {
-    let word = |text: &str| match Phrase::new(text) {
-        Some(phrase) if phrase.words().len() == 1 => Ok(phrase),
-        _ => Err(QueryError::at_byte(text, 0, "one word")),
-    };
     if distance == 0 {
         return Err(QueryError::at_byte("0", 0, "a distance of at least 1"));
     }
-    Ok(Predicate::Near(Reference::Body, word(first)?, word(second)?, distance))
+    Ok(Predicate::Near(Reference::Body, one_word(first)?, one_word(second)?, distance))
+}
+
+fn one_word(text: &str) -> Result<Phrase, QueryError> {
+    let phrase = Phrase::new(text).filter(|phrase| phrase.words().len() == 1);
+    phrase.ok_or_else(|| QueryError::at_byte(text, 0, "one word"))
 }
 
 /// A regular expression that matches somewhere in `on`.
@@ -62,9 +63,8 @@ pub(super) fn regex(text: &str) -> Result<Query, QueryError> {
 /// `first second`, or `first second distance`.
 pub(super) fn near(text: &str) -> Result<Query, QueryError> {
     let mut parts = words_with_starts(text);
-    let end = || QueryError::at_byte(text, text.len(), NEAR);
     let (Some(first), Some(second), distance, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-        return Err(end());
+        return Err(QueryError::at_byte(text, text.len(), NEAR));
     };
     let number = match distance {
         None => DISTANCE,
@@ -73,10 +73,8 @@ pub(super) fn near(text: &str) -> Result<Query, QueryError> {
             _ => return Err(QueryError::at_byte(text, start, "a distance of at least 1, a number of 32 bits")),
         },
     };
-    for (start, word) in [first, second] {
-        near_words(word, word, number).map_err(|error| moved(error, text, start))?;
-    }
-    of_predicate(near_words(first.1, second.1, number)?)
+    let word = |(start, word)| one_word(word).map_err(|error| moved(error, text, start));
+    of_predicate(Predicate::Near(Reference::Body, word(first)?, word(second)?, number))
 }
 
 /// `name = value, name`, each a field with its value or present at all; `any:` in front asks for one of them only.
