@@ -36,11 +36,11 @@ fn main() {
     let is_full = std::env::var("TAMIS_SHAPES").is_ok_and(|size| size == "full");
     let count = arguments.number("count", if is_full { 500_000 } else { 100_000 });
     let seed = arguments.number("seed", 1);
+    let mut report = BenchReport::new("shapes", &arguments);
     let mut lines: Vec<Json> =
         shapes(count, seed as u64, arguments.text("only")).map(|shape| measure(&shape)).collect();
     let ratio = |line: &Json| line["ratio"].as_f64().unwrap_or_default();
     lines.sort_by(|a, b| ratio(b).total_cmp(&ratio(a)));
-    let mut report = BenchReport::new("shapes", &arguments);
     let title = format!(
         "queries of many shapes (seed {seed}): µs per message, and how often the best simple way's; worst first"
     );

@@ -83,10 +83,12 @@ impl Engine {
         self.len() == 0
     }
 
-    /// The number of bytes that the queries and their index take, without saved keys and the file cache.
+    /// The number of bytes that the queries and their index take, without saved keys and the file cache: also those of queries
+    /// that are kept decoded because they were evaluated.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let segments: usize = self.current().segments.iter().map(|segment| segment.store.bytes()).sum();
+        let segments: usize =
+            self.current().segments.iter().map(|segment| segment.store.bytes() + segment.kept_bytes()).sum();
         segments + self.tail_bytes()
     }
 

@@ -1,5 +1,6 @@
 //! The queries of a segment, decoded when they are first needed and kept.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::EngineError;
@@ -18,21 +19,34 @@ type QueryChunk = Box<[OnceLock<Arc<Query>>]>;
 
 /// The queries that have been decoded so far.
 #[derive(Debug)]
-pub struct KeptQueries(Vec<OnceLock<QueryChunk>>);
+pub struct KeptQueries {
+    chunks: Vec<OnceLock<QueryChunk>>,
+    /// The bytes that they take.
+    bytes: AtomicUsize,
+}
 
 impl KeptQueries {
     /// Storage for `count` queries, none of them decoded.
     pub fn new(count: usize) -> Self {
-        Self((0..count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect())
+        Self { chunks: (0..count.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Keep `query`, unless an equal one is there already.
+    fn put(&self, cell: &OnceLock<Arc<Query>>, query: Arc<Query>) {
+        let bytes = size_of::<Query>() + usize::try_from(query.price().bytes).unwrap_or(usize::MAX);
+        if cell.set(query).is_ok() {
+            // Relaxed: a count that nothing else is read by.
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     fn cell(&self, query: QueryId) -> Option<&OnceLock<Arc<Query>>> {
-        let chunk = self.0.get(query.index() / CHUNK)?;
+        let chunk = self.chunks.get(query.index() / CHUNK)?;
         Some(&chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect())[query.index() % CHUNK])
     }
 
     fn get(&self, query: QueryId) -> Option<&Arc<Query>> {
-        self.0.get(query.index() / CHUNK)?.get()?[query.index() % CHUNK].get()
+        self.chunks.get(query.index() / CHUNK)?.get()?[query.index() % CHUNK].get()
     }
 }
 
@@ -53,8 +67,13 @@ impl Segment {
         if let Some(query) = cell.get() {
             return Ok(query);
         }
-        let query = Arc::new(self.decode(query)?);
-        Ok(cell.get_or_init(|| query))
+        self.queries.put(cell, Arc::new(self.decode(query)?));
+        cell.get().ok_or_else(|| self.contradiction())
+    }
+
+    /// The bytes that the decoded queries take, which grow as queries are evaluated.
+    pub fn kept_bytes(&self) -> usize {
+        self.queries.bytes.load(Ordering::Relaxed)
     }
 
     /// A query, if it has been kept.
@@ -67,7 +86,7 @@ impl Segment {
     pub fn keep<'q>(&self, queries: impl Iterator<Item = (QueryId, &'q Arc<Query>)>) {
         for (id, query) in queries {
             if let Some(cell) = self.queries.cell(id) {
-                _ = cell.set(Arc::clone(query)); // an equal one may be there
+                self.queries.put(cell, Arc::clone(query));
             }
         }
     }
