@@ -1,4 +1,4 @@
-"""Groups test files for the workers of pytest-xdist: all that use the Spark session are one group, so it starts once."""
+"""Groups test files for the workers of pytest-xdist: all that use the Spark session are one, so it starts once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xdist.scheduler import LoadFileScheduling
 
 SPARK = "spark"
 PROJECT = Path(__file__).resolve().parent.parent
-SESSION_FIXTURES = re.compile(r"\b(spark: SparkSession|workshop: Workshop)\b")
+SESSION_FIXTURES = re.compile(r"spark: SparkSession|workshop: Workshop")
 
 
 class GroupScheduling(LoadFileScheduling):
