@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -23,10 +23,10 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), 60))
 
 
-async def take(messages: AsyncIterator[Any], count: int) -> list[Any]:
+async def take(messages: AsyncGenerator[Any, None], count: int) -> list[Any]:
     """Return the next messages, all acknowledged but the last."""
     found = []
-    async with aclosing(messages) as following:  # type: ignore[type-var]
+    async with aclosing(messages) as following:
         async for message in following:
             found.append(message)
             if len(found) == count:
@@ -127,8 +127,8 @@ def test_everything_goes_on_where_it_was_when_the_broker_comes_back(start_broker
             assert [int(letter.body) for letter in again] == list(range(21 - len(again), 21))
             assert len(again) >= 12
             assert all(letter.is_redelivered for letter in again if letter.body in bodies)
-            await reading.aclose()  # type: ignore[attr-defined]
-            await letters.aclose()  # type: ignore[attr-defined]
+            await reading.aclose()
+            await letters.aclose()
 
     run(work)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tamis.client.message import Body, ReceivedMessage, outgoing
@@ -45,7 +45,7 @@ class Mailbox:
         message = outgoing(body, headers, correlation_id=correlation_id, expiration=expires_s)
         await self._client.publish("mailbox", self.address, message)
 
-    def messages(self, *, credit: int = 100) -> AsyncIterator[ReceivedMessage]:
+    def messages(self, *, credit: int = 100) -> AsyncGenerator[ReceivedMessage, None]:
         """Return the messages of this client's own mailbox, oldest first, for ever.
 
         A message is acknowledged when the loop asks for the next one. If the loop ends before that, it stays.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ async def receive(
     credit: int | None,
     arguments: Arguments = dict,
     prepare: Callable[[], Awaitable[None]] | None = None,
-) -> AsyncIterator[ReceivedMessage]:
+) -> AsyncGenerator[ReceivedMessage, None]:
     """Yield the messages of a queue, for ever.
 
     Args:
@@ -47,7 +47,7 @@ async def receive(
 
 async def _receive_once(
     client: Client, name: str, credit: int | None, arguments: dict[str, Any]
-) -> AsyncIterator[ReceivedMessage]:
+) -> AsyncGenerator[ReceivedMessage, None]:
     """Yield the messages that come before the channel closes."""
     channel = await client.channel(credit)
     arrived: asyncio.Queue[Any] = asyncio.Queue()

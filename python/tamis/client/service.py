@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -50,7 +50,7 @@ class Service:
 
     async def replies(
         self, body: Body, headers: Mapping[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S
-    ) -> AsyncIterator[ReceivedMessage]:
+    ) -> AsyncGenerator[ReceivedMessage, None]:
         """Request something, and yield every reply until the last; `timeout_s` is the time for each.
 
         Raises:
@@ -98,7 +98,7 @@ class Service:
         message = outgoing(body, headers, correlation_id=correlation_id, expiration=expires_s)
         await self._client.publish("service", self.name, message)
 
-    def offer(self, *, credit: int = 1) -> AsyncIterator[ReceivedMessage]:
+    def offer(self, *, credit: int = 1) -> AsyncGenerator[ReceivedMessage, None]:
         """Work for the service: return requests, for ever. Answer each with `reply`, as often as it takes.
 
         The worker is ready for the next request when the loop asks for it. A request whose worker dies or hangs goes to

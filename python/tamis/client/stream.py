@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ class Stream:
 
     async def subscribe(
         self, query: str | None = None, *, language: str = "selector", start: Start = "next", credit: int = 100
-    ) -> AsyncIterator[ReceivedMessage]:
+    ) -> AsyncGenerator[ReceivedMessage, None]:
         """Yield messages, for ever. After a broken connection it goes on behind the last message that it has yielded.
 
         Args:
