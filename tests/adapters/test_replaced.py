@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tamis.adapters.options import SourceOptions
+from tamis.adapters.options import MailOptions
 from tamis.adapters.sources.eml import EmlSource
-from tamis.adapters.sources.jsonl import JsonlSource
+from tamis.adapters.sources.jsonl import JsonlOptions, JsonlSource
 from tamis.adapters.sources.mbox import MboxSource
 from tamis.errors import AdapterError
 from tests.adapters.reading import BEGINNING, join_mbox, mail, read_all
 
 
 def jsonl(path: Path) -> JsonlSource:
-    return JsonlSource(SourceOptions(path=str(path)))
+    return JsonlSource(JsonlOptions(path=str(path)))
 
 
 def names(source: JsonlSource | MboxSource | EmlSource) -> list[tuple[str, int, str]]:
@@ -84,7 +84,7 @@ def test_a_message_keeps_its_name_when_more_follow_it(tmp_path: Path, kind: str)
         "jsonl": (b'{"price": 11}', b'\n{"price": 12}\n'),
         "mbox": (b"From x\nSubject: 1\n\nHello", b"\n\n" + join_mbox([mail(2)])),
     }[kind]
-    source = jsonl(path) if kind == "jsonl" else MboxSource(SourceOptions(path=str(path)))
+    source = jsonl(path) if kind == "jsonl" else MboxSource(MailOptions(path=str(path)))
     path.write_bytes(first)
     (alone,) = names(source)
     path.write_bytes(first + rest)
@@ -95,7 +95,7 @@ def test_a_message_keeps_its_name_when_more_follow_it(tmp_path: Path, kind: str)
 
 def test_two_files_of_one_name_are_two_messages(tmp_path: Path) -> None:
     path = tmp_path / "a.eml"
-    source = EmlSource(SourceOptions(path=str(tmp_path)))
+    source = EmlSource(MailOptions(path=str(tmp_path)))
     path.write_bytes(mail(1))
     before = names(source)
     path.touch()
@@ -110,7 +110,7 @@ def test_a_file_that_is_still_being_written_is_not_taken(tmp_path: Path) -> None
     path = tmp_path / "a.eml"
     whole = mail(1, "the words that match come last: frost")
     path.write_bytes(whole[:60])
-    source = EmlSource(SourceOptions(path=str(tmp_path)))
+    source = EmlSource(MailOptions(path=str(tmp_path)))
     assert source.settle_s == 1.0
     assert source.latest(BEGINNING, None) == BEGINNING
     path.write_bytes(whole)

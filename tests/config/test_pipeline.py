@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tamis.config.adapters import ADAPTERS
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
@@ -115,6 +116,7 @@ def test_everything_has_a_default_but_what_it_is_about(tmp_path: Path) -> None:
     assert config.pipeline.interval_ms == 200
 
 
+TYPES = ", ".join(ADAPTERS)
 MISTAKES = [
     (
         "path = ",
@@ -131,11 +133,11 @@ MISTAKES = [
         "line 15: unknown key 'floder' in [[delivery]]; did you mean 'folder'?",
     ),
     ("message =", "mesage =", "line 24: unknown key 'mesage' in [[test]]; did you mean 'message'?"),
-    ('"mbox"', '"mbx"', "line 9: type: expected 'mbox', 'eml', 'jsonl' or 'journal', not 'mbx'"),
+    ('"mbox"', '"mbx"', f"line 9: unknown type 'mbx' in [[adapter]]; did you mean 'mbox'?; known: {TYPES}"),
     (
         '"smtp"',
         '"smpt"',
-        "line 17: unknown type 'smpt' in [[delivery]]; did you mean 'smtp'?; known: store, eml, jsonl, smtp",
+        "line 19: unknown type 'smpt' in [[delivery]]; did you mean 'smtp'?; known: store, eml, jsonl, smtp",
     ),
     ('type = "eml"\n', "", "line 12: [[delivery]] needs 'type': one of store, eml, jsonl, smtp"),
     ('["outbox"]', '["outbx"]', "line 6: no [[delivery]] is named 'outbx'; did you mean 'outbox'?"),

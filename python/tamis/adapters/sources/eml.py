@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, too_large
-from tamis.adapters.sources.files import FileSource, status_of
+from tamis.adapters.sources.files import MailSource, status_of
 from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, path_text, progress_of, slice_bytes
 
 _SLICE_FILES_MAX: Final = 2_000
@@ -25,7 +25,7 @@ _OPEN_BYTES: Final = 16 << 10
 _Key = tuple[int, str]
 
 
-class EmlSource(FileSource):
+class EmlSource(MailSource):
     """The messages of a folder and the folders below it, of a glob, or of one file."""
 
     type: ClassVar[str] = "eml"
@@ -78,7 +78,7 @@ class EmlSource(FileSource):
             return self._dead(path, b"", reason)
         if len(raw) > MESSAGE_BYTES_MAX:
             return self._dead(path, raw[:RAW_KEPT_BYTES], too_large(size_bytes, MESSAGE_BYTES_MAX))
-        return self._mail_row(raw, path, 0, os.path.basename(os.path.dirname(path)))  # noqa: PTH119, PTH120
+        return self.mail_row(raw, path, 0, os.path.basename(os.path.dirname(path)))  # noqa: PTH119, PTH120
 
     def _dead(self, path: str, raw: bytes, reason: str) -> Row:
         return Row(path_text(path), 0, digest_of(raw), self.options.topic, error=reason, raw=raw)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NoReturn
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
+from tamis.adapters.options import FileOptions, option
 from tamis.adapters.rows import Row, digest_of, signature_of, too_large
 from tamis.adapters.sources.records import Piece, RecordSource
 from tamis.adapters.sources.source import path_text
@@ -25,9 +27,24 @@ class LineError(ValueError):
     """A line cannot be a message; `str()` is the reason, for the dead letter."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class JsonlOptions(FileOptions):
+    """The options of JSON lines.
+
+    Attributes:
+        body_field: the member that is the body.
+        topic_field: the member that is the topic, where it is text.
+    """
+
+    body_field: str | None = option(None)
+    topic_field: str | None = option(None)
+
+
 class JsonlSource(RecordSource):
     """The lines of a file, a folder or a glob of files."""
 
+    Options = JsonlOptions
+    options: JsonlOptions
     type: ClassVar[str] = "jsonl"
     pattern: ClassVar[str] = "*.jsonl"
     settle_ms: ClassVar[int] = 1_000

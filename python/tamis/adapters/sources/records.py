@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar, Final
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
-from tamis.adapters.options import SourceOptions
+from tamis.adapters.options import FileOptions
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row
 from tamis.adapters.sources.files import FileSource, open_file, status_of
 from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, path_text, progress_of, slice_bytes
@@ -53,7 +53,7 @@ class RecordSource(FileSource):
     separator: ClassVar[bytes]
     """Begins with a line feed; messages begin after that, and at the beginning of the file."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: FileOptions) -> None:
         super().__init__(options)
         self._checked: dict[str, tuple[int, ...]] = {}  # path -> position, and the file's state when its mark was right
 

@@ -54,7 +54,7 @@ def list_(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) ->
         (
             *(state.name, adapter.type, adapter.topic or adapter.name, state.desired, _status(state, running)),
             *(state.read_count, state.dead_count, state.last_batch_at, state.polled_at),
-            *(state.next_poll_at if running else None, state.last_error, adapter.path),
+            *(state.next_poll_at if running else None, state.last_error, adapter.place),
         )
         for adapter, state in pairs
     ]
