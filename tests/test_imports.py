@@ -36,9 +36,14 @@ HEAVY = {
     "argon2": {"broker"},
     "uvloop": {"broker"},
     "structlog": {"broker"},
-    "pika": {"cli"},
-    "starlette": {"web"},
-    "uvicorn": {"web"},
+    "pika": {"cli", "adapters"},
+    "starlette": {"web", "adapters"},
+    "uvicorn": {"web", "adapters"},
+    "httpx2": {"adapters"},
+    "feedparser": {"adapters"},
+    "fastfeedparser": {"adapters"},
+    "imapclient": {"adapters"},
+    "confluent_kafka": {"adapters"},
     "prometheus_client": {"web"},
 }
 """Heavy package -> the parts that may import it."""

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.adapters.sources.jsonl import JsonlOptions, JsonlSource, LineError, read_line
+from tamis.adapters.json_row import LineError, read_object
+from tamis.adapters.sources.jsonl import JsonlOptions, JsonlSource
 from tamis.adapters.xml import from_xml
 from tests.adapters.reading import BEGINNING, between, read_all
 
@@ -90,6 +91,6 @@ def test_a_line_without_an_end_waits_until_the_file_is_quiet(tmp_path: Path) -> 
 @given(st.binary(max_size=60))
 def test_bytes_are_read_or_refused_never_anything_else(line: bytes) -> None:
     try:
-        json.dumps(read_line(line), ensure_ascii=False, allow_nan=False).encode("utf-8")
+        json.dumps(read_object(line), ensure_ascii=False, allow_nan=False).encode("utf-8")
     except LineError as error:
         assert str(error)

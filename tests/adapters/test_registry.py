@@ -12,8 +12,11 @@ import pytest
 from tamis.adapters import registry
 from tamis.adapters.adapter import Adapter
 from tamis.adapters.sources.jsonl import JsonlSource
+from tamis.adapters.sources.live.source import LiveSource
 from tamis.config.adapters import model_of
+from tamis.config.pipeline import PipelineConfig
 from tamis.errors import AdapterError
+from tests.fenced import blocks
 
 
 class TicksSource(JsonlSource):
@@ -68,3 +71,12 @@ def test_a_type_that_cannot_be_loaded_says_why_and_stops_no_other() -> None:
 def test_a_type_that_there_is_not_gets_the_list_and_a_near_name() -> None:
     with pytest.raises(AdapterError, match=r"no type 'mbax'; did you mean 'mbox'\?; there are: mbox, eml, jsonl"):
         registry.source_class("mbax")
+
+
+def test_every_adapter_that_the_page_shows_can_be_read(tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "adapters.md"
+    shown = [block.text for block in blocks(page) if block.text.startswith("[[adapter]]")]
+    (tmp_path / "pipeline.toml").write_text("\n".join(shown), encoding="utf-8")
+    config = PipelineConfig.load(tmp_path / "pipeline.toml")
+    live = {source.type for source in registry.usable_sources() if issubclass(source, LiveSource)}
+    assert {adapter.type for adapter in config.adapters} >= live

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from tamis.adapters import register
 from tamis.adapters.registry import source_class
 from tamis.adapters.sources.files import status_of
+from tamis.adapters.sources.live.source import LiveSource
 from tamis.adapters.sources.source import Source
 from tamis.errors import AdapterError, TamisError
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SAMPLE_MESSAGES: Final = 20
+_TRIGGER_MS: Final = 1_000
 
 
 class AdapterSettings(Protocol):
@@ -93,16 +96,32 @@ class Adapter:
             raise AdapterError(f"adapter '{name}': {error}") from error
         self.name, self.source_type = name, source_type
         self.poll_interval_ms = poll_interval_ms or self._source.poll_interval_ms
+        if "poll_interval_ms" in {one.name for one in fields(self._source.Options)}:
+            given["poll_interval_ms"] = self.poll_interval_ms
         self._options = self._source.Options(**given | {"topic": given.get("topic") or name})
 
     @classmethod
-    def from_config(cls, config: AdapterSettings) -> Self:
+    def from_config(cls, config: AdapterSettings, work: Path | None = None) -> Self:
         """The adapter that a configuration describes.
+
+        Args:
+            config: an ``[[adapter]]``.
+            work: the pipeline's folder for its own files; a live source has its spool there. None: in this folder.
 
         Raises:
             AdapterError: there is no such type.
         """
-        return cls(config.name, config.type, poll_interval_ms=config.poll_interval_ms, **config.options())
+        spool = (work or Path("work")) / "spools" / config.name
+        has_spool = "spool" in {one.name for one in fields(source_class(config.type).Options)}
+        options = dict(config.options()) | ({"spool": str(spool.absolute())} if has_spool else {})
+        return cls(config.name, config.type, poll_interval_ms=config.poll_interval_ms, **options)
+
+    @property
+    def trigger_ms(self) -> int:
+        """The time between two questions of Spark, in milliseconds: a live source knows itself when it looks."""
+        return (
+            min(self.poll_interval_ms, _TRIGGER_MS) if issubclass(self._source, LiveSource) else self.poll_interval_ms
+        )
 
     @property
     def format(self) -> str:

@@ -24,6 +24,9 @@ _OWN: Final = {
     "eml": f"{_HERE}.eml:EmlSource",
     "jsonl": f"{_HERE}.jsonl:JsonlSource",
     "journal": f"{_HERE}.journal:JournalSource",
+    "feed": f"{_HERE}.live.feed:FeedSource",
+    "imap": f"{_HERE}.live.imap:ImapSource",
+    "maildir": f"{_HERE}.live.maildir:MaildirSource",
 }
 """Type -> class of the sources of tamis."""
 

@@ -172,7 +172,7 @@ class PipelineCheck:
             yield self._at((), "no [[adapter]]: there is nothing to read")
         for index, adapter in enumerate(self._config.adapters):
             try:
-                Adapter.from_config(adapter).source().check()
+                Adapter.from_config(adapter, self._config.pipeline.work).source().check()
             except TamisError as error:
                 yield self._at(("adapter", index, getattr(error, "option", None) or "path"), error)
 

@@ -112,7 +112,7 @@ def try_(
 
     loaded = _load(config)
     chosen = [_adapter(loaded, name) for name in names] if names else loaded.adapters
-    tested = [Adapter.from_config(adapter).test() for adapter in chosen]
+    tested = [Adapter.from_config(adapter, loaded.pipeline.work).test() for adapter in chosen]
     if as_json:
         for health in tested:
             output.data_json(dataclasses.asdict(health))
