@@ -34,8 +34,6 @@ class Reader:
     def next(self, limit: int | None = None) -> list[Row]:
         end = self.source.latest(self.at, limit)
         rows = between(self.source, self.at, end)
-        if end != self.at:
-            self.source.commit(end)
         self.at = end
         return rows
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tamis.adapters.options import MailOptions
-from tamis.adapters.sources import eml as eml_module
+from tamis.adapters.sources import whole_files as eml_module
 from tamis.adapters.sources.eml import EmlSource
 from tamis.adapters.sources.source import Offset
 from tamis.errors import AdapterError

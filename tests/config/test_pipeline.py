@@ -155,7 +155,11 @@ MISTAKES = [
     ("= 100", "= 1e9", "line 3: interval_ms: expected a whole number, not 1000000000.0"),
     ('match = ["james"]', 'match = "james"', "line 25: match: expected a list, not 'james'"),
     ("[[adapter]]", "[adapter]", "line 7: expected [[adapter]], not [adapter]"),
-    ('"mbox"', '"mbox"\nbody_field = "text"', "line 10: 'body_field' is for adapters of type 'jsonl', not 'mbox'"),
+    (
+        '"mbox"',
+        '"mbox"\nbody_field = "text"',
+        "line 10: 'body_field' is for adapters of type 'jsonl', 'csv', 'http' or 'amqp', not 'mbox'",
+    ),
     ('"mbox"', '"mbox"\nquery_body = "json"', "line 10: 'query_body' is for adapters of type 'journal', not 'mbox'"),
     ('"mbox"', '"journal"\nquery_body = "xml"', "line 10: query_body: expected 'text' or 'json', not 'xml'"),
     (

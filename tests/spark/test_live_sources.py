@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import httpx2
 import pytest
 
 from tamis import QuerySpec
+from tests.adapters.mailbox_server import PASSWORD, USER, mail_server
 from tests.adapters.reading import join_mbox, mail
 from tests.adapters.test_feed import rss
 from tests.adapters.web import Answer, Web, web_server
+from tests.broker.conftest import RunningBroker, broker, channel, connection
 from tests.spark.conftest import Workshop
 from tests.spark.mail import outbox
 
+if TYPE_CHECKING:
+    from pika.adapters.blocking_connection import BlockingChannel
+
+__all__ = ["broker", "channel", "connection"]
 pytestmark = pytest.mark.spark
 
 GARLIC = QuerySpec("garlic", "CONTAINS(body, 'garlic') AND date < TIMESTAMP '2025-01-01T00:00:00Z'")
@@ -51,6 +62,56 @@ def test_live_sources_are_read_once(workshop: Workshop, web: Web) -> None:
     workshop.toml = base + _toml("renamed", "feed", url=f"{web.address}/rss")
     assert workshop.run().failed == {}
     assert _read(workshop) == {"garlic": 3}
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _push(address: str, number: int) -> None:
+    """Push a message as senders do: again, under the same key, until there is an answer."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        with suppress(httpx2.TransportError):
+            if httpx2.post(address, json={"n": number}, headers={"Idempotency-Key": str(number)}).status_code == 202:
+                return
+        time.sleep(0.2)
+    raise AssertionError("nobody took the message")
+
+
+def test_a_mailbox_a_queue_and_an_endpoint_are_followed(
+    workshop: Workshop,
+    broker: RunningBroker,
+    channel: BlockingChannel,
+    in_background: Callable[[Callable[[], object]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tamis.spark import Pipeline
+
+    monkeypatch.setenv("IMAP_PASSWORD", PASSWORD)
+    port, queue = _free_port(), channel.queue_declare("").method.queue
+    login = {"user": USER, "password_env": "IMAP_PASSWORD", "tls": "none"}
+    for kind in ("imap", "http", "amqp"):
+        workshop.store.add_query(QuerySpec(kind, f"TOPIC('{queue if kind == 'amqp' else kind}')"))
+    with mail_server() as server:
+        workshop.toml += _toml("imap", "imap", host="127.0.0.1", port=server.port, **login)
+        workshop.toml += _toml("http", "http", listen=f"127.0.0.1:{port}")
+        workshop.toml += _toml("amqp", "amqp", url=f"amqp://127.0.0.1:{broker.parameters().port}/", queue=queue)
+        pipeline = Pipeline(workshop.config, workshop.store, workshop.spark)
+        in_background(pipeline.run)
+        try:
+            for number in (1, 2):
+                server.deliver(mail(number))
+                channel.basic_publish("", queue, f'{{"n": {number}}}'.encode())
+                _push(f"http://127.0.0.1:{port}/", number)
+                wanted = dict.fromkeys(("amqp", "http", "imap"), number)
+                until = time.monotonic() + 120
+                while (found := _read(workshop)) != wanted and time.monotonic() < until:
+                    time.sleep(0.2)
+                assert found == wanted, [(it.name, it.status, it.last_error) for it in workshop.store.adapter_states()]
+        finally:
+            pipeline.stop()
 
 
 def test_a_mail_is_notified_once_after_a_move_and_a_new_name(workshop: Workshop) -> None:

@@ -147,10 +147,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source.wait_until_settled()
         self._ceiling = self._source.latest(offset_of({}), None)
 
-    def commit(self, end: Offset) -> None:
-        """Everything before `end` has been processed."""
-        self._source.commit(end)
-
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """One partition per slice."""
         return [SlicePartition(part) for part in self._source.plan(start, end) or [Slice(())]]

@@ -24,9 +24,14 @@ _OWN: Final = {
     "eml": f"{_HERE}.eml:EmlSource",
     "jsonl": f"{_HERE}.jsonl:JsonlSource",
     "journal": f"{_HERE}.journal:JournalSource",
+    "csv": f"{_HERE}.csv_rows:CsvSource",
+    "text": f"{_HERE}.documents:TextSource",
+    "html": f"{_HERE}.documents:HtmlSource",
     "feed": f"{_HERE}.live.feed:FeedSource",
     "imap": f"{_HERE}.live.imap:ImapSource",
     "maildir": f"{_HERE}.live.maildir:MaildirSource",
+    "http": f"{_HERE}.live.http:HttpSource",
+    "amqp": f"{_HERE}.live.amqp:AmqpSource",
 }
 """Type -> class of the sources of tamis."""
 

@@ -238,7 +238,8 @@ def _mistake(details: ErrorDetails, location: TomlLocation, model: type[BaseMode
     within = _table(location[:1])
     if kind == "extra_forbidden":
         if location[0] == "adapter" and (types := types_with(str(name))):
-            having = " or ".join(f"'{one}'" for one in types)
+            *others, last = (f"'{one}'" for one in types)
+            having = f"{', '.join(others)} or {last}" if others else last
             return f"'{name}' is for adapters of type {having}, not '{_type_of(model)}'"
         known = list(_keys(model)) if len(location) > 1 and model else ["pipeline", "queries", *_ARRAYS]
         inside = f" in {within}" if len(location) > 1 else ""

@@ -33,11 +33,15 @@ SLICE_BYTES_MAX: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of one file: the messages that begin in ``start <= byte < end``, which are boundaries of messages."""
+    """A range of one file: the messages that begin in ``start <= byte < end``, which are boundaries of messages.
+
+    With a `problem` it is what cannot be read, and becomes one dead letter.
+    """
 
     path: str
     start: int
     end: int
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class Source(ABC):
         """The end of a batch from `start`; `start` itself if there is nothing new.
 
         Args:
-            start: where the batch begins.
+            start: where the batch begins; everything before it has been processed, and is not read again.
             limit: maximum number of messages; None for all.
             ceiling: the batch does not go beyond this.
             settled: the end of every file is the end of its last message, however young the file is.
@@ -129,9 +133,6 @@ class Source(ABC):
         Raises:
             AdapterError: what is to be read no longer exists.
         """
-
-    def commit(self, end: Offset) -> None:  # noqa: B027 - most keep nothing
-        """Take note that everything before `end` has been processed, and is not read again."""
 
     def wait_until_settled(self) -> None:  # noqa: B027 - most have nothing to wait for
         """Wait until what is being written is complete, if that is a matter of time."""

@@ -22,8 +22,6 @@ from tamis.adapters.sources.live.spool import Item, Spool, read_items
 from tamis.adapters.sources.source import Offset, Range, Slice, Source, offset_of, progress_of
 from tamis.errors import AdapterError
 
-WAITING_MAX: Final = 100_000
-"""Maximum number of messages in a spool; then nothing more is fetched or taken until some have been processed."""
 BACK_OFF_S: Final = 5.0
 BACK_OFF_S_MAX: Final = 3600.0
 SLICE_ITEMS: Final = 2_000
@@ -74,6 +72,7 @@ class LiveSource(Source):
         self._opened: Spool | None = None
         self._clock: Callable[[], float] = time.time
         self._at_once = False
+        self._forgotten = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to one process."""
@@ -106,8 +105,14 @@ class LiveSource(Source):
         """Whether it is time to look, if no failure is waited for."""
         return self._clock() >= (spool.state("look_at") or 0.0)
 
-    def taken(self, spool: Spool) -> None:
-        """Take note that everything read so far has been processed; for servers that want to know."""
+    def processed(self, number: int) -> bool:
+        """Tell the server, if it wants to know, that the messages of the spool up to a number have been processed.
+
+        Returns:
+            Whether it knows; if not, they stay in the spool, and it is told again.
+        """
+        del number
+        return True
 
     def spool(self) -> Spool:
         """The spool of this process, opened at the first call.
@@ -134,6 +139,9 @@ class LiveSource(Source):
         del settled
         spool = self.spool()
         number = self._number(spool, start)
+        if number > self._forgotten and self.processed(number):
+            spool.forget(number)
+            self._forgotten = number
         problem = None if ceiling is not None else self._look_if_due(spool)
         end = spool.last(number, limit)
         if ceiling is not None:
@@ -165,12 +173,6 @@ class LiveSource(Source):
         """As `Source.sample`, from the server itself."""
         return map(self.row, self.look_for(count))
 
-    def commit(self, end: Offset) -> None:
-        """As `Source.commit`: what was processed leaves the spool."""
-        spool = self.spool()
-        spool.forget(self._number(spool, end))
-        self.taken(spool)
-
     def row(self, item: Item) -> Row:
         """The row of a message."""
         topic, digest = item.topic or self.options.topic, digest_of(item.key.encode() + b"\0" + item.content)
@@ -193,7 +195,7 @@ class LiveSource(Source):
         failure = spool.state("failure")
         if failure is not None and now < failure["until"]:
             return AdapterError(f"{failure['reason']}; the next try is at {_moment(failure['until'])}")
-        if spool.waiting() >= WAITING_MAX or not (failure or self._at_once or self.is_due(spool)):
+        if spool.is_full() or not (failure or self._at_once or self.is_due(spool)):
             return None
         self._at_once = False
         try:

@@ -24,6 +24,9 @@ from tamis.errors import AdapterError
 
 REMEMBERED_MAX: Final = 1_000_000
 """Maximum number of keys that are remembered; then the oldest are forgotten."""
+WAITING_MAX: Final = 100_000
+"""Maximum number of messages in a spool; then nothing more is fetched or taken until some have been processed."""
+WAITING_BYTES_MAX: Final = 1 << 30
 _BUSY_S: Final = 30.0
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS items (
@@ -151,11 +154,19 @@ class Spool:
             (number,) = self._connection.execute(statement, (after, -1 if limit is None else limit)).fetchone()
         return after if number is None else int(number)
 
-    def waiting(self) -> int:
-        """The number of messages that have not been processed."""
+    def is_full(self) -> bool:
+        """Whether so much waits to be processed that nothing more should be added."""
         with self._lock:
-            (count,) = self._connection.execute("SELECT count(*) FROM items").fetchone()
-        return int(count)
+            first, last = self._connection.execute("SELECT min(number), max(number) FROM items").fetchone()
+            names = ("page_count", "freelist_count", "page_size")
+            pages, free, page_bytes = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        count = 0 if first is None else last - first + 1
+        return bool(count >= WAITING_MAX or (pages - free) * page_bytes >= WAITING_BYTES_MAX)
+
+    def waiting(self) -> list[tuple[int, str]]:
+        """The numbers and keys of the messages that have not been processed, in order."""
+        with self._lock:
+            return self._connection.execute("SELECT number, key FROM items ORDER BY number").fetchall()
 
     def forget(self, number: int) -> None:
         """Remove the messages up to a number; their keys stay known."""
