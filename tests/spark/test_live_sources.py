@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
@@ -18,14 +17,11 @@ from tests.adapters.mailbox_server import PASSWORD, USER, mail_server
 from tests.adapters.reading import join_mbox, mail
 from tests.adapters.test_feed import rss
 from tests.adapters.web import Answer, Web, web_server
-from tests.broker.conftest import RunningBroker, broker, channel, connection
+from tests.broker.conftest import RunningBroker, broker
 from tests.spark.conftest import Workshop
 from tests.spark.mail import outbox
 
-if TYPE_CHECKING:
-    from pika.adapters.blocking_connection import BlockingChannel
-
-__all__ = ["broker", "channel", "connection"]
+__all__ = ["broker"]
 pytestmark = pytest.mark.spark
 
 GARLIC = QuerySpec("garlic", "CONTAINS(body, 'garlic') AND date < TIMESTAMP '2025-01-01T00:00:00Z'")
@@ -83,15 +79,14 @@ def _push(address: str, number: int) -> None:
 def test_a_mailbox_a_queue_and_an_endpoint_are_followed(
     workshop: Workshop,
     broker: RunningBroker,
-    channel: BlockingChannel,
     in_background: Callable[[Callable[[], object]], None],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tamis.spark import Pipeline
 
-    monkeypatch.setenv("IMAP_PASSWORD", PASSWORD)
+    channel = broker.connect(heartbeat=0).channel()
     port, queue = _free_port(), channel.queue_declare("").method.queue
-    login = {"user": USER, "password_env": "IMAP_PASSWORD", "tls": "none"}
+    login = {"user": USER, "password_file": "password", "tls": "none"}
+    (workshop.folder / "password").write_text(f"{PASSWORD}\n")
     for kind in ("imap", "http", "amqp"):
         workshop.store.add_query(QuerySpec(kind, f"TOPIC('{queue if kind == 'amqp' else kind}')"))
     with mail_server() as server:
