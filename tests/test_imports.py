@@ -16,7 +16,7 @@ LAYERS = [
     {"query", "engine", "words", "reference"},
     {"store", "adapters"},
     {"config"},
-    {"broker", "notify", "spark", "report"},
+    {"broker", "client", "notify", "spark", "report"},
     {"demo", "web"},
     {"cli", "__main__"},
 ]
@@ -37,6 +37,7 @@ HEAVY = {
     "uvloop": {"broker"},
     "structlog": {"broker"},
     "pika": {"cli", "adapters"},
+    "aio_pika": {"client"},
     "starlette": {"web", "adapters"},
     "uvicorn": {"web", "adapters"},
     "httpx2": {"adapters"},
