@@ -36,10 +36,14 @@ HEAVY = {
     "argon2": {"broker"},
     "uvloop": {"broker"},
     "structlog": {"broker"},
-    "pika": {"cli"},
+    "pika": {"cli", "adapters"},
     "aio_pika": {"client"},
-    "starlette": {"web"},
-    "uvicorn": {"web"},
+    "starlette": {"web", "adapters"},
+    "uvicorn": {"web", "adapters"},
+    "httpx2": {"adapters"},
+    "feedparser": {"adapters"},
+    "fastfeedparser": {"adapters"},
+    "imapclient": {"adapters"},
     "prometheus_client": {"web"},
 }
 """Heavy package -> the parts that may import it."""
