@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -20,6 +20,21 @@ hypothesis.settings.load_profile("tamis")
 pytest_plugins = ["tests.conformance.counts"]
 
 PROJECT = Path(__file__).resolve().parent.parent
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give the workers groups of files."""
+    from tests.groups import GroupScheduling
+
+    return GroupScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the tests of the Spark session come first: no group takes longer."""
+    from tests.groups import SPARK, group_of
+
+    items.sort(key=lambda item: group_of(item.location[0]) != SPARK)
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +58,11 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(error))
     yield started
     close_session(started)
+
+
+@pytest.fixture
+def lasting_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """Return the session for programs that start and close one by themselves: here they use it and leave it open."""
+    for place in ("tamis.spark.close_session", "tamis.spark.pipeline.close_session"):
+        monkeypatch.setattr(place, lambda _: None)
+    return spark

@@ -14,6 +14,7 @@ use crate::journal::{self, Log, LogItem, OpenError, Retention, Sequence, Start};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
+use crate::broker::consumers::unacknowledged::CoarseTime;
 use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConsumerSlot, Handle, MessageId};
@@ -227,7 +228,8 @@ impl Broker {
         let queue = &mut self.queues[id];
         queue.unacknowledged += 1;
         let entry = QueueEntry::new(sequence.0, MessageId::NONE, NEVER);
-        outlet.await_acknowledgement(slot, tag, entry, Handle { id, serial: queue.serial });
+        let delivered = CoarseTime::at(self.clock.now());
+        outlet.await_acknowledgement(slot, tag, entry, (Handle { id, serial: queue.serial }, delivered));
         spent_ns
     }
 }
