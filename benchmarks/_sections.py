@@ -164,9 +164,9 @@ SECTIONS = [
         "Queries of many shapes beside the simplest ways to match them",
         """
 What anybody would write first, on queries that have one thing in common each: evaluating every query, filing each
-query under one value that it demands and evaluating those of a message's values, and comparing a message with columns of
-bounds where all queries are ranges. The first column is the engine's time divided by that of the best of these; the worst
-shape stands first. `TAMIS_SHAPES=full` makes 500,000 queries of each shape, and `--seed` others.""",
+query under one value that it demands and evaluating those of a message's values, and comparing a message with columns
+of bounds where all queries are ranges. The first column is the engine's time divided by that of the best of these;
+the worst shape stands first. `TAMIS_SHAPES=full` makes 500,000 queries of each shape, and `--seed` others.""",
     ),
     Section(
         "boolean",

@@ -167,3 +167,25 @@ fn ranges_lists_and_ors_of_ranges_agree_with_brute_force() {
         pair.check_shapes(&mut random, or_few(40, 2));
     }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn what_is_kept_of_evaluated_queries_is_counted() {
+    let engine = Engine::new();
+    let texts = (0..2_000).map(|number| format!("tags <> 'v{number}' AND tags <> 'w'"));
+    let queries = texts.map(|text| Arc::new(parse(&text, SelectorDialect::Jms).expect(&text)));
+    engine.change(queries.collect(), &[]).expect("whole");
+    engine.settle();
+    let list = Value::List(["v1", "v2"].map(|tag| Value::Text(tag.into())).into());
+    let tags = Properties::from([("tags".into(), list)]);
+    let (before, mut matched) = (engine.bytes(), Vec::new());
+    let mut bytes_after_a_match = || {
+        matched.clear();
+        engine.match_into(&Message::new("", &tags, Body::Absent), &mut Scratch::new(), &mut matched).expect("whole");
+        assert_eq!(matched.len(), 2_000);
+        engine.bytes()
+    };
+    let after = bytes_after_a_match();
+    assert!(after > before + 2_000 * 100, "{before} before, {after} after");
+    assert_eq!(bytes_after_a_match(), after, "each is kept once");
+}
