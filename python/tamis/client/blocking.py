@@ -68,7 +68,8 @@ class _LoopThread:
                 except StopAsyncIteration:
                     return
         finally:
-            self.run(end())
+            if self._loop.is_running():  # the client may have been closed before
+                self.run(end())
 
     def stop(self) -> None:
         """End the loop and its thread."""
@@ -99,6 +100,10 @@ class BlockingClient:
     def reply(self, message: ReceivedMessage, body: Body, *, more: bool = False) -> None:
         """Send a reply to a message, as `ReceivedMessage.reply`."""
         self._loop.run(message.reply(body, more=more))
+
+    def ack(self, message: ReceivedMessage) -> None:
+        """Acknowledge a message now, as `ReceivedMessage.ack`."""
+        self._loop.run(message.ack())
 
     def close(self) -> None:
         """Close the connection, and end its thread."""
