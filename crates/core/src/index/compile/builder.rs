@@ -10,6 +10,7 @@ use hashbrown::HashTable;
 
 use crate::expensive::OpaqueTable;
 use crate::index::SubscriptionId;
+use crate::index::asked::AskedParts;
 use crate::index::codec::encode;
 use crate::index::hash::hash_bytes;
 use crate::index::ids::QueryId;
@@ -76,6 +77,7 @@ pub struct Builder {
     pub(super) subscriptions: Vec<(QueryId, SubscriptionId, u32)>,
     pub(super) keys: ByteList,
     pub(super) opaques: OpaqueTable,
+    pub(super) asked: AskedParts,
 }
 
 impl Builder {
@@ -93,6 +95,7 @@ impl Builder {
             subscriptions: Vec::with_capacity(count),
             keys: ByteList::default(),
             opaques: OpaqueTable::default(),
+            asked: AskedParts::default(),
         }
     }
 
@@ -128,6 +131,7 @@ impl Builder {
             None => Clauses::of(query.expr(), false, &mut self.interner),
         });
         self.is_fields.push(query.is_fields());
+        self.asked.add(query);
         id
     }
 
