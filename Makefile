@@ -5,6 +5,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
+# Tests start hundreds of programs: without compiled files each compiles its modules again, half of the start of `tamis serve`.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 CARGO ?= cargo
@@ -12,7 +14,7 @@ UV ?= uv
 FUZZ_SECONDS ?= 20
 WORKLOAD ?=
 MIRI_TESTS ?=
-# At most so many test files at a time, each in a process of its own.
+# At most so many groups of tests at a time, each in a process of its own (tests/conftest.py makes the groups).
 WORKERS ?= 2
 COVERAGE_TESTS ?= not spark
 BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py benchmarks/write_%.py, $(wildcard benchmarks/*.py))
@@ -29,11 +31,11 @@ JAVA_OLDEST := 17
 # Those that hold the clock or the memory to a bound run alone, after all others; the last line of each run counts its tests.
 PYTEST := $(BIN)/python -m pytest --durations=10
 pytest = status=0; \
-	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not serial$(1)" || status=1; \
+	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not serial$(1)" || status=1; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
-.PHONY: help setup run test quick lint docs tree circles homonyms stub limits crates format bench faults coverage fuzz miri \
+.PHONY: help setup run test quick lint lint-python lint-rust docs tree circles homonyms stub limits crates format bench faults coverage fuzz miri \
 	wheel release constraints clean tools
 
 help: ## show this list
@@ -85,16 +87,22 @@ quick: setup ## run the tests that need no Java
 	$(CARGO) test --locked -p tamis-core
 	@$(call pytest, and not spark)
 
+# Side by side: the checks of Python take one core, and the compiler waits for single crates at times.
 lint: setup crates ## check form, types, the stub, links in the docs of the core, circles and names; change nothing
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint-python lint-rust
+
+lint-python:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest tamis._core
+	$(BIN)/python -m tools.circles
+	$(BIN)/python -m tools.homonyms
+
+lint-rust:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links" $(CARGO) doc --locked --quiet --no-deps -p tamis-core
-	$(BIN)/python -m tools.circles
-	$(BIN)/python -m tools.homonyms
 
 # Beside .venv and not in it: they need other versions of some packages than a release does.
 $(STAMPS)/docs: constraints-docs.txt $(STAMPS)/packages
@@ -145,7 +153,7 @@ faults: setup ## the long fault tests, as often as promised (hours; less with TA
 
 coverage: setup ## measure which lines the tests of COVERAGE_TESTS (default "not spark") run: coverage/python, coverage/rust
 	@mkdir -p coverage
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(COVERAGE_TESTS)" --cov --cov-report=term --cov-report=html:coverage/python
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "$(COVERAGE_TESTS)" --cov --cov-report=term --cov-report=html:coverage/python
 	@if $(CARGO) llvm-cov --version >/dev/null 2>&1; then \
 		$(CARGO) llvm-cov --locked -p tamis-core --html --output-dir coverage/rust; \
 	else \

@@ -22,6 +22,20 @@ pytest_plugins = ["tests.conformance.counts"]
 PROJECT = Path(__file__).resolve().parent.parent
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group tests by file for the workers, and all tests of the Spark session as one group, so that it starts once.
+
+    That group comes first and then the other tests that start a JVM: the longest begin at once."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("spark" if _uses_session(item) else item.location[0]))
+    items.sort(key=lambda item: (not _uses_session(item), item.get_closest_marker("spark") is None))
+
+
+def _uses_session(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Return the folder of conformance cases and real data beside the project."""
@@ -43,3 +57,11 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(error))
     yield started
     close_session(started)
+
+
+@pytest.fixture
+def lasting_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """Return the session for programs that start and close one by themselves: here they use it and leave it open."""
+    for place in ("tamis.spark.close_session", "tamis.spark.pipeline.close_session"):
+        monkeypatch.setattr(place, lambda _: None)
+    return spark

@@ -12,13 +12,18 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pika
 import pytest
 
 import tamis
+import tamis.cli
 from tests.broker.conftest import RunningBroker
 from tests.fenced import Block, blocks, run_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).resolve().parent.parent
 PIPELINE_COMMANDS = ("tamis run", "tamis query", "tamis check pipeline.toml")
@@ -100,9 +105,14 @@ def test_the_queries_of_the_readme_can_be_read(folder: Path) -> None:
 
 
 @pytest.mark.spark
-def test_the_pipeline_of_the_readme_runs_command_by_command(folder: Path) -> None:
+def test_the_pipeline_of_the_readme_runs_command_by_command(folder: Path, lasting_spark: SparkSession) -> None:
     for line in COMMANDS:
-        if line.startswith(PIPELINE_COMMANDS):
+        if line.startswith("tamis run"):
+            # Spark's processes have another current folder than the test.
+            absolute = line.replace("pipeline.toml", str(folder / "pipeline.toml"))
+            _, *arguments = shlex.split(absolute.partition("    #")[0])
+            assert tamis.cli.run(arguments) == exit_code_promised(line), line
+        elif line.startswith(PIPELINE_COMMANDS):
             done = run_command(line)
             assert done.returncode == exit_code_promised(line), done.stderr
             assert "Traceback" not in done.stderr
@@ -110,8 +120,9 @@ def test_the_pipeline_of_the_readme_runs_command_by_command(folder: Path) -> Non
 
 @pytest.mark.spark
 @pytest.mark.parametrize("block", [block for block in PYTHON if "spark" in block.info], ids=lambda b: b.text[:40])
-def test_spark_of_the_readme_shows_subjects_and_matches(block: Block, folder: Path) -> None:
-    """Runs in a separate process, because this one may have another test's session."""
-    done = subprocess.run([sys.executable, "-c", block.text], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "matched" in done.stdout
+def test_spark_of_the_readme_shows_subjects_and_matches(
+    block: Block, folder: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Spark's processes have another current folder than the test.
+    run_python(block.text.replace('"mail/"', repr(str(folder / "mail"))))
+    assert "matched" in capsys.readouterr().out

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod machine;
 pub mod random;
 pub mod report;
+pub mod shapes;
 pub mod stamps;
 pub mod topics;
 pub mod workload_b;

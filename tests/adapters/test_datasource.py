@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -105,7 +101,7 @@ def test_no_batch_is_larger_than_max_messages_and_the_checkpoint_goes_on(
 def test_what_is_new_is_read_from_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     inbox, lines, folder = tmp_path / "inbox", tmp_path / "a.jsonl", tmp_path / "mail"
     folder.mkdir()
-    for number in range(3):
+    for number in range(2):
         with inbox.open("ab") as file:
             file.write(join_mbox([mail(number)]))
         with lines.open("ab") as file:
@@ -136,36 +132,6 @@ def test_a_batch_that_failed_comes_again_with_the_same_rows(spark: SparkSession,
     assert batches[0] == failed[0]
     assert Counter(place for batch in batches for place in batch).most_common(1)[0][1] == 1
     assert sum(map(len, batches)) == 25
-
-
-KILLED = """
-import json, os, sys
-import tamis.spark
-inbox, checkpoint, log, fatal = sys.argv[1:]
-spark = tamis.spark.session(cores=2)
-def take(frame, batch_id):
-    rows = [[row.partition, row.offset] for row in frame.select("partition", "offset").collect()]
-    if batch_id == int(fatal):
-        os.kill(os.getpid(), 9)
-    with open(log, "a") as file:
-        file.write(json.dumps([batch_id, rows]) + "\\n")
-frame = spark.readStream.format("tamis.mbox").option("max_messages", "500").load(inbox)
-writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
-writer.trigger(availableNow=True).start().awaitTermination()
-"""
-
-
-def test_killed_in_the_middle_it_goes_on_without_loss(spark: SparkSession, spamassassin: Path, tmp_path: Path) -> None:
-    log, checkpoint = tmp_path / "log", tmp_path / "checkpoint"
-    arguments = [sys.executable, "-c", KILLED, str(spamassassin), str(checkpoint), str(log), "3"]
-    ended = subprocess.run(arguments, capture_output=True, timeout=120, check=False, env=dict(os.environ))
-    assert ended.returncode == -9, ended.stderr.decode()[-2_000:]
-    before = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(number, len(rows)) for number, rows in before] == [(0, 500), (1, 500), (2, 500)]
-    rest = stream(spark, "mbox", spamassassin, checkpoint, max_messages="500")
-    assert [len(batch) for batch in rest] == [500, 500, 500]
-    places = {tuple(place) for _, rows in before for place in rows} | {place for batch in rest for place in batch}
-    assert len(places) == 3_000
 
 
 def test_a_file_and_a_folder_that_grow_are_followed(spark: SparkSession, tmp_path: Path) -> None:

@@ -17,6 +17,12 @@ NOWHERE = ("--url", "amqp://guest:guest@127.0.0.1:1/")
 COMMANDS = [("publish", "x"), ("consume", "q"), ("tail", "amq.topic")]
 
 
+@pytest.fixture
+def tamis(tamis_process: Tamis) -> Tamis:
+    """Run commands in processes of their own: they wait for the broker with signals and time limits."""
+    return tamis_process
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_broker_that_is_not_there_is_said_and_how_to_start_one(tamis: Tamis, command: tuple[str, ...]) -> None:
     done = tamis(*command, *NOWHERE)

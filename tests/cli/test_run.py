@@ -6,10 +6,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tamis.cli import run
 from tests.cli.conftest import Tamis
+from tests.spark.test_stop import assert_all_ended
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PIPELINE = """\
 [pipeline]
@@ -68,6 +74,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "NO_COLOR": "1"},
+        start_new_session=True,
     )
 
 
@@ -92,6 +99,7 @@ def test_a_service_matches_what_comes_takes_new_queries_and_ends_on_ctrl_c(tamis
         out, err = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "Traceback" not in err
+    assert_all_ended(process.pid)
     summary = json.loads(out.splitlines()[-1])
     assert (summary["event"], summary["read"], summary["matched"], summary["stopped_by"]) == ("summary", 4, 3, "SIGINT")
     assert summary["by_query"] == {"james": 1, "expensive": 1, "frost": 1, "cheap": 1}
@@ -99,10 +107,13 @@ def test_a_service_matches_what_comes_takes_new_queries_and_ends_on_ctrl_c(tamis
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_once_ends_by_itself_with_a_summary(tamis: Tamis, pipeline: Path) -> None:
-    done = tamis("run", "--once")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    assert "done: 3 read = 2 matched + 1 not matched + 0 dead letters" in done.stderr
-    assert "3 new notifications, 3 deliveries made" in done.stderr
+def test_once_ends_by_itself_with_a_summary(
+    pipeline: Path, lasting_spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(["run", str(pipeline / "pipeline.toml"), "--once"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    assert out == ""
+    assert "done: 3 read = 2 matched + 1 not matched + 0 dead letters" in err
+    assert "3 new notifications, 3 deliveries made" in err
     assert len((pipeline / "log.jsonl").read_text().splitlines()) == 3

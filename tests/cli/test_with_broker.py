@@ -25,6 +25,12 @@ from tests.cli.conftest import Tamis
 WAIT_S = 60
 
 
+@pytest.fixture
+def tamis(tamis_process: Tamis) -> Tamis:
+    """Run commands in processes of their own: they wait for the broker with signals and time limits."""
+    return tamis_process
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     folder = tmp_path_factory.mktemp("broker")

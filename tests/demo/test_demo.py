@@ -5,14 +5,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tamis.cli import run
 from tamis.demo import lay_out
 from tamis.errors import ConfigError
 from tamis.query import LANGUAGES, load_queries
 from tests.demo.oracle import expected_matches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SILENT = {"openamq-topic-1", "amqp-stock", "feeds"}
 """Queries that match nothing on purpose; queries.toml says why."""
@@ -97,7 +101,9 @@ def demo(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_the_outbox_is_what_brute_force_gives_and_a_second_run_adds_nothing(tmp_path: Path) -> None:
+def test_the_outbox_is_what_brute_force_gives_and_a_second_run_adds_nothing(
+    tmp_path: Path, lasting_spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     from tamis.store import Store
 
     folder = lay_out(tmp_path)
@@ -118,7 +124,9 @@ def test_the_outbox_is_what_brute_force_gives_and_a_second_run_adds_nothing(tmp_
     assert {path.stem for path in folder.outbox.iterdir()} == as_mail
     assert folder.report.read_text().count("<mark>") >= 5
 
-    *_, again = demo(tmp_path)
+    capsys.readouterr()
+    assert run(["demo", "--folder", str(tmp_path), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (again["summary"]["read"], again["summary"]["notifications"], again["summary"]["delivered"]) == (0, 0, 0)
     assert again["counts"] == result["counts"]
     with Store.open(folder.store, create=False) as store:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -53,5 +58,8 @@ def test_the_files_for_the_command_line_match() -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-def test_the_column_of_a_dataframe_counts_matches() -> None:
-    assert "razor-or-spamassassin" in run("spark_column.py")
+def test_the_column_of_a_dataframe_counts_matches(
+    lasting_spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(EXAMPLES / "spark_column.py"), run_name="__main__")
+    assert "razor-or-spamassassin" in capsys.readouterr().out

@@ -17,7 +17,7 @@ pub struct ValueTest {
     pub classes: ClassSet,
     /// Ascending. In the set when [`ValueClass::Other`] is not, and out of it when [`ValueClass::Other`] is.
     pub symbols: Symbols,
-    /// True when one matching element of a list decides, so that a query filed under that element's key needs no test.
+    /// True when one matching element of a list decides: the test holds when it holds of any element.
     pub holds_for_elements: bool,
 }
 
@@ -48,7 +48,9 @@ impl ValueTest {
             (true, true) => merged(&self.symbols, &other.symbols),
         };
         let classes = self.classes.intersection(other.classes);
-        *self = Self { attribute: self.attribute, classes, symbols, holds_for_elements: false };
+        // Two tests may hold of two elements.
+        let holds_for_elements = self.holds_for_elements && self == other;
+        *self = Self { attribute: self.attribute, classes, symbols, holds_for_elements };
     }
 
     /// Unite the set with that of `other`.
@@ -72,7 +74,7 @@ fn merged(a: &[SymbolId], b: &[SymbolId]) -> Symbols {
 }
 
 /// The kinds of numbers that ranges compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NumberKind {
     /// A number.
     Number = 0,
@@ -84,7 +86,9 @@ pub enum NumberKind {
 
 impl NumberKind {
     /// The number of kinds.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = Self::ALL.len();
+    /// All kinds, by number.
+    pub const ALL: [Self; 3] = [Self::Number, Self::Time, Self::Day];
 }
 
 /// A range: true for a number or time from `low` to `high`, both included; negated, for any other value.

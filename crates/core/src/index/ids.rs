@@ -52,6 +52,8 @@ macro_rules! ids {
 ids! {
     /// A distinct query of a segment. Equal queries are stored once.
     QueryId;
+    /// A branch of a query while a segment is built: an OR of ANDs has several.
+    BranchId;
     /// An attribute within a segment.
     AttributeId;
     /// A symbol while a segment is built: a value that queries name for an attribute.

@@ -18,6 +18,7 @@ use crate::index::layout::sections::Sections;
 use crate::query::Query;
 use crate::topic::TopicPattern;
 
+use super::branches::branches_of;
 use super::clauses::Clauses;
 use super::interner::Interner;
 
@@ -69,7 +70,10 @@ pub struct Builder {
     pub(super) interner: Interner,
     pub(super) records: ByteList,
     by_record: HashTable<QueryId>,
+    /// The clauses of each branch.
     pub(super) clauses: Vec<Clauses>,
+    /// The query of each branch, ascending.
+    pub(super) branches: Vec<QueryId>,
     /// The pure topic queries, ascending: they are in no group.
     pub(super) topics: Vec<(QueryId, TopicPattern)>,
     pub(super) is_fields: Vec<bool>,
@@ -90,6 +94,7 @@ impl Builder {
             records: ByteList { bytes: Vec::new(), ends: Vec::with_capacity(count) },
             by_record: HashTable::with_capacity(count),
             clauses: Vec::with_capacity(count),
+            branches: Vec::with_capacity(count),
             topics: Vec::new(),
             is_fields: Vec::with_capacity(count),
             subscriptions: Vec::with_capacity(count),
@@ -120,16 +125,14 @@ impl Builder {
             records.bytes.truncate(start);
             return known;
         }
-        let id = QueryId::of(self.clauses.len());
+        let id = QueryId::of(records.ends.len());
         by_record.insert_unique(hash, id, |known| hash_bytes(0, records.get(known.index())));
         records.ends.push(records.bytes.len());
-        self.clauses.push(match query.topic_pattern() {
-            Some(pattern) => {
-                self.topics.push((id, pattern.clone()));
-                Clauses::never()
-            }
-            None => Clauses::of(query.expr(), false, &mut self.interner),
-        });
+        match query.topic_pattern() {
+            Some(pattern) => self.topics.push((id, pattern.clone())),
+            None => self.clauses.extend(branches_of(query.expr(), &mut self.interner)),
+        }
+        self.branches.resize(self.clauses.len(), id);
         self.is_fields.push(query.is_fields());
         self.asked.add(query);
         id

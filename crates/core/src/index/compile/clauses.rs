@@ -11,13 +11,14 @@
 //! Any other predicate is a *shared predicate* when the query demands it: evaluated last, at most once per message. If
 //! anything else remains, the whole query is evaluated. The tree is never expanded to disjunctive normal form (the ITMO paper).
 //!
-//! Clauses do not decide lists, since each predicate may be true of another element (`docs/semantics.md`, "Lists"): where a
-//! message has a list, queries that ask about it are evaluated.
+//! A test that one element of a list decides holds of a list when it holds of one of its elements. Other clauses do not decide
+//! lists, since each predicate may be true of another element (`docs/semantics.md`, "Lists"): where a message has a list,
+//! queries with such a clause about it are evaluated.
 
 use smallvec::{SmallVec, smallvec};
 
 use crate::index::clause::{AccessKey, AccessKeys, NumberRange, Symbols, ValueTest};
-use crate::index::ids::{AttributeId, QueryId, SharedPredicateId};
+use crate::index::ids::{AttributeId, BranchId, SharedPredicateId};
 use crate::index::layout::cpu::prefetch_all;
 use crate::index::origin::AttributeOrigin;
 use crate::index::value_class::ClassSet;
@@ -25,8 +26,8 @@ use crate::query::expr::Expr;
 
 use super::interner::Interner;
 
-/// Maximum number of keys that a query is filed under.
-const KEYS_MAX: usize = 1_024;
+/// Maximum number of keys that a query is filed under. Each key takes a place in a leaf, about as much as its value in the text.
+const KEYS_MAX: usize = 1 << 16;
 /// The maximum number of tests of a choice. An OR with more tests is evaluated.
 const CHOICE_TESTS_MAX: usize = 32;
 
@@ -153,7 +154,7 @@ impl Clauses {
         }
     }
 
-    fn any(parts: Vec<Self>, interner: &Interner) -> Self {
+    pub(super) fn any(parts: Vec<Self>, interner: &Interner) -> Self {
         if parts.iter().any(Self::is_always) {
             return Self::default();
         }
@@ -190,7 +191,7 @@ impl Clauses {
 
 /// Prefetch the clauses of `queries`, which are read next. They lie in memory as they were added, and are read in the order
 /// of groups and leaves: waiting for each in turn would take as long as all work on them.
-pub fn prefetch_clauses(clauses: &[Clauses], queries: &[QueryId]) {
+pub fn prefetch_clauses(clauses: &[Clauses], queries: &[BranchId]) {
     queries.iter().for_each(|query| prefetch_all(std::slice::from_ref(&clauses[query.index()])));
     queries.iter().for_each(|query| prefetch_all(&clauses[query.index()].tests));
 }

@@ -2,16 +2,15 @@
 //!
 //! A group is split by the attribute whose values rule out the most of its queries, and each part again by the attribute
 //! that is best there, until a part fits into a leaf. Smaller parts share a leaf. Parts that no attribute splits are ordered
-//! by their bounds of numbers, so that a number lies outside of the bounds of most leaves.
-
-use std::cmp::Ordering;
+//! by their ranges of numbers (`packing.rs`), so that a number lies outside of the boxes of most leaves.
 
 use crate::index::clause::ValueTest;
-use crate::index::ids::{AttributeId, QueryId, SymbolId};
+use crate::index::ids::{AttributeId, BranchId, SymbolId};
 use crate::index::leaf::query::LEAF_QUERIES;
 
 use super::clauses::{Clauses, prefetch_clauses};
 use super::interner::Interner;
+use super::packing::{Packed, pack};
 
 /// The maximum depth of splits of a group; deeper parts stay as they are.
 const DEPTH_MAX: usize = 12;
@@ -31,19 +30,17 @@ struct Demand {
 }
 
 /// The demands of a query that determine its position in the order.
+#[derive(Default)]
 struct QueryDemands {
-    id: QueryId,
+    id: BranchId,
     demands: Vec<Demand>,
-    /// The first of its ranges.
-    bounds: Option<(AttributeId, f64, f64)>,
 }
 
 impl QueryDemands {
-    fn of(id: QueryId, clauses: &Clauses, interner: &Interner) -> Self {
+    fn of(id: BranchId, clauses: &Clauses, interner: &Interner) -> Self {
         let tests = clauses.tests.iter().filter(|test| !test.is_open());
         let demands = tests.flat_map(|test| demands_of(test, interner)).collect();
-        let bounds = clauses.ranges.first().map(|range| (range.attribute, range.low, range.high));
-        Self { id, demands, bounds }
+        Self { id, demands }
     }
 
     /// The value of `criterion`, or [`SymbolId::NONE`].
@@ -65,23 +62,27 @@ fn demands_of<'t>(test: &'t ValueTest, interner: &'t Interner) -> impl Iterator<
 }
 
 /// Order `queries`. Returns them, and where each leaf ends. Cost: linear in them, per attribute that splits them.
-pub fn cluster(queries: &[QueryId], clauses: &[Clauses], interner: &Interner) -> (Vec<QueryId>, Vec<usize>) {
-    let demands_of = |ids: &[QueryId]| {
+pub fn cluster(queries: &[BranchId], clauses: &[Clauses], interner: &Interner) -> (Vec<BranchId>, Vec<usize>) {
+    let demands_of = |ids: &[BranchId]| {
         prefetch_clauses(clauses, ids);
         ids.iter().map(|id| QueryDemands::of(*id, &clauses[id.index()], interner)).collect::<Vec<_>>()
     };
     let mut queries: Vec<_> = queries.chunks(LEAF_QUERIES).flat_map(demands_of).collect();
     let mut ends = Vec::new();
-    split(&mut queries, 0, &mut Vec::new(), &mut ends);
+    split(&mut queries, clauses, 0, &mut Vec::new(), &mut ends);
     (queries.into_iter().map(|query| query.id).collect(), ends)
 }
 
-fn split(queries: &mut [QueryDemands], start: usize, used: &mut Vec<SplitCriterion>, ends: &mut Vec<usize>) {
+fn split(
+    queries: &mut [QueryDemands],
+    clauses: &[Clauses],
+    start: usize,
+    used: &mut Vec<SplitCriterion>,
+    ends: &mut Vec<usize>,
+) {
     let is_final = queries.len() <= LEAF_QUERIES || used.len() == DEPTH_MAX;
     let Some(criterion) = (if is_final { None } else { best_criterion(queries, used) }) else {
-        if queries.len() > LEAF_QUERIES {
-            queries.sort_by(|a, b| by_bounds(a.bounds, b.bounds));
-        }
+        order_by_ranges(queries, clauses);
         let leaves = 1..=queries.len().div_ceil(LEAF_QUERIES);
         ends.extend(leaves.map(|leaf| start + (leaf * LEAF_QUERIES).min(queries.len())));
         return;
@@ -98,7 +99,7 @@ fn split(queries: &mut [QueryDemands], start: usize, used: &mut Vec<SplitCriteri
             shared = 0;
         }
         if length > LEAF_QUERIES / 2 {
-            split(&mut queries[at..at + length], start + at, used, ends);
+            split(&mut queries[at..at + length], clauses, start + at, used, ends);
         } else {
             shared += length;
         }
@@ -110,9 +111,20 @@ fn split(queries: &mut [QueryDemands], start: usize, used: &mut Vec<SplitCriteri
     used.pop();
 }
 
-fn by_bounds(a: Option<(AttributeId, f64, f64)>, b: Option<(AttributeId, f64, f64)>) -> Ordering {
-    let (Some(a), Some(b)) = (a, b) else { return a.is_some().cmp(&b.is_some()) };
-    a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
+fn order_by_ranges(queries: &mut [QueryDemands], clauses: &[Clauses]) {
+    let ranges = |query: &QueryDemands| &clauses[query.id.index()].ranges[..];
+    if queries.len() <= LEAF_QUERIES || queries.iter().all(|query| ranges(query).is_empty()) {
+        return;
+    }
+    let mut all: Vec<_> = queries
+        .iter_mut()
+        .map(|query| {
+            let own = ranges(query);
+            Packed::new(std::mem::take(query), own)
+        })
+        .collect();
+    pack(&mut all);
+    queries.iter_mut().zip(all).for_each(|(query, packed)| *query = packed.item);
 }
 
 /// The criterion by which demands rule out the most; None when none rules out anything.
@@ -148,10 +160,10 @@ mod tests {
             Clauses::of(parse(&text, SelectorDialect::Jms).expect("a selector").expr(), false, &mut interner)
         });
         let clauses: Vec<_> = clauses.collect();
-        let (order, ends) = cluster(&(0..1_500).map(QueryId).collect::<Vec<_>>(), &clauses, &interner);
+        let (order, ends) = cluster(&(0..1_500).map(BranchId).collect::<Vec<_>>(), &clauses, &interner);
         assert_eq!(ends.len(), 2 * pairs.len(), "100 queries of each pair have two leaves");
         for (start, end) in [0].iter().chain(&ends).zip(&ends) {
-            let pair = |query: &QueryId| query.index() % pairs.len();
+            let pair = |query: &BranchId| query.index() % pairs.len();
             assert!(order[*start..*end].iter().all(|query| pair(query) == pair(&order[*start])));
         }
     }

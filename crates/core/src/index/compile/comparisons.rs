@@ -72,8 +72,9 @@ impl Clauses {
         let kind = low.or(high).map_or(NumberKind::Number, |(value, _)| kind_of(value));
         let low = low.map_or(Some(f64::NEG_INFINITY), |(value, excluded)| exact(value, kind, excluded, f64::next_up));
         let high = high.map_or(Some(f64::INFINITY), |(value, excluded)| exact(value, kind, excluded, f64::next_down));
-        if let (Some(test), Some(low), Some(high)) = (known.tests.first(), low, high) {
+        if let (Some(test), Some(low), Some(high)) = (known.tests.first_mut(), low, high) {
             let attribute = test.attribute;
+            test.holds_for_elements = !is_negated;
             if interner.origin(attribute) != AttributeOrigin::Topic {
                 interner.note_range(attribute);
                 if kind != NumberKind::Number {

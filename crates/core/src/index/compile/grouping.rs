@@ -1,13 +1,16 @@
 //! Divides queries into groups by their access keys, and groups into leaves.
 
-use crate::index::clause::{AccessKey, ValueTest};
-use crate::index::ids::{AttributeId, QueryId};
-use crate::index::leaf::query::LEAF_QUERIES;
-use crate::topic::TopicPattern;
+use hashbrown::HashSet;
 
+use crate::index::clause::{AccessKey, ValueTest};
+use crate::index::ids::{AttributeId, BranchId, QueryId};
+use crate::index::leaf::query::LEAF_QUERIES;
+
+use super::builder::Builder;
 use super::clauses::Clauses;
 use super::cluster::cluster;
 use super::interner::Interner;
+use super::summary::ATTRIBUTES_MAX;
 
 /// The maximum share of messages that have an access key. A more frequent key is no better than the common group, whose
 /// summaries use all values at once.
@@ -21,13 +24,13 @@ const WIDE: usize = 4 * LEAF_QUERIES;
 pub struct QueryGroup {
     /// The key; None for the common group.
     pub key: Option<AccessKey>,
-    queries: Vec<QueryId>,
+    queries: Vec<BranchId>,
     /// The end of each leaf, as an index into the queries.
     ends: Vec<usize>,
 }
 
 impl QueryGroup {
-    fn new(key: Option<AccessKey>, queries: Vec<QueryId>) -> Self {
+    fn new(key: Option<AccessKey>, queries: Vec<BranchId>) -> Self {
         let ends = Vec::new();
         Self { key, queries, ends }
     }
@@ -47,7 +50,7 @@ impl QueryGroup {
     }
 
     /// The queries of each leaf.
-    pub fn leaves(&self) -> impl Iterator<Item = &[QueryId]> {
+    pub fn leaves(&self) -> impl Iterator<Item = &[BranchId]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.queries[start..*end])
     }
@@ -67,19 +70,21 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// Group the queries with these `clauses`. `topics` are the pure topic queries, which are in no group.
-    pub fn new(clauses: &[Clauses], topics: &[(QueryId, TopicPattern)], interner: &Interner) -> Self {
+    /// Group the queries of `builder`. Its pure topic queries are in no group.
+    pub fn new(builder: &Builder) -> Self {
+        let Builder { clauses, interner, .. } = builder;
         let mut common = Vec::new();
-        let mut filed: Vec<(AccessKey, QueryId)> = Vec::new();
-        for (id, query) in (0..).map(QueryId).zip(clauses).filter(|(_, query)| !query.is_never) {
-            match query.access.as_ref().filter(|access| is_worth_a_key(access.share, query, interner)) {
+        let mut filed: Vec<(AccessKey, BranchId)> = Vec::new();
+        let often = interner.most_asked(ATTRIBUTES_MAX);
+        for (id, query) in (0..).map(BranchId).zip(clauses).filter(|(_, query)| !query.is_never) {
+            match query.access.as_ref().filter(|access| is_worth_a_key(access.share, query, &often, interner)) {
                 None => common.push(id),
                 Some(access) => filed.extend(access.keys.iter().map(|key| (*key, id))),
             }
         }
         // In the order of keys, so that equal queries give equal files, byte for byte.
         filed.sort_unstable();
-        let of_key = |filed: &[(AccessKey, QueryId)]| {
+        let of_key = |filed: &[(AccessKey, BranchId)]| {
             QueryGroup::new(Some(filed[0].0), filed.iter().map(|(_, id)| *id).collect())
         };
         let filed: Vec<_> = filed.chunk_by(|a, b| a.0 == b.0).map(of_key).collect();
@@ -90,12 +95,12 @@ impl Grouping {
         let mut groups: Vec<_> = wide.into_iter().chain(small).collect();
         groups.iter_mut().for_each(|group| group.cut(clauses, interner));
         let wide_leaf_count = groups[..wide_count].iter().map(QueryGroup::leaf_count).sum();
-        let query_ids = renumber(topics, &groups, clauses.len());
+        let query_ids = renumber(builder, &groups);
         Self { groups, wide_leaf_count, query_ids, unread }
     }
 
     /// Every leaf with its group.
-    pub fn leaves(&self) -> impl Iterator<Item = (&QueryGroup, &[QueryId])> {
+    pub fn leaves(&self) -> impl Iterator<Item = (&QueryGroup, &[BranchId])> {
         self.groups.iter().flat_map(|group| group.leaves().map(move |leaf| (group, leaf)))
     }
 
@@ -121,9 +126,9 @@ fn unread(filed: &[QueryGroup], interner: &Interner) -> Vec<AttributeId> {
 }
 
 /// True when filing a query under its keys is better than the summaries of the common group. These rule out little by
-/// attributes of which messages have several values.
-fn is_worth_a_key(share: f64, query: &Clauses, interner: &Interner) -> bool {
-    let is_single = |test: &ValueTest| !interner.origin(test.attribute).is_several();
+/// attributes of which messages have several values, and nothing by those that are not asked about `often`.
+fn is_worth_a_key(share: f64, query: &Clauses, often: &HashSet<AttributeId>, interner: &Interner) -> bool {
+    let is_single = |test: &ValueTest| often.contains(&test.attribute) && !interner.origin(test.attribute).is_several();
     let is_pruned = query.tests.iter().any(|test| !test.is_open() && is_single(test))
         || query.choices.iter().any(|tests| tests.iter().all(is_single));
     share <= if query.is_verified() || !is_pruned { SHARE_MAX_VERIFIED } else { SHARE_MAX }
@@ -131,12 +136,13 @@ fn is_worth_a_key(share: f64, query: &Clauses, interner: &Interner) -> bool {
 
 /// New numbers for queries: pure topic queries first, then in the order of the leaves, so that what lies together matches
 /// together.
-fn renumber(topics: &[(QueryId, TopicPattern)], groups: &[QueryGroup], count: usize) -> Vec<QueryId> {
+fn renumber(builder: &Builder, groups: &[QueryGroup]) -> Vec<QueryId> {
+    let count = builder.records.ends.len();
     let mut numbers = vec![QueryId::NONE; count];
     let mut next = 0;
     let unfiled = (0..).take(count).map(QueryId);
-    let filed = groups.iter().flat_map(|group| group.queries.iter().copied());
-    for query in topics.iter().map(|(query, _)| *query).chain(filed).chain(unfiled) {
+    let filed = groups.iter().flat_map(|group| &group.queries).map(|branch| builder.branches[branch.index()]);
+    for query in builder.topics.iter().map(|(query, _)| *query).chain(filed).chain(unfiled) {
         let number = &mut numbers[query.index()];
         if *number == QueryId::NONE {
             *number = QueryId(next);

@@ -155,6 +155,11 @@ impl Interner {
         (0..).map(AttributeId).zip(self.attributes.iter().map(|attribute| attribute.origin))
     }
 
+    /// Every attribute, with how often the sample asks about it.
+    pub fn samples(&self) -> impl Iterator<Item = (AttributeId, &AttributeSample)> {
+        (0..).map(AttributeId).zip(self.attributes.iter().map(|attribute| &attribute.sample))
+    }
+
     /// Every attribute as a segment knows it that rules out nothing yet.
     #[must_use]
     pub fn attribute_infos(&self) -> Vec<AttributeInfo> {

@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 
 use crate::index::SubscriptionId;
 use crate::index::clause::{AccessKey, ValueTest};
-use crate::index::ids::{AttributeId, GroupId, LeafId, QueryId, SymbolCode, SymbolPosition};
+use crate::index::ids::{AttributeId, BranchId, GroupId, LeafId, QueryId, SymbolCode, SymbolPosition};
 use crate::index::layout::attribute_info::AttributeInfo;
 use crate::index::layout::bytes::extend_numbers;
 use crate::index::layout::sections::{SectionName, Sections};
@@ -15,6 +15,7 @@ use crate::index::leaf::encode::encode_leaf;
 use crate::index::leaf::masks::{AttributeMasks, masks_of};
 use crate::index::leaf::query::{LeafQuery, TESTS_MAX, everyone, is_cut, with_bits};
 
+use super::boxes::BoxBuilder;
 use super::builder::Builder;
 use super::clauses::prefetch_clauses;
 use super::grouping::{Grouping, QueryGroup};
@@ -58,10 +59,12 @@ impl<'b> LeafLayout<'b> {
     ) {
         let wide_leaf_count = self.grouping.wide_leaf_count;
         let mut summary = SummaryBuilder::new(wide_leaf_count);
+        let mut boxes = BoxBuilder::new(wide_leaf_count);
         let mut wide_masks = Vec::with_capacity(wide_leaf_count);
         for (number, (group, leaf)) in self.grouping.leaves().take(wide_leaf_count).enumerate() {
             let masks = self.masks(group, leaf);
             summary.add(LeafId::of(number), &masks);
+            boxes.add(LeafId::of(number), leaf.iter().map(|query| &self.builder.clauses[query.index()].ranges[..]));
             wide_masks.push(masks);
         }
         let symbols = self.builder.interner.symbols_by_code();
@@ -69,6 +72,7 @@ impl<'b> LeafLayout<'b> {
             let symbol = symbols[attribute.index()][code.index()];
             table.set_summary(positions[symbol.index()], summary);
         });
+        sections[SectionName::Boxes] = boxes.finish();
         self.encode_leaves(wide_masks, &with_summaries, sections);
         let whole = [wide_leaf_count as u64].into_iter().chain(summaries.whole);
         sections[SectionName::Summaries] = whole.flat_map(u64::to_le_bytes).collect();
@@ -103,7 +107,7 @@ impl<'b> LeafLayout<'b> {
     }
 
     /// The masks of a leaf.
-    fn masks(&self, group: &QueryGroup, leaf: &[QueryId]) -> Vec<AttributeMasks> {
+    fn masks(&self, group: &QueryGroup, leaf: &[BranchId]) -> Vec<AttributeMasks> {
         prefetch_clauses(&self.builder.clauses, leaf);
         let tests = with_bits(leaf)
             .flat_map(|(bit, query)| self.tests(*query, group).take(TESTS_MAX).map(move |test| (bit, test)));
@@ -112,7 +116,7 @@ impl<'b> LeafLayout<'b> {
 
     /// The tests of a query that a leaf stores: without those that the group's key decides, and those of attributes that no
     /// message is searched for.
-    fn tests(&self, query: QueryId, group: &'b QueryGroup) -> impl Iterator<Item = &'b ValueTest> {
+    fn tests(&self, query: BranchId, group: &'b QueryGroup) -> impl Iterator<Item = &'b ValueTest> {
         let tests = self.builder.clauses[query.index()].tests.iter();
         tests.filter(move |test| !self.is_decided(test, group) && !self.grouping.is_unread(test.attribute))
     }
@@ -127,10 +131,10 @@ impl<'b> LeafLayout<'b> {
     }
 
     /// A query as the leaves of `group` store it.
-    fn leaf_query(&self, query: QueryId, group: &'b QueryGroup) -> LeafQuery<'b> {
+    fn leaf_query(&self, query: BranchId, group: &'b QueryGroup) -> LeafQuery<'b> {
         let clauses = &self.builder.clauses[query.index()];
         let is_unread = |test: &ValueTest| self.grouping.is_unread(test.attribute);
-        let id = self.grouping.query_id(query);
+        let id = self.grouping.query_id(self.builder.branches[query.index()]);
         let positions = self.subscriptions.positions(id);
         let mut leaf_query = LeafQuery {
             id,

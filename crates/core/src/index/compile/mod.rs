@@ -1,5 +1,7 @@
 //! Compiles queries into a segment: clauses, access keys, groups of similar queries, leaves, and summaries over these.
 
+pub mod boxes;
+pub mod branches;
 pub mod builder;
 pub mod clauses;
 pub mod cluster;
@@ -7,6 +9,7 @@ pub mod comparisons;
 pub mod grouping;
 pub mod interner;
 pub mod leaves;
+pub mod packing;
 pub mod predicates;
 pub mod sections;
 pub mod shared_predicates;

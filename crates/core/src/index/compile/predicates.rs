@@ -89,11 +89,12 @@ impl Clauses {
         }
     }
 
-    /// True, if at all, of messages in which `reference` has a value.
+    /// True, if at all, of messages in which `reference` has a value, or a list with one. The clause is necessary: what it is
+    /// joined with decides.
     pub fn known(reference: &Reference, interner: &mut Interner) -> Self {
         let Some(attribute) = known_reference(reference, interner) else { return Self::unknown() };
         let access = present(attribute, interner);
-        let tests = smallvec![ValueTest::known(attribute)];
+        let tests = smallvec![ValueTest { holds_for_elements: true, ..ValueTest::known(attribute) }];
         Self { tests, needs_evaluation: true, access, ..Self::default() }
     }
 

@@ -28,7 +28,7 @@ impl Builder {
     pub fn finish(mut self) -> BuiltSegment {
         let (mut table, positions) = self.interner.lay_out();
         let mut attributes = self.interner.attribute_infos();
-        let grouping = Grouping::new(&self.clauses, &self.topics, &self.interner);
+        let grouping = Grouping::new(&self);
         let mut sections = Sections::default();
         self.lay_out_topics(&positions, &mut sections);
         self.lay_out_text_terms(&grouping, &positions, &mut sections);
@@ -106,8 +106,13 @@ impl Builder {
             sections[SectionName::SharedPredicateEnds].extend(end.to_le_bytes());
         }
         let mut verifications = vec![Vec::new(); grouping.query_ids.len()];
-        for (clauses, query) in self.clauses.iter().zip(&grouping.query_ids) {
-            verifications[query.index()] = self.verification(clauses, grouping);
+        for (branch, query) in self.branches.iter().enumerate() {
+            let is_same = |other: Option<&QueryId>| other == Some(query);
+            let is_one_of_several =
+                is_same(self.branches.get(branch + 1)) || branch > 0 && is_same(self.branches.get(branch - 1));
+            let own = &mut verifications[grouping.query_id(*query).index()];
+            // What remains to be evaluated differs from branch to branch.
+            *own = if is_one_of_several { Vec::new() } else { self.verification(&self.clauses[branch], grouping) };
         }
         let mut end = 0;
         for verification in verifications {

@@ -1,6 +1,11 @@
 //! Estimates what share of the messages has a value, from what a sample of the queries asks for.
 
+use std::cmp::Reverse;
+
+use hashbrown::HashSet;
+
 use crate::index::clause::ValueTest;
+use crate::index::ids::AttributeId;
 use crate::index::origin::AttributeOrigin;
 use crate::index::term::SymbolTerm;
 
@@ -55,6 +60,14 @@ impl SymbolSample {
 }
 
 impl Interner {
+    /// The `count` attributes that most queries of the sample ask about.
+    #[must_use]
+    pub fn most_asked(&self, count: usize) -> HashSet<AttributeId> {
+        let mut all: Vec<_> = self.samples().collect();
+        all.sort_unstable_by_key(|(id, sample)| (Reverse(sample.queries), *id));
+        all.into_iter().take(count).map(|(id, _)| id).collect()
+    }
+
     /// An estimate of the share of messages that pass `test`.
     #[must_use]
     pub fn test_share(&self, test: &ValueTest) -> f64 {

@@ -12,14 +12,17 @@ use crate::index::layout::attribute_info::AttributeInfo;
 use crate::index::leaf::masks::AttributeMasks;
 use crate::index::value_class::{ByClass, ValueClass};
 
-/// Maximum number of attributes with summaries: those that the most leaves ask about.
-const ATTRIBUTES_MAX: usize = 64;
+/// Maximum number of attributes with summaries: those that the most leaves ask about. ANDing a summary takes less than a
+/// hundredth of the time of reading the leaves that one attribute in 256 rules out.
+pub const ATTRIBUTES_MAX: usize = 256;
 
 /// The leaves that the values of one attribute rule out.
 #[derive(Default)]
 struct AttributeSummary {
     leaf_count: usize,
     ruled_out: ByClass<Vec<LeafId>>,
+    /// Leaves with queries that no element of a list decides.
+    undecided: Vec<LeafId>,
     /// Leaves where a symbol rules out all queries and `Other` does not, or the other way round.
     differing: HashMap<SymbolCode, Vec<LeafId>>,
 }
@@ -46,6 +49,9 @@ impl SummaryBuilder {
                     ruled_out.push(leaf);
                 }
             }
+            if masks.single != 0 {
+                attribute.undecided.push(leaf);
+            }
             for &(code, mask) in &masks.values {
                 if (mask == 0) != (masks.other() == 0) {
                     attribute.differing.entry(code).or_default().push(leaf);
@@ -69,7 +75,9 @@ impl SummaryBuilder {
         let with_summaries = attributes.iter().map(|(id, _)| *id).collect();
         for (id, attribute) in attributes {
             let set_own = |code, summary| set_summary(id, code, summary);
-            infos[id.index()].summaries = attribute.finish(&mut summaries, set_own);
+            let info = &mut infos[id.index()];
+            info.undecided = summaries.push_only(&attribute.undecided);
+            info.summaries = attribute.finish(&mut summaries, set_own);
         }
         (summaries, with_summaries)
     }
@@ -129,6 +137,16 @@ impl Summaries {
         let number = self.whole.len() / self.words.max(1);
         self.whole.extend_from_slice(summary);
         SummaryId::whole(number)
+    }
+
+    /// A summary that admits `leaves` only.
+    fn push_only(&mut self, leaves: &[LeafId]) -> SummaryId {
+        if leaves.is_empty() {
+            return SummaryId::NONE;
+        }
+        let mut summary = vec![0; self.words];
+        flip(&mut summary, leaves);
+        self.push(&summary)
     }
 
     fn push_rare(&mut self, leaves: &[LeafId]) -> SummaryId {

@@ -23,13 +23,16 @@ pub struct AttributeInfo {
     /// Summaries of the classes of values; [`SummaryId::NONE`] where nothing is ruled out. The summary of
     /// `ValueClass::Other` is also that of symbols which have none of their own.
     pub summaries: ByClass<SummaryId>,
+    /// The summary of the leaves that no element of a list rules out; [`SummaryId::NONE`] where there are none.
+    pub undecided: SummaryId,
 }
 
 impl AttributeInfo {
     /// An attribute that rules out nothing, and of which nothing is asked.
     pub fn new(origin: AttributeOrigin, name: Box<str>) -> Self {
         let (summaries, group) = (ByClass([SummaryId::NONE; 4]), GroupId::NONE);
-        Self { origin, name, has_ranges: false, has_times: false, has_keys: false, group, summaries }
+        let undecided = SummaryId::NONE;
+        Self { origin, name, has_ranges: false, has_times: false, has_keys: false, group, summaries, undecided }
     }
 
     /// True when its values rule out leaves.
@@ -50,7 +53,8 @@ impl AttributeInfo {
         for summary in &mut summaries {
             *summary = SummaryId(decoder.half_word()?);
         }
-        Ok(Self { origin, name, has_ranges, has_times, has_keys, group, summaries: ByClass(summaries) })
+        let undecided = SummaryId(decoder.half_word()?);
+        Ok(Self { origin, name, has_ranges, has_times, has_keys, group, summaries: ByClass(summaries), undecided })
     }
 }
 
@@ -61,7 +65,8 @@ pub fn encode_attributes(attributes: &[AttributeInfo]) -> Vec<u8> {
         bytes.push(attribute.origin as u8);
         bytes.extend([attribute.has_ranges, attribute.has_times, attribute.has_keys].map(u8::from));
         encode_text(&attribute.name, &mut bytes);
-        let numbers = [attribute.group.0].into_iter().chain(attribute.summaries.0.map(|summary| summary.0));
+        let summaries = attribute.summaries.0.into_iter().chain([attribute.undecided]);
+        let numbers = [attribute.group.0].into_iter().chain(summaries.map(|summary| summary.0));
         numbers.for_each(|number| bytes.extend(number.to_le_bytes()));
     }
     bytes

@@ -17,7 +17,7 @@ use super::symbol_entry::ENTRY_BYTES;
 /// Like PNG's: a copy in text mode breaks it visibly.
 pub const MAGIC: [u8; 8] = *b"TAMIS\r\n\x1a";
 /// The version that is written, and the only one that is read: earlier ones had another index.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// The header takes one page, padded with zeros.
 pub const HEADER_BYTES: usize = PAGE_BYTES;
 const CHECKSUM_OFFSET: usize = HEADER_BYTES - 4;
@@ -144,9 +144,15 @@ impl SnapshotHeader {
             && [SectionName::FieldsQueries, SectionName::LeafStarts, SectionName::PatternSymbols]
                 .into_iter()
                 .all(|section| length(section).is_multiple_of(4))
-            && [SectionName::Groups, SectionName::Leaves, SectionName::Summaries, SectionName::TextTerms]
-                .into_iter()
-                .all(|s| length(s).is_multiple_of(8))
+            && [
+                SectionName::Groups,
+                SectionName::Leaves,
+                SectionName::Summaries,
+                SectionName::Boxes,
+                SectionName::TextTerms,
+            ]
+            .into_iter()
+            .all(|s| length(s).is_multiple_of(8))
             && has(SectionName::Symbols, entries, ENTRY_BYTES)
             && (entries == 0 || entries.is_power_of_two())
     }

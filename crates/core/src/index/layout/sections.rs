@@ -45,6 +45,8 @@ pub enum SectionName {
     Summaries,
     /// The summaries of rare values, as differences: a count, then that many leaves; 4 bytes each.
     RareSummaries,
+    /// The boxes of leaves (`compile/boxes.rs`).
+    Boxes,
     /// The shared predicates, as queries (`compile/shared_predicates.rs`).
     SharedPredicates,
     /// The end of each shared predicate in `SharedPredicates`, 8 bytes each.

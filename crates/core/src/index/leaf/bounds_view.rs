@@ -35,13 +35,14 @@ impl<'a> BoundsView<'a> {
         Some(Self { words, head, who, size, start, end: start + 2 * size })
     }
 
-    /// The queries whose range holds, or that have none. For a list, the queries that ask are added to `verify`.
+    /// The queries whose range holds, or that have none. For a list, the queries that ask are added to
+    /// `undecided`.
     #[inline(always)]
-    pub fn within(&self, alive: u64, codes: &MessageCodes, verify: &mut u64) -> Option<u64> {
+    pub fn within(&self, alive: u64, codes: &MessageCodes, undecided: &mut u64) -> Option<u64> {
         let (attribute, flags) = halves(self.head);
         let (attribute, flags) = (AttributeId(attribute), u64::from(flags));
-        if matches!(codes.get(attribute)?, AttributeCode::List) {
-            *verify |= self.who;
+        if matches!(codes.get(attribute)?, AttributeCode::List(_)) {
+            *undecided |= self.who;
             return Some(u64::MAX);
         }
         let number = codes.number(attribute, kind_of(flags))?;

@@ -14,8 +14,10 @@ pub struct Candidates<'a> {
     words: &'a [WordBytes],
     /// The queries that are not ruled out, a bit each.
     pub alive: u64,
-    /// The queries that have to be evaluated.
+    /// The queries that have to be evaluated: what is left of them after the clauses.
     pub verify: u64,
+    /// The queries whose clauses do not decide a list: they are evaluated as a whole.
+    pub undecided: u64,
     head: u64,
     /// The number of the first query, and where the bounds start.
     first_query: u64,
@@ -29,16 +31,16 @@ impl<'a> Candidates<'a> {
         let (head, first_query) = (word(words, 0)?, word(words, 1)?);
         let mut alive = u64::MAX >> (LEAF_QUERIES.checked_sub(count_of(head))? & 63);
         let mut at = 3;
-        let mut verify = 0;
-        if head >> 40 & VERIFY != 0 {
+        let (mut verify, mut undecided) = (0, 0);
+        if head >> 48 & VERIFY != 0 {
             verify = word(words, at)?;
             at += 1;
         }
         for _ in 0..head >> 8 & 0xffff {
-            alive &= MasksView::new(words, at)?.mask(codes, &mut verify)?;
+            alive &= MasksView::new(words, at)?.mask(codes, &mut undecided)?;
             at += 2;
             if alive == 0 {
-                return Some(Self { words, alive, verify, head, first_query });
+                return Some(Self { words, alive, verify, undecided, head, first_query });
             }
         }
         for _ in 0..head >> 24 & 0xff {
@@ -46,27 +48,24 @@ impl<'a> Candidates<'a> {
             at += 2;
             let mut passing = free;
             for _ in 0..attributes {
-                let mut unsure = 0;
-                let mask = MasksView::new(words, at)?.mask(codes, &mut unsure)?;
+                passing |= MasksView::new(words, at)?.mask(codes, &mut undecided)?;
                 at += 2;
-                // A list decides nothing: the queries with this choice are evaluated.
-                (passing, verify) = if unsure == 0 { (passing | mask, verify) } else { (u64::MAX, verify | !free) };
             }
             alive &= passing;
         }
-        Some(Self { words, alive, verify, head, first_query })
+        Some(Self { words, alive, verify, undecided, head, first_query })
     }
 
     /// Rule out the queries whose ranges do not hold. None when the words are no leaf.
     #[inline(always)]
     pub fn compare(&mut self, codes: &MessageCodes) -> Option<()> {
         let mut at = (self.first_query >> 32) as usize;
-        for _ in 0..self.head >> 32 & 0xff {
+        for _ in 0..self.head >> 32 & 0xffff {
             if self.alive == 0 {
                 break;
             }
             let bounds = BoundsView::new(self.words, at, count_of(self.head))?;
-            self.alive &= bounds.within(self.alive, codes, &mut self.verify)?;
+            self.alive &= bounds.within(self.alive, codes, &mut self.undecided)?;
             at = bounds.end;
         }
         Some(())
@@ -78,7 +77,7 @@ impl<'a> Candidates<'a> {
         let (first_position, start) = halves(word(self.words, 2)?);
         let words = self.words.get(start as usize..)?;
         let (first_query, _) = halves(self.first_query);
-        LeafSubscribers::of(words, self.head >> 48, count_of(self.head), first_query, first_position)
+        LeafSubscribers::of(words, self.head >> 56, count_of(self.head), first_query, first_position)
     }
 }
 

@@ -17,7 +17,7 @@ pub fn encode_leaf(queries: &[LeafQuery<'_>], masks: &[AttributeMasks], codes: &
     let bounds = bounds_of(with_bits(queries));
     let flags = if verify != 0 { VERIFY } else { 0 } | subscribers::flags(queries) << 8;
     let counts = (masks.len() as u64) << 8 | (choice_count as u64) << 24 | (bounds.len() as u64) << 32;
-    words.push(queries.len() as u64 | counts | flags << 40);
+    words.push(queries.len() as u64 | counts | flags << 48);
     words.extend([u64::from(queries[0].id.0), u64::from(queries[0].position)]);
     words.extend((verify != 0).then_some(verify));
     let choices: Vec<_> = (0..choice_count).map(|choice| choice_of(queries, choice, codes)).collect();

@@ -11,6 +11,8 @@ pub const OPEN: u64 = 1;
 pub const CLASSES: u64 = 2;
 /// With this flag, the codes of the values are listed.
 pub const LISTED: u64 = 4;
+/// With this flag, there is a mask of the queries whose test no element of a list decides.
+pub const SINGLE: u64 = 8;
 /// Masks lie at the positions of their codes, unless there are more than this many times as many codes as masks.
 const DENSE_MAX: usize = 4;
 
@@ -24,6 +26,8 @@ pub struct AttributeMasks {
     pub attribute: AttributeId,
     /// The queries that do not ask about the attribute.
     pub free: u64,
+    /// The queries whose test no single element of a list decides: for a list, they are evaluated.
+    pub single: u64,
     /// The queries that values without a symbol do not rule out.
     pub by_class: ByClass<u64>,
     /// The masks of symbols, by ascending code.
@@ -47,7 +51,9 @@ impl AttributeMasks {
             // A closed test admits what it names, and an open one rules it out.
             values.last_mut().expect("just made").1 ^= bit;
         }
-        Self { attribute: tests[0].1.attribute, free, by_class, values }
+        let undecided = tests.iter().filter(|(_, test)| !test.holds_for_elements);
+        let single = undecided.fold(0, |mask, (bit, _)| mask | bit);
+        Self { attribute: tests[0].1.attribute, free, single, by_class, values }
     }
 
     /// The mask of a value without a mask of its own.
@@ -55,8 +61,11 @@ impl AttributeMasks {
         self.by_class.get(ValueClass::Other)
     }
 
-    /// True when every value rules out all of `everyone`, or none.
+    /// True when every value, and every element of a list, rules out all of `everyone`, or none.
     pub fn is_uniform(&self, everyone: u64) -> bool {
+        if self.single != 0 {
+            return false;
+        }
         let masks = self.values.iter().map(|(_, mask)| *mask).chain(self.by_class.0);
         masks.into_iter().all(|mask| mask == 0 || mask == everyone)
     }
@@ -73,8 +82,10 @@ impl AttributeMasks {
         let (is_open, has_classes) = (other != self.free, classes != [self.free; 3]);
         let codes = self.values.last().map_or(0, |(code, _)| code.index() + 1);
         let is_listed = codes > DENSE_MAX * self.values.len();
-        let flags = flags_of([(is_open, OPEN), (has_classes, CLASSES), (is_listed, LISTED)]);
+        let flags =
+            flags_of([(is_open, OPEN), (has_classes, CLASSES), (is_listed, LISTED), (self.single != 0, SINGLE)]);
         let count = if is_listed { self.values.len() } else { codes };
+        bodies.extend((self.single != 0).then_some(self.single));
         bodies.extend(has_classes.then_some(classes).into_iter().flatten());
         bodies.extend(is_open.then_some(self.free));
         heads.push(u64::from(self.attribute.0) | ((start + bodies.len()) as u64) << 32);

@@ -5,7 +5,7 @@ use crate::index::layout::bytes::{NumberBytes, WordBytes, halves, word};
 use crate::index::layout::symbol_entry::SymbolInfo;
 use crate::index::value_class::ValueClass;
 
-use super::masks::{CLASSES, LISTED, OPEN};
+use super::masks::{CLASSES, LISTED, OPEN, SINGLE};
 use super::message_codes::{AttributeCode, MessageCodes};
 
 /// The masks of one attribute. Only their head has been read: masks lie far apart, and usually one word is needed.
@@ -27,9 +27,10 @@ impl<'a> MasksView<'a> {
         Some(Self { words, attribute, flags, count: count as usize, start: start as usize })
     }
 
-    /// The queries that the message does not rule out. A list rules out none: the queries that ask are added to `verify`.
+    /// The queries that the message does not rule out. A list rules out those that none of its elements admits; those that no
+    /// element decides are added to `undecided`.
     #[inline(always)]
-    pub fn mask(&self, codes: &MessageCodes, verify: &mut u64) -> Option<u64> {
+    pub fn mask(&self, codes: &MessageCodes, undecided: &mut u64) -> Option<u64> {
         if let Some(code) = codes.symbol(self.attribute)? {
             return self.of(code);
         }
@@ -37,9 +38,10 @@ impl<'a> MasksView<'a> {
             AttributeCode::Class(ValueClass::Other) | AttributeCode::Symbol => self.other(),
             AttributeCode::Class(class) => self.of_class(class),
             AttributeCode::Several(symbols) => self.of_several(symbols),
-            AttributeCode::List => {
-                *verify |= !self.free()?;
-                Some(u64::MAX)
+            AttributeCode::List(symbols) => {
+                let single = self.single()?;
+                *undecided |= single;
+                Some(self.of_several(symbols)? | single)
             }
         }
     }
@@ -52,6 +54,15 @@ impl<'a> MasksView<'a> {
     #[inline(always)]
     fn free(&self) -> Option<u64> {
         word(self.words, self.start.checked_sub(usize::from(self.flags & OPEN != 0))?)
+    }
+
+    /// The queries that no element of a list decides.
+    fn single(&self) -> Option<u64> {
+        if self.flags & SINGLE == 0 {
+            return Some(0);
+        }
+        let before = 1 + usize::from(self.flags & OPEN != 0) + if self.flags & CLASSES == 0 { 0 } else { 3 };
+        word(self.words, self.start.checked_sub(before)?)
     }
 
     /// The mask of a class apart from `Other`.

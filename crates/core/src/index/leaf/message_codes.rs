@@ -12,8 +12,8 @@ use super::number::MessageNumber;
 pub enum AttributeCode<'a> {
     /// It has a value that no query names, or none.
     Class(ValueClass),
-    /// A list: each element is a value of its own.
-    List,
+    /// A list: each element is a value of its own. The slice holds their symbols, as that of [`Self::Several`].
+    List(&'a [(AttributeId, SymbolInfo)]),
     /// A value that queries name; [`MessageCodes::symbol`] tells its code.
     Symbol,
     /// All that a value is or is below, or that stands in a text. The slice holds the symbols of all such attributes,
@@ -44,8 +44,6 @@ pub struct MessageCodes {
     numbers: Vec<[MessageNumber; NumberKind::COUNT]>,
     touched: Vec<AttributeId>,
     several: Vec<(AttributeId, SymbolInfo)>,
-    /// True when some attribute is a list.
-    pub has_list: bool,
 }
 
 impl MessageCodes {
@@ -56,7 +54,6 @@ impl MessageCodes {
             self.numbers[attribute.index()] = [MessageNumber::NONE; NumberKind::COUNT];
         }
         self.several.clear();
-        self.has_list = false;
         if self.codes.len() < attribute_count {
             self.codes.resize(attribute_count, (ABSENT, SummaryId::NONE));
             self.numbers.resize(attribute_count, [MessageNumber::NONE; NumberKind::COUNT]);
@@ -73,9 +70,8 @@ impl MessageCodes {
         self.put(attribute, packed(class), SummaryId::NONE);
     }
 
-    /// Make the attribute a list.
+    /// Make the attribute a list, of which no element is known yet.
     pub fn set_list(&mut self, attribute: AttributeId) {
-        self.has_list = true;
         self.put(attribute, LIST, SummaryId::NONE);
     }
 
@@ -94,6 +90,11 @@ impl MessageCodes {
         if self.several.last().is_none_or(|(last, _)| *last != attribute) {
             self.put(attribute, SEVERAL, SummaryId::NONE);
         }
+        self.several.push((attribute, symbol));
+    }
+
+    /// Add the symbol of an element of a list.
+    pub fn add_element(&mut self, attribute: AttributeId, symbol: SymbolInfo) {
         self.several.push((attribute, symbol));
     }
 
@@ -126,7 +127,7 @@ impl MessageCodes {
             NULL => AttributeCode::Class(ValueClass::Null),
             VALUELESS => AttributeCode::Class(ValueClass::Valueless),
             OTHER => AttributeCode::Class(ValueClass::Other),
-            LIST => AttributeCode::List,
+            LIST => AttributeCode::List(&self.several),
             SEVERAL => AttributeCode::Several(&self.several),
             _ => AttributeCode::Symbol,
         })

@@ -7,13 +7,13 @@
 //!
 //! A leaf is words of eight bytes, little-endian, the same in memory and in a file:
 //! ```text
-//! head         queries (8 bits), attributes (16), choices (8), bounds (8), flags (8), flags of the subscribers (8)
+//! head         queries (8 bits), attributes (16), choices (8), bounds (16), flags (8), flags of the subscribers (8)
 //! first query  the number of the first query (32 bits), where the bounds start (32)
 //! subscribers  the position of its first subscription (32), where the subscribers start (32)
 //! verify       with VERIFY: the queries that have to be evaluated
 //! attributes   of each: number (32), where its `other` is (32); values (32), flags (32)
 //! choices      of each: how many attributes; the queries without this choice; the attributes, as above
-//! masks        with CLASSES: absent, null, valueless; with OPEN: the queries that do not ask, else `other` says it;
+//! masks        with SINGLE: the queries that no element of a list decides; with CLASSES: absent, null, valueless; with OPEN: the queries that do not ask, else `other` says it;
 //!              other; then the masks, with LISTED after the codes of their values, ascending, two per word; without, the
 //!              first mask is that of code 0, the next that of code 1
 //! bounds       for each attribute and kind (`bounds.rs`)

@@ -14,7 +14,7 @@ pub const TESTS_MAX: usize = 24;
 pub const CHOICES_MAX: usize = 4;
 /// A leaf stores at most this many ranges of a query; the query is then also evaluated. 64 times as many bounds still fit
 /// into their count.
-pub const RANGES_MAX: usize = 3;
+pub const RANGES_MAX: usize = 24;
 
 /// With this flag in the head of a leaf, some of its queries have to be evaluated.
 pub const VERIFY: u64 = 1;

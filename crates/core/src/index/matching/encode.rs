@@ -157,14 +157,27 @@ impl Segment {
                 }
             }
             Resolved::Many(values) => {
+                scratch.codes.set_list(attribute);
                 for value in values {
-                    self.push_group(attribute, value, scratch)?;
+                    self.encode_element(attribute, value, scratch)?;
                     if let Some(time) = value.as_time().filter(|_| info.has_times) {
-                        self.push_group(attribute, &time, scratch)?;
+                        self.encode_element(attribute, &time, scratch)?;
                     }
                 }
-                scratch.codes.set_list(attribute);
             }
+        }
+        Ok(())
+    }
+
+    /// Encode one element of a list.
+    fn encode_element(
+        &self,
+        attribute: AttributeId,
+        value: &Value,
+        scratch: &mut SegmentScratch,
+    ) -> Result<(), EngineError> {
+        if let Some(symbol) = self.push_group(attribute, value, scratch)? {
+            scratch.codes.add_element(attribute, symbol);
         }
         Ok(())
     }
@@ -194,7 +207,11 @@ impl Segment {
         encode_number(attribute, &time, scratch);
         let is_text_named = matches!(scratch.codes.get(attribute), Some(AttributeCode::Symbol));
         match self.push_group(attribute, &time, scratch)? {
-            Some(_) if is_text_named => scratch.codes.set_list(attribute),
+            Some(symbol) if is_text_named => {
+                scratch.codes.set_list(attribute);
+                scratch.codes.add_element(attribute, symbol);
+                self.encode_element(attribute, text, scratch)?;
+            }
             Some(symbol) => scratch.codes.set_symbol(attribute, symbol),
             None => {}
         }

@@ -41,9 +41,6 @@ impl Segment {
             if candidates.alive == 0 {
                 continue;
             }
-            if codes.has_list {
-                candidates.verify = u64::MAX;
-            }
             let Some(()) = self.push_alive(index, &candidates, is_whole, version, unsure, ids) else {
                 return Err(self.contradiction());
             };
@@ -59,12 +56,13 @@ impl Segment {
         candidates: &Candidates<'_>,
         is_whole: bool,
         version: u64,
-        unsure: &mut Vec<QueryId>,
+        unsure: &mut Vec<(QueryId, bool)>,
         ids: &mut IdSet,
     ) -> Option<()> {
-        let (sure, subscribers) = (candidates.alive & !candidates.verify, candidates.subscribers()?);
-        for bit in ones(candidates.alive & candidates.verify) {
-            unsure.push(subscribers.query(bit)?);
+        let (verify, subscribers) = (candidates.verify | candidates.undecided, candidates.subscribers()?);
+        let sure = candidates.alive & !verify;
+        for bit in ones(candidates.alive & verify) {
+            unsure.push((subscribers.query(bit)?, candidates.undecided >> bit & 1 == 1));
         }
         if is_whole {
             for bit in ones(sure & !subscribers.several) {

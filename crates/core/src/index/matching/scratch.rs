@@ -4,6 +4,7 @@ use crate::index::ids::{AttributeId, GroupId, LeafId, QueryId, SummaryId};
 use crate::index::layout::symbol_entry::SymbolInfo;
 use crate::index::leaf::message_codes::MessageCodes;
 use crate::index::segment::attributes::NamedAttributes;
+use crate::index::segment::boxes::BoxedNumbers;
 use crate::index::segment::text_search::NeedleWork;
 
 use super::id_set::IdSet;
@@ -22,12 +23,14 @@ pub struct SegmentScratch {
     pub summaries: Vec<SummaryId>,
     /// The summaries that are computed for the message, one after the other.
     pub joined: Vec<u64>,
+    /// The numbers of the message that rule out leaves by their boxes.
+    pub numbers: BoxedNumbers,
     /// The leaves of a group that remain, one bit each.
     pub remaining: Vec<u64>,
     /// The leaves that are scanned.
     pub leaves: Vec<LeafId>,
-    /// The queries that have to be evaluated.
-    pub unsure: Vec<QueryId>,
+    /// The queries that have to be evaluated, and whether as a whole.
+    pub unsure: Vec<(QueryId, bool)>,
     /// The results of shared predicates.
     pub predicates: PredicateMemo,
     /// The ids of matching subscriptions.

@@ -21,6 +21,10 @@ impl Segment {
             scratch.groups.dedup();
         }
         self.collect_summaries(index, scratch)?;
+        let SegmentScratch { codes, numbers, .. } = &mut *scratch;
+        let number = |attribute, kind| codes.number(attribute, kind).map(|number| number.exact);
+        let boxes = index.boxes(self.wide_leaf_count);
+        boxes.collect(number, numbers).ok_or_else(|| self.contradiction())?;
         for group in 0..scratch.groups.len() {
             let (first, end) = index.group(scratch.groups[group]).ok_or_else(|| self.contradiction())?;
             if end.index() <= self.wide_leaf_count {
@@ -39,10 +43,10 @@ impl Segment {
         for &attribute in &self.attributes.with_summaries {
             let info = self.attributes.info(attribute);
             let summary = match scratch.codes.get(attribute) {
-                None | Some(AttributeCode::List) => SummaryId::NONE,
+                None => SummaryId::NONE,
                 Some(AttributeCode::Class(class)) => info.summaries.get(class),
                 Some(AttributeCode::Symbol) => own_or_other(scratch.codes.summary(attribute), info),
-                Some(AttributeCode::Several(_)) => {
+                Some(AttributeCode::Several(_) | AttributeCode::List(_)) => {
                     self.join_summaries(index, attribute, info, scratch).ok_or_else(|| self.contradiction())?;
                     SummaryId::NONE
                 }
@@ -87,6 +91,13 @@ impl Segment {
     ) -> Option<()> {
         let (start, words) = (scratch.joined.len(), self.summary_words());
         scratch.joined.resize(start + words, 0);
+        if let Some(AttributeCode::List(_)) = scratch.codes.get(attribute)
+            && info.undecided != SummaryId::NONE
+        {
+            let summary = index.summary(info.undecided, words, 0, words)?;
+            let joined = scratch.joined[start..].iter_mut().zip(summary);
+            joined.for_each(|(joined, word)| *joined |= u64::from_le_bytes(*word));
+        }
         let own = scratch.codes.several(attribute).map(|symbol| own_or_other(symbol.summary, info));
         for summary in own.chain([info.summaries.get(ValueClass::Other)]) {
             if summary == SummaryId::NONE {
@@ -108,7 +119,7 @@ impl Segment {
         Some(())
     }
 
-    /// Append the leaves of a wide group that no summary rules out.
+    /// Append the leaves of a wide group that no summary and no box rules out.
     #[inline(always)]
     fn select_wide(
         &self,
@@ -122,7 +133,7 @@ impl Segment {
             return Some(());
         }
         let (from, to) = (first as usize / 64, (end as usize).div_ceil(64));
-        let SegmentScratch { summaries, joined, remaining, leaves, .. } = scratch;
+        let SegmentScratch { summaries, joined, numbers, remaining, leaves, .. } = scratch;
         remaining.clear();
         remaining.resize(to - from, u64::MAX);
         remaining[0] &= u64::MAX << (first % 64);
@@ -137,6 +148,7 @@ impl Segment {
         for summary in joined.chunks(words) {
             remaining.iter_mut().zip(&summary[from..to]).for_each(|(remaining, word)| *remaining &= word);
         }
+        index.boxes(self.wide_leaf_count).rule_out(numbers, from, remaining)?;
         for (word, remaining) in (0_u32..).zip(remaining) {
             while *remaining != 0 {
                 leaves.push(LeafId((from as u32 + word) * 64 + remaining.trailing_zeros()));

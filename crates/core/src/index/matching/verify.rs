@@ -21,15 +21,17 @@ impl Segment {
         state: MatchState<'_>,
         scratch: &mut SegmentScratch,
     ) -> Result<(), EngineError> {
-        let SegmentScratch { codes, unsure, predicates, ids, .. } = scratch;
+        let SegmentScratch { unsure, predicates, ids, .. } = scratch;
         predicates.begin(self.shared_predicate_count());
-        for &query in &*unsure {
+        // A query may be a candidate by several of its keys or branches.
+        unsure.sort_unstable();
+        unsure.dedup_by_key(|(query, _)| *query);
+        for &(query, is_whole) in &*unsure {
             if !message.allowance().spend(1, EVALUATION_NS) {
                 return Ok(());
             }
-            // Clauses do not decide lists, since each predicate may be true of another element.
             let is_true = match self.verification(query)? {
-                Some(shared) if !codes.has_list => self.are_true(shared, message, state.hierarchies, predicates)?,
+                Some(shared) if !is_whole => self.are_true(shared, message, state.hierarchies, predicates)?,
                 _ => self.query(query)?.is_true(message, Some(state.hierarchies)),
             };
             if is_true {

@@ -8,6 +8,8 @@ use crate::index::layout::bytes::{NumberBytes, WordBytes, halves, number, word};
 use crate::index::layout::sections::SectionName;
 use crate::index::layout::store::SectionStore;
 
+use super::boxes::Boxes;
+
 /// The sections that a match reads. Offsets may be damaged: each is checked when it is used.
 pub struct IndexView<'a> {
     groups: &'a [WordBytes],
@@ -16,6 +18,7 @@ pub struct IndexView<'a> {
     /// The number of leaves that summaries cover, and the summaries.
     summaries: &'a [WordBytes],
     rare_summaries: &'a [NumberBytes],
+    boxes: &'a [WordBytes],
     query_ends: &'a [NumberBytes],
     /// The ids of the subscriptions, by position.
     pub ids: &'a [WordBytes],
@@ -31,6 +34,7 @@ impl<'a> IndexView<'a> {
             leaves: store.words(SectionName::Leaves)?,
             summaries: store.words(SectionName::Summaries)?,
             rare_summaries: store.numbers(SectionName::RareSummaries)?,
+            boxes: store.words(SectionName::Boxes)?,
             query_ends: store.numbers(SectionName::QueryEnds)?,
             ids: store.words(SectionName::Ids)?,
         })
@@ -65,6 +69,12 @@ impl<'a> IndexView<'a> {
         let start = summary.index();
         let count = number(self.rare_summaries, start)? as usize;
         self.rare_summaries.get(start + 1..(start + 1).checked_add(count)?)
+    }
+
+    /// The boxes of the first `leaf_count` leaves.
+    #[inline(always)]
+    pub fn boxes(&self, leaf_count: usize) -> Boxes<'a> {
+        Boxes::new(self.boxes, leaf_count)
     }
 
     /// The positions of the subscriptions to a query.

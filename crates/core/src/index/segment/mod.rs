@@ -3,6 +3,7 @@
 //! Its methods fail when the file is damaged, and for no other reason.
 
 pub mod attributes;
+pub mod boxes;
 pub mod field_index;
 pub mod index_view;
 pub mod patterns;

@@ -1,0 +1,132 @@
+//! Compares the engine with the simple ways to match, on queries of many shapes; the worst shape comes first.
+//!
+//! `cargo bench -p tamis-benches --bench shapes [-- --count 100000 --seed 1 --only rectangles --json PATH]`; with
+//! `TAMIS_SHAPES=full`, 500,000 queries. All times are CPU times of the one thread.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use tamis_benches::arguments::Arguments;
+use tamis_benches::clock::{micros, thread_cpu};
+use tamis_benches::report::{BenchReport, ReportColumn, column};
+use tamis_benches::shapes::Shape;
+use tamis_benches::shapes::baselines::{Baseline, BruteForce, FlatColumns, OnePredicate};
+use tamis_benches::shapes::made::shapes;
+use tamis_core::index::{Engine, Scratch};
+use tamis_core::message::{Body, Message, Properties};
+use tamis_core::query::Query;
+
+/// Each way is timed for so long at most.
+const BUDGET: Duration = Duration::from_millis(200);
+const COLUMNS: [ReportColumn; 8] = [
+    column("shape", "shape", 0),
+    column("ratio", "ratio to the best", 2),
+    column("engine_us", "engine", 2),
+    column("brute_us", "brute force", 1),
+    column("access_us", "one access predicate", 1),
+    column("flat_us", "flat columns", 1),
+    column("matches", "matches", 1),
+    column("queries", "queries", 0),
+];
+
+fn main() {
+    let arguments = Arguments::from_env(&["count", "seed", "only", "json"]);
+    let is_full = std::env::var("TAMIS_SHAPES").is_ok_and(|size| size == "full");
+    let count = arguments.number("count", if is_full { 500_000 } else { 100_000 });
+    let seed = arguments.number("seed", 1);
+    let mut lines: Vec<Json> =
+        shapes(count, seed as u64, arguments.text("only")).map(|shape| measure(&shape)).collect();
+    let ratio = |line: &Json| line["ratio"].as_f64().unwrap_or_default();
+    lines.sort_by(|a, b| ratio(b).total_cmp(&ratio(a)));
+    let mut report = BenchReport::new("shapes", &arguments);
+    let title = format!(
+        "queries of many shapes (seed {seed}): µs per message, and how often the best simple way's; worst first"
+    );
+    report.table("shapes", &title, &COLUMNS);
+    lines.into_iter().for_each(|line| report.line(line));
+    report.finish();
+}
+
+fn measure(shape: &Shape) -> Json {
+    let engine = engine_of(&shape.queries);
+    let mut brute = BruteForce(&shape.queries);
+    let (mut access, mut flat) = (OnePredicate::new(&shape.queries), FlatColumns::new(&shape.queries));
+    let matches = check(shape, &engine, [access.as_mut().map(as_baseline), flat.as_mut().map(as_baseline)]);
+    let (mut scratch, mut found) = (Scratch::new(), Vec::new());
+    let engine_us = mean_micros(shape, |properties| {
+        found.clear();
+        engine.match_into(&message(properties), &mut scratch, &mut found).expect("in memory");
+        black_box(&found);
+    });
+    let brute_us = baseline_micros(shape, &mut brute);
+    let access_us = access.as_mut().map(|access| baseline_micros(shape, access));
+    let flat_us = flat.as_mut().map(|flat| baseline_micros(shape, flat));
+    let best = [Some(brute_us), access_us, flat_us].into_iter().flatten().fold(f64::INFINITY, f64::min);
+    json!({
+        "shape": shape.name, "ratio": engine_us / best, "engine_us": engine_us, "brute_us": brute_us,
+        "access_us": access_us, "flat_us": flat_us, "matches": matches, "queries": shape.queries.len(),
+    })
+}
+
+fn as_baseline<B: Baseline>(baseline: &mut B) -> &mut dyn Baseline {
+    baseline
+}
+
+fn message(properties: &Properties) -> Message<'_> {
+    Message::new("", properties, Body::Absent)
+}
+
+fn engine_of(queries: &[Arc<Query>]) -> Engine {
+    let engine = Engine::new();
+    engine.change(queries.to_vec(), &[]).expect("in memory");
+    engine.settle();
+    engine
+}
+
+/// Compare the answers to some of the messages; returns the mean number of matches.
+fn check(shape: &Shape, engine: &Engine, others: [Option<&mut dyn Baseline>; 2]) -> f64 {
+    const CHECKED: usize = 10;
+    let mut brute = BruteForce(&shape.queries);
+    let mut answers = Vec::new();
+    for properties in &shape.messages[..CHECKED] {
+        let (mut found, mut expected) = (Vec::new(), Vec::new());
+        engine.match_into(&message(properties), &mut Scratch::new(), &mut found).expect("in memory");
+        brute.match_into(properties, &mut expected);
+        assert!(found.iter().map(|id| id.0).eq(expected.iter().map(|id| u64::from(*id))), "{}: the engine", shape.name);
+        answers.push(expected);
+    }
+    for other in others.into_iter().flatten() {
+        for (properties, expected) in shape.messages.iter().zip(&answers) {
+            let mut found = Vec::new();
+            other.match_into(properties, &mut found);
+            assert_eq!(found, *expected, "{}: a baseline", shape.name);
+        }
+    }
+    answers.iter().map(Vec::len).sum::<usize>() as f64 / answers.len() as f64
+}
+
+fn baseline_micros(shape: &Shape, baseline: &mut impl Baseline) -> f64 {
+    let mut found = Vec::new();
+    mean_micros(shape, |properties| {
+        found.clear();
+        baseline.match_into(properties, &mut found);
+        black_box(&found);
+    })
+}
+
+/// The mean CPU time of a message, over all of them as often as the budget allows, once at least after one to warm up.
+fn mean_micros(shape: &Shape, mut one: impl FnMut(&Properties)) -> f64 {
+    one(&shape.messages[0]);
+    let (start, mut done) = (thread_cpu(), 0_usize);
+    for properties in shape.messages.iter().cycle() {
+        one(properties);
+        done += 1;
+        let is_round = done % shape.messages.len() == 0 || thread_cpu() - start > BUDGET / 4;
+        if is_round && thread_cpu() - start > BUDGET {
+            break;
+        }
+    }
+    micros(thread_cpu() - start) / done as f64
+}

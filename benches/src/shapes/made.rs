@@ -1,0 +1,301 @@
+//! Makes the shapes from a seed.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tamis_core::message::{Properties, Value};
+use tamis_core::query::selector::{SelectorDialect, parse};
+
+use super::Shape;
+use crate::random::SplitMix64;
+
+/// The number of messages of each shape.
+const MESSAGES: usize = 100;
+
+/// The name of a shape, its share of the number of queries (one in so many), and what makes one query and one message.
+type Recipe = (&'static str, usize, fn(&mut SplitMix64, f64) -> String, fn(&mut SplitMix64) -> Properties);
+
+const RECIPES: [Recipe; 22] = [
+    ("rectangles", 1, rectangle, point),
+    ("windows of one number", 1, window, number),
+    ("windows of time", 1, time_window, instant),
+    ("thresholds", 1, threshold, number),
+    ("below one bound or above another", 1, outside, number),
+    ("a range of either attribute", 1, either_range, point),
+    ("a rectangle or a price", 1, rectangle_or_price, priced_point),
+    ("only NOTs", 1, only_nots, symbols),
+    ("IN with 1,100 values", 50, long_list, long_value),
+    ("IN with 900 values", 50, shorter_list, long_value),
+    ("a list in the message", 1, symbol_and_tag, tagged),
+    ("attributes mostly absent", 1, rare_attributes, rare_message),
+    ("five ranges of 30 attributes", 1, five_ranges, thirty_numbers),
+    ("four ranges behind a hot equality", 1, hot_ranges, hot_message),
+    ("ORs of ANDs with a range", 1, or_of_ands, priced_symbols),
+    ("messages of 200 attributes", 1, wide_query, wide_message),
+    ("regular expressions without a literal", 20, regex, text),
+    ("one equality", 1, equality, symbols),
+    ("an equality and a price", 1, equality_and_price, priced_symbols),
+    ("three equalities", 1, three_equalities, symbols),
+    ("IN with three values and a range", 1, short_list, priced_symbols),
+    ("LIKE", 10, like, text),
+];
+
+/// Every shape of about `count` queries, made from `seed`; then few queries of one shape.
+pub fn shapes(count: usize, seed: u64, only: Option<&str>) -> impl Iterator<Item = Shape> {
+    let wanted = only.map(str::to_owned);
+    let all = RECIPES.into_iter().map(move |(name, share, query, message)| (name, count / share, query, message));
+    let few = [("1 query", 1), ("10 queries", 10), ("1,000 queries", 1_000)];
+    let few = few.map(|(name, count)| {
+        (name, count, equality_and_price as fn(&mut _, _) -> _, priced_symbols as fn(&mut _) -> _)
+    });
+    let all = all.chain(few).filter(move |(name, ..)| wanted.as_ref().is_none_or(|part| name.contains(part.as_str())));
+    all.map(move |(name, count, query, message)| {
+        let mut random = SplitMix64::new(seed);
+        let size = count as f64;
+        let compile = |text: String| Arc::new(parse(&text, SelectorDialect::Jms).expect("a selector"));
+        let queries = (0..count).map(|_| compile(query(&mut random, size))).collect();
+        Shape { name, queries, messages: (0..MESSAGES).map(|_| message(&mut random)).collect() }
+    })
+}
+
+fn of<const COUNT: usize>(properties: [(&str, Value); COUNT]) -> Properties {
+    properties.map(|(name, value)| (name.into(), value)).into()
+}
+
+fn word(random: &mut SplitMix64, words: usize) -> Value {
+    Value::Text(format!("v{}", random.below(words)).into())
+}
+
+// ---- ranges --------------------------------------------------------------------------------------------------------
+
+/// Sides so long that a point lies in about 30 rectangles.
+fn rectangle(random: &mut SplitMix64, count: f64) -> String {
+    let side = (30.0 / count).sqrt().min(1.0);
+    let (lat, lon) = (random.unit() * 180.0 - 90.0, random.unit() * 360.0 - 180.0);
+    let (height, width) = (180.0 * side * 2.0 * random.unit(), 360.0 * side * 2.0 * random.unit());
+    format!("lat BETWEEN {lat:.5} AND {:.5} AND lon BETWEEN {lon:.5} AND {:.5}", lat + height, lon + width)
+}
+
+fn point(random: &mut SplitMix64) -> Properties {
+    of([
+        ("lat", Value::Float(random.unit() * 180.0 - 90.0)),
+        ("lon", Value::Float(random.unit() * 360.0 - 180.0)),
+        ("source", word(random, 5)),
+    ])
+}
+
+fn window(random: &mut SplitMix64, count: f64) -> String {
+    let low = random.unit() * 1e6;
+    format!("x BETWEEN {low:.2} AND {:.2}", low + 1e6 * 57.0 / count * 2.0 * random.unit())
+}
+
+fn number(random: &mut SplitMix64) -> Properties {
+    of([("x", Value::Float(random.unit() * 1e6)), ("source", word(random, 5))])
+}
+
+/// A year of seconds: windows of some minutes.
+fn time_window(random: &mut SplitMix64, count: f64) -> String {
+    let low = random.below(31_000_000) as i64;
+    let high = low + 1 + (31e6 * 57.0 / count * 2.0 * random.unit()) as i64;
+    format!("at BETWEEN TIMESTAMP '{}' AND TIMESTAMP '{}'", moment(low), moment(high))
+}
+
+/// A time of the year 2026 with months of 28 days.
+fn moment(seconds: i64) -> String {
+    let (day, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, day) = (2026 + day / 336, day % 336);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", 1 + day / 28, 1 + day % 28)
+}
+
+fn instant(random: &mut SplitMix64) -> Properties {
+    let seconds = random.below(31_000_000) as i64;
+    of([("at", Value::Text(moment(seconds).into())), ("source", word(random, 5))])
+}
+
+/// A quarter of the thresholds hold of the mean message.
+fn threshold(random: &mut SplitMix64, _: f64) -> String {
+    format!("x > {:.2}", (0.5 + random.unit()) * 1e6)
+}
+
+fn outside(random: &mut SplitMix64, _: f64) -> String {
+    let (low, high) = (random.unit() * 1e4, 1e6 - random.unit() * 1e4);
+    format!("x < {low:.2} OR x > {high:.2}")
+}
+
+fn either_range(random: &mut SplitMix64, count: f64) -> String {
+    let (lat, lon, side) = (random.unit() * 180.0 - 90.0, random.unit() * 360.0 - 180.0, 10.0 / count);
+    let (height, width) = (180.0 * side, 360.0 * side);
+    format!("(lat BETWEEN {lat:.5} AND {:.5}) OR (lon BETWEEN {lon:.5} AND {:.5})", lat + height, lon + width)
+}
+
+fn rectangle_or_price(random: &mut SplitMix64, count: f64) -> String {
+    format!("({}) OR price > {:.2}", rectangle(random, count), 9_990.0 + random.unit() * 100.0)
+}
+
+fn priced_point(random: &mut SplitMix64) -> Properties {
+    let price = Value::Float(random.unit() * 1e4);
+    point(random).into_iter().chain([("price".into(), price)]).collect()
+}
+
+fn five_ranges(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 5, 30);
+    ranges(random, names.into_iter().map(|number| format!("n{number}")), 0.3)
+}
+
+fn ranges(random: &mut SplitMix64, names: impl Iterator<Item = String>, width: f64) -> String {
+    let mut range = |name: String| {
+        let low = random.unit() * (1.0 - width) * 1_000.0;
+        format!("{name} BETWEEN {low:.2} AND {:.2}", low + width * 1_000.0)
+    };
+    names.map(&mut range).collect::<Vec<_>>().join(" AND ")
+}
+
+fn thirty_numbers(random: &mut SplitMix64) -> Properties {
+    (0..30).map(|number| (format!("n{number}").into(), Value::Float(random.unit() * 1_000.0))).collect()
+}
+
+/// Half of all ask for the one venue that all messages have.
+fn hot_ranges(random: &mut SplitMix64, _: f64) -> String {
+    let ranges = ranges(random, (0..4).map(|number| format!("n{number}")), 0.2);
+    let venue = if random.percent(50) { 0 } else { random.below(50) };
+    format!("venue = 'v{venue}' AND {ranges}")
+}
+
+fn hot_message(random: &mut SplitMix64) -> Properties {
+    thirty_numbers(random)
+        .into_iter()
+        .take(6)
+        .chain(of([("venue", Value::Text("v0".into()))]))
+        .chain(thirty_numbers(random).into_iter().filter(|(name, _)| name.len() == 2))
+        .collect()
+}
+
+// ---- values --------------------------------------------------------------------------------------------------------
+
+/// Twelve attributes of 50 values.
+fn symbols(random: &mut SplitMix64) -> Properties {
+    (0..12).map(|number| (format!("s{number}").into(), word(random, 50))).collect()
+}
+
+fn priced_symbols(random: &mut SplitMix64) -> Properties {
+    let price = Value::Float(random.unit() * 1_000.0);
+    let symbol = word(random, 5_000);
+    symbols(random).into_iter().chain([("price".into(), price), ("symbol".into(), symbol)]).collect()
+}
+
+fn only_nots(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 5, 12);
+    let not = |name: usize, random: &mut SplitMix64| format!("NOT (s{name} = 'v{}')", random.below(50));
+    names.into_iter().map(|name| not(name, random)).collect::<Vec<_>>().join(" AND ")
+}
+
+fn long_list(random: &mut SplitMix64, _: f64) -> String {
+    list(random, 1_100)
+}
+
+fn shorter_list(random: &mut SplitMix64, _: f64) -> String {
+    list(random, 900)
+}
+
+fn list(random: &mut SplitMix64, values: usize) -> String {
+    let mut text = "code IN (".to_owned();
+    for number in 0..values {
+        let comma = if number == 0 { "" } else { ", " };
+        write!(text, "{comma}'c{}'", random.below(1_000_000)).expect("a text");
+    }
+    text + ")"
+}
+
+fn long_value(random: &mut SplitMix64) -> Properties {
+    of([("code", Value::Text(format!("c{}", random.below(1_000_000)).into())), ("source", word(random, 5))])
+}
+
+fn symbol_and_tag(random: &mut SplitMix64, _: f64) -> String {
+    format!("symbol = 'v{}' AND tags = 'v{}'", random.below(5_000), random.below(50))
+}
+
+fn tagged(random: &mut SplitMix64) -> Properties {
+    let tags = (0..5).map(|_| word(random, 50)).collect::<Vec<_>>();
+    of([("symbol", word(random, 5_000)), ("tags", Value::List(tags.into())), ("source", word(random, 5))])
+}
+
+/// Three of 300 attributes of 20 values; a message has twelve.
+fn rare_attributes(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 3, 300);
+    let equal = |name: usize, random: &mut SplitMix64| format!("r{name} = 'v{}'", random.below(20));
+    names.into_iter().map(|name| equal(name, random)).collect::<Vec<_>>().join(" AND ")
+}
+
+fn rare_message(random: &mut SplitMix64) -> Properties {
+    different(random, 12, 300).into_iter().map(|name| (format!("r{name}").into(), word(random, 20))).collect()
+}
+
+fn or_of_ands(random: &mut SplitMix64, _: f64) -> String {
+    let both = |random: &mut SplitMix64| {
+        let (name, value, low) = (random.below(12), random.below(50), random.unit() * 900.0);
+        format!("(s{name} = 'v{value}' AND price BETWEEN {low:.2} AND {:.2})", low + 20.0)
+    };
+    [both(random), both(random), both(random)].join(" OR ")
+}
+
+fn wide_query(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 4, 200);
+    let equal = |name: usize, random: &mut SplitMix64| format!("w{name} = 'v{}'", random.below(10));
+    names.into_iter().map(|name| equal(name, random)).collect::<Vec<_>>().join(" AND ")
+}
+
+fn wide_message(random: &mut SplitMix64) -> Properties {
+    (0..200).map(|number| (format!("w{number}").into(), word(random, 10))).collect()
+}
+
+fn equality(random: &mut SplitMix64, count: f64) -> String {
+    let values = (count / 30.0).max(50.0) as usize;
+    format!("s{} = 'v{}'", random.below(12), random.below(values))
+}
+
+fn equality_and_price(random: &mut SplitMix64, _: f64) -> String {
+    format!("symbol = 'v{}' AND price < {:.2}", random.below(5_000), random.unit() * 1_000.0)
+}
+
+fn three_equalities(random: &mut SplitMix64, _: f64) -> String {
+    let names = different(random, 3, 12);
+    let equal = |name: usize, random: &mut SplitMix64| format!("s{name} = 'v{}'", random.below(50));
+    names.into_iter().map(|name| equal(name, random)).collect::<Vec<_>>().join(" AND ")
+}
+
+fn short_list(random: &mut SplitMix64, _: f64) -> String {
+    let values: Vec<_> = (0..3).map(|_| format!("'v{}'", random.below(50))).collect();
+    let low = random.unit() * 900.0;
+    format!("s{} IN ({}) AND price BETWEEN {low:.2} AND {:.2}", random.below(12), values.join(", "), low + 50.0)
+}
+
+// ---- texts ---------------------------------------------------------------------------------------------------------
+
+fn regex(random: &mut SplitMix64, _: f64) -> String {
+    let mut letter = || char::from(b'a' + random.below(26) as u8);
+    let (a, b, c, d) = (letter(), letter(), letter(), letter());
+    format!("REGEX(text, '[{a}{b}][{c}{d}][{b}{c}][{a}{d}][0-9]')")
+}
+
+fn like(random: &mut SplitMix64, _: f64) -> String {
+    let mut letters = || (0..4).map(|_| char::from(b'a' + random.below(26) as u8)).collect::<String>();
+    format!("text LIKE '%{}%'", letters())
+}
+
+fn text(random: &mut SplitMix64) -> Properties {
+    let letters = (0..200).map(|_| char::from(b'a' + random.below(26) as u8)).collect::<String>();
+    of([("text", Value::Text(letters.into())), ("source", word(random, 5))])
+}
+
+/// `count` different numbers below `bound`.
+fn different(random: &mut SplitMix64, count: usize, bound: usize) -> Vec<usize> {
+    let mut numbers = Vec::with_capacity(count);
+    while numbers.len() < count {
+        let number = random.below(bound);
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    numbers
+}

@@ -1,0 +1,273 @@
+//! Orders queries by their ranges: queries whose ranges one number lies in stand in the same leaf.
+//!
+//! A set of queries is cut by the attribute whose ranges part it best, and each piece again, until a piece fits into a leaf
+//! (a bulk-loaded R-tree, as Leutenegger, Lopez, Edgington: "STR", 1997, with the attribute chosen by cost). The cost of a
+//! piece is the number of its queries times the share of numbers that lie in the box of its ranges. Numbers are taken to be
+//! distributed as bounds are.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use crate::index::clause::{NumberKind, NumberRange};
+use crate::index::ids::AttributeId;
+use crate::index::leaf::query::LEAF_QUERIES;
+
+/// A piece is cut by the ranges of at most this many of its queries.
+const SAMPLE: usize = 96;
+/// At most so many bounds of an attribute say how bounds are distributed.
+const BOUNDS_MAX: usize = 1_024;
+/// A piece is cut only when that saves at least this share of its cost.
+const GAIN_MIN: f64 = 1e-6;
+/// The width of a box of one number, as a share of all: no piece is free.
+const WIDTH_MIN: f64 = 1e-9;
+/// The queries of 64 leaves, whose boxes have a box around them.
+const BLOCK: usize = 64 * LEAF_QUERIES;
+
+/// An attribute with the kind of its numbers.
+pub type Dimension = (AttributeId, NumberKind);
+
+/// The range that one query demands of a number.
+#[derive(Clone, Copy, Debug)]
+struct PackedRange {
+    dimension: Dimension,
+    low: f64,
+    high: f64,
+}
+
+/// Something with ranges, to be ordered.
+#[derive(Debug)]
+pub struct Packed<T> {
+    /// What it is.
+    pub item: T,
+    intervals: SmallVec<[PackedRange; 2]>,
+}
+
+impl<T> Packed<T> {
+    /// `item`, which demands all of `ranges`.
+    pub fn new(item: T, ranges: &[NumberRange]) -> Self {
+        let mut intervals: SmallVec<[PackedRange; 2]> = SmallVec::new();
+        for range in ranges.iter().filter(|range| !range.is_negated) {
+            let dimension = (range.attribute, range.kind);
+            match intervals.iter_mut().find(|interval| interval.dimension == dimension) {
+                Some(known) => (known.low, known.high) = (known.low.max(range.low), known.high.min(range.high)),
+                None => intervals.push(PackedRange { dimension, low: range.low, high: range.high }),
+            }
+        }
+        Self { item, intervals }
+    }
+
+    /// What it demands of `dimension`: a class of intervals, and where among these it stands.
+    fn key(&self, dimension: Dimension) -> (Class, f64) {
+        let Some(PackedRange { low, high, .. }) = self.interval(dimension) else { return (Class::Unbounded, 0.0) };
+        match (low.is_finite(), high.is_finite()) {
+            (true, true) => (Class::Between, low / 2.0 + high / 2.0),
+            (true, false) => (Class::Above, *low),
+            (false, true) => (Class::Below, *high),
+            (false, false) => (Class::Unbounded, 0.0),
+        }
+    }
+
+    fn interval(&self, dimension: Dimension) -> Option<&PackedRange> {
+        self.intervals.iter().find(|interval| interval.dimension == dimension)
+    }
+}
+
+/// The sides on which an interval is bounded. Intervals of different classes share no box that is bounded on both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    Between,
+    Above,
+    Below,
+    Unbounded,
+}
+
+fn by_key(a: (Class, f64), b: (Class, f64)) -> Ordering {
+    a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+}
+
+/// The bounds of one dimension, ascending: an estimate of how numbers are distributed.
+struct Distribution {
+    dimension: Dimension,
+    bounds: Vec<f64>,
+}
+
+impl Distribution {
+    /// The share of numbers below `number`: between two bounds, in proportion.
+    fn below(&self, number: f64) -> f64 {
+        let Self { bounds, .. } = self;
+        let index = bounds.partition_point(|bound| *bound < number);
+        if index == 0 || index == bounds.len() {
+            return index as f64 / bounds.len() as f64;
+        }
+        let (low, high) = (bounds[index - 1], bounds[index]);
+        (index as f64 - 1.0 + (number - low) / (high - low)) / (bounds.len() as f64 - 1.0)
+    }
+
+    /// The share of numbers that lie in the box around `queries`.
+    fn width<T>(&self, queries: &[&Packed<T>]) -> f64 {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for query in queries {
+            let Some(interval) = query.interval(self.dimension) else { return 1.0 };
+            (low, high) = (low.min(interval.low), high.max(interval.high));
+        }
+        (self.below(high) - self.below(low)).max(WIDTH_MIN)
+    }
+}
+
+/// Order `queries` by their ranges.
+///
+/// Cost: linear in them, times the logarithm of the number of leaves.
+pub fn pack<T>(queries: &mut [Packed<T>]) {
+    if queries.len() <= LEAF_QUERIES {
+        return;
+    }
+    let distributions = distributions(queries);
+    pack_piece(queries, &distributions);
+}
+
+fn distributions<T>(queries: &[Packed<T>]) -> Vec<Distribution> {
+    let mut all: Vec<Distribution> = Vec::new();
+    let step = (queries.len() / BOUNDS_MAX).max(1);
+    for interval in queries.iter().step_by(step).flat_map(|query| &query.intervals) {
+        let finite = [interval.low, interval.high].into_iter().filter(|bound| bound.is_finite());
+        match all.iter_mut().find(|known| known.dimension == interval.dimension) {
+            Some(known) => known.bounds.extend(finite),
+            None => all.push(Distribution { dimension: interval.dimension, bounds: finite.collect() }),
+        }
+    }
+    all.iter_mut().for_each(|known| known.bounds.sort_by(f64::total_cmp));
+    all.retain(|known| known.bounds.len() > 1);
+    all
+}
+
+fn pack_piece<T>(queries: &mut [Packed<T>], distributions: &[Distribution]) {
+    let Some(dimension) = best_dimension(queries, distributions) else { return };
+    let key = |query: &Packed<T>| query.key(dimension);
+    let mut counts = [0; 4];
+    queries.iter().for_each(|query| counts[key(query).0 as usize] += 1);
+    let (mut start, end) = (0, queries.len());
+    for cut in cuts(counts, LEAF_QUERIES).into_iter().filter(|cut| *cut < end) {
+        if cut > start {
+            queries[start..].select_nth_unstable_by(cut - start, |a, b| by_key(key(a), key(b)));
+            pack_piece(&mut queries[start..cut], distributions);
+            start = cut;
+        }
+    }
+    if start > 0 {
+        pack_piece(&mut queries[start..], distributions);
+    }
+}
+
+/// Where to cut queries of which so many are of each class: between the classes, and each bounded one in two. Pieces are whole
+/// multiples of `unit`, and of blocks where they are large.
+fn cuts(counts: [usize; 4], unit: usize) -> [usize; 7] {
+    let mut cuts = [0; 7];
+    let mut end = 0;
+    for (class, count) in counts.into_iter().enumerate() {
+        let unit = if count > 2 * BLOCK { BLOCK } else { unit };
+        let round = |position: usize| (position + unit / 2) / unit * unit;
+        if class < Class::Unbounded as usize {
+            cuts[2 * class] = round(end + count / 2);
+        }
+        end += count;
+        cuts[(2 * class + 1).min(6)] = round(end);
+    }
+    cuts
+}
+
+/// The dimension by which cutting saves the most; None when none saves anything.
+fn best_dimension<T>(queries: &[Packed<T>], distributions: &[Distribution]) -> Option<Dimension> {
+    if queries.len() <= LEAF_QUERIES {
+        return None;
+    }
+    let step = (queries.len() / SAMPLE).max(1);
+    let mut sample: Vec<_> = queries.iter().step_by(step).collect();
+    let mut best: Option<(f64, f64, Dimension)> = None;
+    for distribution in distributions {
+        let Some((ratio, width)) = cost_of_cutting(&mut sample, distribution) else { continue };
+        // Of equally good ones, the one that has been cut the least.
+        if best.is_none_or(|(least, widest, _)| ratio < least - 1e-3 || ratio < least + 1e-3 && width > widest) {
+            best = Some((ratio, width, distribution.dimension));
+        }
+    }
+    best.filter(|(ratio, ..)| *ratio < 1.0 - GAIN_MIN).map(|(.., dimension)| dimension)
+}
+
+/// The cost of the pieces of `sample`, relative to that of the whole, and the width of the whole; None when nothing is cut.
+fn cost_of_cutting<T>(sample: &mut [&Packed<T>], distribution: &Distribution) -> Option<(f64, f64)> {
+    let mut counts = [0; 4];
+    sample.iter().for_each(|query| counts[query.key(distribution.dimension).0 as usize] += 1);
+    if counts[Class::Unbounded as usize] == sample.len() {
+        return None;
+    }
+    sample.sort_by(|a, b| by_key(a.key(distribution.dimension), b.key(distribution.dimension)));
+    let width = distribution.width(sample);
+    let (mut start, mut cost) = (0, 0.0);
+    for cut in cuts(counts, 1).into_iter().chain([sample.len()]) {
+        if cut > start {
+            cost += (cut - start) as f64 * distribution.width(&sample[start..cut]);
+            start = cut;
+        }
+    }
+    Some((cost / (sample.len() as f64 * width), width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+
+    fn range(attribute: u32, low: f64, high: f64) -> NumberRange {
+        let kind = NumberKind::Number;
+        NumberRange { attribute: AttributeId(attribute), low, high, kind, is_negated: false }
+    }
+
+    /// The mean number of leaves whose box holds a point of the unit square.
+    fn opened(queries: &[Packed<Vec<NumberRange>>], random: &mut Random) -> usize {
+        let mut unit = || random.below(1_000_000) as f64 / 1e6;
+        let points: Vec<_> = (0..100).map(|_| [unit(), unit()]).collect();
+        let holds = |leaf: &[Packed<Vec<NumberRange>>], point: &[f64; 2]| {
+            (0..2).all(|axis| {
+                let ranges = || leaf.iter().map(|query| &query.item[axis]);
+                ranges().any(|range| range.low <= point[axis]) && ranges().any(|range| range.high >= point[axis])
+            })
+        };
+        let of = |point| queries.chunks(LEAF_QUERIES).filter(|leaf| holds(leaf, point)).count();
+        points.iter().map(of).sum::<usize>() / points.len()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+    fn a_point_opens_few_leaves_of_rectangles() {
+        let mut random = Random(5);
+        let mut side = || random.below(1_000_000) as f64 / 1e6;
+        let rectangles = (0..20_000).map(|_| {
+            let (x, y) = (side(), side());
+            vec![range(0, x, x + 0.01), range(1, y, y + 0.01)]
+        });
+        let mut queries: Vec<_> = rectangles.map(|ranges| Packed::new(ranges.clone(), &ranges)).collect();
+        let before = opened(&queries, &mut Random(6));
+        pack(&mut queries);
+        let after = opened(&queries, &mut Random(6));
+        assert!(before > 300 && after < 8, "{before} before, {after} after");
+    }
+
+    #[test]
+    fn queries_are_ordered_and_none_is_lost() {
+        let mut random = Random(7);
+        let mut queries: Vec<_> = (0..1_000)
+            .map(|number| {
+                let low = random.below(100) as f64;
+                let bounds = [(low, low + 3.0), (low, f64::INFINITY), (f64::NEG_INFINITY, low), (low, low)];
+                let (low, high) = bounds[random.below(4)];
+                let ranges = [range(random.below(3) as u32, low, high), range(3, low, high)];
+                Packed::new(number, &ranges[..random.below(3)])
+            })
+            .collect();
+        pack(&mut queries);
+        let mut numbers: Vec<i32> = queries.iter().map(|query| query.item).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..1_000));
+    }
+}

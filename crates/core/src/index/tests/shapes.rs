@@ -1,0 +1,169 @@
+//! Queries by ranges, lists and ORs of ranges, many of each so that they fill wide groups, against brute force.
+
+use super::*;
+use crate::query::selector::{SelectorDialect, parse};
+
+/// A time of the first minutes of 1970.
+fn moment(random: &mut Random) -> String {
+    format!("1970-01-01T00:{:02}:{:02}Z", random.below(10), random.below(60))
+}
+
+fn between(name: &str, random: &mut Random) -> String {
+    let low = random.below(1_000) as f64 / random.pick(&[1.0, 8.0]);
+    format!("{name} BETWEEN {low:?} AND {:?}", low + random.pick(&[0.0, 0.5, 3.0, 90.0]))
+}
+
+fn one_sided(name: &str, random: &mut Random) -> String {
+    let limits = ["9007199254740993", "-5", "9223372036854775807", "0.25"];
+    let limit = if random.one_in(20) { random.pick(&limits).to_owned() } else { random.below(1_000).to_string() };
+    format!("{name} {} {limit}", random.pick(&["<", "<=", ">", ">="]))
+}
+
+fn during(random: &mut Random) -> String {
+    let (a, b) = (moment(random), moment(random));
+    let days = random.pick(&["at >= DATE '1970-01-01'", "at < DATE '1970-01-01'", "at = DATE '1970-01-01'"]);
+    match random.below(4) {
+        0 => days.to_owned(),
+        1 => format!("at = TIMESTAMP '{a}' OR at = '{b}'"),
+        _ => format!("at BETWEEN TIMESTAMP '{}' AND TIMESTAMP '{}'", a.clone().min(b.clone()), a.max(b)),
+    }
+}
+
+fn equal(name: &str, random: &mut Random) -> String {
+    format!("{name} = 'v{}'", random.below(6))
+}
+
+fn text(random: &mut Random) -> String {
+    let both = |a: String, b: String| format!("{a} AND {b}");
+    match random.below(20) {
+        0..=2 => both(between("x", random), between("y", random)),
+        3 => between("x", random),
+        4 => one_sided("x", random),
+        5 => format!("{} OR {}", one_sided("x", random), one_sided("y", random)),
+        6 => format!("({}) OR ({})", between("x", random), between("y", random)),
+        7 => format!("({}) OR {}", both(between("x", random), between("y", random)), one_sided("z", random)),
+        8 => during(random),
+        9 => format!("NOT ({}) AND {}", between("x", random), one_sided("y", random)),
+        10 => both(equal("symbol", random), equal("tags", random)),
+        11 => format!("tags <> 'v1' AND {}", one_sided("x", random)),
+        12 => format!("NOT ({}) AND NOT ({})", equal("symbol", random), equal("tags", random)),
+        13 => format!(
+            "{} AND ({} OR ({}))",
+            equal("symbol", random),
+            one_sided("x", random),
+            both(one_sided("y", random), equal("tags", random))
+        ),
+        14 => {
+            let ranges: Vec<_> = (0..5).map(|_| between(&format!("n{}", random.below(9)), random)).collect();
+            ranges.join(" AND ")
+        }
+        15 => both(equal("tags", random), equal("tags", random)),
+        16 => both(one_sided("x", random), one_sided("x", random)),
+        17 => format!("tags IS NULL OR {}", between("x", random)),
+        18 => format!(
+            "tags LIKE '%{}' AND {} AND ({} OR NOT (tags LIKE 'v%'))",
+            random.below(6),
+            one_sided("x", random),
+            one_sided("y", random)
+        ),
+        _ => format!(
+            "(tags = 'v1' OR symbol = 'v2' OR {}) AND ({} OR tags IN ('v3', 'v4'))",
+            one_sided("y", random),
+            one_sided("x", random)
+        ),
+    }
+}
+
+fn number(random: &mut Random) -> Value {
+    match random.below(12) {
+        0 => random.pick(&[Value::Float(f64::NAN), Value::Float(f64::INFINITY), Value::Float(f64::NEG_INFINITY)]),
+        1 => random.pick(&[Value::Int(9_007_199_254_740_993), Value::Int(i64::MAX), Value::Int(i64::MIN)]),
+        2 => random.pick(&[Value::Null, Value::Present, Value::Text("7".into()), Value::Bool(true)]),
+        3 | 4 => Value::Float(random.below(8_000) as f64 / 8.0),
+        _ => Value::Int(random.below(1_000) as i64),
+    }
+}
+
+fn word(random: &mut Random) -> Value {
+    if random.one_in(12) {
+        random.pick(&[Value::Null, Value::Int(3)])
+    } else {
+        Value::Text(format!("v{}", random.below(8)).into())
+    }
+}
+
+fn time(random: &mut Random) -> Value {
+    match random.below(4) {
+        0 => Value::Timestamp(random.below(600_000_000) as i64),
+        1 => Value::Text(random.pick(&["1970-01-01", "1969-12-31", "soon"]).into()),
+        _ => Value::Text(moment(random).into()),
+    }
+}
+
+/// A value, or now and then a list of some, or of none.
+fn perhaps_several(random: &mut Random, one: fn(&mut Random) -> Value) -> Value {
+    if random.one_in(4) { Value::List((0..random.below(4)).map(|_| one(random)).collect()) } else { one(random) }
+}
+
+fn properties(random: &mut Random) -> Properties {
+    let mut all = Properties::new();
+    let kinds: [(&str, fn(&mut Random) -> Value); 6] =
+        [("x", number), ("y", number), ("z", number), ("at", time), ("symbol", word), ("tags", word)];
+    for (name, one) in kinds {
+        if !random.one_in(5) {
+            all.insert(name.into(), perhaps_several(random, one));
+        }
+    }
+    all.extend((0..9).map(|n| (format!("n{n}").into(), number(random))));
+    all
+}
+
+impl Pair {
+    fn add_shapes(&mut self, random: &mut Random, count: usize) {
+        let parsed = |text: String| Arc::new(parse(&text, SelectorDialect::Jms).expect(&text));
+        let queries: Vec<_> = (0..count).map(|_| parsed(text(random))).collect();
+        let ids = self.engine.change(queries.clone(), &[]).expect("whole");
+        self.expected.extend(ids.into_iter().zip(queries));
+    }
+
+    fn remove_one_in(&mut self, random: &mut Random, step: usize) {
+        let ids: Vec<_> = self.expected.keys().copied().filter(|_| random.one_in(step)).collect();
+        for id in ids {
+            assert!(self.engine.remove(id).expect("whole"));
+            self.expected.remove(&id);
+        }
+    }
+
+    fn check_shapes(&self, random: &mut Random, messages: usize) {
+        let mut scratch = Scratch::new();
+        for _ in 0..messages {
+            let properties = properties(random);
+            let message = Message::new("", &properties, Body::Absent);
+            let mut matched = Vec::new();
+            self.engine.match_into(&message, &mut scratch, &mut matched).expect("whole");
+            let expected = self.brute_force(&message);
+            let differs = |id: &&SubscriptionId| matched.contains(id) != expected.contains(id);
+            let wrong: Vec<_> = self.expected.keys().filter(differs).map(|id| self.expected[id].to_string()).collect();
+            assert!(matched == expected, "{wrong:?} of {properties:?}");
+        }
+    }
+}
+
+#[test]
+fn ranges_lists_and_ors_of_ranges_agree_with_brute_force() {
+    let folder = Folder::new("shapes");
+    for seed in rounds(1..=3) {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let mut pair = Pair::default();
+        pair.add_shapes(&mut random, or_few(8_000, 300));
+        pair.engine.settle();
+        pair.check_shapes(&mut random, or_few(60, 5));
+        pair.remove_one_in(&mut random, 3);
+        pair.check_shapes(&mut random, or_few(20, 2));
+        pair.add_shapes(&mut random, or_few(1_500, 40));
+        pair.check_shapes(&mut random, or_few(20, 2));
+        pair = pair.reopen(&folder.file("queries.tamis"));
+        pair.check_shapes(&mut random, or_few(40, 2));
+    }
+}
