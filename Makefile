@@ -14,7 +14,7 @@ UV ?= uv
 FUZZ_SECONDS ?= 20
 WORKLOAD ?=
 MIRI_TESTS ?=
-# At most so many groups of tests at a time, each in a process of its own (tests/conftest.py makes the groups).
+# At most so many groups of tests at a time, each in a process of its own (tests/groups.py makes them).
 WORKERS ?= 2
 COVERAGE_TESTS ?= not spark
 BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/cut_%.py benchmarks/write_%.py, $(wildcard benchmarks/*.py))
@@ -31,7 +31,7 @@ JAVA_OLDEST := 17
 # Those that hold the clock or the memory to a bound run alone, after all others; the last line of each run counts its tests.
 PYTEST := $(BIN)/python -m pytest --durations=10
 pytest = status=0; \
-	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not serial$(1)" || status=1; \
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not serial$(1)" || status=1; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
@@ -153,7 +153,7 @@ faults: setup ## the long fault tests, as often as promised (hours; less with TA
 
 coverage: setup ## measure which lines the tests of COVERAGE_TESTS (default "not spark") run: coverage/python, coverage/rust
 	@mkdir -p coverage
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "$(COVERAGE_TESTS)" --cov --cov-report=term --cov-report=html:coverage/python
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(COVERAGE_TESTS)" --cov --cov-report=term --cov-report=html:coverage/python
 	@if $(CARGO) llvm-cov --version >/dev/null 2>&1; then \
 		$(CARGO) llvm-cov --locked -p tamis-core --html --output-dir coverage/rust; \
 	else \

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -22,18 +22,19 @@ pytest_plugins = ["tests.conformance.counts"]
 PROJECT = Path(__file__).resolve().parent.parent
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give the workers groups of files."""
+    from tests.groups import GroupScheduling
+
+    return GroupScheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group tests by file for the workers, and all tests of the Spark session as one group, so that it starts once.
+    """Let the tests of the Spark session come first: no group takes longer."""
+    from tests.groups import SPARK, group_of
 
-    That group comes first and then the other tests that start a JVM: the longest begin at once."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if _uses_session(item) else item.location[0]))
-    items.sort(key=lambda item: (not _uses_session(item), item.get_closest_marker("spark") is None))
-
-
-def _uses_session(item: pytest.Item) -> bool:
-    return "spark" in getattr(item, "fixturenames", ())
+    items.sort(key=lambda item: group_of(item.location[0]) != SPARK)
 
 
 @pytest.fixture(scope="session")
