@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
-from typing import Any, BinaryIO, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, final
+from typing import Any, BinaryIO, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
@@ -11,7 +11,7 @@ from tamis.errors import QueryWarning
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
-K = TypeVar("K")
+_K = TypeVar("_K")
 
 __all__ = [
     "LANGUAGES",
@@ -184,16 +184,28 @@ class Engine:
     def ids(self) -> list[int]: ...
     def query(self, subscription_id: int) -> Query: ...
     def key_bytes(self, subscription_id: int) -> bytes: ...
+    @overload
     def match(
         self,
         properties: Properties | None,
         topic: str | None,
         body: Body,
         signature: Signature | None,
-        keys: KeyArray[K] | None,
-    ) -> list[K] | Ids: ...
-    def match_json(self, data: str | Buffer, keys: KeyArray[K] | None) -> list[K] | Ids:
-        """The ids of the subscriptions that a record in JSON satisfies: bytes or text of one object."""
+        keys: None,
+    ) -> Ids:
+        """The subscriptions that a message satisfies: their keys in ``keys``, or their ids."""
+    @overload
+    def match(
+        self,
+        properties: Properties | None,
+        topic: str | None,
+        body: Body,
+        signature: Signature | None,
+        keys: KeyArray[_K] | None,
+    ) -> list[_K] | Ids:
+        """The subscriptions that a message satisfies: their keys in ``keys``, or their ids."""
+    def match_json(self, data: str | Buffer, keys: KeyArray[_K] | None) -> list[_K] | Ids:
+        """The subscriptions that a record in JSON, bytes or text of one object, satisfies: as ``match``."""
     def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]:
         """The ids for each row, and the rows that cannot be read: (number, column, reason)."""
     def expensive(self) -> list[str]:
@@ -330,13 +342,13 @@ class Bitmap:
     def __setstate__(self, state: bytes, /) -> None: ...
 
 @final
-class KeyArray(Generic[K]):
+class KeyArray(Generic[_K]):
     """The keys of subscriptions by id."""
 
-    def __new__(cls) -> KeyArray[K]: ...
-    def update(self, ids: list[int], keys: list[K]) -> None:
+    def __new__(cls) -> KeyArray[_K]: ...
+    def update(self, ids: list[int], keys: list[_K]) -> None:
         """Set the keys of `ids`, which are as many as `keys`."""
-    def __getitem__(self, subscription_id: int, /) -> K:
+    def __getitem__(self, subscription_id: int, /) -> _K:
         """Return the key of an id; a KeyError when it has none."""
     def __delitem__(self, subscription_id: int, /) -> None:
         """Forget the key of an id."""

@@ -25,7 +25,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 /// As [`parse`].
 pub fn parse_within(bytes: &[u8], values_max: usize) -> Result<Option<Value>, String> {
     let text = utf8(bytes)?;
-    let reading = Reading::of(&|_| true, values_max);
+    let reading = JsonReading::of(&|_| true, values_max);
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = JsonValue { depth: 0, reading: &reading }.deserialize(&mut deserializer);
     if reading.left.get().is_none() {
@@ -43,7 +43,7 @@ pub fn parse_within(bytes: &[u8], values_max: usize) -> Result<Option<Value>, St
 /// As [`parse`], and what is no object.
 pub fn parse_object(bytes: &[u8], is_asked: &dyn Fn(&str) -> bool) -> Result<Properties, String> {
     let text = utf8(bytes)?;
-    let reading = Reading::of(is_asked, usize::MAX);
+    let reading = JsonReading::of(is_asked, usize::MAX);
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let object = deserializer.deserialize_map(RootObject(&reading));
     let object = object.and_then(|object| deserializer.end().map(|()| object)).map_err(|error| error.to_string())?;
@@ -56,7 +56,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, String> {
 }
 
 /// The state of reading one text.
-struct Reading<'a> {
+struct JsonReading<'a> {
     is_asked: &'a dyn Fn(&str) -> bool,
     /// The names of the objects around the value that is read next, with dots.
     path: RefCell<String>,
@@ -66,7 +66,7 @@ struct Reading<'a> {
     left: Cell<Option<usize>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> JsonReading<'a> {
     fn of(is_asked: &'a dyn Fn(&str) -> bool, values_max: usize) -> Self {
         Self { is_asked, path: RefCell::default(), is_huge: Cell::new(false), left: Cell::new(Some(values_max)) }
     }
@@ -101,7 +101,7 @@ impl<'a> Reading<'a> {
 }
 
 /// Reads a name of an object: None where nobody asks for it, else it becomes the last of the path.
-struct AskedName<'a>(&'a Reading<'a>);
+struct AskedName<'a>(&'a JsonReading<'a>);
 
 impl<'de> DeserializeSeed<'de> for AskedName<'_> {
     type Value = Option<Box<str>>;
@@ -134,7 +134,7 @@ impl Visitor<'_> for AskedName<'_> {
 }
 
 /// Reads the object that is the whole text.
-struct RootObject<'a>(&'a Reading<'a>);
+struct RootObject<'a>(&'a JsonReading<'a>);
 
 impl<'de> Visitor<'de> for RootObject<'_> {
     type Value = Properties;
@@ -169,7 +169,7 @@ fn long_integer(text: &str) -> Option<&str> {
 #[derive(Clone, Copy)]
 struct JsonValue<'a> {
     depth: usize,
-    reading: &'a Reading<'a>,
+    reading: &'a JsonReading<'a>,
 }
 
 impl JsonValue<'_> {

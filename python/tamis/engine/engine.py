@@ -203,7 +203,7 @@ class Engine(Generic[K]):
         """
         since = self._keys.newest_removal
         found = self._core.match(properties, topic, body, signature, self._keys.by_id if as_ == "keys" else None)
-        return found if type(found) is list else self._answer(found, as_, since)
+        return found if isinstance(found, list) else self._answer(found, as_, since)
 
     @overload
     def match_json(self, data: str | bytes | bytearray | memoryview, *, as_: Literal["keys"] = ...) -> list[K]: ...
@@ -232,7 +232,7 @@ class Engine(Generic[K]):
         """
         since = self._keys.newest_removal
         found = self._core.match_json(data, self._keys.by_id if as_ == "keys" else None)
-        return found if type(found) is list else self._answer(found, as_, since)
+        return found if isinstance(found, list) else self._answer(found, as_, since)
 
     def _answer(self, ids: _core.Ids, form: str, since: Removal[K]) -> list[K] | list[int] | Bitmap | int:
         """What was matched, in a form other than the keys that are at hand."""
