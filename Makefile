@@ -35,7 +35,7 @@ pytest = status=0; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
 	exit $$status
 
-.PHONY: help setup run test quick lint lint-python lint-rust docs tree circles homonyms stub limits crates format bench faults coverage fuzz miri \
+.PHONY: help setup run test quick lint lint-python lint-rust docs tree circles homonyms stub limits commands crates format bench faults coverage fuzz miri \
 	wheel release constraints clean tools
 
 help: ## show this list
@@ -129,6 +129,9 @@ stub: setup ## copy the docstrings of the core into its stub, after a change of 
 
 limits: setup ## write the table of the broker's limits into docs/broker.md
 	@$(BIN)/python -m tools.limits
+
+commands: setup ## write docs/commands.md, the page of every command
+	@$(BIN)/python -m tools.commands
 
 crates: ## check the licences and sources of the crates (deny.toml); needs cargo-deny, fetches nothing
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \

@@ -16,7 +16,7 @@ LAYERS = [
     {"query", "engine", "words", "reference"},
     {"store", "adapters"},
     {"config"},
-    {"broker", "notify", "spark", "report"},
+    {"broker", "client", "notify", "spark", "report"},
     {"demo", "web"},
     {"cli", "__main__"},
 ]
@@ -36,9 +36,14 @@ HEAVY = {
     "argon2": {"broker"},
     "uvloop": {"broker"},
     "structlog": {"broker"},
-    "pika": {"cli"},
-    "starlette": {"web"},
-    "uvicorn": {"web"},
+    "pika": {"cli", "adapters"},
+    "aio_pika": {"client"},
+    "starlette": {"web", "adapters"},
+    "uvicorn": {"web", "adapters"},
+    "httpx2": {"adapters"},
+    "feedparser": {"adapters"},
+    "fastfeedparser": {"adapters"},
+    "imapclient": {"adapters"},
     "prometheus_client": {"web"},
 }
 """Heavy package -> the parts that may import it."""

@@ -621,6 +621,7 @@ class Broker:
         syncs: bool = True,
         confirms_received: bool = False,
         queries: Mapping[str, int] | None = None,
+        addresses: Mapping[str, Mapping[str, int]] | None = None,
     ) -> Broker: ...
     def recovered(self) -> dict[str, Any]:
         """Return the contents of the directory at the start: `definitions`, `messages`, `is_clean` and `damage`."""
@@ -678,6 +679,7 @@ class Broker:
         knows_cancel: bool,
         qos_is_for_channel: bool,
         now_us: int,
+        identity: str = "",
     ) -> int:
         """Take over a connection after its open-ok; return its number, which no other connection ever has."""
 

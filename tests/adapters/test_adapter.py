@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tamis.adapters.adapter import Adapter
-from tamis.config.adapters import AdapterConfig
+from tamis.config.adapters import ADAPTERS
 from tamis.errors import AdapterError
 from tests.adapters.reading import join_mbox, mail
 
@@ -43,7 +43,7 @@ def test_a_test_says_why_there_is_nothing(tmp_path: Path, options: dict[str, str
 
 
 def test_an_adapter_is_what_its_configuration_says(tmp_path: Path) -> None:
-    config = AdapterConfig(name="ticks", type="jsonl", path=tmp_path, body_field="text", max_messages=7)
+    config = ADAPTERS["jsonl"](name="ticks", type="jsonl", path=tmp_path, body_field="text", max_messages=7)
     adapter = Adapter.from_config(config)
     assert adapter.format == "tamis.jsonl"
     assert adapter.options() == {
@@ -58,7 +58,7 @@ def test_an_adapter_is_what_its_configuration_says(tmp_path: Path) -> None:
 
 def test_a_type_that_there_is_not_is_refused() -> None:
     with pytest.raises(AdapterError, match="there are: mbox, eml, jsonl"):
-        Adapter("inbox", "imap", "x")
+        Adapter("inbox", "gopher", "x")
 
 
 def test_an_option_of_another_type_is_refused(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_the_columns_are_those_that_every_adapter_gives(spark: SparkSession, tmp
     common = [("body", "string"), ("xml", "string")]
     ends = [("error", "string"), ("raw", "binary")]
     begins = [("partition", "string"), ("offset", "bigint"), ("digest", "string"), ("topic", "string")]
+    ends.append(("identity", "string"))
     assert frame.dtypes == [*begins, ("properties", mail_type), *common, *ends]
     message, dead = frame.orderBy("partition").collect()
     assert message.properties.author == "a@b"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tamis.adapters.options import SourceOptions
-from tamis.adapters.sources import eml as eml_module
+from tamis.adapters.options import MailOptions
+from tamis.adapters.sources import whole_files as eml_module
 from tamis.adapters.sources.eml import EmlSource
 from tamis.adapters.sources.source import Offset
 from tamis.errors import AdapterError
@@ -16,7 +16,7 @@ from tests.adapters.reading import BEGINNING, between, mail, read_all, subjects
 
 
 def source_of(path: Path, **options: object) -> EmlSource:
-    return EmlSource(SourceOptions(path=str(path), **{"settle_ms": 100} | options))  # type: ignore[arg-type]
+    return EmlSource(MailOptions(path=str(path), **{"settle_ms": 100} | options))  # type: ignore[arg-type]
 
 
 def put(folder: Path, *numbers: int) -> None:

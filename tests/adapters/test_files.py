@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.adapters.options import SourceOptions
 from tamis.adapters.sources import records
 from tamis.adapters.sources import source as source_module
-from tamis.adapters.sources.jsonl import JsonlSource
+from tamis.adapters.sources.jsonl import JsonlOptions, JsonlSource
 from tamis.adapters.sources.mbox import MboxSource, unescape
 from tamis.adapters.sources.records import last_boundary, next_boundary, split
 from tamis.adapters.sources.source import Range, offset_of, progress_of
@@ -88,7 +87,7 @@ def test_the_same_rows_come_however_the_stream_is_cut(lengths: list[int], limit:
         patch.setattr(source_module, "SLICE_BYTES_MIN", slice_bytes)
         path = Path(folder, "a.jsonl")
         path.write_bytes(b"".join(b'{"n":"%s"}\n' % (b"x" * length) for length in lengths))
-        source = JsonlSource(SourceOptions(path=folder))
+        source = JsonlSource(JsonlOptions(path=folder))
         at, seen = offset_of({}), []
         while (end := source.latest(at, limit, settled=True)) != at:
             rows = [row.offset for part in source.plan(at, end) for row in source.read(part)]

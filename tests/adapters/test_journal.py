@@ -15,9 +15,8 @@ import pytest
 
 import tamis
 from tamis._core import stream_message
-from tamis.adapters.options import SourceOptions
 from tamis.adapters.rows import Row
-from tamis.adapters.sources.journal import JournalSource
+from tamis.adapters.sources.journal import JournalOptions, JournalSource
 from tamis.adapters.xml import from_xml
 from tamis.errors import AdapterError
 from tests.adapters.reading import BEGINNING, between, read_all
@@ -30,7 +29,7 @@ def log(tmp_path: Path) -> StreamLog:
 
 
 def source(log: StreamLog, **options: Any) -> JournalSource:
-    return JournalSource(SourceOptions(path=str(log.folder), topic="orders", **options))
+    return JournalSource(JournalOptions(path=str(log.folder), topic="orders", **options))
 
 
 def write(log: StreamLog, count: int, *, synced: bool = True) -> None:
@@ -280,16 +279,16 @@ def test_another_log_in_the_same_place_stops_the_adapter(log: StreamLog) -> None
 )
 def test_a_wrong_option_is_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(AdapterError) as error:
-        SourceOptions.of({"path": "x"} | given, "journal")
+        JournalOptions.of({"path": "x"} | given)
     assert said in str(error.value)
 
 
 def test_names_of_options_may_be_written_as_spark_writes_them() -> None:
-    options = SourceOptions.of({"path": "/x", "startingOffset": "7", "maxMessages": "5"}, "journal")
-    assert options == SourceOptions(path="/x", starting_offset="7", max_messages=5)
+    options = JournalOptions.of({"path": "/x", "startingOffset": "7", "maxMessages": "5"})
+    assert options == JournalOptions(path="/x", starting_offset="7", max_messages=5)
 
 
 def test_a_place_without_a_log_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(AdapterError, match="expected the directory of a stream|cannot be read"):
-            JournalSource(SourceOptions(path=str(path))).check()
+            JournalSource(JournalOptions(path=str(path))).check()

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.adapters.options import SourceOptions
-from tamis.adapters.sources.jsonl import JsonlSource, LineError, read_line
+from tamis.adapters.json_row import LineError, read_object
+from tamis.adapters.sources.jsonl import JsonlOptions, JsonlSource
 from tamis.adapters.xml import from_xml
 from tests.adapters.reading import BEGINNING, between, read_all
 
 
 def rows_of(tmp_path: Path, content: bytes, **options: Any) -> list[Any]:
     (tmp_path / "a.jsonl").write_bytes(content)
-    return read_all(JsonlSource(SourceOptions(path=str(tmp_path), **options)))
+    return read_all(JsonlSource(JsonlOptions(path=str(tmp_path), **options)))
 
 
 def test_a_line_is_a_message_and_its_members_are_properties(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_half_a_character_is_replaced(tmp_path: Path) -> None:
 def test_a_line_without_an_end_waits_until_the_file_is_quiet(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": 2')
-    source = JsonlSource(SourceOptions(path=str(path)))
+    source = JsonlSource(JsonlOptions(path=str(path)))
     end = source.latest(BEGINNING, None)
     assert [row.properties for row in between(source, BEGINNING, end)] == ['{"a":1}']
     with path.open("ab") as file:
@@ -91,6 +91,6 @@ def test_a_line_without_an_end_waits_until_the_file_is_quiet(tmp_path: Path) -> 
 @given(st.binary(max_size=60))
 def test_bytes_are_read_or_refused_never_anything_else(line: bytes) -> None:
     try:
-        json.dumps(read_line(line), ensure_ascii=False, allow_nan=False).encode("utf-8")
+        json.dumps(read_object(line), ensure_ascii=False, allow_nan=False).encode("utf-8")
     except LineError as error:
         assert str(error)

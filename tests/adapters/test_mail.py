@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tamis.adapters.mail import message, parts
 from tamis.adapters.mail.message import MailError, read_mail
-from tamis.adapters.mail.properties import MAIL_PROPERTIES
+from tamis.adapters.properties import MAIL_PROPERTIES
 
 
 def body_of(raw: bytes) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tamis.adapters.mail import message as mail_module
-from tamis.adapters.options import SourceOptions
+from tamis.adapters.options import MailOptions
 from tamis.adapters.sources import mbox as mbox_module
 from tamis.adapters.sources.mbox import MboxSource
 from tamis.errors import AdapterError
@@ -15,7 +15,7 @@ from tests.adapters.reading import BEGINNING, between, join_mbox, mail, read_all
 
 
 def source_of(path: Path, **options: object) -> MboxSource:
-    return MboxSource(SourceOptions(path=str(path), **options))  # type: ignore[arg-type]
+    return MboxSource(MailOptions(path=str(path), **options))  # type: ignore[arg-type]
 
 
 def age(path: Path, seconds: float = 60.0) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tamis.adapters.options import SourceOptions
+from tamis.adapters.options import MailOptions
+from tamis.adapters.sources.jsonl import JsonlOptions
 from tamis.errors import AdapterError
 
 
@@ -13,7 +14,7 @@ from tamis.errors import AdapterError
     [
         ({}, "no path"),
         ({"path": "x", "stop_word": "a"}, "unknown option 'stop_word'; did you mean 'stop_words'?"),
-        ({"path": "x", "zzz": "a"}, "expected one of path, topic"),
+        ({"path": "x", "zzz": "a"}, "expected one of topic, stop_words"),
         ({"path": "x", "body_field": "a"}, "unknown option 'body_field'"),
         ({"path": "x", "max_messages": "0"}, "at least 1, not '0'"),
         ({"path": "x", "max_messages": "many"}, "not 'many'"),
@@ -22,11 +23,11 @@ from tamis.errors import AdapterError
 )
 def test_a_wrong_option_is_refused_with_what_was_expected(given: dict[str, str], said: str) -> None:
     with pytest.raises(AdapterError, match=".*") as error:
-        SourceOptions.of(given, "mbox")
+        MailOptions.of(given)
     assert said in str(error.value)
 
 
 def test_names_count_without_regard_to_case_and_paths_are_absolute() -> None:
-    options = SourceOptions.of({"Path": "mail/", "MAX_MESSAGES": "5", "Body_Field": "b"}, "jsonl")
-    assert options == SourceOptions(path=str(Path.cwd() / "mail"), max_messages=5, body_field="b")
-    assert SourceOptions.of({"path": "file:///mail"}).path == "/mail"
+    options = JsonlOptions.of({"Path": "mail/", "MAX_MESSAGES": "5", "Body_Field": "b"})
+    assert options == JsonlOptions(path=str(Path.cwd() / "mail"), max_messages=5, body_field="b")
+    assert MailOptions.of({"path": "file:///mail"}).path == "/mail"

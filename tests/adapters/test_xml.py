@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tamis.adapters.mail.properties import MAIL_PROPERTIES
+from tamis.adapters.properties import MAIL_PROPERTIES
 from tamis.adapters.xml import NAMESPACE, XmlError, from_xml, to_xml
 
 any_text = st.text(st.characters(), max_size=30)

@@ -64,7 +64,7 @@ def test_what_the_document_shows_can_be_written_so(tmp_path: Path) -> None:
     shown = {line.partition("=")[0].strip() for line in text.splitlines() if "=" in line}
     sections = (BrokerConfig, TlsConfig, JournalConfig, LimitsConfig, LogConfig)
     fields = {one.name for section in sections for one in dataclasses.fields(section)}
-    assert fields - shown == {"tls", "journal", "limits", "log"}, "every key is shown"
+    assert fields - shown == {"tls", "journal", "limits", "mailboxes", "services", "log"}, "every key is shown"
 
 
 def test_options_count_before_the_file_and_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,22 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 pika = pytest.importorskip("pika", reason="the client is not installed: pip install 'tamis[client]'")
 
-from tamis.cli.amqp.json_lines import BODY_BASE64, header_option, outgoing, property_option, to_line  # noqa: E402
+import tamis  # noqa: E402
+from tamis.cli.amqp.json_lines import (  # noqa: E402
+    BODY_BASE64,
+    AnswersKept,
+    header_option,
+    outgoing,
+    property_option,
+    to_line,
+)
 from tamis.cli.json_messages import MessageForm  # noqa: E402
 from tamis.errors import ConfigError  # noqa: E402
 
@@ -47,6 +56,52 @@ own_names = st.text(min_size=1, max_size=20).map(lambda name: f"x{name}")
 def test_what_is_published_is_what_is_consumed(topic: str, fields: dict[str, Any], body: str) -> None:
     line = {"topic": topic, **fields, "body": body}
     assert line_of(json.dumps(line)) == line
+
+
+ASKED = [
+    tamis.selector(text)
+    for text in (
+        "body.id = 9",
+        "NOT body.id = 9",
+        "body.id = 9 OR n = 1",
+        "body.deep.id > 5 AND n = 1",
+        "body.rows.id = 9",
+        "CONTAINS(body, 'frost')",
+        "body LIKE '%9%'",
+        "body.at > TIMESTAMP '2026-01-01T00:00:00Z'",
+        "grp UNDER 'x' OR body.id = 9",
+    )
+]
+numbers = st.sampled_from([3, 9, "9", None])
+bodies = st.one_of(
+    st.sampled_from(["frost", "9", "", "[]", "{"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "id": numbers,
+            "deep": st.fixed_dictionaries({"id": numbers}),
+            "rows": st.lists(st.fixed_dictionaries({"id": numbers}), max_size=2),
+            "at": st.just("2026-02-01T12:00:00Z"),
+            "say": st.just("first frost"),
+        },
+    ).map(json.dumps),
+)
+
+
+@given(st.sampled_from(ASKED), bodies, st.sampled_from([1, 2]))
+def test_what_tail_prints_is_read_back_with_the_answer_of_the_broker(query: tamis.Query, body: str, n: int) -> None:
+    """In the broker a query sees the body as text, and the fields of one that is JSON as properties under `body.`."""
+    line = {"topic": "t", "n": n, "body": body}
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        fields = None
+    seen = {"n": n, "body": fields} if isinstance(fields, dict | list) else {"n": n}
+    engine: tamis.Engine[str] = tamis.Engine()
+    engine.add("it", query)
+    parts = pa.table({"properties": [json.dumps(seen)], "topic": ["t"], "body": [body]})
+    if engine.match_batch(parts).to_pylist()[0]:
+        assert engine.match_json(json.dumps(AnswersKept(query)(line))) == ["it"]
 
 
 @given(st.binary())

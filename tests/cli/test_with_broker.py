@@ -256,7 +256,7 @@ def test_tail_shows_what_satisfies_the_query_and_nobody_misses_it(
     assert broker.ask("queues")["total_count"] == queues
 
 
-def test_tail_sees_fields_of_json_bodies_and_words(tamis: Tamis, exchange: str) -> None:
+def test_tail_sees_fields_of_json_bodies_and_words(tamis: Tamis, exchange: str, tmp_path: Path) -> None:
     tails = [
         Running("tail", exchange, "--query", "body.price > 10", "--count", "1"),
         Running("tail", exchange, "--language", "near", "--query", "garlic frost 5", "--count", "1"),
@@ -271,7 +271,10 @@ def test_tail_sees_fields_of_json_bodies_and_words(tamis: Tamis, exchange: str) 
     tamis("publish", "-e", exchange, stdin="".join(json.dumps(line) + "\n" for line in sent))
     ended = [tail.end() for tail in tails]
     assert [code for code, _, _ in ended] == [0, 0, 0]
-    assert json.loads(ended[0][1][0]["body"]) == {"price": 30}
+    line = ended[0][1][0]
+    assert line["body"] == {"price": 30}
+    (tmp_path / "query.txt").write_text("it: body.price > 10\n")
+    assert tamis("match", "query.txt", stdin=json.dumps(line)).returncode == 0
     assert [printed[0]["topic"] for _, printed, _ in ended] == ["a", "b", "c.d"]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tamis.config.adapters import ADAPTERS
 from tamis.config.deliveries import EmlDelivery, SmtpDelivery
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import ConfigError
@@ -115,6 +116,7 @@ def test_everything_has_a_default_but_what_it_is_about(tmp_path: Path) -> None:
     assert config.pipeline.interval_ms == 200
 
 
+TYPES = ", ".join(ADAPTERS)
 MISTAKES = [
     (
         "path = ",
@@ -131,11 +133,11 @@ MISTAKES = [
         "line 15: unknown key 'floder' in [[delivery]]; did you mean 'folder'?",
     ),
     ("message =", "mesage =", "line 24: unknown key 'mesage' in [[test]]; did you mean 'message'?"),
-    ('"mbox"', '"mbx"', "line 9: type: expected 'mbox', 'eml', 'jsonl' or 'journal', not 'mbx'"),
+    ('"mbox"', '"mbx"', f"line 9: unknown type 'mbx' in [[adapter]]; did you mean 'mbox'?; known: {TYPES}"),
     (
         '"smtp"',
         '"smpt"',
-        "line 17: unknown type 'smpt' in [[delivery]]; did you mean 'smtp'?; known: store, eml, jsonl, smtp",
+        "line 19: unknown type 'smpt' in [[delivery]]; did you mean 'smtp'?; known: store, eml, jsonl, smtp",
     ),
     ('type = "eml"\n', "", "line 12: [[delivery]] needs 'type': one of store, eml, jsonl, smtp"),
     ('["outbox"]', '["outbx"]', "line 6: no [[delivery]] is named 'outbx'; did you mean 'outbox'?"),
@@ -153,7 +155,11 @@ MISTAKES = [
     ("= 100", "= 1e9", "line 3: interval_ms: expected a whole number, not 1000000000.0"),
     ('match = ["james"]', 'match = "james"', "line 25: match: expected a list, not 'james'"),
     ("[[adapter]]", "[adapter]", "line 7: expected [[adapter]], not [adapter]"),
-    ('"mbox"', '"mbox"\nbody_field = "text"', "line 10: 'body_field' is for adapters of type 'jsonl', not 'mbox'"),
+    (
+        '"mbox"',
+        '"mbox"\nbody_field = "text"',
+        "line 10: 'body_field' is for adapters of type 'jsonl', 'csv', 'http' or 'amqp', not 'mbox'",
+    ),
     ('"mbox"', '"mbox"\nquery_body = "json"', "line 10: 'query_body' is for adapters of type 'journal', not 'mbox'"),
     ('"mbox"', '"journal"\nquery_body = "xml"', "line 10: query_body: expected 'text' or 'json', not 'xml'"),
     (

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from tamis.adapters.adapter import Adapter
+from tamis.adapters.rows import Row
 from tamis.config.pipeline import PipelineConfig
 from tamis.demo import DemoFolder
 from tamis.query import load_queries
@@ -22,6 +23,11 @@ def properties_of(properties: dict[str, Any] | str) -> dict[str, Any]:
     return {**properties, "header": dict(properties["header"])}
 
 
+def _named(adapter: str, row: Row) -> tuple[str | int, ...]:
+    """What names a message: its identity, else its place."""
+    return (row.identity,) if row.identity else (adapter, row.partition, row.offset, row.digest)
+
+
 def expected_matches(folder: DemoFolder) -> tuple[dict[str, set[str]], int]:
     """Return the ids of the notifications by the key of their query, and the number of unreadable messages."""
     matcher = BruteForce()
@@ -35,5 +41,5 @@ def expected_matches(folder: DemoFolder) -> tuple[dict[str, set[str]], int]:
                 dead += 1
                 continue
             for key in matcher.match(properties_of(row.properties), row.topic, row.body):
-                found[str(key)].add(notification_id(str(key), 1, config.name, row.partition, row.offset, row.digest))
+                found[str(key)].add(notification_id(str(key), 1, *_named(config.name, row)))
     return found, dead

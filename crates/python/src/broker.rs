@@ -16,8 +16,8 @@ use tamis_core::amqp::{AmqpError, RawTable};
 use tamis_core::broker::durable::DurableOptions;
 use tamis_core::broker::topology::{QueryLimits, StoredQuery, Target, Topology, VhostId};
 use tamis_core::broker::{
-    self, Access, BrokerOptions, ConnectionId, ConnectionOverview, ConsumerOverview, Control, Event, Flow,
-    JournalMetrics, Login, Metrics, QueueOverview, RecoveryReport, Storage, UserLimits, Verb,
+    self, Access, AddressSettings, Addresses, BrokerOptions, ConnectionId, ConnectionOverview, ConsumerOverview,
+    Control, Event, Flow, JournalMetrics, Login, Metrics, QueueOverview, RecoveryReport, Storage, UserLimits, Verb,
 };
 use tamis_core::journal::{Committer, Disk, RealDisk, UnsyncedDisk};
 
@@ -160,6 +160,34 @@ fn query_limits(given: &HashMap<String, u64>) -> PyResult<QueryLimits> {
     Ok(limits)
 }
 
+/// The settings of mailboxes and services by their names; 0 is no limit where there may be none.
+fn addresses(given: &HashMap<String, HashMap<String, u64>>) -> PyResult<Addresses> {
+    let mut addresses = Addresses::default();
+    for (kind, settings) in given {
+        match kind.as_str() {
+            "mailbox" => set_address(&mut addresses.mailbox, settings)?,
+            "service" => set_address(&mut addresses.service, settings)?,
+            other => return Err(PyValueError::new_err(format!("no kind of address '{other}'"))),
+        }
+    }
+    Ok(addresses)
+}
+
+fn set_address(settings: &mut AddressSettings, given: &HashMap<String, u64>) -> PyResult<()> {
+    for (name, &value) in given {
+        let unless_zero = (value > 0).then_some(value);
+        match name.as_str() {
+            "durable" => settings.durable = value != 0,
+            "length_max" => settings.length_max = value,
+            "bytes_max" => settings.bytes_max = value,
+            "consumer_timeout_ms" => settings.consumer_timeout_ms = unless_zero,
+            "unused_ms" => settings.unused_ms = unless_zero,
+            other => return Err(PyValueError::new_err(format!("no setting of addresses '{other}'"))),
+        }
+    }
+    Ok(())
+}
+
 impl PyBroker {
     fn new(broker: broker::Broker, wake: Option<UnixStream>, recovered: RecoveryReport) -> Self {
         let (input, dirty, paused) = <(Vec<u8>, Vec<ConnectionId>, HashSet<ConnectionId>)>::default();
@@ -188,7 +216,7 @@ impl PyBroker {
 #[pymethods]
 impl PyBroker {
     #[new]
-    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, connection_bytes=0, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false, queries=None))]
+    #[pyo3(signature = (control, *, frame_max, channel_max, message_bytes_max, memory_bytes_max, seed, now_us, wall_us, connection_bytes=0, data=None, segment_bytes=67_108_864, syncs=true, confirms_received=false, queries=None, addresses=None))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
     fn open(
         py: Python<'_>,
@@ -206,6 +234,7 @@ impl PyBroker {
         syncs: bool,
         confirms_received: bool,
         queries: Option<HashMap<String, u64>>,
+        addresses: Option<HashMap<String, HashMap<String, u64>>>,
     ) -> PyResult<Self> {
         let options = BrokerOptions {
             frame_max,
@@ -216,6 +245,7 @@ impl PyBroker {
             seed,
             confirms_received,
             queries: query_limits(&queries.unwrap_or_default())?,
+            addresses: self::addresses(&addresses.unwrap_or_default())?,
             ..BrokerOptions::default()
         };
         let control = Box::new(PyControl(control));
@@ -315,7 +345,7 @@ impl PyBroker {
     }
 
     /// Take over a connection after its open-ok; return its number, which no other connection ever has.
-    #[pyo3(signature = (*, user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel, qos_is_for_channel, now_us))]
+    #[pyo3(signature = (*, user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel, qos_is_for_channel, now_us, identity=String::new()))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
     fn connect(
         &mut self,
@@ -330,6 +360,7 @@ impl PyBroker {
         knows_cancel: bool,
         qos_is_for_channel: bool,
         now_us: u64,
+        identity: String,
     ) -> u64 {
         let login = Login {
             user,
@@ -342,6 +373,7 @@ impl PyBroker {
             knows_blocked,
             knows_cancel,
             qos_is_for_channel,
+            identity,
         };
         self.broker.connect(login, now_us).to_bits()
     }
@@ -537,6 +569,7 @@ fn connection_to_py(row: &Bound<'_, PyDict>, connection: ConnectionOverview) -> 
     row.set_item("vhost", connection.vhost)?;
     row.set_item("peer", connection.peer)?;
     row.set_item("client_name", connection.client_name)?;
+    row.set_item("identity", connection.identity)?;
     row.set_item("since_us", connection.since)?;
     row.set_item("state", connection.state)?;
     row.set_item("channels", connection.channels)?;
@@ -640,6 +673,11 @@ fn metrics_to_py<'py>(py: Python<'py>, metrics: &Metrics) -> PyResult<Bound<'py,
         ("letters", metrics.letters),
         ("letters_unroutable", metrics.letters_unroutable),
         ("refused", metrics.refused),
+        ("senders_waited", metrics.senders_waited),
+        ("senders_waiting", metrics.senders_waiting),
+        ("consumer_timeouts", metrics.consumer_timeouts),
+        ("mailboxes", metrics.mailboxes),
+        ("services", metrics.services),
         ("confirms", metrics.confirms),
         ("lost", metrics.lost),
         ("bodies_unread", metrics.bodies_unread),

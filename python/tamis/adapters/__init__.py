@@ -14,14 +14,14 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession, name: str | None = None) -> None:
-    """Register ``tamis.mbox``, ``.eml``, ``.jsonl`` and ``.journal`` with a Spark session; twice is harmless.
+    """Register the data sources, such as ``tamis.mbox``, with a Spark session; twice is harmless.
 
     Args:
         spark: the session.
         name: register only this one, such as ``tamis.eml``.
     """
-    from tamis.adapters.datasource import DATA_SOURCES
+    from tamis.adapters.datasource import data_sources
 
-    for data_source in DATA_SOURCES:
+    for data_source in data_sources():
         if name is None or data_source.name() == name:
             spark.dataSource.register(data_source)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from tamis.adapters import register
-from tamis.adapters.options import SourceOptions
-from tamis.adapters.sources.eml import EmlSource
+from tamis.adapters.registry import source_class
 from tamis.adapters.sources.files import status_of
-from tamis.adapters.sources.journal import JournalSource
-from tamis.adapters.sources.jsonl import JsonlSource
-from tamis.adapters.sources.mbox import MboxSource
-from tamis.adapters.sources.source import Source, offset_of
+from tamis.adapters.sources.live.source import LiveSource
+from tamis.adapters.sources.source import Source
 from tamis.errors import AdapterError, TamisError
 
 if TYPE_CHECKING:
@@ -22,12 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-SOURCES: Final[dict[str, type[Source]]] = {
-    source.type: source for source in (MboxSource, EmlSource, JsonlSource, JournalSource)
-}
-"""Type of an adapter -> its source."""
-
 _SAMPLE_MESSAGES: Final = 20
+_TRIGGER_MS: Final = 1_000
 
 
 class AdapterSettings(Protocol):
@@ -40,7 +34,7 @@ class AdapterSettings(Protocol):
     @property
     def poll_interval_ms(self) -> int: ...  # noqa: D102
     def options(self) -> Mapping[str, Any]:
-        """Name -> value of the options of `SourceOptions` that were given."""
+        """Name -> value of the options of its source that were given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,41 +71,66 @@ class Adapter:
 
     Args:
         name: unique in its pipeline.
-        source_type: ``mbox``, ``eml``, ``jsonl`` or ``journal``.
-        path: a file, a folder or a glob; the directory of a stream.
-        poll_interval_ms: time between two looks for new messages.
-        options: further fields of `SourceOptions`; an empty topic is the adapter's name.
+        source_type: one of `tamis.adapters.registry.source_types`.
+        poll_interval_ms: time between two looks for new messages; None: the source's own.
+        options: fields of the source's `Options`, such as `path`; an empty topic is the adapter's name.
 
     Raises:
         AdapterError: there is no such type, or it does not have one of the options.
     """
 
     def __init__(
-        self, name: str, source_type: str, path: str, *, poll_interval_ms: int = 1_000, **options: Any
+        self,
+        name: str,
+        source_type: str,
+        path: str | None = None,
+        *,
+        poll_interval_ms: int | None = None,
+        **options: Any,
     ) -> None:
-        if source_type not in SOURCES:
-            raise AdapterError(f"adapter '{name}': no type '{source_type}'; there are: {', '.join(SOURCES)}")
-        SourceOptions.check_names(options, source_type)
-        self.name, self.source_type, self.poll_interval_ms = name, source_type, poll_interval_ms
-        self._options = SourceOptions(path, **options | {"topic": options.get("topic") or name})
+        try:
+            self._source = source_class(source_type)
+            given = options if path is None else {"path": path} | options
+            self._source.Options.check_names(given)
+        except AdapterError as error:
+            raise AdapterError(f"adapter '{name}': {error}") from error
+        self.name, self.source_type = name, source_type
+        self.poll_interval_ms = poll_interval_ms or self._source.poll_interval_ms
+        if "poll_interval_ms" in {one.name for one in fields(self._source.Options)}:
+            given["poll_interval_ms"] = self.poll_interval_ms
+        self._options = self._source.Options(**given | {"topic": given.get("topic") or name})
 
     @classmethod
-    def from_config(cls, config: AdapterSettings) -> Self:
+    def from_config(cls, config: AdapterSettings, work: Path | None = None) -> Self:
         """The adapter that a configuration describes.
+
+        Args:
+            config: an ``[[adapter]]``.
+            work: the pipeline's folder for its own files; a live source has its spool there. None: in this folder.
 
         Raises:
             AdapterError: there is no such type.
         """
-        return cls(config.name, config.type, poll_interval_ms=config.poll_interval_ms, **config.options())
+        spool = (work or Path("work")) / "spools" / config.name
+        has_spool = "spool" in {one.name for one in fields(source_class(config.type).Options)}
+        options = dict(config.options()) | ({"spool": str(spool.absolute())} if has_spool else {})
+        return cls(config.name, config.type, poll_interval_ms=config.poll_interval_ms, **options)
+
+    @property
+    def trigger_ms(self) -> int:
+        """The time between two questions of Spark, in milliseconds: a live source knows itself when it looks."""
+        return (
+            min(self.poll_interval_ms, _TRIGGER_MS) if issubclass(self._source, LiveSource) else self.poll_interval_ms
+        )
 
     @property
     def format(self) -> str:
         """The name of the source in Spark."""
-        return SOURCES[self.source_type].format()
+        return self._source.format()
 
     def options(self) -> dict[str, str]:
         """The options of the source in Spark."""
-        return self._options.texts(self.source_type)
+        return self._options.texts()
 
     def source(self) -> Source:
         """The source, without Spark.
@@ -120,7 +139,7 @@ class Adapter:
             AdapterError: an option is wrong.
             ConfigError: the file of stop words cannot be read.
         """
-        return SOURCES[self.source_type](SourceOptions.of(self.options(), self.source_type))
+        return self._source(self._source.Options.of(self.options()))
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         """The messages as a streaming DataFrame.
@@ -153,9 +172,7 @@ class Adapter:
 def _examine(name: str, source: Source) -> AdapterHealth:
     source.check()
     statuses = [status for path in source.files() if (status := status_of(path))]
-    start = offset_of({})
-    end = source.latest(start, _SAMPLE_MESSAGES, settled=True)
-    errors = [row.error for part in source.plan(start, end) for row in source.read(part)]
+    errors = [row.error for row in source.sample(_SAMPLE_MESSAGES)]
     dead = [error for error in errors if error is not None]
     newest = max((status.st_mtime for status in statuses), default=None)
     return AdapterHealth(

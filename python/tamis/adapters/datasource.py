@@ -26,13 +26,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from tamis.adapters.mail.properties import MAIL_PROPERTIES
-from tamis.adapters.options import SourceOptions
+from tamis.adapters.registry import usable_sources
 from tamis.adapters.rows import arrow_batches, columns
-from tamis.adapters.sources.eml import EmlSource
-from tamis.adapters.sources.journal import JournalSource
-from tamis.adapters.sources.jsonl import JsonlSource
-from tamis.adapters.sources.mbox import MboxSource
 from tamis.adapters.sources.source import Offset, Slice, Source, offset_of
 
 if TYPE_CHECKING:
@@ -51,8 +46,6 @@ _TYPES: Final[dict[str, DataType]] = {
 }
 """Kind of a column of `Row`, or of a property of mail -> its type in Spark."""
 
-_MAIL: Final = StructType([StructField(known.name, _TYPES[known.kind]) for known in MAIL_PROPERTIES])
-
 
 class SlicePartition(InputPartition):
     """A slice for a task."""
@@ -63,11 +56,9 @@ class SlicePartition(InputPartition):
 
 
 class TamisDataSource(DataSource):
-    """A data source of Spark. Subclasses name the source and the type of its properties."""
+    """A data source of Spark; `data_sources` makes a subclass for each source."""
 
     source_type: ClassVar[type[Source]]
-    properties: ClassVar[DataType] = _MAIL
-    streams: ClassVar[bool] = False
 
     @classmethod
     def name(cls) -> str:
@@ -82,8 +73,8 @@ class TamisDataSource(DataSource):
         """
         source = self.source()
         source.check()
-        kinds = columns(signature=source.options.signature, streams=self.streams)
-        types = _TYPES | {"properties": self.properties}
+        kinds = columns(signature=source.options.signature, streams=source.streams)
+        types = _TYPES | {"properties": _properties_type(source)}
         return StructType([StructField(name, types[kind]) for name, kind in kinds.items()])
 
     def source(self) -> Source:
@@ -92,7 +83,7 @@ class TamisDataSource(DataSource):
         Raises:
             AdapterError: an option is wrong.
         """
-        return self.source_type(SourceOptions.of(self.options, self.source_type.type))
+        return self.source_type(self.source_type.Options.of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of everything that exists."""
@@ -103,39 +94,15 @@ class TamisDataSource(DataSource):
         return StreamReader(self.source(), schema)
 
 
-class MboxDataSource(TamisDataSource):
-    """The data source ``tamis.mbox``."""
-
-    source_type = MboxSource
-
-
-class EmlDataSource(TamisDataSource):
-    """The data source ``tamis.eml``."""
-
-    source_type = EmlSource
+def data_sources() -> list[type[TamisDataSource]]:
+    """A data source for each type of source that can be used."""
+    return [type(f"{source.__name__}Data", (TamisDataSource,), {"source_type": source}) for source in usable_sources()]
 
 
-class JsonlDataSource(TamisDataSource):
-    """The data source ``tamis.jsonl``."""
-
-    source_type = JsonlSource
-    properties = StringType()
-
-
-class JournalDataSource(TamisDataSource):
-    """The data source ``tamis.journal``."""
-
-    source_type = JournalSource
-    properties = VariantType()
-    streams = True
-
-
-DATA_SOURCES: tuple[type[TamisDataSource], ...] = (
-    MboxDataSource,
-    EmlDataSource,
-    JsonlDataSource,
-    JournalDataSource,
-)
+def _properties_type(source: Source) -> DataType:
+    if isinstance(source.properties, str):
+        return {"json": StringType(), "variant": VariantType()}[source.properties]
+    return StructType([StructField(known.name, _TYPES[known.kind]) for known in source.properties])
 
 
 class BatchReader(DataSourceReader):

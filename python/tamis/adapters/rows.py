@@ -44,6 +44,8 @@ class Row:
         raw: the bytes of a dead letter; of streams also a body that is not text.
         exchange: of streams: what it was published to.
         time: of streams: when it was published, in microseconds since 1970.
+        identity: names the message, wherever it is found again: of mail a digest, of others what their source or the
+            option `id_field` says. None: its place names it, which is the adapter, the partition, offset and digest.
     """
 
     partition: str = field(metadata=_kind("string"))
@@ -58,6 +60,7 @@ class Row:
     raw: bytes | None = field(default=None, metadata=_kind("binary"))
     exchange: str | None = field(default=None, metadata=_kind("string", only="streams"))
     time: int | None = field(default=None, metadata=_kind("timestamp", only="streams"))
+    identity: str | None = field(default=None, metadata=_kind("string"))
 
     @property
     def characters(self) -> int:
@@ -95,11 +98,21 @@ def mail_row(
     try:
         mail = read_mail(raw, source=source)
     except MailError as error:
-        return Row(partition, offset, digest, topic, error=str(error), raw=raw)
+        return Row(partition, offset, digest, topic, error=str(error), raw=raw, identity=digest)
     signature = signature_of(mail.body, stop_words)
     xml = to_xml(mail.properties, mail.body)
     header = list(mail.properties["header"].items())
-    return Row(partition, offset, digest, topic, {**mail.properties, "header": header}, mail.body, xml, signature)
+    return Row(
+        partition,
+        offset,
+        digest,
+        topic,
+        {**mail.properties, "header": header},
+        mail.body,
+        xml,
+        signature,
+        identity=digest,
+    )
 
 
 def digest_of(content: bytes) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from tamis.adapters.mail.properties import MAIL_PROPERTIES
+from tamis.adapters.properties import MAIL_PROPERTIES
 
 NAMESPACE: Final = "urn:tamis:message:1"
 DEPTH_MAX: Final = 100

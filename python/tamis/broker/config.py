@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from tamis.broker import system
+from tamis.broker.addresses import MailboxesConfig, ServicesConfig
 from tamis.broker.limit import Limit
 from tamis.errors import ConfigError
 
@@ -242,6 +243,8 @@ class BrokerConfig:
     tls: TlsConfig | None = None
     journal: JournalConfig = field(default_factory=JournalConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    mailboxes: MailboxesConfig = field(default_factory=MailboxesConfig)
+    services: ServicesConfig = field(default_factory=ServicesConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     @classmethod
@@ -344,7 +347,14 @@ def in_url(host: str) -> str:
 
 # ---- error messages ----
 
-_TABLES: dict[str, type[Any]] = {"tls": TlsConfig, "journal": JournalConfig, "limits": LimitsConfig, "log": LogConfig}
+_TABLES: dict[str, type[Any]] = {
+    "tls": TlsConfig,
+    "journal": JournalConfig,
+    "limits": LimitsConfig,
+    "mailboxes": MailboxesConfig,
+    "services": ServicesConfig,
+    "log": LogConfig,
+}
 
 
 def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails) -> str:

@@ -102,9 +102,16 @@ def setting_rows(config: type[Any], table: str) -> Iterator[LimitRow]:
 
 def all_rows() -> list[LimitRow]:
     """Return every limit: first those with a setting, then the fixed ones."""
+    from tamis.broker.addresses import MailboxesConfig, ServicesConfig
     from tamis.broker.config import JournalConfig, LimitsConfig
 
-    return [*setting_rows(LimitsConfig, "limits"), *setting_rows(JournalConfig, "journal"), *fixed_rows()]
+    tables = {
+        "limits": LimitsConfig,
+        "journal": JournalConfig,
+        "mailboxes": MailboxesConfig,
+        "services": ServicesConfig,
+    }
+    return [*(row for table, config in tables.items() for row in setting_rows(config, table)), *fixed_rows()]
 
 
 def table() -> str:

@@ -174,10 +174,11 @@ _READERS: Final = {
 
 
 def _source(source_type: str, path: str, form: MessageForm, **options: Any) -> Source:
-    from tamis.adapters.adapter import SOURCES
-    from tamis.adapters.options import SourceOptions
+    from tamis.adapters.registry import source_class
 
-    return SOURCES[source_type](SourceOptions(os.path.abspath(path), form.topic or "", **options))  # noqa: PTH100
+    found = source_class(source_type)
+    given = {"path": os.path.abspath(path), "topic": form.topic or "", **options}  # noqa: PTH100
+    return found(found.Options(**given))
 
 
 def _of_row(row: Row, file: str) -> InputMessage:

@@ -1,33 +1,82 @@
-"""Defines an ``[[adapter]]`` of pipeline.toml from the options of its source."""
+"""Defines an ``[[adapter]]`` of pipeline.toml: one model for each type of source, made from the source's options."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import BeforeValidator, Field, create_model, model_validator
+from pydantic import BeforeValidator, Field, create_model
 
-from tamis.adapters.options import SOURCE_TYPES, OptionRule, options_of, rule_of
-from tamis.config.errors import MistakeError
+from tamis.adapters.options import OptionRule, rule_of
+from tamis.adapters.registry import usable_sources
+from tamis.adapters.sources.source import Source
 from tamis.config.fields import Milliseconds, Name, PathBeside, Section
 from tamis.errors import short
 
 
-def _option_field(option: dataclasses.Field[Any]) -> tuple[Any, Any]:
+class AdapterConfig(Section):
+    """An ``[[adapter]]``: a source of messages. A subclass for each type has the options of its source.
+
+    Attributes:
+        name: unique; the `source` of its notifications.
+        type: the type of its source.
+        poll_interval_ms: time between two looks for new messages.
+        topic: of its messages; empty: the adapter's name.
+    """
+
+    name: Name
+    type: str
+    poll_interval_ms: Milliseconds = 1_000
+    topic: str = ""
+
+    def options(self) -> dict[str, Any]:
+        """Name -> value of the options of its source that are set."""
+        values = {name: getattr(self, name) for name in type(self).model_fields if name not in _COMMON}
+        return {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+    @property
+    def place(self) -> str:
+        """What it reads, for people: its path, its address or its server."""
+        named = (getattr(self, name, None) for name in ("path", "url", "host", "listen", "servers"))
+        return next((str(value) for value in named if value), "")
+
+
+_COMMON = frozenset(AdapterConfig.model_fields) - {"topic"}
+
+
+def model_of(source: type[Source]) -> type[AdapterConfig]:
+    """The model of an ``[[adapter]]`` of one type."""
+    options = {one.name: _option_field(one) for one in dataclasses.fields(source.Options) if rule_of(one).in_pipeline}
+    own: dict[str, Any] = {
+        "type": (Literal[source.type], ...),
+        "poll_interval_ms": (Milliseconds, source.poll_interval_ms),
+    }
+    return create_model(f"{source.__name__}Config", __base__=AdapterConfig, **(options | own))
+
+
+def _option_field(one: dataclasses.Field[Any]) -> tuple[Any, Any]:
     """An option of a source as a field of a model: its type, and its default."""
-    rule = rule_of(option)
-    if option.name == "path":
-        return PathBeside, ...
+    rule = rule_of(one)
     kind: Any = str
-    if rule.minimum is not None:
-        kind = Annotated[int, Field(strict=True, gt=rule.minimum - 1)]
+    if rule.is_path:
+        kind = PathBeside
+    elif rule.minimum is not None:
+        kind = Annotated[int, Field(strict=True, gt=rule.minimum - 1, le=rule.maximum)]
+    elif isinstance(one.default, bool):
+        kind = Annotated[bool, Field(strict=True)]
     elif rule.or_number:
-        kind = Annotated[str, BeforeValidator(functools.partial(_word_or_number, option.name, rule))]
+        kind = Annotated[str, BeforeValidator(functools.partial(_word_or_number, one.name, rule))]
     elif rule.words:
         kind = Literal[rule.words]
-    is_of_all = rule.types == SOURCE_TYPES
-    return (kind, option.default) if is_of_all else (kind | None, None)
+    if rule.required:
+        return kind, ...
+    return (kind | None, None) if one.default is None else (kind, one.default)
 
 
 def _word_or_number(name: str, rule: OptionRule, value: Any) -> str:
@@ -36,48 +85,16 @@ def _word_or_number(name: str, rule: OptionRule, value: Any) -> str:
     raise ValueError(f"{name}: expected {rule.expected}, not {short(value)}")
 
 
-_OPTIONS: Final = [option for option in options_of() if rule_of(option).in_pipeline]
+ADAPTERS: dict[str, type[AdapterConfig]] = {source.type: model_of(source) for source in usable_sources()}
+"""Type -> model, of every type that can be used."""
 
 if TYPE_CHECKING:
-
-    class _AdapterFields(Section):
-        name: Name
-        type: str
-        poll_interval_ms: Milliseconds
-
-        def __getattr__(self, name: str) -> Any: ...
+    AnyAdapterConfig = AdapterConfig
 else:
-    _AdapterFields = create_model(
-        "_AdapterFields",
-        __base__=Section,
-        name=(Name, ...),
-        type=(Literal[SOURCE_TYPES], ...),
-        poll_interval_ms=(Milliseconds, 1000),
-        **{option.name: _option_field(option) for option in _OPTIONS},
-    )
+    AnyAdapterConfig = Annotated[Union[tuple(ADAPTERS.values())], Field(discriminator="type")]  # noqa: UP007
+    """An ``[[adapter]]``, by its `type`."""
 
 
-class AdapterConfig(_AdapterFields):
-    """An ``[[adapter]]``: a source of messages, with the options of `tamis.adapters.options.SourceOptions`.
-
-    Attributes:
-        name: unique; the `source` of its notifications.
-        type: the format of what it reads.
-        poll_interval_ms: time between two looks for new messages.
-    """
-
-    @model_validator(mode="after")
-    def _is_of_a_type_that_has_its_options(self) -> Self:
-        for option in _OPTIONS:
-            types = rule_of(option).types
-            if self.type not in types and getattr(self, option.name) is not None:
-                having = " or ".join(f"'{one}'" for one in types)
-                raise MistakeError(
-                    (option.name,), f"'{option.name}' is for adapters of type {having}, not '{self.type}'"
-                )
-        return self
-
-    def options(self) -> dict[str, Any]:
-        """Name -> value of the options of its source that are set."""
-        values = {option.name: getattr(self, option.name) for option in _OPTIONS}
-        return {name: value for name, value in values.items() if value is not None} | {"path": str(self.path)}
+def types_with(option: str) -> list[str]:
+    """The types of adapters that have an option."""
+    return [name for name, model in ADAPTERS.items() if option in model.model_fields]

@@ -5,7 +5,7 @@ Nothing is opened or created here: `tamis.config.pipeline_check` tries what a ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from tamis.config import errors as config_errors
-from tamis.config.adapters import AdapterConfig
+from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, types_with
 from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
 from tamis.config.errors import MistakeError
 from tamis.config.fields import PATTERNS, Milliseconds, Name, PathBeside, Section
@@ -74,7 +74,7 @@ class PipelineConfig(Section):
 
     pipeline: PipelineSection
     queries: QueriesSection
-    adapters: tuple[AdapterConfig, ...] = Field(default=(), alias="adapter")
+    adapters: tuple[AnyAdapterConfig, ...] = Field(default=(), alias="adapter")
     deliveries: tuple[DeliveryConfig, ...] = Field(default=(), alias="delivery")
     hierarchies: tuple[HierarchyConfig, ...] = Field(default=(), alias="hierarchy")
     tests: tuple[TestBlock, ...] = Field(default=(), alias="test")
@@ -209,6 +209,8 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "jsonl": JsonlDelivery,
     "smtp": SmtpDelivery,
 }
+_TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
+"""Section -> type -> model, of sections that have a type."""
 _ARRAYS = ("adapter", "delivery", "hierarchy", "test")
 
 
@@ -218,14 +220,16 @@ def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails)
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, MistakeError):
         location = (*location, *cause.below)
-    where = config_errors.place_in_file(path, lines, location)
+    in_type = details["type"] == "union_tag_invalid"
+    where = config_errors.place_in_file(path, lines, (*location, "type") if in_type else location)
     return f"{where}: {_mistake(details, location, model)}"
 
 
 def _location(loc: tuple[str | int, ...]) -> tuple[TomlLocation, type[BaseModel] | None]:
     """The location in the file, without the union's tag that pydantic inserts, and the model that it belongs to."""
-    if len(loc) > 2 and loc[0] == "delivery" and loc[2] in _DELIVERIES:
-        return (*loc[:2], *loc[3:]), _DELIVERIES[str(loc[2])]
+    tagged = _TAGGED.get(str(loc[0]), {}) if len(loc) > 2 else {}
+    if model := tagged.get(str(loc[2]) if tagged else ""):
+        return (*loc[:2], *loc[3:]), model
     return loc, _MODELS.get(str(loc[0])) if loc else None
 
 
@@ -233,24 +237,30 @@ def _mistake(details: ErrorDetails, location: TomlLocation, model: type[BaseMode
     kind, name = details["type"], location[-1] if location else ""
     within = _table(location[:1])
     if kind == "extra_forbidden":
+        if location[0] == "adapter" and (types := types_with(str(name))):
+            *others, last = (f"'{one}'" for one in types)
+            having = f"{', '.join(others)} or {last}" if others else last
+            return f"'{name}' is for adapters of type {having}, not '{_type_of(model)}'"
         known = list(_keys(model)) if len(location) > 1 and model else ["pipeline", "queries", *_ARRAYS]
         inside = f" in {within}" if len(location) > 1 else ""
         return f"unknown key '{name}'{inside}{did_you_mean(str(name), known)}"
     if kind == "missing":
         return f"{within} needs '{name}'"
     if kind == "union_tag_not_found":
-        return f"{within} needs 'type': one of {', '.join(_DELIVERIES)}"
+        return f"{within} needs 'type': one of {', '.join(_TAGGED[str(location[0])])}"
     if kind == "union_tag_invalid":
-        tag = str(details.get("ctx", {}).get("tag"))
-        return (
-            f"unknown type '{tag}' in {within}{did_you_mean(tag, list(_DELIVERIES))}; known: {', '.join(_DELIVERIES)}"
-        )
+        tag, known = str(details.get("ctx", {}).get("tag")), list(_TAGGED[str(location[0])])
+        return f"unknown type '{tag}' in {within}{did_you_mean(tag, known)}; known: {', '.join(known)}"
     if kind == "value_error":
         return str(details.get("ctx", {}).get("error"))
     if kind == "tuple_type" and len(location) == 1:
         return f"expected {within}, not [{name}]"
     shown = ".".join(str(part) for part in location[1:] if isinstance(part, str)) or within
     return f"{shown}: {config_errors.expected(details, PATTERNS)}, not {short(details['input'])}"
+
+
+def _type_of(model: type[BaseModel] | None) -> str:
+    return next((name for name, one in ADAPTERS.items() if one is model), "")
 
 
 def _keys(model: type[BaseModel]) -> Iterator[str]:

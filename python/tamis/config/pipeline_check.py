@@ -166,14 +166,17 @@ class PipelineCheck:
                     yield Problem(self._place_of(spec.key), spec.line, text)
 
     def _adapters(self) -> Iterator[Problem]:
+        from tamis.adapters.adapter import Adapter
+
         if not self._config.adapters:
             yield self._at((), "no [[adapter]]: there is nothing to read")
         for index, adapter in enumerate(self._config.adapters):
-            problem = _source_problem(adapter.path)
-            if problem is None and adapter.type == "journal":
-                problem = _stream_problem(adapter.path)
-            if problem:
-                yield self._at(("adapter", index, "path"), problem)
+            try:
+                Adapter.from_config(adapter, self._config.pipeline.work).source().check()
+            except TamisError as error:
+                named = str(error).partition(":")[0]  # most begin with the name of the option
+                key = named if named in type(adapter).model_fields else "path"
+                yield self._at(("adapter", index, key), error)
 
     def _deliveries(self) -> Iterator[Problem]:
         for index, delivery in enumerate(self._config.deliveries):
@@ -222,30 +225,6 @@ def _test_problems(engine: Engine, keys: list[str], test: TestBlock) -> Iterator
         if (key in matched) != (key in test.match):
             expected = "expected" if key in test.match else "did not expect"
             yield f"the test {expected} '{key}' to match: {engine.explain(key, *message)}"
-
-
-def _source_problem(path: Path) -> str | None:
-    """Why nothing can be read from `path`: a file, a folder or a glob."""
-    if any(sign in str(path) for sign in "*?["):
-        first = next(index for index, part in enumerate(path.parts) if any(sign in part for sign in "*?["))
-        path = Path(*path.parts[:first])
-    if not path.exists():
-        return f"{path}: no such file or folder; expected messages to read there"
-    if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
-        return f"{path}: may not be read; change its permissions, or run as another user"
-    return None
-
-
-def _stream_problem(path: Path) -> str | None:
-    """Why `path` is not the directory of a stream."""
-    from tamis._core import JournalReader
-    from tamis.errors import JournalError
-
-    try:
-        JournalReader(path)
-    except (JournalError, OSError) as error:
-        return f"{error}; expected the directory of a stream"
-    return None
 
 
 def _folder_problem(folder: Path) -> str | None:

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Final
 
-from tamis.adapters.mail.properties import MAIL_PROPERTIES
-from tamis.adapters.options import MAIL
+from tamis.adapters.properties import MAIL_PROPERTIES
+from tamis.adapters.registry import source_class
 from tamis.config.pipeline import PipelineConfig
 from tamis.errors import QueryError, TamisError
 from tamis.name_hints import nearest
@@ -25,7 +25,7 @@ def name_warnings(config: PipelineConfig, spec: QuerySpec) -> Iterator[str]:
     The names of mail are known. JSON lines and streams may have any name: if the pipeline reads some, only a name that
     is close to a part of the message is told. A query that cannot be read has none.
     """
-    is_closed = bool(config.adapters) and all(adapter.type in MAIL for adapter in config.adapters)
+    is_closed = bool(config.adapters) and all(_is_mail(adapter.type) for adapter in config.adapters)
     for name in _names(spec):
         if name.lower() in PARTS or name in _MAIL_NAMES or name.startswith("header."):
             continue
@@ -33,6 +33,10 @@ def name_warnings(config: PipelineConfig, spec: QuerySpec) -> Iterator[str]:
         if is_closed or near is not None:
             hint = f"; did you mean {near}?" if near is not None else f"; mail has {', '.join(sorted(_MAIL_NAMES))}"
             yield f"no adapter gives a property '{name}'{hint}"
+
+
+def _is_mail(source_type: str) -> bool:
+    return source_class(source_type).properties == MAIL_PROPERTIES
 
 
 def _names(spec: QuerySpec) -> list[str]:

@@ -12,7 +12,7 @@ from email import policy
 from email.message import EmailMessage
 from email.utils import format_datetime
 
-from tamis.adapters.mail.properties import MAIL_PROPERTIES
+from tamis.adapters.properties import MAIL_PROPERTIES
 from tamis.notify.content import excerpts, readable, why
 from tamis.store import NotificationRecord
 

@@ -107,7 +107,7 @@ def match_rows(frame: DataFrame, snapshot: Snapshot) -> Matched:
         )
         .filter(F.col("error").isNotNull() | (F.size("match.ids") > 0))
         .withColumn("properties", _properties_text(frame))
-        .select(*_MESSAGE_COLUMNS, "error", "raw", F.col("match.ids").alias("ids"))
+        .select(*_MESSAGE_COLUMNS, "error", "raw", "identity", F.col("match.ids").alias("ids"))
     )
     rows = wanted.toArrow()
     metrics = observed.get
@@ -124,10 +124,11 @@ def make_result(matched: Matched, snapshot: Snapshot, source: str) -> BatchResul
         if row["error"] is not None:
             dead_letters.append(DeadLetter(*key, row["error"], row["raw"] or b""))
             continue
+        named = key if row["identity"] is None else (row["identity"],)
         texts = {"topic": row["topic"] or "", "properties": row["properties"] or "{}"}
         messages.append(MessageRow(source, **{name: row[name] for name in _MESSAGE_COLUMNS} | texts))
         notifications += [
-            Notification(notification_id(query.key, query.version, *key), query.key, query.version, *key)
+            Notification(notification_id(query.key, query.version, *named), query.key, query.version, *key)
             for query in snapshot.records_of(row["ids"])
         ]
     return BatchResult(messages, notifications, dead_letters, matched.read, len(messages))

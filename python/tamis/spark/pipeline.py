@@ -169,7 +169,7 @@ class _Run:
         self._tally = Tally()
         self._snapshots = Snapshots(store, config.pipeline.work)
         self._deliveries = DeliveryThreads(NotificationEngine(store, config.deliveries).dispatchers, self._tally)
-        adapters = [Adapter.from_config(adapter) for adapter in config.adapters]
+        adapters = [Adapter.from_config(adapter, config.pipeline.work) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)
         self._spark, self._poll_times = spark, PollTimes()
         self._streams: dict[str, Stream] = {}
@@ -234,7 +234,7 @@ class _Run:
 
     def _stream(self, adapter: Adapter, frame: DataFrame) -> Stream:
         """Start the streaming query of an adapter, for the manager."""
-        interval_ms = max(adapter.poll_interval_ms, self._config.pipeline.interval_ms)
+        interval_ms = max(adapter.trigger_ms, self._config.pipeline.interval_ms)
         checkpoint = self._config.pipeline.checkpoints / adapter.name
         process = functools.partial(self._process, adapter.name)
         stream = Stream(frame, checkpoint, process, None if self._once else interval_ms)

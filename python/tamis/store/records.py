@@ -119,7 +119,7 @@ class MessageRow(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """A match of a message by a version of a query; `id` is the `notification_id` of the other fields."""
+    """A match of a message by a version of a query; `id` is its `notification_id`."""
 
     id: str
     query_key: str
@@ -130,17 +130,23 @@ class Notification(NamedTuple):
     digest: str
 
 
-def notification_id(query_key: str, query_version: int, source: str, partition: str, offset: int, digest: str) -> str:
+def notification_id(query_key: str, query_version: int, *message: str | int) -> str:
     """The id of the notification that this version of this query matched this message: 32 hexadecimal digits.
 
-    A replay after a crash computes the same id, and the outbox holds each id once, so that nothing is doubled. Another
-    message at the same place, for instance in a file that was replaced, has another digest and so another id. It is
-    128 bits of SHA-256: among a hundred thousand million ids, two collide with a chance of 1 in 10^16. Cost: 3 µs.
+    A replay after a crash computes the same id, and the outbox holds each id once, so that nothing is doubled. A
+    message with an identity of its own, such as a mail, has the same id wherever it is found again. Any other is
+    another message at another place, and so are other bytes at the same place. It is 128 bits of SHA-256: among a
+    hundred thousand million ids, two collide with a chance of 1 in 10^16. Cost: 3 µs.
+
+    Args:
+        query_key: the query.
+        query_version: its version.
+        message: its identity alone; else its source, partition, offset and digest.
 
     >>> notification_id("frost", 1, "inbox", "mail/1.mbox", 0, "00")
     'e76f3d58f534a751e2f31d84994bb1de'
     """
-    named = json.dumps([query_key, query_version, source, partition, offset, digest], separators=(",", ":"))
+    named = json.dumps([query_key, query_version, *message], separators=(",", ":"))
     return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 

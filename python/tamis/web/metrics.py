@@ -39,6 +39,10 @@ COUNTERS = {
         "dead_letters_unroutable", "Dead letters that no queue received, or that would have gone round for ever."
     ),
     "refused": MetricForm("messages_refused", "Messages that a full queue refused."),
+    "senders_waited": MetricForm("messages_waited", "Messages that had to wait until a full queue had room."),
+    "consumer_timeouts": MetricForm(
+        "consumer_timeouts", "Channels closed because a delivery was not acknowledged in its time."
+    ),
     "bodies_unread": MetricForm("bodies_unread", "Messages with a body too large for a query that asked for it."),
     "matches_cut": MetricForm("matches_cut", "Messages whose matching would have taken too long."),
     "lost": MetricForm("messages_lost", "Messages that could not be read back from the journal."),
@@ -61,6 +65,9 @@ GAUGES = {
     "channels": MetricForm("channels", "Open channels."),
     "consumers": MetricForm("consumers", "Consumers."),
     "queues": MetricForm("queues", "Queues."),
+    "mailboxes": MetricForm("mailboxes", "Mailboxes."),
+    "services": MetricForm("services", "Services."),
+    "senders_waiting": MetricForm("senders_waiting", "Messages that wait until a full queue has room."),
     "messages": MetricForm("messages", "Messages in queues or not acknowledged. One in many queues counts once."),
     "messages_ready": MetricForm("messages_ready", "Queue entries that wait for a consumer."),
     "messages_unacknowledged": MetricForm("messages_unacknowledged", "Deliveries that are not acknowledged yet."),

@@ -21,6 +21,7 @@
 //! Bounds: [`BrokerOptions`], and `topology`'s.
 
 mod access;
+mod addresses;
 mod clock;
 mod connections;
 mod consumers;
@@ -47,6 +48,7 @@ mod unique;
 
 pub use access::control::{Access, Control, Resource, UserLimits, Verb};
 use access::permissions::Permissions;
+pub use addresses::settings::{AddressSettings, Addresses};
 use clock::Clock;
 pub use clock::Micros;
 use connections::clients::Clients;
@@ -66,6 +68,7 @@ pub use management::overview::{ConnectionOverview, ConsumerOverview, QueueOvervi
 pub use options::BrokerOptions;
 use publishing::pending::Publishing;
 use publishing::shortage::Backpressure;
+use publishing::waiting_senders::WaitingSenders;
 use queues::all_queues::Queues;
 use queues::letter::Letters;
 use queues::message_store::MessageStore;
@@ -92,6 +95,7 @@ pub struct Broker {
     letters: Letters,
     publishing: Publishing,
     backpressure: Backpressure,
+    waiting_senders: WaitingSenders,
     streams: Streams,
     durability: Durability,
     events: Events,
@@ -121,6 +125,7 @@ impl Broker {
             letters: Letters::default(),
             publishing: Publishing::default(),
             backpressure: Backpressure::default(),
+            waiting_senders: WaitingSenders::default(),
             streams: Streams::default(),
             durability: Durability::default(),
             events: Events::default(),
@@ -152,6 +157,7 @@ impl Broker {
     pub fn has_work(&self) -> bool {
         self.turn.has_next()
             || self.streams.has_readers()
+            || self.queues.has_relieved()
             || self.queues.has_unreachable()
             || self.queues.has_abandoned()
             || self.clients.has_orphans()
@@ -169,6 +175,7 @@ impl Broker {
         self.turn.begin();
         self.expire();
         self.letters.allow_many();
+        self.streams.allow_many();
         self.finish();
     }
 
@@ -188,6 +195,9 @@ impl Broker {
         self.remove_abandoned();
         self.settle_orphans();
         self.run();
+        if self.let_senders_go_on() {
+            self.run();
+        }
         self.read_streams();
         self.send_letters();
         self.sweep();

@@ -1,5 +1,6 @@
 //! The broker's bounds, and what happens at each of them.
 
+use crate::broker::addresses::settings::Addresses;
 use crate::broker::topology::QueryLimits;
 
 /// Bounds and settings of a [`super::Broker`].
@@ -29,6 +30,8 @@ pub struct BrokerOptions {
     pub turn_budget: u32,
     /// Limits of queries and of matching.
     pub queries: QueryLimits,
+    /// How mailboxes and services are made.
+    pub addresses: Addresses,
     /// The seed of generated names; give it something random, except in a simulation.
     pub seed: u64,
 }
@@ -47,6 +50,7 @@ impl Default for BrokerOptions {
             confirms_received: false,
             turn_budget: 8192,
             queries: QueryLimits::default(),
+            addresses: Addresses::default(),
             seed: 0,
         }
     }

@@ -10,9 +10,10 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, ClassVar, Final
 
-from tamis.adapters.options import SourceOptions
+from tamis.adapters.options import FileOptions, MailOptions
+from tamis.adapters.properties import MAIL_PROPERTIES
 from tamis.adapters.rows import Row, mail_row
 from tamis.adapters.sources.source import Source, path_text
 from tamis.errors import AdapterError
@@ -28,7 +29,14 @@ class FileSource(Source):
         options: as `SourceOptions.of` checked them.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    Options: ClassVar[type[FileOptions]] = FileOptions
+    options: FileOptions
+    pattern: ClassVar[str]
+    """The default pattern for the names of the files that are read in a folder."""
+    settle_ms: ClassVar[int]
+    """The default time for which a file must not have changed."""
+
+    def __init__(self, options: FileOptions) -> None:
         super().__init__(options)
         self.settle_s = (self.settle_ms if options.settle_ms is None else options.settle_ms) / 1000
 
@@ -77,7 +85,23 @@ class FileSource(Source):
                 if wanted and fnmatch.fnmatch(name, pattern):
                     yield f"{parent}/{name}"
 
-    def _mail_row(self, raw: bytes, path: str, offset: int, source: str) -> Row:
+
+class MailSource(FileSource):
+    """A source of mail in files."""
+
+    Options: ClassVar[type[FileOptions]] = MailOptions
+    options: MailOptions
+    properties = MAIL_PROPERTIES
+
+    def mail_row(self, raw: bytes, path: str, offset: int, source: str) -> Row:
+        """The row of one mail.
+
+        Args:
+            raw: its bytes.
+            path: the file.
+            offset: where it begins there.
+            source: the property of that name, where the options do not say it.
+        """
         return mail_row(
             raw,
             path_text(path),

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from tamis._core import JournalReader, stream_message
-from tamis.adapters.options import SourceOptions
+from tamis.adapters.options import PathOptions, option
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row, signature_of
 from tamis.adapters.sources.source import Offset, Range, Slice, Source, offset_of, path_text, progress_of
 from tamis.adapters.xml import to_xml
@@ -38,6 +39,19 @@ _REASONS: Final = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class JournalOptions(PathOptions):
+    """The options of a stream.
+
+    Attributes:
+        starting_offset: ``first``, ``next`` or a message's number, where nothing has been read yet.
+        query_body: ``text``, or ``json``: the fields of a body are properties under ``body.``, too.
+    """
+
+    starting_offset: str = option("first", words=("first", "next"), or_number=True)
+    query_body: str = option("text", words=("text", "json"))
+
+
 class JournalSource(Source):
     """The log of one stream, in its directory.
 
@@ -45,11 +59,13 @@ class JournalSource(Source):
     batch, for which Spark stores no beginning, has the same beginning when it is read again.
     """
 
+    Options = JournalOptions
+    options: JournalOptions
     type: ClassVar[str] = "journal"
-    pattern: ClassVar[str] = "*.segment"
-    settle_ms: ClassVar[int] = 0
+    properties = "variant"
+    streams = True
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: JournalOptions) -> None:
         super().__init__(options)
         self._partition = path_text(options.path)
 
@@ -63,7 +79,7 @@ class JournalSource(Source):
 
     def files(self) -> list[str]:
         """The paths of the log's segments, oldest first."""
-        return sorted(map(str, Path(self.options.path).glob(self.pattern)))
+        return sorted(map(str, Path(self.options.path).glob("*.segment")))
 
     def latest(
         self, start: Offset, limit: int | None, *, ceiling: Offset | None = None, settled: bool = False
@@ -112,9 +128,6 @@ class JournalSource(Source):
         """
         for numbers in part.ranges:
             yield from self._records(numbers.start, numbers.end)
-
-    def wait_until_settled(self) -> None:
-        """Do nothing: what is synced does not change."""
 
     def _records(self, at: int, behind: int) -> Iterator[StreamRecord | Row]:
         reader = self._open(at)

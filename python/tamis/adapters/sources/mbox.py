@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
 from tamis.adapters.rows import Row, digest_of, too_large
+from tamis.adapters.sources.files import MailSource
 from tamis.adapters.sources.records import Piece, RecordSource
 from tamis.adapters.sources.source import path_text
 
@@ -22,7 +23,7 @@ _FROM: Final = b"From "
 _ESCAPED = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
-class MboxSource(RecordSource):
+class MboxSource(MailSource, RecordSource):
     """The messages of a file, a folder or a glob of mbox files."""
 
     type: ClassVar[str] = "mbox"
@@ -37,7 +38,7 @@ class MboxSource(RecordSource):
         content = piece.content.removeprefix(BOM_UTF8)
         if content.startswith(_FROM):
             source = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - once per message
-            return self._mail_row(unescape(content), path, piece.offset, source)
+            return self.mail_row(unescape(content), path, piece.offset, source)
         if not piece.content.strip():
             return None
         return self._dead(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar, Final
 
 from tamis.adapters.mail.message import MESSAGE_BYTES_MAX
-from tamis.adapters.options import SourceOptions
+from tamis.adapters.options import FileOptions
 from tamis.adapters.rows import RAW_KEPT_BYTES, Row
 from tamis.adapters.sources.files import FileSource, open_file, status_of
 from tamis.adapters.sources.source import Offset, Range, Slice, offset_of, path_text, progress_of, slice_bytes
@@ -48,12 +48,15 @@ class RecordSource(FileSource):
     Progress in a file is ``[bytes, mark]``: all messages before that byte have been read. `mark` is a digest of the
     first and last KiB before it, so that a file that was replaced, cut or edited is detected instead of being read from
     the middle of a message. It is looked at again whenever the file has changed, also if it has not grown.
+
+    A file among several that cannot be read is ``[bytes, mark, problem]``: the problem is told once, as a dead letter,
+    and the others are read. When the file can be read again, it goes on where it ended.
     """
 
     separator: ClassVar[bytes]
     """Begins with a line feed; messages begin after that, and at the beginning of the file."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: FileOptions) -> None:
         super().__init__(options)
         self._checked: dict[str, tuple[int, ...]] = {}  # path -> position, and the file's state when its mark was right
 
@@ -69,12 +72,20 @@ class RecordSource(FileSource):
         progress = progress_of(start)
         bounds = None if ceiling is None else progress_of(ceiling)
         waiting = []
+        problems: dict[str, str] = {}
         for path in self.files():
             bound = None if bounds is None else bounds.get(path, [0])[0]
-            if new := self._new(path, progress.get(path), bound, settled):
-                waiting.append(new)
+            try:
+                if new := self._new(path, progress.get(path), bound, settled):
+                    waiting.append(new)
+            except AdapterError as error:
+                if path == self.options.path:
+                    raise
+                problems[path] = str(error)
+        for path, problem in problems.items():
+            progress[path] = [*progress.get(path, [0, ""])[:2], problem]
         if not waiting:
-            return start
+            return offset_of(progress) if problems else start
         for new in _allot(waiting, self.separator, limit):
             with open_file(new.path) as file:
                 progress[new.path] = [new.end, _mark(file, new.end)]
@@ -83,28 +94,50 @@ class RecordSource(FileSource):
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """As `Source.plan`: slices of equal size, one for each core."""
         before = progress_of(start)
-        ranges = []
-        for path, (position, mark) in progress_of(end).items():
-            begin = before.get(path, [0])[0]
+        ranges: list[Range] = []
+        lost: list[Range] = []
+        for path, (position, mark, *problem) in progress_of(end).items():
+            begin, *told = before.get(path, [0])
+            if problem and problem != told[1:]:
+                lost.append(Range(path, position, position, problem[0]))
             if begin < position:
-                with open_file(path) as file:
-                    _check_mark(file, path, position, mark)
-                ranges.append(Range(path, begin, position))
+                piece = self._checked_range(path, begin, position, mark)
+                (ranges if piece.problem is None else lost).append(piece)
         total = sum(piece.end - piece.start for piece in ranges)
-        return list(_slices(ranges, slice_bytes(total), self.separator))
+        return [*_slices(ranges, slice_bytes(total), self.separator), *(Slice((piece,)) for piece in lost)]
+
+    def _checked_range(self, path: str, begin: int, position: int, mark: str) -> Range:
+        """What is to be read of a file; with a problem if it was removed or replaced since it was seen."""
+        try:
+            with open_file(path) as file:
+                _check_mark(file, path, position, mark)
+        except AdapterError as error:
+            if path == self.options.path:
+                raise
+            return Range(path, begin, position, f"bytes {begin:,} to {position:,} are lost: {error}")
+        return Range(path, begin, position)
 
     def read(self, part: Slice) -> Iterator[Row]:
         """As `Source.read`. Memory: one message, at most 64 MiB."""
         for piece_range in part.ranges:
+            if piece_range.problem is not None:
+                yield self._lost(piece_range)
+                continue
             with open_file(piece_range.path) as file:
                 for piece in split(file, piece_range, self.separator):
                     row = self.row(piece, piece_range.path)
                     if row is not None:
                         yield row
 
+    def _lost(self, piece: Range) -> Row:
+        """The dead letter of what cannot be read."""
+        reason = str(piece.problem)
+        digest = hashlib.blake2b(reason.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        return Row(path_text(piece.path), piece.start, digest, self.options.topic, error=reason, raw=b"")
+
     def _new(self, path: str, progress: list[Any] | None, bound: int | None, settled: bool) -> Range | None:
         """The range of a file that is complete and has not been read."""
-        position, mark = progress or (0, "")
+        position, mark = (progress or (0, ""))[:2]
         status = status_of(path)
         if status is None:
             return None  # it was removed since it was listed

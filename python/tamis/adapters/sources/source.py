@@ -15,9 +15,10 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from tamis.adapters.options import SourceOptions
+from tamis.adapters.properties import Property
 from tamis.adapters.rows import Row
 from tamis.errors import AdapterError
 from tamis.words import stop_words
@@ -32,11 +33,15 @@ SLICE_BYTES_MAX: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of one file: the messages that begin in ``start <= byte < end``, which are boundaries of messages."""
+    """A range of one file: the messages that begin in ``start <= byte < end``, which are boundaries of messages.
+
+    With a `problem` it is what cannot be read, and becomes one dead letter.
+    """
 
     path: str
     start: int
     end: int
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,17 @@ class Source(ABC):
         options: as `SourceOptions.of` checked them.
     """
 
+    options: SourceOptions
+    Options: ClassVar[type[SourceOptions]] = SourceOptions
+    """The class of its options."""
+    properties: ClassVar[tuple[Property, ...] | Literal["json", "variant"]] = "json"
+    """The table of its properties; or ``json`` (text) or ``variant``, with any names."""
+    streams: ClassVar[bool] = False
+    """Whether its rows have the columns of streams."""
+    poll_interval_ms: ClassVar[int] = 1_000
+    """The default time between two looks for new messages."""
     type: ClassVar[str]
     """The type of the adapter in pipeline.toml; with ``tamis.`` before it, the format in Spark."""
-    pattern: ClassVar[str]
-    """The default pattern for the names of the files that are read in a folder."""
-    settle_ms: ClassVar[int]
-    """The default time for which a file must not have changed."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -78,9 +88,19 @@ class Source(ABC):
             AdapterError: the path is missing or may not be read.
         """
 
-    @abstractmethod
     def files(self) -> list[str]:
-        """The paths of the files there are now, in order."""
+        """The paths of the files there are now, in order; none if it does not read files."""
+        return []
+
+    def sample(self, count: int) -> Iterator[Row]:
+        """About `count` messages, for a test; what is read next does not change.
+
+        Raises:
+            AdapterError: it cannot be read.
+        """
+        start = offset_of({})
+        for part in self.plan(start, self.latest(start, count, settled=True)):
+            yield from self.read(part)
 
     @abstractmethod
     def latest(
@@ -89,7 +109,7 @@ class Source(ABC):
         """The end of a batch from `start`; `start` itself if there is nothing new.
 
         Args:
-            start: where the batch begins.
+            start: where the batch begins; everything before it has been processed, and is not read again.
             limit: maximum number of messages; None for all.
             ceiling: the batch does not go beyond this.
             settled: the end of every file is the end of its last message, however young the file is.
@@ -114,9 +134,8 @@ class Source(ABC):
             AdapterError: what is to be read no longer exists.
         """
 
-    @abstractmethod
-    def wait_until_settled(self) -> None:
-        """Wait until the youngest file has not changed for `settle_ms`, and at most for that time."""
+    def wait_until_settled(self) -> None:  # noqa: B027 - most have nothing to wait for
+        """Wait until what is being written is complete, if that is a matter of time."""
 
 
 def progress_of(offset: Offset) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tamis import __version__
 from tamis._core import amqp_decode_frame, amqp_encode_method
+from tamis.broker.addresses import identity_of
 from tamis.broker.login import sasl
 from tamis.errors import AmqpError
 
@@ -158,9 +159,12 @@ class Login:
 
 @dataclass(frozen=True)
 class Open:
-    """A question to the caller: may the user enter this virtual host? Answer it with `admit` or `refuse`."""
+    """A question to the caller: may the user enter this virtual host, with this identity, which is empty for none?
+
+    Answer it with `admit` or `refuse`."""
 
     vhost: str
+    identity: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,7 @@ class Agreed:
     """The parameters of an open connection.
 
     Attributes:
+        identity: the address of the client's mailbox; empty for none.
         client: texts that the client gives about itself: product, version, connection_name and the like.
         capabilities: the client's capabilities that are true.
         remaining: bytes that the client sent after connection.open, for the data plane.
@@ -181,6 +186,7 @@ class Agreed:
     client: Mapping[str, str]
     capabilities: frozenset[str]
     remaining: bytes
+    identity: str = ""
 
 
 class Handshake:
@@ -385,6 +391,10 @@ class Handshake:
         self._move(Input.TUNE_OK)
 
     def _open(self, fields: Mapping[str, Any]) -> Open:
+        try:
+            identity = identity_of(self._client)
+        except ValueError as error:
+            raise AmqpError(501, f"SYNTAX_ERROR - {error}") from error
         self._move(Input.OPEN)
         vhost = fields["virtual_host"]
         self.agreed = Agreed(
@@ -396,8 +406,9 @@ class Handshake:
             client={name: _clamped(value) for name, value in self._client.items() if isinstance(value, (str, bytes))},
             capabilities=self._capabilities(),
             remaining=b"",
+            identity=identity,
         )
-        return Open(vhost)
+        return Open(vhost, identity)
 
     def _peer_closes(self, name: str) -> None:
         if name == "connection.close":

@@ -23,6 +23,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     Attributes:
         handshake: until it is over; None from then on.
+        identity: the address of the client's mailbox; empty for none.
         number: the data plane's number for the open connection; -1 before and after.
         end_s: when the handshake must be over, by the event loop's clock.
     """
@@ -35,6 +36,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_timer",
         "end_s",
         "handshake",
+        "identity",
         "number",
         "peer",
         "tls",
@@ -55,7 +57,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.peer = _UNKNOWN_PEER
         self.handshake: Handshake | None = None
         self.number = -1
-        self.user = self.vhost = ""
+        self.user = self.vhost = self.identity = ""
 
     # ---- called by the event loop ----
 

@@ -15,7 +15,7 @@ from tamis.broker.rules import Rules
 from tamis.broker.server.connection import ClientConnection
 from tamis.broker.server.data_plane import DataPlane, now_us
 from tamis.broker.server.logins import Logins
-from tamis.broker.users.access import Access
+from tamis.broker.users.access import Access, Refusal
 
 LINGER_S = 5.0
 """Maximum time that a client has to take its last bytes and to close its socket; then the socket is aborted."""
@@ -53,6 +53,8 @@ class Connections:
         self._when_empty = when_empty
         self._offer = Offer(limits.channels, limits.frame_bytes, limits.heartbeat_s)
         self._handshake_s = limits.handshake_s
+        self._takes_over = config.mailboxes.second_client == "take_over"
+        self._identified: dict[tuple[str, str], ClientConnection] = {}
         self._open_by_user: Counter[str] = Counter()
         self._handshaking: OrderedDict[ClientConnection, None] = OrderedDict()
 
@@ -95,10 +97,28 @@ class Connections:
         """Answer whether the user may enter the virtual host."""
         user = handshake.agreed.user if handshake.agreed else ""
         refusal = self._rules.access.may_open(user, question.vhost, self._open_by_user[user])
+        if refusal is None and question.identity:
+            refusal = self._refuse_identity(user, question)
         if refusal is None:
             handshake.admit()
         else:
             handshake.refuse(refusal.code, refusal.text)
+
+    def _refuse_identity(self, user: str, question: Open) -> Refusal | None:
+        """Return why a client may not have the identity that it asks for; let it take over if so configured."""
+        if refusal := self._rules.access.may_identify(user, question.vhost, question.identity):
+            return refusal
+        other = self._identified.get((question.vhost, question.identity))
+        if other is None:
+            return None
+        if not self._takes_over:
+            text = (
+                f"identity '{question.identity}' in vhost '{question.vhost}' is in use by a client at {other.peer.name}"
+            )
+            return Refusal(405, f"RESOURCE_LOCKED - {text}")
+        self.plane.close(other.number, f"another client has taken over the identity '{question.identity}'")
+        asyncio.get_running_loop().call_soon(self.plane.flush)
+        return None
 
     def open(self, connection: ClientConnection, handshake: Handshake) -> None:
         """Give a connection to the data plane: its handshake is done."""
@@ -110,6 +130,9 @@ class Connections:
         self._handshaking.pop(connection, None)
         connection.user, connection.vhost = sys.intern(agreed.user), sys.intern(agreed.vhost)
         connection.number = self._connect(agreed, connection.peer.name)
+        connection.identity = agreed.identity
+        if agreed.identity:
+            self._identified[agreed.vhost, agreed.identity] = connection
         self.plane.clients[connection.number] = connection
         self._open_by_user[connection.user] += 1
         self._log.debug("connection opened", peer=connection.peer.name, user=agreed.user, **agreed.client)
@@ -130,6 +153,7 @@ class Connections:
             knows_cancel="consumer_cancel_notify" in agreed.capabilities,
             qos_is_for_channel=agreed.client.get("product") in SPECIFIED_QOS_CLIENTS,
             now_us=now_us(),
+            identity=agreed.identity,
         )
 
     def refused(self, connection: ClientConnection, reason: str) -> None:
@@ -156,6 +180,9 @@ class Connections:
     def forget(self, connection: ClientConnection) -> int:
         """Take a connection off the list of open ones; return the number that it had."""
         number, connection.number = connection.number, -1
+        key = (connection.vhost, connection.identity)
+        if self._identified.get(key) is connection:
+            del self._identified[key]
         if self.plane.clients.pop(number, None) is not None:
             self._open_by_user[connection.user] -= 1
             if not self._open_by_user[connection.user]:

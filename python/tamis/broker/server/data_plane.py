@@ -63,6 +63,7 @@ class DataPlane:
             syncs=config.journal.sync,
             confirms_received=config.journal.confirm == "received",
             queries=limits.query_limits(),
+            addresses={"mailbox": config.mailboxes.settings(), "service": config.services.settings()},
         )
         for vhost in config.vhosts:
             self.broker.add_vhost(vhost)

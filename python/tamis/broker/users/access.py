@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tamis.broker.addresses import MAILBOX_PREFIX
 from tamis.broker.users.patterns import is_match
 from tamis.broker.users.user import Limits, User, Users
 
@@ -87,6 +88,15 @@ class Access:
         if limit is not None and open_count >= limit:
             return Refusal(530, f"NOT_ALLOWED - connection refused: user '{user}' has {open_count} of {limit} already")
         return None
+
+    def may_identify(self, user: str, vhost: str, identity: str) -> Refusal | None:
+        """Return why `user` may not have `identity`; None if it may.
+
+        A user may have its own name, and the identities whose mailboxes it may configure."""
+        if identity == user or self.allowed(user, "configure", vhost, MAILBOX_PREFIX + identity):
+            return None
+        text = f"ACCESS_REFUSED - identity '{identity}' in vhost '{vhost}' refused for user '{user}'"
+        return Refusal(403, text)
 
     def limits(self, user: str) -> Limits:
         """Return the limits of `user`: its own where it has some, else the defaults."""

@@ -17,6 +17,8 @@ from typing import Any
 
 import pika
 
+from tamis import Engine, Query
+from tamis.cli import output
 from tamis.cli.json_messages import JsonMessage
 from tamis.errors import ConfigError
 from tamis.name_hints import did_you_mean
@@ -272,6 +274,29 @@ def to_line(method: Any, properties: Any, body: bytes, with_delivery: bool = Fal
     if with_delivery:
         line["delivery"] = {"exchange": _text(method.exchange), "redelivered": method.redelivered}
     return line
+
+
+class AnswersKept:
+    """Lets lines be read back with the answer that the broker gave: a body that a query read as JSON is JSON there.
+
+    Args:
+        query: what all messages satisfied, with their bodies as text and as JSON.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._engine: Engine[int] = Engine()
+        self._engine.add(0, query)
+
+    def __call__(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Return the line of `to_line`, with its body as text if the query is true of that, else as JSON, if it is."""
+        body = line.get("body")
+        if not isinstance(body, str) or self._engine.match_json(output.to_json(line)):
+            return line
+        try:
+            fields = json.loads(body)
+        except (ValueError, RecursionError):
+            return line
+        return {**line, "body": fields} if isinstance(fields, dict | list) else line
 
 
 def _plain(value: Any) -> Any:

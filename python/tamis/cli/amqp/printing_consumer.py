@@ -49,6 +49,7 @@ class PrintingConsumer:
         count_max: the number of messages after which to stop; None: no limit.
         with_delivery: add how each message was delivered.
         check: called with each message before it is printed.
+        prepare: returns the line to print for one of `to_line`.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class PrintingConsumer:
         count_max: int | None = None,
         with_delivery: bool = False,
         check: Callable[[Delivery], None] = lambda _: None,
+        prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda line: line,
     ) -> None:
         self.count = 0
         self._channel = channel
@@ -68,6 +70,7 @@ class PrintingConsumer:
         self._count_max = count_max
         self._with_delivery = with_delivery
         self._check = check
+        self._prepare = prepare
         self._waiting: deque[Delivery] = deque()  # at most the prefetch
         self._printed_tag = self._acknowledged_tag = 0
         self._is_cancelled = False
@@ -85,7 +88,7 @@ class PrintingConsumer:
         """Print until `count_max`, a pause of `timeout_s`, the deletion of the queue, or `is_stopped`."""
         for delivery in self._deliveries(timeout_s, is_stopped):
             self._check(delivery)
-            output.data_json(to_line(*delivery, with_delivery=self._with_delivery))
+            output.data_json(self._prepare(to_line(*delivery, with_delivery=self._with_delivery)))
             self.count += 1
             self._printed_tag = delivery.method.delivery_tag
             if not self._waiting or self.count % ACKNOWLEDGED_TOGETHER == 0:

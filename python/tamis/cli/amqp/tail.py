@@ -17,6 +17,7 @@ from tamis.cli.options import DEFAULT_URL, UnixOption, UrlOption
 from tamis.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tamis import Query
     from tamis.cli.amqp.printing_consumer import Delivery
 
 BEHIND_COUNT_MAX = 100_000
@@ -50,15 +51,21 @@ def tail(
     """Print messages as they come, one JSON object per line, until Ctrl-C. Other consumers still get every message.
 
     An exchange is read through a temporary queue, which drops the oldest messages when 100,000 wait. A stream is read
-    from --from on, and keeps all messages. Lines have the form of `tamis consume`.
+    from --from on, and keeps all messages. Lines have the form of `tamis consume`; where --query reads fields of a JSON
+    body, the body is JSON in them, so that `tamis match` gives the same answer.
 
     Exit code: 0 when a message came, 1 when none did, 2 on an error, 130 when stopped before there were --count.
     """
     offset = _stream_offset(start)
-    filters = _filters(query, language)
+    compiled = None if query is None else _compiled(query, language)
+    filters = {} if compiled is None else {"x-query": str(compiled), "x-query-body": "json"}
     from tamis.cli.amqp.connection import BrokerAddress, connect, explained
+    from tamis.cli.amqp.json_lines import AnswersKept
     from tamis.cli.amqp.printing_consumer import PrintingConsumer, closing, until_interrupted
 
+    printing: dict[str, Any] = {"count_max": count, "with_delivery": details}
+    if compiled is not None:
+        printing["prepare"] = AnswersKept(compiled)
     address = BrokerAddress(url, unix, "tail")
     began = perf_counter()
     with until_interrupted() as is_stopped, explained(address), closing(connect(address)) as connection:
@@ -67,7 +74,7 @@ def tail(
             raise ConfigError(f"--from needs a stream, and '{source}' is an exchange, which keeps no messages")
         if is_exchange:
             queue = _bound_queue(connection, source, ALL_KEYS if key is None else key, filters)
-            consumer = PrintingConsumer(connection.channel(), queue, count_max=count, with_delivery=details)
+            consumer = PrintingConsumer(connection.channel(), queue, **printing)
         elif key is not None:
             raise ConfigError(f"--key needs an exchange, and '{source}' is read as a stream")
         else:
@@ -76,8 +83,7 @@ def tail(
                 connection.channel(),
                 source,
                 arguments=arguments,
-                count_max=count,
-                with_delivery=details,
+                **printing,
                 check=lambda delivery: _check_is_of_stream(delivery, source),
             )
         with_key = f" with the key '{key}'" if key is not None else ""
@@ -109,18 +115,16 @@ def _stream_offset(text: str | None) -> str | int | datetime | None:
     return when.astimezone(UTC)
 
 
-def _filters(query: str | None, language: str) -> dict[str, Any]:
-    """Return the arguments of a binding or consumer for the query.
+def _compiled(query: str, language: str) -> Query:
+    """Return the query.
 
     Raises:
         QueryError: the query cannot be parsed.
         ConfigError: the language is unknown.
     """
-    if query is None:
-        return {}
     from tamis.query import compile_query
 
-    return {"x-query": str(compile_query(query, language)), "x-query-body": "json"}
+    return compile_query(query, language)
 
 
 def _about(filters: dict[str, Any]) -> str:

@@ -54,7 +54,7 @@ def list_(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) ->
         (
             *(state.name, adapter.type, adapter.topic or adapter.name, state.desired, _status(state, running)),
             *(state.read_count, state.dead_count, state.last_batch_at, state.polled_at),
-            *(state.next_poll_at if running else None, state.last_error, adapter.path),
+            *(state.next_poll_at if running else None, state.last_error, adapter.place),
         )
         for adapter, state in pairs
     ]
@@ -112,7 +112,7 @@ def try_(
 
     loaded = _load(config)
     chosen = [_adapter(loaded, name) for name in names] if names else loaded.adapters
-    tested = [Adapter.from_config(adapter).test() for adapter in chosen]
+    tested = [Adapter.from_config(adapter, loaded.pipeline.work).test() for adapter in chosen]
     if as_json:
         for health in tested:
             output.data_json(dataclasses.asdict(health))

@@ -76,7 +76,9 @@ impl Broker {
         if !principals.has_topic_rules(&mut **control, slot) {
             return Ok(());
         }
-        let is_topic = |info: ExchangeInfo<'_>| info.settings.kind == ExchangeKind::Topic;
+        let is_topic = |info: ExchangeInfo<'_>| {
+            info.settings.kind == ExchangeKind::Topic || info.settings.kind.address().is_some()
+        };
         if exchange.is_empty()
             || !self.topology.exchange_info(vhost, exchange).is_none_or(is_topic)
             || principals.allows_topic(&mut **control, slot, verb, exchange, routing_key)

@@ -10,6 +10,7 @@ use crate::broker::ids::{ConnectionSlot, ConsumerSlot};
 use crate::broker::publishing::confirms::{Confirms, DiskMarks};
 use crate::broker::publishing::route_memo::Memo;
 use crate::broker::publishing::transaction::Transaction;
+use crate::broker::publishing::waiting_senders::WaitingMessage;
 
 /// The frames that a channel waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,10 +107,14 @@ pub(crate) struct Channel {
     pub incoming: Option<Box<Incoming>>,
     pub confirms: Option<Box<Confirms>>,
     pub transaction: Option<Box<Transaction>>,
-    /// The memory of `incoming` and `transaction` when it was last counted.
+    /// The memory of `incoming`, `waiting` and `transaction` when it was last counted.
     pub unfinished_bytes: u64,
     /// Answers that wait for a disk, oldest first.
     pub held: std::collections::VecDeque<(DiskMarks, Vec<u8>)>,
+    /// The message that waits for room in a queue.
+    pub waiting: Option<Box<WaitingMessage>>,
+    /// Whether some of its deliveries have to be settled within a time.
+    pub is_timed: bool,
     /// The route that the last message took.
     pub memo: Option<Box<Memo>>,
 }
@@ -136,6 +141,8 @@ impl Channel {
             transaction: None,
             unfinished_bytes: 0,
             held: std::collections::VecDeque::new(),
+            waiting: None,
+            is_timed: false,
             memo: None,
         }
     }
@@ -198,11 +205,12 @@ impl Channel {
         served.map_or(0, |index| index + 1)
     }
 
-    /// The memory of an incomplete message and of a transaction.
+    /// The memory of an incomplete message, of one that waits, and of a transaction.
     pub fn unfinished(&self) -> u64 {
         let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.joined.bytes.len());
         let transaction = self.transaction.as_ref().map_or(0, |transaction| transaction.size_bytes());
-        (incoming + transaction) as u64
+        let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.joined.bytes.len());
+        (incoming + transaction + waiting) as u64
     }
 }
 

@@ -12,7 +12,7 @@ use crate::broker::connections::delivery_frames::{NO_ROUTE, RETURN, put_delivery
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::consumers::settlement::{Settle, Settlement};
-use crate::broker::consumers::unacknowledged::{Delivery, DeliveryRoom, Unacknowledged};
+use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery, DeliveryRoom, Unacknowledged};
 use crate::broker::ids::{ChannelSlot, ConnectionId, ConnectionSlot, ConsumerSlot, Handle};
 use crate::broker::parts::Parts;
 use crate::broker::queues::queue::QueueEntry;
@@ -78,12 +78,12 @@ impl Outlet<'_> {
         slot: ConsumerSlot,
         tag: u64,
         entry: QueueEntry,
-        queue: Handle<QueueId>,
+        (queue, delivered): (Handle<QueueId>, CoarseTime),
     ) -> bool {
         self.consumer.credit.take();
         self.channel.credit.take();
         let consumer = Some(self.consumer.handle(slot));
-        self.channel.unacknowledged.push(Delivery { tag, entry, queue, consumer }, self.room);
+        self.channel.unacknowledged.push(Delivery { tag, entry, queue, consumer, delivered }, self.room);
         let is_shared = self.channel.credit.limit() != 0;
         if is_shared {
             self.channel.served = Some(slot);

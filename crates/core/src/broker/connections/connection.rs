@@ -27,6 +27,8 @@ pub struct Login {
     pub peer: String,
     /// The name that the client gave itself, for operators.
     pub client_name: String,
+    /// The address of its mailbox, which the control plane has checked; empty for none.
+    pub identity: String,
     /// Capability `connection.blocked`: the client wants to be told when it is blocked.
     pub knows_blocked: bool,
     /// Capability `consumer_cancel_notify`: the client wants to be told when the queue of a consumer is deleted.
@@ -70,6 +72,8 @@ pub(crate) struct Connection {
     pub is_dirty: bool,
     /// Whether frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
     pub is_suspended: bool,
+    /// Whether the next frame in `input` waits until a message of its channel has gone to its queue.
+    pub is_held: bool,
     /// Whether frames in `input` wait for the connection's next turn, and for nothing else.
     pub is_resting: bool,
     pub knows_blocked: bool,
@@ -102,6 +106,8 @@ pub(crate) struct Connection {
 pub(crate) struct PeerInfo {
     pub peer: Box<str>,
     pub client_name: Box<str>,
+    /// The address of its mailbox; empty for none.
+    pub identity: Box<str>,
     pub since: Micros,
 }
 
@@ -131,6 +137,7 @@ impl Connection {
             publishes: false,
             is_dirty: false,
             is_suspended: false,
+            is_held: false,
             is_resting: false,
             knows_blocked: login.knows_blocked,
             knows_cancel: login.knows_cancel,
@@ -144,7 +151,12 @@ impl Connection {
             counted_bytes: 0,
             exclusive_queues: Vec::new(),
             settling: VecDeque::new(),
-            about: PeerInfo { peer: login.peer.into(), client_name: login.client_name.into(), since: now }.into(),
+            about: Arc::new(PeerInfo {
+                peer: login.peer.into(),
+                client_name: login.client_name.into(),
+                identity: login.identity.into(),
+                since: now,
+            }),
             bytes_in: 0,
             bytes_out: 0,
         }

@@ -48,7 +48,7 @@ impl Broker {
     /// Go on with frames that waited, if nothing stops them now.
     pub(crate) fn resume(&mut self, slot: ConnectionSlot) {
         let connection = &mut self.clients[slot];
-        let is_free = !connection.is_blocked && !connection.is_resting;
+        let is_free = !connection.is_blocked && !connection.is_resting && !connection.is_held;
         if connection.is_suspended && is_free && connection.out.len() < self.options.output_bytes_max {
             connection.is_suspended = false;
             self.clients.touch(slot);
@@ -103,6 +103,12 @@ impl Broker {
             let frame_max = connection.frame_max as usize;
             match next_frame(&bytes[at..], frame_max) {
                 Ok(None) => return at,
+                Ok(Some((frame, _))) if self.must_wait(slot, &frame) => {
+                    let connection = &mut self.clients[slot];
+                    (connection.is_held, connection.is_suspended) = (true, true);
+                    self.clients.touch(slot);
+                    return at;
+                }
                 Ok(Some((frame, used))) => {
                     at += used;
                     self.turn.spend(1);

@@ -36,8 +36,11 @@ impl Broker {
         let connection = Connection::new(login, serial, principal, vhost, &self.options, now);
         let slot = self.clients.add_connection(connection);
         self.metrics.connections_made += 1;
-        if let Some(reason) = refusal {
-            self.close_connection(slot, &AmqpError::new(ReplyCode::NotAllowed, &reason, MethodId::NONE));
+        match refusal {
+            Some(reason) => {
+                self.close_connection(slot, &AmqpError::new(ReplyCode::NotAllowed, &reason, MethodId::NONE));
+            }
+            None => self.make_own_mailbox(slot),
         }
         ConnectionId::new(slot, serial)
     }
@@ -179,6 +182,8 @@ impl Broker {
         channel.confirms = None;
         channel.memo = None;
         channel.held.clear();
+        self.drop_waiting(slot);
+        let channel = &mut self.clients[slot];
         for consumer in std::mem::take(&mut channel.consumers) {
             self.remove_consumer(consumer);
         }
@@ -221,6 +226,7 @@ impl Broker {
             connection.trim();
         }
         self.clients.count_buffers(slot);
+        self.close_overdue(slot);
         let connection = &mut self.clients[slot];
         let half = connection.heartbeat_us;
         if half == 0 {

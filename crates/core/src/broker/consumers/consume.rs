@@ -7,11 +7,13 @@ use crate::amqp::{AmqpError, RawTable, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
+use crate::broker::connections::channel::Channel;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::consumers::credit::Credit;
 use crate::broker::errors::error;
 use crate::broker::ids::{ChannelSlot, ConsumerSlot};
-use crate::broker::topology::QueueId;
+use crate::broker::queues::policy::milliseconds;
+use crate::broker::topology::{AddressKind, QueueId};
 
 impl Broker {
     /// Carry out basic.qos.
@@ -49,7 +51,11 @@ impl Broker {
             let reason = format!("queue '{name}' in vhost '{}' in exclusive use", self.principal(channel).vhost);
             return Err(error(ReplyCode::AccessRefused, &reason));
         }
-        let priority = priority(consume.arguments, of.stream.is_some())?;
+        let ConsumerArguments { priority, timeout_ms } =
+            ConsumerArguments::parse(consume.arguments, of.stream.is_some())?;
+        let timeout_ms = timeout_ms.or(of.policy.consumer_timeout_ms);
+        let address = of.policy.address;
+        refuse_unacknowledged(address, consume.no_ack)?;
         let reader = self.read_stream(channel, queue, consume)?;
         let tag = match consume.consumer_tag {
             "" => self.unique.next_name("amq.ctag-"),
@@ -65,11 +71,13 @@ impl Broker {
             tag: [&[tag.len() as u8], tag.as_bytes()].concat().into(),
             no_ack: consume.no_ack,
             is_exclusive: consume.exclusive,
-            credit: Credit::new(it.prefetch),
+            credit: Credit::new(prefetch(it, address)),
             priority,
+            timeout_ms,
             reader,
             is_waiting: false,
         });
+        self.clients[channel].is_timed |= timeout_ms.is_some();
         let of = &mut self.queues[queue];
         of.consumers.push(consumer);
         of.has_exclusive_consumer = consume.exclusive;
@@ -144,6 +152,8 @@ impl Broker {
         if self.queues[queue].stream.is_some() {
             return Err(error(ReplyCode::NotImplemented, "basic.get from a stream"));
         }
+        refuse_unacknowledged(self.queues[queue].policy.address, get.no_ack)?;
+        self.clients[channel].is_timed |= self.queues[queue].policy.consumer_timeout_ms.is_some();
         self.queues[queue].used = self.clock.now();
         while self.expire_head(queue) {
             let Some(entry) = self.queues.pop(queue, &self.messages) else {
@@ -165,6 +175,9 @@ impl Broker {
         verb: Verb,
     ) -> Result<(QueueId, Box<str>), AmqpError> {
         let name: Box<str> = self.clients[channel].queue_name(name)?.into();
+        if let Some((kind, address)) = AddressKind::of_queue(&name) {
+            return Ok((self.address_to_read(channel, kind, address)?, name));
+        }
         self.check_access(channel, verb, Resource::Queue, &name)?;
         let (vhost, owner) = self.clients.vhost_and_owner(channel);
         let id = self.topology.queue(vhost, &name, owner)?;
@@ -173,31 +186,65 @@ impl Broker {
 }
 
 /// Arguments of consumers that other brokers offer: to ignore them would deliver other messages than were asked for.
-const NOT_OFFERED: [&str; 4] =
-    ["x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered", "x-consumer-timeout"];
+const NOT_OFFERED: [&str; 3] = ["x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"];
 
-/// The `x-priority` of a consumer. What is not offered for such a queue is refused by name; unknown arguments are ignored,
-/// as those of queues and exchanges are.
-fn priority(arguments: RawTable<'_>, is_reader: bool) -> Result<i32, AmqpError> {
-    let mut priority = 0;
-    for (name, value) in arguments.iter().map_while(Result::ok) {
-        let reason = match name {
-            "x-priority" => match value.as_i64().and_then(|value| i32::try_from(value).ok()) {
-                Some(value) => {
-                    priority = value;
+/// The arguments of a consumer.
+#[derive(Debug, Default)]
+struct ConsumerArguments {
+    priority: i32,
+    timeout_ms: Option<u64>,
+}
+
+impl ConsumerArguments {
+    /// Read the arguments. What is not offered for such a queue is refused by name; unknown arguments are ignored, as
+    /// those of queues and exchanges are.
+    fn parse(arguments: RawTable<'_>, is_reader: bool) -> Result<Self, AmqpError> {
+        let mut parsed = Self::default();
+        for (name, value) in arguments.iter().map_while(Result::ok) {
+            let reason = match name {
+                "x-priority" => match value.as_i64().and_then(|value| i32::try_from(value).ok()) {
+                    Some(value) => {
+                        parsed.priority = value;
+                        continue;
+                    }
+                    None => "expected an integer of 32 bits".to_owned(),
+                },
+                "x-consumer-timeout" if !is_reader => match milliseconds(value, 1) {
+                    Ok(value) => {
+                        parsed.timeout_ms = Some(value);
+                        continue;
+                    }
+                    Err(reason) => reason,
+                },
+                "x-stream-offset" | "x-query" | "x-query-language" | "x-query-body" | "x-query-key" if is_reader => {
                     continue;
                 }
-                None => "expected an integer of 32 bits",
-            },
-            "x-stream-offset" | "x-query" | "x-query-language" | "x-query-body" | "x-query-key" if is_reader => {
-                continue;
-            }
-            name if NOT_OFFERED.contains(&name) || name.starts_with("x-query") => {
-                "not offered by this broker for such a queue"
-            }
-            _ => continue,
-        };
-        return Err(error(ReplyCode::PreconditionFailed, &format!("invalid arg '{name}' of a consumer: {reason}")));
+                name if NOT_OFFERED.contains(&name) || name == "x-consumer-timeout" || name.starts_with("x-query") => {
+                    "not offered by this broker for such a queue".to_owned()
+                }
+                _ => continue,
+            };
+            return Err(error(ReplyCode::PreconditionFailed, &format!("invalid arg '{name}' of a consumer: {reason}")));
+        }
+        Ok(parsed)
     }
-    Ok(priority)
+}
+
+/// Refuse to deliver without acknowledgement what must not be lost with its receiver.
+fn refuse_unacknowledged(address: Option<AddressKind>, no_ack: bool) -> Result<(), AmqpError> {
+    match address {
+        Some(kind) if no_ack => {
+            let reason = format!("a {} has no consumers without acknowledgement", kind.name());
+            Err(error(ReplyCode::PreconditionFailed, &reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The prefetch of a new consumer: a worker that has set none gets one request at a time.
+fn prefetch(channel: &Channel, address: Option<AddressKind>) -> u16 {
+    match (channel.prefetch, channel.credit.limit()) {
+        (0, 0) if address == Some(AddressKind::Service) => 1,
+        (prefetch, _) => prefetch,
+    }
 }

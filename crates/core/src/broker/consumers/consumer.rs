@@ -20,6 +20,8 @@ pub(crate) struct Consumer {
     pub credit: Credit,
     /// The priority (`x-priority`): consumers with a greater one are served first.
     pub priority: i32,
+    /// The time that it has to settle a delivery.
+    pub timeout_ms: Option<u64>,
     /// The position of a consumer of a stream. Taken out while it reads.
     pub reader: Option<Box<StreamReader>>,
     /// Whether the consumer is in its queue's ring or, for a stream, among the readers that can go on. One that cannot

@@ -9,7 +9,7 @@ use crate::amqp::properties::put_content;
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
 use crate::broker::connections::delivery_frames::{GET_OK, put_method};
-use crate::broker::consumers::unacknowledged::Delivery;
+use crate::broker::consumers::unacknowledged::{CoarseTime, Delivery};
 use crate::broker::ids::{ChannelSlot, ConnectionSlot, ConsumerSlot, Handle, MessageId};
 use crate::broker::queues::letter::Reason;
 use crate::broker::queues::queue::QueueEntry;
@@ -127,7 +127,8 @@ impl Broker {
             return false;
         }
         queue.unacknowledged += 1;
-        outlet.await_acknowledgement(slot, tag, entry, Handle { id, serial: queue.serial })
+        let delivered = CoarseTime::at(self.clock.now());
+        outlet.await_acknowledgement(slot, tag, entry, (Handle { id, serial: queue.serial }, delivered))
     }
 
     /// Settle an entry whose message cannot be read, and tell operators. Returns false: it was not delivered.
@@ -163,7 +164,8 @@ impl Broker {
             let queue = &mut self.queues[id];
             queue.unacknowledged += 1;
             let queue = Handle { id, serial: queue.serial };
-            self.clients.await_acknowledgement(slot, Delivery { tag, entry, queue, consumer: None });
+            let delivered = CoarseTime::at(self.clock.now());
+            self.clients.await_acknowledgement(slot, Delivery { tag, entry, queue, consumer: None, delivered });
         }
         self.clients.touch(connection);
         if no_ack {

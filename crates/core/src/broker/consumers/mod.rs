@@ -4,6 +4,7 @@ pub(crate) mod consume;
 pub(crate) mod consumer;
 pub(crate) mod credit;
 pub(crate) mod deliver;
+pub(crate) mod overdue;
 pub(crate) mod settle;
 pub(crate) mod settlement;
 pub(crate) mod unacknowledged;

@@ -53,6 +53,7 @@ impl Broker {
 
     fn bind(&mut self, channel: ChannelSlot, bind: &Bind<'_>) -> Result<(), AmqpError> {
         self.check_binding(channel, bind)?;
+        self.refuse_addressed(self.clients.vhost_and_owner(channel).0, bind)?;
         check_query_arguments(bind.arguments)?;
         self.check_stored_query(channel, bind.arguments)?;
         self.check_memory_for_definitions()?;

@@ -1,11 +1,12 @@
 //! Declares and deletes exchanges, and records the changes of the topology.
 
-use crate::amqp::AmqpError;
 use crate::amqp::method::{ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk};
+use crate::amqp::{AmqpError, ReplyCode};
 
 use crate::broker::Broker;
 use crate::broker::access::ANY_KEY;
 use crate::broker::access::control::{Resource, Verb};
+use crate::broker::errors::error;
 use crate::broker::ids::ChannelSlot;
 use crate::broker::topology::ExchangeSettings;
 
@@ -51,6 +52,10 @@ impl Broker {
                 self.check_access(channel, Verb::Read, Resource::Exchange, it.exchange)?;
                 self.check_access(channel, Verb::Write, Resource::Exchange, alternate)?;
                 self.check_topic_access(channel, Verb::Write, alternate, ANY_KEY)?;
+                if self.is_addressed(vhost, alternate, None) {
+                    let reason = format!("'{alternate}' cannot be an alternate exchange");
+                    return Err(error(ReplyCode::PreconditionFailed, &reason));
+                }
             }
             self.topology.declare_exchange(vhost, it.exchange, &settings)?;
             self.changed();

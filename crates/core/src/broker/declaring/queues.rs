@@ -54,6 +54,10 @@ impl Broker {
             // Otherwise a user's own queue would be a way to publish or to read where the user may not.
             self.check_access(channel, Verb::Read, Resource::Queue, &name)?;
             self.check_access(channel, Verb::Write, Resource::Exchange, &letters.exchange)?;
+            if self.is_addressed(vhost, &letters.exchange, letters.routing_key.as_deref()) {
+                let reason = format!("dead letters of queue '{name}' cannot go to a mailbox or a service");
+                return Err(error(ReplyCode::PreconditionFailed, &reason));
+            }
             let key = letters.routing_key.as_deref().unwrap_or(ANY_KEY);
             self.check_topic_access(channel, Verb::Write, &letters.exchange, key)?;
         }

@@ -25,7 +25,7 @@ use crate::broker::queues::message_store::Kept;
 use crate::broker::queues::policy::{Policy, QueueKind};
 use crate::broker::queues::queue::{Queue, QueueEntry};
 use crate::broker::streams::reading::{dir_name, is_dir_name};
-use crate::broker::topology::{Definition, QueueId};
+use crate::broker::topology::{AddressKind, Definition, QueueId};
 
 /// The directory of the journal in the data directory.
 const JOURNAL_DIRECTORY: &str = "journal";
@@ -179,8 +179,12 @@ impl Broker {
 
     fn recover_queue(&mut self, id: QueueId, definition: DefinitionId, it: &Definition) -> Result<(), StorageError> {
         let Definition::Queue { name, arguments, creator, .. } = it else { return Ok(()) };
-        // The arguments were read when the queue was declared; those that a later version cannot read are left out.
-        let policy = Policy::parse(RawTable::new(arguments)).unwrap_or_default();
+        // The arguments were read when the queue was declared; those that a later version cannot read are left out. What has
+        // an address is as the settings say now.
+        let policy = match AddressKind::of_queue(name) {
+            Some((kind, _)) => self.options.addresses.of(kind).policy(kind),
+            None => Policy::parse(RawTable::new(arguments)).unwrap_or_default(),
+        };
         let kind = policy.kind;
         let mut queue = Queue::new(policy, self.unique.next_serial(), self.clock.now());
         queue.durable_id = Some(definition);

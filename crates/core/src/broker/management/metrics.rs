@@ -32,6 +32,16 @@ pub struct Metrics {
     pub letters_unroutable: u64,
     /// Messages that a full queue refused.
     pub refused: u64,
+    /// Messages that had to wait until a full queue had room.
+    pub senders_waited: u64,
+    /// Messages that wait until a full queue has room.
+    pub senders_waiting: u64,
+    /// Channels that were closed because a delivery was not settled in its time.
+    pub consumer_timeouts: u64,
+    /// Mailboxes.
+    pub mailboxes: u64,
+    /// Services.
+    pub services: u64,
     /// Publisher confirms: acks, each of which may stand for many messages.
     pub confirms: u64,
     /// Messages with a body that was too large for a query that asked for it.

@@ -7,7 +7,7 @@ use crate::broker::connections::connection::ConnectionState;
 use crate::broker::ids::{ChannelSlot, ConnectionId};
 use crate::broker::management::metrics::{JournalMetrics, Metrics};
 use crate::broker::queues::policy::QueueKind;
-use crate::broker::topology::{QueueInfo, Topology};
+use crate::broker::topology::{AddressKind, QueueInfo, Topology};
 
 /// A connection, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct ConnectionOverview {
     pub peer: String,
     /// The name that the client gave itself.
     pub client_name: String,
+    /// The address of its mailbox; empty for none.
+    pub identity: String,
     /// When it was opened, on the monotonic clock.
     pub since: Micros,
     /// `running`, `blocked` or `closing`.
@@ -102,6 +104,9 @@ impl Broker {
             channels: channels as u64,
             consumers: consumers as u64,
             queues: self.queues.len() as u64,
+            senders_waiting: self.waiting_senders.len() as u64,
+            mailboxes: self.count_addresses(AddressKind::Mailbox),
+            services: self.count_addresses(AddressKind::Service),
             messages: self.messages.len() as u64,
             messages_ready: self.queues.iter().map(|(_, queue)| queue.ready().len() as u64).sum(),
             messages_unacknowledged: self.queues.iter().map(|(_, queue)| u64::from(queue.unacknowledged)).sum(),
@@ -114,6 +119,10 @@ impl Broker {
             events_dropped: self.events.dropped,
             ..self.metrics
         }
+    }
+
+    fn count_addresses(&self, kind: AddressKind) -> u64 {
+        self.queues.iter().filter(|(_, queue)| queue.policy.address == Some(kind)).count() as u64
     }
 
     /// The name of the method that was carried out last, as in `queue.bind`; empty before the first.
@@ -146,6 +155,7 @@ impl Broker {
                 vhost: principal.vhost.to_string(),
                 peer: connection.about.peer.to_string(),
                 client_name: connection.about.client_name.to_string(),
+                identity: connection.about.identity.to_string(),
                 since: connection.about.since,
                 state: match connection.state {
                     ConnectionState::Open if connection.is_blocked => "blocked",

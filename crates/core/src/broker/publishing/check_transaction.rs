@@ -7,11 +7,13 @@ use hashbrown::HashMap;
 
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 use crate::broker::Broker;
+use crate::broker::addresses::stamp::STAMP_BYTES_MAX;
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::ChannelSlot;
 use crate::broker::parts::Parts;
 use crate::broker::publishing::further_keys::may_have_copies;
 use crate::broker::publishing::transaction::PendingMessage;
+use crate::broker::queues::policy::Overflow;
 use crate::broker::topology::QueueId;
 use crate::journal::AppendError;
 
@@ -66,13 +68,13 @@ impl Broker {
     ) -> Result<(), AmqpError> {
         let parts = message.joined.parts();
         let properties = BasicProperties::from_checked(parts.properties);
-        self.route(channel, &parts, properties, may_have_copies(&properties), routed)?;
+        let is_addressed = self.route(channel, &parts, properties, may_have_copies(&properties), routed)?;
         for queue in routed.iter() {
             self.check_queue(*queue, &parts, demand)?;
         }
-        if properties.is_persistent() && !routed.is_empty() {
-            demand.journal_bytes +=
-                self.durability.record_bytes(&parts, routed.len()).map_err(|reason| cannot_keep(&reason))?;
+        if (properties.is_persistent() || is_addressed) && !routed.is_empty() {
+            let bytes = self.durability.record_bytes(&parts, routed.len()).map_err(|reason| cannot_keep(&reason))?;
+            demand.journal_bytes += bytes + if is_addressed { STAMP_BYTES_MAX } else { 0 };
         }
         Ok(())
     }
@@ -83,7 +85,7 @@ impl Broker {
         if let Some(stream) = &queue.stream {
             return self.streams.check_size(stream.log, parts.size()).map_err(|reason| cannot_keep(&reason));
         }
-        if !queue.policy.rejects_publish {
+        if queue.policy.overflow == Overflow::DropHead {
             return Ok(());
         }
         let (count, bytes) = demand.queues.entry(id).or_default();

@@ -11,3 +11,5 @@ pub(crate) mod send_confirms;
 pub(crate) mod shortage;
 pub(crate) mod transact;
 pub(crate) mod transaction;
+pub(crate) mod wait_for_room;
+pub(crate) mod waiting_senders;

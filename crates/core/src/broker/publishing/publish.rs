@@ -30,6 +30,8 @@ pub(crate) struct Terms {
     pub is_persistent: bool,
     /// Whether there may be keys that receivers must not see.
     pub may_have_copies: bool,
+    /// Whether it goes to an address, so that its receivers must know who sent it.
+    pub is_addressed: bool,
     /// The message's own time to live; a queue may have a shorter one.
     pub time_to_live_ms: Option<u64>,
 }
@@ -70,9 +72,42 @@ impl Broker {
         let mut routed = std::mem::take(&mut self.publishing.routed);
         routed.clear();
         let terms = self.route_on_terms(slot, &message.parts(), &mut routed);
-        let result = terms.and_then(|terms| self.accept(slot, message, flags, &mut routed, terms));
+        let result = terms.and_then(|terms| self.accept_or_wait(slot, message, flags, &mut routed, terms));
         self.publishing.routed = routed;
         result.map_err(FailedAt::at_publish)
+    }
+
+    /// Put a message into its queues, or let it wait until all of them have room.
+    #[inline]
+    fn accept_or_wait(
+        &mut self,
+        slot: ChannelSlot,
+        message: Arrived<'_>,
+        flags: PublishFlags,
+        routed: &mut Vec<QueueId>,
+        mut terms: Terms,
+    ) -> Result<(), AmqpError> {
+        let message = if terms.is_addressed { self.with_sender(slot, &message, routed, &mut terms) } else { message };
+        // A transaction has been told that there is room.
+        if let Some(full) = self.queues.first_blocking(routed, message.parts().size())
+            && self.clients[slot].transaction.is_none()
+        {
+            return self.wait_for_room(slot, message, flags, full);
+        }
+        self.accept(slot, message, flags, routed, terms)
+    }
+
+    /// Write the sender into a message to an address; it is kept as the address is.
+    fn with_sender(
+        &self,
+        slot: ChannelSlot,
+        message: &Arrived<'_>,
+        routed: &[QueueId],
+        terms: &mut Terms,
+    ) -> Arrived<'static> {
+        let is_durable = |queue: &QueueId| self.topology.queue_info(*queue).is_some_and(|info| info.settings.durable);
+        terms.is_persistent |= routed.iter().any(is_durable);
+        Arrived::Joined(self.stamp(slot, &message.parts(), terms.is_persistent))
     }
 
     /// Find the queues that a message goes to, and what it asks of them.
@@ -85,9 +120,9 @@ impl Broker {
     ) -> Result<Terms, AmqpError> {
         let properties = BasicProperties::from_checked(parts.properties);
         let may_have_copies = may_have_copies(&properties);
-        self.route(slot, parts, properties, may_have_copies, routed)?;
+        let is_addressed = self.route(slot, parts, properties, may_have_copies, routed)?;
         let time_to_live_ms = expiration(&properties)?;
-        Ok(Terms { is_persistent: properties.is_persistent(), may_have_copies, time_to_live_ms })
+        Ok(Terms { is_persistent: properties.is_persistent(), may_have_copies, is_addressed, time_to_live_ms })
     }
 
     /// Check all that can be known of a message before its transaction is committed.
@@ -104,7 +139,8 @@ impl Broker {
         self.topology.check_publish(vhost, exchange)
     }
 
-    /// Find the queues that a message goes to: nearly always those of the last message.
+    /// Find the queues that a message goes to: nearly always those of the last message. Returns whether some of them are of
+    /// addresses.
     #[inline]
     pub(super) fn route(
         &mut self,
@@ -113,7 +149,7 @@ impl Broker {
         properties: BasicProperties<'_>,
         may_have_copies: bool,
         routed: &mut Vec<QueueId>,
-    ) -> Result<(), AmqpError> {
+    ) -> Result<bool, AmqpError> {
         self.check_user(slot, &properties)?;
         if let Some(memo) = &self.clients[slot].memo
             && !may_have_copies
@@ -122,7 +158,7 @@ impl Broker {
             && memo.permissions_version == self.permissions.version()
         {
             routed.extend_from_slice(&memo.queues);
-            return Ok(());
+            return Ok(memo.is_addressed);
         }
         self.route_anew(slot, parts, properties, may_have_copies, routed)
     }
@@ -135,7 +171,7 @@ impl Broker {
         properties: BasicProperties<'_>,
         may_have_copies: bool,
         routed: &mut Vec<QueueId>,
-    ) -> Result<(), AmqpError> {
+    ) -> Result<bool, AmqpError> {
         let further_keys = if may_have_copies { further_keys(&properties)? } else { FurtherKeys::new() };
         let (exchange, routing_key) = self.check_route(slot, parts, &further_keys)?;
         let (vhost, _) = self.clients.vhost_and_owner(slot);
@@ -147,15 +183,17 @@ impl Broker {
         if !key_decided {
             self.check_reading(exchange, parts)?;
         }
+        let is_addressed = self.route_to_addresses(slot, exchange, (routing_key, &further_keys), routed)?;
         if !may_have_copies && key_decided && routed.len() <= MEMO_QUEUES_MAX {
             self.clients[slot].memo = Some(Box::new(Memo {
                 route: parts.route.into(),
                 topology_version: self.topology.version(),
                 permissions_version: self.permissions.version(),
                 queues: routed.as_slice().into(),
+                is_addressed,
             }));
         }
-        Ok(())
+        Ok(is_addressed)
     }
 
     /// Charge the turn for the queries that were matched, and refuse a message that is too much for them. A transaction

@@ -11,4 +11,6 @@ pub(crate) struct Memo {
     pub(super) topology_version: u64,
     pub(super) permissions_version: u64,
     pub(super) queues: Box<[QueueId]>,
+    /// Whether it leads to addresses.
+    pub(super) is_addressed: bool,
 }

@@ -22,6 +22,10 @@ pub(crate) struct Queues {
     queues: DenseMap<QueueId, Queue>,
     /// The number of queues that refuse what does not fit.
     refusing: usize,
+    /// The number of queues whose senders wait when a message does not fit.
+    blocking: usize,
+    /// Queues for which senders wait, and that may have room now.
+    relieved: Vec<Handle<QueueId>>,
     /// Queues that may have something to deliver, in the order of their turns.
     runnable: VecDeque<QueueId>,
     /// When something in a queue, or the queue itself, may expire.
@@ -76,14 +80,17 @@ impl Queues {
 
     /// Add a queue.
     pub fn insert(&mut self, id: QueueId, queue: Queue) {
-        self.refusing += usize::from(queue.policy.rejects_publish);
+        self.refusing += usize::from(queue.policy.rejects());
+        self.blocking += usize::from(queue.policy.blocks());
         self.queues.insert(id, queue);
     }
 
     /// Take a queue out.
     pub fn remove(&mut self, id: QueueId) -> Option<Queue> {
         let queue = self.queues.remove(id)?;
-        self.refusing -= usize::from(queue.policy.rejects_publish);
+        self.refusing -= usize::from(queue.policy.rejects());
+        self.blocking -= usize::from(queue.policy.blocks());
+        self.relieve(id, &queue);
         self.timers.move_timer(id, queue.timer, NEVER);
         Some(queue)
     }
@@ -98,10 +105,39 @@ impl Queues {
         let queue = &mut self.queues[id];
         let size = messages.get(queue.front()?.message).size();
         let entry = queue.pop(size, &mut self.chunks);
+        if queue.has_waiting_senders {
+            self.relieved.push(Handle { id, serial: queue.serial });
+        }
         if queue.has_expiring() {
             self.set_timer(id);
         }
         entry
+    }
+
+    /// Note that a queue may have room for senders that wait.
+    fn relieve(&mut self, id: QueueId, queue: &Queue) {
+        if queue.has_waiting_senders {
+            self.relieved.push(Handle { id, serial: queue.serial });
+        }
+    }
+
+    /// A queue that may have room for senders that wait for it, or is gone.
+    pub fn next_relieved(&mut self) -> Option<Handle<QueueId>> {
+        self.relieved.pop()
+    }
+
+    /// Whether senders that wait may go on.
+    pub fn has_relieved(&self) -> bool {
+        !self.relieved.is_empty()
+    }
+
+    /// The first of these queues that has no room for a message of this size, and whose senders wait.
+    #[inline]
+    pub fn first_blocking(&self, routed: &[QueueId], size: usize) -> Option<QueueId> {
+        if self.blocking == 0 {
+            return None;
+        }
+        routed.iter().copied().find(|id| self.queues[*id].blocks(size))
     }
 
     /// Add an entry of a message of this size to a queue.
@@ -273,6 +309,9 @@ impl Queues {
     /// purge of a durable queue, `is_purge`, is told.
     pub fn drain(&mut self, id: QueueId, is_purge: bool) -> u32 {
         let queue = &mut self.queues[id];
+        if queue.has_waiting_senders {
+            self.relieved.push(Handle { id, serial: queue.serial });
+        }
         let entries = queue.drain();
         let count = entries.len() as u32;
         if count > 0 {

@@ -26,6 +26,7 @@ use crate::broker::publishing::further_keys::{BCC, CC, further_keys, may_have_co
 use crate::broker::publishing::publish::Terms;
 use crate::broker::queues::letter::{LETTER_STEPS, Letter, LetterSource, Reason};
 use crate::broker::queues::message_store::StoredMessage;
+use crate::broker::queues::policy::Overflow;
 use crate::broker::queues::queue::QueueEntry;
 use crate::broker::topology::{Published, QueueId};
 
@@ -63,7 +64,7 @@ impl Broker {
     pub(crate) fn bury_refused(&mut self, parts: &Parts<'_>, refusing: &[QueueId]) {
         self.metrics.refused += u64::from(!refusing.is_empty());
         for &queue in refusing {
-            if self.queues[queue].policy.buries_refused {
+            if self.queues[queue].policy.overflow == Overflow::RejectAndBury {
                 let message = self.messages.insert(StoredMessage::new(Arrived::Borrowed(*parts), 1, true));
                 self.discard(queue, QueueEntry::new(0, message, NEVER), Reason::MaxLength);
             }
@@ -212,7 +213,7 @@ impl Broker {
         };
         self.metrics.letters += 1;
         self.bury_refused(parts, &refusing);
-        let terms = Terms { is_persistent, may_have_copies, time_to_live_ms };
+        let terms = Terms { is_persistent, may_have_copies, is_addressed: false, time_to_live_ms };
         self.put_into_queues(Arrived::Borrowed(*parts), saved, routed, terms);
         Ok(marks)
     }

@@ -53,6 +53,9 @@ impl Broker {
     fn expire_in(&mut self, queue: QueueId) {
         self.expire_head(queue);
         let it = &mut self.queues[queue];
+        if it.unused_until() <= self.clock.now() && !it.may_be_unused() {
+            it.used = self.clock.now();
+        }
         if it.unused_until() <= self.clock.now() {
             self.turn.spend(REMOVE_STEPS);
             return self.remove_queue(queue);

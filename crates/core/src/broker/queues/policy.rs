@@ -6,6 +6,7 @@
 //! are kept.
 
 use crate::amqp::{RawTable, RawValue};
+use crate::broker::topology::AddressKind;
 use crate::spelling;
 
 /// `x-queue-type`.
@@ -38,10 +39,10 @@ pub(crate) struct Policy {
     pub kind: QueueKind,
     pub length_max: Option<u64>,
     pub bytes_max: Option<u64>,
-    /// Whether a full queue refuses the new message instead of dropping the oldest.
-    pub rejects_publish: bool,
-    /// Whether what it refuses becomes a dead letter besides.
-    pub buries_refused: bool,
+    /// What happens when a message does not fit.
+    pub overflow: Overflow,
+    /// The time that a consumer has to settle a delivery.
+    pub consumer_timeout_ms: Option<u64>,
     pub message_ttl_ms: Option<u64>,
     /// The time after which an unused queue is deleted.
     pub expires_ms: Option<u64>,
@@ -50,6 +51,22 @@ pub(crate) struct Policy {
     /// A stream's retention by age.
     pub age_max_s: Option<u64>,
     pub segment_bytes: Option<u64>,
+    /// What it is the queue of, if it has an address. Such a queue expires only while it is empty.
+    pub address: Option<AddressKind>,
+}
+
+/// `x-overflow`: what happens when a message does not fit into a queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// The oldest entries are dropped.
+    #[default]
+    DropHead,
+    /// The new message is refused.
+    Reject,
+    /// The new message is refused, and becomes a dead letter.
+    RejectAndBury,
+    /// The sender waits.
+    Block,
 }
 
 /// The destination to which a queue publishes the messages that it drops.
@@ -62,16 +79,12 @@ pub(crate) struct DeadLetters {
 }
 
 /// Arguments that other brokers know and this one does not offer.
-const REFUSED: &[&str] = &[
-    "x-max-priority",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-    "x-consumer-timeout",
-    "x-stream-filter-size-bytes",
-];
+const REFUSED: &[&str] =
+    &["x-max-priority", "x-single-active-consumer", "x-delivery-limit", "x-stream-filter-size-bytes"];
 
 /// Arguments that have a meaning here.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
+    "x-consumer-timeout",
     "x-queue-type",
     "x-max-length",
     "x-max-length-bytes",
@@ -152,7 +165,8 @@ impl Policy {
             "x-queue-type" => self.kind = kind(value)?,
             "x-max-length" => self.length_max = Some(count(value)?),
             "x-max-length-bytes" => self.bytes_max = Some(count(value)?),
-            "x-overflow" => (self.rejects_publish, self.buries_refused) = overflow(value)?,
+            "x-overflow" => self.overflow = overflow(value)?,
+            "x-consumer-timeout" => self.consumer_timeout_ms = Some(milliseconds(value, 1)?),
             "x-message-ttl" => self.message_ttl_ms = Some(milliseconds(value, 0)?),
             "x-expires" => self.expires_ms = Some(milliseconds(value, 1)?),
             "x-dead-letter-strategy" => check_strategy(value)?,
@@ -167,7 +181,8 @@ impl Policy {
     fn refuse_for_streams(&self) -> Result<(), Refusal<'static>> {
         let refused = [
             ("x-max-length", self.length_max.is_some()),
-            ("x-overflow", self.rejects_publish),
+            ("x-overflow", self.overflow != Overflow::DropHead),
+            ("x-consumer-timeout", self.consumer_timeout_ms.is_some()),
             ("x-message-ttl", self.message_ttl_ms.is_some()),
             ("x-expires", self.expires_ms.is_some()),
             ("x-dead-letter-exchange", self.dead_letters.is_some()),
@@ -181,6 +196,18 @@ impl Policy {
     /// Whether `length` entries of `bytes` are more than the queue may hold.
     pub fn is_over(&self, length: u64, bytes: u64) -> bool {
         self.length_max.is_some_and(|max| length > max) || self.bytes_max.is_some_and(|max| bytes > max)
+    }
+
+    /// Whether a message that does not fit is refused.
+    #[inline]
+    pub fn rejects(&self) -> bool {
+        matches!(self.overflow, Overflow::Reject | Overflow::RejectAndBury)
+    }
+
+    /// Whether the sender of a message that does not fit waits.
+    #[inline]
+    pub fn blocks(&self) -> bool {
+        self.overflow == Overflow::Block
     }
 
     /// Whether entries are dropped from its head, or refused at its tail.
@@ -215,13 +242,13 @@ fn kind(value: RawValue<'_>) -> Result<QueueKind, String> {
     }
 }
 
-/// Read whether a full queue refuses the new message, and whether it makes a dead letter of what it refuses.
-fn overflow(value: RawValue<'_>) -> Result<(bool, bool), String> {
+fn overflow(value: RawValue<'_>) -> Result<Overflow, String> {
     match value.as_str() {
-        Some("drop-head") => Ok((false, false)),
-        Some("reject-publish") => Ok((true, false)),
-        Some("reject-publish-dlx") => Ok((true, true)),
-        Some(other) => Err(format!("'{other}' is none of drop-head, reject-publish, reject-publish-dlx")),
+        Some("drop-head") => Ok(Overflow::DropHead),
+        Some("reject-publish") => Ok(Overflow::Reject),
+        Some("reject-publish-dlx") => Ok(Overflow::RejectAndBury),
+        Some("block") => Ok(Overflow::Block),
+        Some(other) => Err(format!("'{other}' is none of drop-head, reject-publish, reject-publish-dlx, block")),
         None => Err("expected a string".to_owned()),
     }
 }
@@ -240,7 +267,7 @@ fn count(value: RawValue<'_>) -> Result<u64, String> {
     u64::try_from(number).map_err(|_| format!("{number} is negative"))
 }
 
-fn milliseconds(value: RawValue<'_>, least: u64) -> Result<u64, String> {
+pub(crate) fn milliseconds(value: RawValue<'_>, least: u64) -> Result<u64, String> {
     let number = value.as_i64().ok_or("expected an integer of milliseconds")?;
     u64::try_from(number)
         .ok()
@@ -305,7 +332,8 @@ mod tests {
             ("mine", text("kept")),
         ])
         .expect("all are offered");
-        assert_eq!((policy.length_max, policy.message_ttl_ms, policy.rejects_publish), (Some(5), Some(60_000), true));
+        assert_eq!((policy.length_max, policy.message_ttl_ms), (Some(5), Some(60_000)));
+        assert_eq!(policy.overflow, Overflow::Reject);
         assert!(policy.is_over(6, 0) && !policy.is_over(5, u64::MAX));
         let stream = parse(&[("x-queue-type", text("stream")), ("x-max-age", text("7D"))]).expect("a stream");
         assert_eq!((stream.kind, stream.age_max_s), (QueueKind::Stream, Some(7 * 86_400)));

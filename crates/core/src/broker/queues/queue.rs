@@ -11,7 +11,7 @@ use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ConsumerSlot, MessageId};
 use crate::broker::queues::chunk_store::{ChunkStore, SpillError};
 use crate::broker::queues::entries::Entries;
-use crate::broker::queues::policy::Policy;
+use crate::broker::queues::policy::{Overflow, Policy};
 use crate::broker::streams::stream::Stream;
 
 /// A message in a queue: 24 bytes.
@@ -56,6 +56,8 @@ pub(crate) struct Queue {
     pub published: u64,
     /// Whether the queue is in the broker's list of queues whose entries may be moved to disk.
     pub is_spillable: bool,
+    /// Whether senders wait until it has room.
+    pub has_waiting_senders: bool,
     ready: Entries,
     ready_bytes: u64,
     /// The number of ready entries that can expire.
@@ -80,6 +82,7 @@ impl Queue {
             unacknowledged: 0,
             published: 0,
             is_spillable: false,
+            has_waiting_senders: false,
             ready: Entries::default(),
             ready_bytes: 0,
             expiring: 0,
@@ -191,15 +194,30 @@ impl Queue {
         }
     }
 
-    /// Whether it exceeds its maximum length or size, so that the oldest entries must be dropped. A queue that refuses
-    /// messages drops none: what comes back to it stays.
-    pub fn is_over(&self) -> bool {
-        !self.policy.rejects_publish && self.policy.is_over(self.ready.len() as u64, self.ready_bytes)
+    /// Whether it may be deleted when nobody uses it. The queue of an address is never deleted with messages in it.
+    pub fn may_be_unused(&self) -> bool {
+        self.policy.address.is_none() || (self.ready.is_empty() && self.unacknowledged == 0)
     }
 
-    /// Whether one more message of this size would not fit, and the oldest may not be dropped for it.
+    /// Whether it exceeds its maximum length or size, so that the oldest entries must be dropped. A queue that refuses
+    /// messages, or lets senders wait, drops none: what comes back to it stays.
+    pub fn is_over(&self) -> bool {
+        let drops = self.policy.overflow == Overflow::DropHead;
+        drops && self.policy.is_over(self.ready.len() as u64, self.ready_bytes)
+    }
+
+    /// Whether one more message of this size would not fit, and is refused.
     pub fn refuses(&self, size: usize) -> bool {
-        self.policy.rejects_publish && self.policy.is_over(self.ready.len() as u64 + 1, self.ready_bytes + size as u64)
+        self.policy.rejects() && self.has_no_room(size)
+    }
+
+    /// Whether one more message of this size would not fit, and its sender waits.
+    pub fn blocks(&self, size: usize) -> bool {
+        self.policy.blocks() && self.has_no_room(size)
+    }
+
+    fn has_no_room(&self, size: usize) -> bool {
+        self.policy.is_over(self.ready.len() as u64 + 1, self.ready_bytes + size as u64)
     }
 
     /// The time at which a message that is put here `now` expires: after its own time to live or the queue's, whichever

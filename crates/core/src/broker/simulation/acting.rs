@@ -10,7 +10,7 @@ use crate::journal::Dice;
 
 use super::actor::{Actor, Sent, Transacted};
 use super::ledger::{Ledger, MessageName};
-use super::paths::{QUEUES, STREAM, WAYS, Way, is_durable};
+use super::paths::{QUEUES, STREAM, WAYS, Way, is_addressed, is_durable};
 
 impl Actor {
     pub fn publish(&mut self, dice: &mut Dice, ledger: &mut Ledger) {
@@ -21,7 +21,8 @@ impl Actor {
         let name = |group| MessageName { group, publisher: self.publisher, number: self.numbers };
         let names: Vec<MessageName> = way.groups.iter().map(|group| name(*group)).collect();
         for name in &names {
-            let survives = is_durable(name.group) && (is_persistent || name.group == STREAM);
+            let is_always_kept = name.group == STREAM || is_addressed(name.group);
+            let survives = is_durable(name.group) && (is_persistent || is_always_kept);
             ledger.attempted(*name, survives, self.is_transactional);
         }
         if self.is_transactional {

@@ -52,12 +52,13 @@ impl Simulation {
 
     /// Fetch all messages of a queue.
     fn drain(&mut self, plan: &QueuePlan) -> Result<Vec<MessageName>, String> {
-        let id = self.world.connect();
+        let id = self.connect_as_ann();
         let mut left = Vec::new();
         loop {
-            self.world.send(id, 1, BasicGet { queue: plan.name, no_ack: true, ..Default::default() });
+            self.world.send(id, 1, BasicGet { queue: plan.name, ..Default::default() });
             let seen = self.world.seen(id);
             let Some(Method::BasicGetOk(ok)) = seen.first().map(|seen| seen.method()) else { break };
+            self.world.send(id, 1, BasicAck { delivery_tag: ok.delivery_tag, multiple: false });
             let name = MessageName::read(plan.group, &seen[0].body)?;
             self.ledger.delivered(name, ok.redelivered)?;
             left.push(name);

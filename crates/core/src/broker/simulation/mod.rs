@@ -43,6 +43,8 @@ pub(super) struct Faults {
     pub letters_lost: bool,
     /// Leave out one of several queues.
     pub routes_short: bool,
+    /// Confirm a message that has waited for a full queue, and drop it.
+    pub loses_waiting: bool,
     /// Do not write to streams.
     pub skips_streams: bool,
     /// Answer a purge before the disk has it.
@@ -52,7 +54,7 @@ pub(super) struct Faults {
 }
 
 const SEEDS: u64 = fewer(fewer(40)) as u64;
-const CONTROL_SEEDS: u64 = 60;
+const CONTROL_SEEDS: u64 = 200;
 
 fn seeds() -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
@@ -155,6 +157,13 @@ fn a_broker_that_forgets_the_time_of_messages_over_a_restart_is_caught() {
 #[cfg_attr(miri, ignore = "a control of another test's answers")]
 fn a_broker_that_leaves_out_a_queue_is_caught() {
     let violation = caught(Faults { routes_short: true, ..Faults::default() });
+    assert!(violation.contains("is lost"), "{violation}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a control of another test's answers")]
+fn a_broker_that_drops_what_has_waited_is_caught() {
+    let violation = caught(Faults { loses_waiting: true, ..Faults::default() });
     assert!(violation.contains("is lost"), "{violation}");
 }
 

@@ -63,6 +63,8 @@ const MOVING: std::ops::RangeInclusive<GroupIndex> = 13..=15;
 /// Groups whose queues may drop a message: it need not be anywhere.
 const DROPPING: std::ops::RangeInclusive<GroupIndex> = 17..=18;
 pub const STREAM: GroupIndex = 19;
+/// Groups of queues that have an address: nobody declares them, and all messages in them survive.
+const ADDRESSED: std::ops::RangeInclusive<GroupIndex> = 20..=21;
 
 pub const QUEUES: &[QueuePlan] = &[
     plain("durable.a", 0),
@@ -90,7 +92,15 @@ pub const QUEUES: &[QueuePlan] = &[
     bounded("ring", 17, &[("x-max-length-bytes", Number(10_000))]),
     timed(bounded("fleeting", 18, &[(TTL, Number(1000))])),
     bounded("log", STREAM, &[("x-queue-type", Text("stream"))]),
+    plain("amq.mailbox.ann", 20),
+    plain("amq.service.work", 21),
+    bounded("blocking", 22, &[(LENGTH, Number(5)), ("x-overflow", Text("block"))]),
 ];
+
+/// Whether the queues of this group have an address.
+pub fn is_addressed(group: GroupIndex) -> bool {
+    ADDRESSED.contains(&group)
+}
 
 /// Whether messages of this group move from queue to queue: a crash may double them.
 pub fn is_moving(group: GroupIndex) -> bool {
@@ -151,6 +161,11 @@ pub const WAYS: &[Way] = &[
     way("", "fleeting", 0, &[18]),
     way("", "log", 0, &[STREAM]),
     way("", "log", 0, &[STREAM]),
+    way("mailbox", "ann", 0, &[20]),
+    way("", "amq.mailbox.ann", 0, &[20]),
+    way("service", "work", 0, &[21]),
+    way("", "blocking", 0, &[22]),
+    way("", "blocking", 0, &[22]),
 ];
 
 /// The methods that declare everything.
@@ -171,7 +186,7 @@ pub fn declarations() -> Vec<Method<'static>> {
             ExchangeDeclare { exchange, exchange_type, internal, durable: true, arguments, ..Default::default() };
         methods.push(declare.into());
     }
-    for plan in QUEUES {
+    for plan in QUEUES.iter().filter(|plan| !is_addressed(plan.group)) {
         let fields: Vec<(&str, FieldValue)> =
             plan.arguments.iter().map(|(name, value)| (*name, value.field())).collect();
         let arguments = table(&fields);

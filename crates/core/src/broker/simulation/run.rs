@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use crate::amqp::Method;
+use crate::amqp::method::{BasicGet, ChannelOpen};
 use crate::broker::durable::DurableOptions;
 use crate::broker::tests::client::{EPOCH_US, Easy, TestBroker};
 use crate::broker::tests::invariants::violation;
-use crate::broker::{Broker, BrokerOptions, Flow, Storage};
+use crate::broker::{Broker, BrokerOptions, ConnectionId, Flow, Login, Storage};
 use crate::journal::{Committer, Dice, SimulatedDisk};
 use crate::testing::or_few;
 
 use super::Faults;
 use super::actor::Actor;
 use super::ledger::Ledger;
-use super::paths::declarations;
+use super::paths::{QUEUES, declarations, is_addressed};
 
 const STEPS: usize = or_few(2500, 100);
 const ACTORS_MAX: usize = 6;
@@ -54,6 +55,7 @@ pub fn run(seed: u64, faults: Faults) -> Result<Outcome, String> {
         publishers: 0,
         is_full: false,
     };
+    simulation.make_addresses()?;
     simulation.declare()?;
     simulation.disk.ignore_syncs(faults.disk_pretends);
     for step in 0..STEPS {
@@ -85,6 +87,11 @@ fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults, now: u64) -> Resu
     if found.damage.is_empty() && found.skipped.is_empty() { Ok(world) } else { Err(format!("damage: {found:?}")) }
 }
 
+/// Every client may read the mailbox.
+fn ann() -> Login {
+    Login { identity: "ann".to_owned(), ..Login::default() }
+}
+
 impl Simulation {
     fn declare(&mut self) -> Result<(), String> {
         let id = self.world.connect();
@@ -103,6 +110,31 @@ impl Simulation {
             None if declared.len() == count => Ok(()),
             refusal => Err(format!("{} of {count} were declared: {refusal:?}", declared.len())),
         }
+    }
+
+    /// Make the queues with an address: later they are recovered, however little memory there is.
+    fn make_addresses(&mut self) -> Result<(), String> {
+        let id = self.connect_as_ann();
+        for plan in QUEUES.iter().filter(|plan| is_addressed(plan.group)) {
+            self.world.send(id, 1, BasicGet { queue: plan.name, ..Default::default() });
+        }
+        while self.world.broker.has_work() {
+            self.world.broker.work(self.world.now);
+        }
+        self.world.commit();
+        let seen = self.world.seen(id);
+        if seen.iter().filter(|seen| matches!(seen.method(), Method::BasicGetEmpty(_))).count() != 2 {
+            return Err(format!("not all were made: {seen:?}"));
+        }
+        self.world.broker.disconnect(id, self.world.now);
+        Ok(())
+    }
+
+    /// A client that may read the mailbox, with channel 1 open.
+    pub(super) fn connect_as_ann(&mut self) -> ConnectionId {
+        let id = self.world.connect_as(ann());
+        self.world.ask(id, 1, ChannelOpen::default());
+        id
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -133,7 +165,7 @@ impl Simulation {
 
     fn connect(&mut self) {
         if self.actors.len() < ACTORS_MAX {
-            let id = self.world.connect_as(crate::broker::Login::default());
+            let id = self.world.connect_as(ann());
             self.publishers += 1;
             let is_transactional = self.dice.once_in(4);
             self.actors.push(Actor::new(id, self.publishers, is_transactional));

@@ -1,5 +1,6 @@
 //! The broker through raw bytes, as clients see it.
 
+mod addresses;
 pub(super) mod client;
 mod closing;
 mod confirming;

@@ -9,7 +9,7 @@ use super::definition::{
 };
 use super::ids::{BindingId, ExchangeId, Owner, QueueId, VhostId};
 use super::list::BindingInfo;
-use super::settings::{ExchangeSettings, QueueSettings};
+use super::settings::{ExchangeKind, ExchangeSettings, QueueSettings};
 use super::{Topology, errors};
 
 /// The owner that recovery uses: recovered queues are not exclusive to any connection.
@@ -38,8 +38,10 @@ impl Topology {
     /// Everything that survives a restart, in an order in which it can be recovered.
     pub fn definitions(&self) -> impl Iterator<Item = Definition> {
         let vhosts = self.vhosts().map(|(_, name)| Definition::Vhost { vhost: name.to_owned() });
-        let is_own =
-            |exchange: &super::Exchange| exchange.durable && !exchange.is_gone && !exchange.name.starts_with("amq.");
+        let is_own = |exchange: &super::Exchange| {
+            let is_predeclared = exchange.name.starts_with("amq.") || exchange.kind.address().is_some();
+            exchange.durable && !exchange.is_gone && !is_predeclared
+        };
         let exchanges = self.exchanges.iter().filter(move |(_, exchange)| is_own(exchange));
         let exchanges = exchanges.map(|(id, _)| self.exchange_definition(id));
         let queues = self.queues.iter().filter(|(_, queue)| queue.survives());
@@ -115,7 +117,9 @@ impl Topology {
                     internal: *internal,
                     arguments: RawTable::new(arguments),
                 };
-                self.declare_exchange(self.known_vhost(vhost)?, name, &settings)?;
+                let vhost = self.known_vhost(vhost)?;
+                self.make_way(vhost, name, *kind);
+                self.declare_exchange(vhost, name, &settings)?;
             }
             Definition::Queue { vhost, name, auto_delete, arguments, creator } => {
                 let settings = QueueSettings {
@@ -136,6 +140,16 @@ impl Topology {
             }
         }
         Ok(None)
+    }
+
+    /// Remove a predeclared exchange of addresses for one of the same name that a client declared before there were such.
+    fn make_way(&mut self, vhost: VhostId, name: &str, kind: ExchangeKind) {
+        if let Ok(id) = self.exchange(vhost, name)
+            && self.exchanges[id].kind.address().is_some()
+            && kind.address().is_none()
+        {
+            self.remove_exchanges(vec![id]);
+        }
     }
 
     /// Remove what `key` identifies again. Returns the queue, if it is one. Does nothing when it does not exist.

@@ -49,6 +49,13 @@ pub(super) fn locked(name: &str, vhost: &str) -> AmqpError {
     error(ReplyCode::ResourceLocked, &reason)
 }
 
+/// 406: each vhost has one exchange of this type, and no client makes another.
+pub(super) fn only_predeclared(kind: &str) -> AmqpError {
+    precondition(&format!(
+        "every vhost has one exchange of type '{kind}', which is called '{kind}'; no other can be declared"
+    ))
+}
+
 pub(super) fn in_use(what: &str, name: &str, vhost: &str) -> AmqpError {
     precondition(&format!("{what} '{name}' in vhost '{vhost}' in use"))
 }

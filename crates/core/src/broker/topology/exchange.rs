@@ -352,6 +352,7 @@ fn compile(
     let is_plain = query.is_none() && arguments.is_empty();
     let condition = match kind {
         ExchangeKind::Fanout | ExchangeKind::Query => None,
+        ExchangeKind::Address(_) => return Ok(CompiledCondition::Never),
         ExchangeKind::Direct if is_plain => return Ok(CompiledCondition::Key),
         ExchangeKind::Direct => Some(key_is(key)),
         ExchangeKind::Topic => match TopicPattern::new(key, TopicDialect::Amqp) {

@@ -15,6 +15,7 @@
 //! Bounds: [`QueryLimits`]; [`EXCHANGES_MAX`], [`QUEUES_MAX`] and [`BINDINGS_MAX`] of all vhosts together; one more is
 //! refused with 506.
 
+mod address_kind;
 mod binding;
 mod bindings;
 mod conditions;
@@ -45,6 +46,7 @@ use crate::amqp::{AmqpError, RawTable};
 
 use super::sharded_table::ShardedTable;
 use super::slab::{Slab, SlotId};
+pub use address_kind::AddressKind;
 pub use binding::{Bind, Target};
 pub use conditions::filter::{ConsumerFilter, FindStored, StoredQuery, check_query_arguments, stored_key};
 pub use conditions::names::{BodyMode, Needs};
@@ -144,12 +146,14 @@ pub struct Topology {
 }
 
 /// The exchanges that every vhost has from the beginning.
-const PREDECLARED: [(&str, ExchangeKind); 5] = [
+const PREDECLARED: [(&str, ExchangeKind); 7] = [
     ("amq.direct", ExchangeKind::Direct),
     ("amq.fanout", ExchangeKind::Fanout),
     ("amq.topic", ExchangeKind::Topic),
     ("amq.headers", ExchangeKind::Headers),
     ("amq.match", ExchangeKind::Headers),
+    ("mailbox", ExchangeKind::Address(AddressKind::Mailbox)),
+    ("service", ExchangeKind::Address(AddressKind::Service)),
 ];
 
 impl Topology {
@@ -261,6 +265,9 @@ impl Topology {
         if name.starts_with("amq.") {
             return Err(errors::reserved_name("exchange", name));
         }
+        if let Some(kind) = settings.kind.address() {
+            return Err(errors::only_predeclared(kind.name()));
+        }
         if self.exchanges.len() >= EXCHANGES_MAX {
             return Err(errors::too_many("exchanges", EXCHANGES_MAX));
         }
@@ -301,6 +308,9 @@ impl Topology {
             return Err(errors::system_exchange(name, &there.name));
         }
         let Some(id) = there.exchanges.get(name).copied() else { return Ok(()) };
+        if self.exchanges[id].kind.address().is_some() {
+            return Err(errors::system_exchange(name, &there.name));
+        }
         if if_unused && self.exchanges[id].binding_count > 0 {
             return Err(errors::in_use("exchange", name, &there.name));
         }

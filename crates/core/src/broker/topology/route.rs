@@ -3,6 +3,7 @@
 use crate::amqp::{AmqpError, BasicProperties, MethodId, ReplyCode};
 use crate::index::{Scratch, SubscriptionId};
 
+use super::address_kind::AddressKind;
 use super::conditions::view::{Reading, View, ViewScratch};
 use super::exchange::Exchange;
 use super::{DeclaredQueue, Destination, ExchangeId, QueueId, Topology, Vhost, VhostId, errors};
@@ -163,9 +164,9 @@ impl Topology {
         let start = queues.len();
         scratch.saw_content = false;
         scratch.reading = Reading::default();
-        queues.extend(there.queues.get(message.routing_key));
+        queues.extend(there.named(message.routing_key));
         for key in message.further_keys {
-            let further = there.queues.get(key).filter(|id| !queues[start..].contains(id));
+            let further = there.named(key).filter(|id| !queues[start..].contains(id));
             queues.extend(further);
         }
         Ok(queues.len() - start)
@@ -213,6 +214,15 @@ impl Topology {
     }
 }
 
+impl Vhost {
+    /// The queue to which the default exchange leads with this key. The queue of an address is not among them: it takes
+    /// only what a client has published to it, since then the broker knows who sent it.
+    #[inline]
+    fn named(&self, key: &str) -> Option<QueueId> {
+        self.queues.get(key).copied().filter(|_| AddressKind::of_queue(key).is_none())
+    }
+}
+
 /// The exchanges that a message has passed, and those that remain.
 struct RouteWalk<'a, 'm> {
     /// All queues, only while bindings lead to some that were removed.
@@ -249,8 +259,8 @@ impl RouteWalk<'_, '_> {
             return;
         }
         for key in std::iter::once(&message.routing_key).chain(message.further_keys) {
-            if let Some(id) = there.queues.get(key) {
-                self.go(&[Destination::Queue(*id)]);
+            if let Some(id) = there.named(key) {
+                self.go(&[Destination::Queue(id)]);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::amqp::{AmqpError, RawTable, RawValue};
 
+use super::address_kind::AddressKind;
 use super::errors;
 
 /// The type of an exchange: the way in which it chooses among its bindings.
@@ -20,10 +21,20 @@ pub enum ExchangeKind {
     Headers,
     /// The binding's query is true, whatever the routing key; a binding without a query takes every message.
     Query,
+    /// The routing key is an address; there are no bindings.
+    Address(AddressKind),
 }
 
 impl ExchangeKind {
-    const ALL: [Self; 5] = [Self::Direct, Self::Fanout, Self::Topic, Self::Headers, Self::Query];
+    const ALL: [Self; 7] = [
+        Self::Direct,
+        Self::Fanout,
+        Self::Topic,
+        Self::Headers,
+        Self::Query,
+        Self::Address(AddressKind::Mailbox),
+        Self::Address(AddressKind::Service),
+    ];
 
     /// Its name on the wire.
     #[must_use]
@@ -34,6 +45,16 @@ impl ExchangeKind {
             Self::Topic => "topic",
             Self::Headers => "headers",
             Self::Query => "x-query",
+            Self::Address(kind) => kind.name(),
+        }
+    }
+
+    /// The kind of its addresses, if its routing keys are addresses.
+    #[must_use]
+    pub fn address(self) -> Option<AddressKind> {
+        match self {
+            Self::Address(kind) => Some(kind),
+            _ => None,
         }
     }
 }
@@ -78,7 +99,8 @@ pub struct QueueSettings<'a> {
 }
 
 /// Arguments that must be the same when a queue is declared again. Others are the client's own.
-const QUEUE_ARGUMENTS: [&str; 16] = [
+const QUEUE_ARGUMENTS: [&str; 17] = [
+    "x-consumer-timeout",
     "x-expires",
     "x-message-ttl",
     "x-dead-letter-exchange",

@@ -159,7 +159,7 @@ fn what_is_in_use_or_not_empty_stays_when_asked_to() {
     assert_eq!(delete(&mut world, (true, true), (0, 0)), Ok(None));
     assert_eq!(world.topology.delete_exchange(vhost, "x", true), Ok(()));
     assert_eq!(world.topology.delete_exchange(vhost, "x", true), Ok(()));
-    assert_eq!(world.topology.counts(), (5, 0, 0));
+    assert_eq!(world.topology.counts(), (7, 0, 0));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn exchanges_that_go_by_themselves_go_with_their_last_binding() {
     assert!(world.unbind("b", Target::Exchange("b"), "", &none()));
     assert!(world.topology.check_exchange(vhost, "b").is_err());
     assert!(world.topology.check_exchange(vhost, "a").is_err(), "its only binding led to b");
-    assert_eq!(world.topology.counts(), (5, 0, 0));
+    assert_eq!(world.topology.counts(), (7, 0, 0));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn what_had_many_bindings_is_gone_at_once_and_swept_later() {
     assert_eq!(world.route("amq.topic", "7.a", &none(), ""), ["other", "q"]);
     world.topology.remove_queue(id);
     assert!(world.topology.check_exchange(vhost, "x").is_err(), "its last binding is gone");
-    assert_eq!(world.topology.counts(), (5, 1, 1));
+    assert_eq!(world.topology.counts(), (7, 1, 1));
     assert_eq!(world.topology.bindings(vhost).count(), 1);
     assert!(world.topology.queue_info(id).is_none());
     assert_ne!(world.queue("q"), id, "bindings still lead to the old one");
@@ -268,7 +268,7 @@ fn what_had_many_bindings_is_gone_at_once_and_swept_later() {
     assert_eq!(world.route("amq.topic", "7.a", &none(), ""), ["other", "q"]);
     assert_eq!(world.route("amq.topic", "8.a", &none(), ""), [""; 0]);
     while world.topology.sweep(100) {}
-    assert_eq!(world.topology.counts(), (5, 2, 2));
+    assert_eq!(world.topology.counts(), (7, 2, 2));
     assert_eq!(world.queue("next"), id);
     assert_eq!(world.route("amq.topic", "7.a", &none(), ""), ["other", "q"]);
 }

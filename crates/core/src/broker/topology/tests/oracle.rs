@@ -82,7 +82,7 @@ fn leaves_no_trace(world: &mut TestTopology, random: &mut Random) {
     while world.topology.sweep(10) {}
     let Topology { queues, exchanges, by_ends, bindings, .. } = &world.topology;
     let to_exchanges = |number: &BindingId| matches!(bindings[*number].destination, Destination::Exchange(_));
-    assert!(queues.len() == 0 && exchanges.len() == 5 && by_ends.len() == bindings.len());
+    assert!(queues.len() == 0 && exchanges.len() == 7 && by_ends.len() == bindings.len());
     assert!(by_ends.iter().all(to_exchanges), "only bindings between predeclared exchanges are left");
     let asked: usize = exchanges.iter().map(|(_, exchange)| exchange.conditions.len()).sum();
     assert!(asked <= bindings.len());
@@ -180,6 +180,7 @@ fn takes(
     body: &[u8],
 ) -> bool {
     let by_kind = match kind {
+        ExchangeKind::Address(_) => false,
         ExchangeKind::Direct => binding.key == key,
         ExchangeKind::Fanout | ExchangeKind::Query => true,
         ExchangeKind::Topic => TopicPattern::new(&binding.key, topic::TopicDialect::Amqp).is_match(key),

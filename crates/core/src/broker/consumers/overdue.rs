@@ -1,0 +1,56 @@
+//! Consumers that hang: whoever does not settle a delivery in its time loses the channel, and what it had goes back.
+//!
+//! The time is `x-consumer-timeout` of the consumer or of its queue. Each connection is looked at about once a second.
+
+use smallvec::SmallVec;
+
+use crate::amqp::{AmqpError, ReplyCode};
+use crate::broker::Broker;
+use crate::broker::consumers::unacknowledged::Delivery;
+use crate::broker::errors::error;
+use crate::broker::ids::{ChannelSlot, ConnectionSlot};
+
+impl Broker {
+    /// Close the channels of a connection that have not settled a delivery in its time.
+    pub(crate) fn close_overdue(&mut self, slot: ConnectionSlot) {
+        let connection = &self.clients[slot];
+        // What a client has settled may not have been read.
+        if !connection.wants_input() {
+            return;
+        }
+        let timed = connection.channels.iter().filter(|(_, channel)| self.clients[*channel].is_timed);
+        let timed: SmallVec<[(u16, ChannelSlot); 1]> = timed.copied().collect();
+        for (number, channel) in timed {
+            if let Some(error) = self.overdue(channel) {
+                self.metrics.consumer_timeouts += 1;
+                self.refuse(slot, number, error);
+            }
+        }
+    }
+
+    /// Why a channel is closed, if it has not settled a delivery in its time. Deliveries are in the order of their times.
+    fn overdue(&self, channel: ChannelSlot) -> Option<AmqpError> {
+        let it = &self.clients[channel];
+        let now = self.clock.now();
+        let mut aged = it.unacknowledged.iter().map(|delivery| (delivery, delivery.delivered.age(now) / 1000));
+        let timeout_ms =
+            aged.find_map(|(delivery, age_ms)| self.timeout_ms(delivery).filter(|timeout| age_ms > *timeout))?;
+        let reason = format!(
+            "delivery acknowledgement on channel {} timed out. Timeout value used: {timeout_ms} ms. \
+             This timeout value can be configured, see x-consumer-timeout",
+            it.number
+        );
+        Some(error(ReplyCode::PreconditionFailed, &reason))
+    }
+
+    /// The time to settle a delivery: its consumer's, or its queue's.
+    fn timeout_ms(&self, delivery: &Delivery) -> Option<u64> {
+        let consumer = delivery
+            .consumer
+            .and_then(|handle| self.clients.consumer_in(handle.id).filter(|consumer| consumer.serial == handle.serial));
+        match consumer {
+            Some(consumer) => consumer.timeout_ms,
+            None => self.queues.get(delivery.queue.id)?.policy.consumer_timeout_ms,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+"""Makes the row of a message that is a JSON object: its topic, body and identity may be members of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from tamis.adapters.options import SourceOptions, option
+from tamis.adapters.rows import RAW_KEPT_BYTES, Row, digest_of, signature_of
+from tamis.adapters.xml import DEPTH_MAX, to_xml
+
+_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
+
+
+class LineError(ValueError):
+    """A text cannot be a message; `str()` is the reason, for the dead letter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonRowOptions(SourceOptions):
+    """The options of sources whose messages are JSON objects, or become some.
+
+    Attributes:
+        body_field: the member that is the body.
+        topic_field: the member that is the topic, where it is text.
+        id_field: the member that names the message: one with a known value of it is the same message.
+        fields: new names of members: ``price=amount.value,buyer=user``.
+    """
+
+    body_field: str | None = option(None)
+    topic_field: str | None = option(None)
+    id_field: str | None = option(None)
+    fields: str | None = option(None)
+
+
+def json_row(
+    content: bytes,
+    partition: str,
+    offset: int,
+    topic: str,
+    options: JsonRowOptions,
+    stop_words: frozenset[str] | None = None,
+    *,
+    identity: str | None = None,
+) -> Row:
+    """The row of one JSON object; a dead letter if it is none.
+
+    Args:
+        content: its text in UTF-8.
+        partition: where it came from.
+        offset: where it begins there.
+        topic: its topic, where the options name no member for it.
+        options: which members are topic, body and identity.
+        stop_words: of the signature; None makes none.
+        identity: what names the message, where the options name no member for it.
+    """
+    digest = digest_of(content)
+    try:
+        properties = renamed(read_object(content), options.fields)
+    except LineError as error:
+        raw = content[:RAW_KEPT_BYTES]
+        return Row(partition, offset, digest, topic, error=str(error), raw=raw, identity=identity)
+    if isinstance(named := properties.get(options.topic_field or ""), str):
+        topic = named
+    if options.id_field is not None and (own := properties.get(options.id_field)) is not None:
+        identity = digest_of(json.dumps([options.id_field, own], ensure_ascii=False).encode())
+    body = _text(properties.pop(options.body_field, None)) if options.body_field else None
+    xml = to_xml(properties, body)
+    text = json.dumps(properties, ensure_ascii=False, separators=(",", ":"))
+    signature = signature_of(body, stop_words)
+    return Row(partition, offset, digest, topic, text, body, xml, signature, identity=identity)
+
+
+def renamed(properties: dict[str, Any], fields: str | None) -> dict[str, Any]:
+    """The members with the new names of the option `fields`; one below others is copied, others are moved.
+
+    Raises:
+        LineError: the option is not a list of ``new=old``.
+    """
+    for pair in filter(None, (fields or "").split(",")):
+        new, sign, old = (part.strip() for part in pair.partition("="))
+        if not (new and sign and old):
+            raise LineError(f"option fields: expected new=old, not '{pair}'")
+        if old in properties:
+            properties[new] = properties.pop(old)
+        else:
+            value: Any = properties
+            for part in old.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            if value is not None:
+                properties[new] = value
+    return properties
+
+
+def read_object(line: bytes) -> dict[str, Any]:
+    """Read the object of a text. A lone surrogate, which is not text, becomes U+FFFD.
+
+    Raises:
+        LineError: it is not UTF-8, JSON or an object, or holds what no property can be: an integer beyond 64 bits, a
+            number beyond floating point, or nesting deeper than 100.
+    """
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LineError(f"byte {error.start} of the line: expected UTF-8") from error
+    try:
+        value = _DECODER.decode(text.strip())
+    except RecursionError as error:
+        raise LineError(f"expected at most {DEPTH_MAX} levels of objects and lists") from error
+    except LineError:
+        raise
+    except ValueError as error:
+        raise LineError(f"expected a JSON object: {error}") from error
+    if not isinstance(value, dict):
+        raise LineError(f"expected a JSON object, found {_KINDS.get(type(value), 'a number')}")
+    return {_checked(name, 1): _checked(below, 2) for name, below in value.items()}
+
+
+def _checked(value: Any, depth: int) -> Any:
+    """The value without lone surrogates, checked against every limit on properties."""
+    if isinstance(value, str):
+        return value if value.isascii() else _HALF_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict | list):
+        if depth > DEPTH_MAX:
+            raise LineError(f"expected at most {DEPTH_MAX} levels of objects and lists")
+        if isinstance(value, list):
+            return [_checked(below, depth + 1) for below in value]
+        return {_checked(name, depth): _checked(below, depth + 1) for name, below in value.items()}
+    if isinstance(value, int) and not _INT_MIN <= value <= _INT_MAX:
+        raise LineError("expected integers of at most 64 bits")
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        raise LineError("expected numbers that floating point can hold")
+    return value
+
+
+def _text(value: Any) -> str | None:
+    """A member as the body: text stays as it is, anything else becomes JSON."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise LineError(f"expected a JSON object: {name} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_KINDS: Final = {list: "a list", str: "text", bool: "true or false", type(None): "null"}

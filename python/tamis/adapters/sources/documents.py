@@ -1,0 +1,82 @@
+"""Reads folders of text and HTML files: each file is one message, whose body is its text."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html import unescape
+from typing import ClassVar, Final
+
+from tamis.adapters.mail.charset import decode_bytes
+from tamis.adapters.mail.html import html_to_text
+from tamis.adapters.properties import Property
+from tamis.adapters.rows import Row, digest_of, signature_of
+from tamis.adapters.sources.source import path_text
+from tamis.adapters.sources.whole_files import WholeFileSource
+from tamis.adapters.xml import to_xml
+
+DOCUMENT_PROPERTIES: Final = (
+    Property("subject", "text", "Subject"),
+    Property("date", "time", "Date"),
+    Property("source", "text", "Source"),
+    Property("file", "text", "File"),
+)
+"""The properties of a text or HTML file: its title, when it was last written, its folder, and its name."""
+
+_TITLE = re.compile(r"<title[^>]{0,200}>([^<]{0,2000})", re.IGNORECASE)
+_META = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
+_HEAD_BYTES: Final = 4_096
+
+
+class TextSource(WholeFileSource):
+    """The text files of a folder and the folders below it, of a glob, or one file."""
+
+    type: ClassVar[str] = "text"
+    pattern: ClassVar[str] = "*.txt"
+    properties = DOCUMENT_PROPERTIES
+
+    def rows(self, path: str) -> Iterator[Row]:
+        """The one row of a file. Its identity is a digest of its bytes: moved or renamed, it is the same message."""
+        raw = self.whole(path)
+        if isinstance(raw, Row):
+            yield raw
+            return
+        title, body = self.read_document(raw)
+        properties = {
+            "subject": title,
+            "date": datetime.fromtimestamp(os.stat(path).st_mtime, UTC),  # noqa: PTH116
+            "source": path_text(os.path.basename(os.path.dirname(path))),  # noqa: PTH119, PTH120
+            "file": path_text(os.path.basename(path)),  # noqa: PTH119
+        }
+        digest, signature = digest_of(raw), signature_of(body, self.signature_stop_words)
+        xml = to_xml(properties, body)
+        yield Row(path_text(path), 0, digest, self.options.topic, properties, body, xml, signature, identity=digest)
+
+    def read_document(self, raw: bytes) -> tuple[str | None, str]:
+        """The title and the text of a document; a text file has its first line as title."""
+        text = _text(raw, None)
+        first = next((line.strip() for line in text.splitlines() if line.strip()), None)
+        return first and first[:200], text
+
+
+class HtmlSource(TextSource):
+    """The HTML files of a folder and the folders below it, of a glob, or one file."""
+
+    type: ClassVar[str] = "html"
+    pattern: ClassVar[str] = "*.htm*"
+
+    def read_document(self, raw: bytes) -> tuple[str | None, str]:
+        """The title and the text of a page, in the character set that it names."""
+        named = _META.search(raw[:_HEAD_BYTES])
+        html = _text(raw, named[1].decode("ascii") if named else None)
+        title = _TITLE.search(html)
+        return (" ".join(unescape(title[1]).split()) or None) if title else None, html_to_text(html)
+
+
+def _text(raw: bytes, charset: str | None) -> str:
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16", "replace").replace("\r\n", "\n")
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    return decode_bytes(raw, charset, html=charset is not None).replace("\r\n", "\n")

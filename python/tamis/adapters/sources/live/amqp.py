@@ -1,0 +1,244 @@
+"""Reads a queue of any AMQP 0-9-1 broker; a message is acknowledged when the batch that it is in has been committed.
+
+Until then the broker keeps it, and delivers it again after a crash. A message with a `message_id` is known by it. One
+without is known as long as it waits to be processed: that is when a broker delivers again.
+
+Source: AMQP 0-9-1 specification, sections 1.8.3.12 (basic.deliver) and 1.8.3.13 (basic.ack)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import uuid
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+from tamis.adapters.json_row import JsonRowOptions, LineError, read_object
+from tamis.adapters.options import option
+from tamis.adapters.rows import digest_of
+from tamis.adapters.sources.live.source import LiveOptions, LiveSource, LookError
+from tamis.adapters.sources.live.spool import Item, Spool
+from tamis.errors import AdapterError
+
+WAIT_S: Final = 0.05
+"""How long a look waits for further messages."""
+PREFETCH_MAX: Final = 65_535
+TIMEOUT_S: Final = 30.0
+_PROPERTIES: Final = (
+    *("content_type", "content_encoding", "priority", "correlation_id", "reply_to", "expiration", "message_id"),
+    *("type", "user_id", "app_id"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AmqpOptions(LiveOptions, JsonRowOptions):
+    """The options of a queue.
+
+    Attributes:
+        url: the broker, as in ``amqps://host/vhost``; without a password.
+        queue: the name of the queue, which must exist.
+        password_env: the environment variable with ``user:password``; None is ``guest:guest``.
+    """
+
+    url: str = option("", required="the address of a broker, as in amqp://localhost/")
+    queue: str = option("", required="the name of a queue")
+    password_env: str | None = option(None)
+
+
+class AmqpSource(LiveSource):
+    """The messages of one queue."""
+
+    Options = AmqpOptions
+    options: AmqpOptions
+    type: ClassVar[str] = "amqp"
+    packages = ("pika",)
+    properties = "json"
+
+    def __init__(self, options: AmqpOptions) -> None:
+        super().__init__(options)
+        self._connection: Any = None
+        self._channel: Any = None
+        self._arrived: list[tuple[Any, Any, bytes]] = []
+        self._unacknowledged: deque[tuple[int, int]] = deque()  # number in the spool, delivery tag; both ascend
+        self._before: dict[str, int] = {}  # digest -> number of the waiting messages of an earlier connection
+
+    def check(self) -> None:
+        """Check the options and the secret, without a connection.
+
+        Raises:
+            AdapterError: one cannot be used.
+        """
+        super().check()
+        self._parameters()
+
+    def look(self, spool: Spool) -> bool:
+        """As `LiveSource.look`: what the broker has delivered, of at most `max_messages` that are not acknowledged."""
+        try:
+            self._connect(spool)
+            self._connection.process_data_events(time_limit=WAIT_S)
+            self._store(spool)
+        except AdapterError:
+            raise
+        except Exception as error:
+            self._drop()
+            raise LookError(f"{_shown(self.options.url)}: {_reason(error)}") from error
+        return False
+
+    def look_for(self, count: int) -> Iterator[Item]:
+        """As `LiveSource.look_for`; the messages go back to the queue."""
+        self.check()
+        try:
+            connection = _pika().BlockingConnection(self._parameters())
+            channel = connection.channel()
+            items = []
+            for _ in range(count):
+                method, properties, body = channel.basic_get(self.options.queue)
+                if method is None:
+                    break
+                items.append(self._item(uuid.uuid4().hex, method, properties, body))
+            connection.close()
+        except Exception as error:
+            raise LookError(f"{_shown(self.options.url)}: {_reason(error)}") from error
+        return iter(items)
+
+    def processed(self, number: int) -> bool:
+        """As `LiveSource.processed`: acknowledge them; without a connection they wait, and come again."""
+        if not self._is_connected():
+            return False
+        tag = None
+        while self._unacknowledged and self._unacknowledged[0][0] <= number:
+            tag = self._unacknowledged.popleft()[1]
+        if tag is not None:
+            try:
+                self._channel.basic_ack(tag, multiple=True)
+                self._connection.process_data_events(time_limit=0)
+            except Exception:  # noqa: BLE001 - the next look connects again, and tells why if it cannot
+                self._drop()
+                return False
+        return True
+
+    def close(self) -> None:
+        """As `LiveSource.close`, with the connection; the broker keeps what is not acknowledged."""
+        self._drop()
+        super().close()
+
+    def _connect(self, spool: Spool) -> None:
+        if self._is_connected():
+            return
+        pika = _pika()
+        self._drop()
+        counts: dict[str, int] = defaultdict(int)
+        for _, key in spool.waiting():
+            counts[key.partition(":")[0]] += 1
+        self._before = counts
+        self._connection = pika.BlockingConnection(self._parameters())
+        self._channel = self._connection.channel()
+        self._channel.basic_qos(prefetch_count=min(PREFETCH_MAX, self.options.max_messages))
+        self._channel.basic_consume(self.options.queue, self._on_message)
+
+    def _is_connected(self) -> bool:
+        return self._connection is not None and self._connection.is_open and self._channel.is_open
+
+    def _on_message(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        self._arrived.append((method, properties, body))
+
+    def _store(self, spool: Spool) -> None:
+        arrived, self._arrived = self._arrived, []
+        with spool.transaction():
+            for method, properties, body in arrived:
+                if (key := self._key(method, properties, body)) is not None:
+                    spool.add([self._item(key, method, properties, body)])
+        last = spool.last(0, None)
+        self._unacknowledged.extend((last, method.delivery_tag) for method, _, _ in arrived)
+        if last == 0:
+            self.processed(last)  # all were known already
+
+    def _key(self, method: Any, properties: Any, body: bytes) -> str | None:
+        """What names a message; None if it is one that waits already."""
+        place = [self.options.queue, method.exchange, method.routing_key]
+        if properties.message_id:
+            return digest_of(json.dumps(["amqp", *place, properties.message_id]).encode())
+        digest = digest_of(json.dumps(place).encode() + body)
+        if method.redelivered and self._before.get(digest, 0) > 0:
+            self._before[digest] -= 1
+            return None
+        return f"{digest}:{uuid.uuid4().hex}"
+
+    def _item(self, key: str, method: Any, properties: Any, body: bytes) -> Item:
+        """The message as a JSON object: its headers, its properties and its body, whose own members come first."""
+        names = {name: getattr(properties, name, None) for name in _PROPERTIES}
+        members = {**(properties.headers or {}), **{name: value for name, value in names.items() if value is not None}}
+        if properties.timestamp is not None:
+            with suppress(ValueError, OverflowError, OSError):
+                members["timestamp"] = datetime.fromtimestamp(properties.timestamp, UTC).isoformat()
+        members |= {"exchange": method.exchange, "redelivered": bool(method.redelivered)}
+        try:
+            members |= read_object(body)
+        except LineError:
+            members["body"] = _text(body)
+        content = json.dumps(members, ensure_ascii=False, default=str).encode("utf-8", "replace")
+        return Item(key, f"{_shown(self.options.url)} {self.options.queue}", content, method.routing_key or None)
+
+    def _drop(self) -> None:
+        connection, self._connection, self._channel = self._connection, None, None
+        self._arrived, self._unacknowledged = [], deque()
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+    def _parameters(self) -> Any:
+        pika, url = _pika(), self.options.url
+        parts = urlsplit(url)
+        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+            raise AdapterError(f"url: expected an address that begins with amqp:// or amqps://, not '{_shown(url)}'")
+        if parts.password:
+            raise AdapterError("url: expected an address without a password; use password_env")
+        try:
+            parameters = pika.URLParameters(url if parts.path else f"{url}/")
+        except (ValueError, TypeError) as error:
+            raise AdapterError(f"url: {error}") from error
+        if self.options.password_env:
+            user, sign, password = os.environ.get(self.options.password_env, "").partition(":")
+            if not sign:
+                name = self.options.password_env
+                raise AdapterError(f"password_env: expected user:password in the environment variable {name}")
+            parameters.credentials = pika.PlainCredentials(user, password)
+        parameters.socket_timeout = parameters.blocked_connection_timeout = TIMEOUT_S
+        parameters.stack_timeout = TIMEOUT_S
+        return parameters
+
+
+def _pika() -> Any:
+    try:
+        import pika
+    except ImportError as error:
+        raise AdapterError("expected the package pika; pip install 'tamis[adapters]'") from error
+    return pika
+
+
+def _shown(url: str) -> str:
+    """An address without a password."""
+    parts = urlsplit(url)
+    return url if parts.password is None else url.replace(f":{parts.password}@", "@")
+
+
+def _text(body: bytes) -> str:
+    """The body as text; in base64 if it is none."""
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode("ascii")
+
+
+def _reason(error: Exception) -> str:
+    """One line for a user from an error of pika, which may have its text in its cause."""
+    while not str(error) and error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    text = getattr(error, "reply_text", "") or str(error) or repr(error)
+    return str(text).splitlines()[0]

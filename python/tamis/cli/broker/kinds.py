@@ -1,0 +1,155 @@
+"""The commands `tamis stream`, `tamis mailbox` and `tamis service`, which look at those of a running broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tamis.cli import output
+from tamis.cli.amqp.tail import tail
+from tamis.cli.broker.control_link import rows
+from tamis.cli.exit_codes import NOTHING, OK
+from tamis.cli.options import DEFAULT_URL, JsonOption, UrlOption
+
+MAILBOX_PREFIX, SERVICE_PREFIX = "amq.mailbox.", "amq.service."
+
+stream = typer.Typer(help="List a broker's streams, and follow them.", no_args_is_help=True)
+mailbox = typer.Typer(help="List a broker's mailboxes, and write to them and read them.", no_args_is_help=True)
+service = typer.Typer(help="List a broker's services, and request something of them.", no_args_is_help=True)
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="The broker's data directory; default: that of ./tamis.toml, or tamis-data."),
+]
+Column = tuple[str, str]
+"""A heading, and the name in the row."""
+QUEUE: Sequence[Column] = (("WAITING", "ready"), ("BYTES", "ready_bytes"), ("READERS", "consumers"))
+
+
+@stream.command("list")
+def list_streams(data: DataOption = None, as_json: JsonOption = False) -> int:
+    """List the streams: how many messages they keep, and how many readers they have.
+
+    Exit code: 0 when there is one, 1 when there is none, 2 on an error.
+    """
+    columns = (("MESSAGES", "ready"), ("READERS", "consumers"), ("LOG", "log"))
+    return _show(_queues(data, lambda row: row["type"] == "stream"), "", columns, as_json)
+
+
+@stream.command("info")
+def stream_info(
+    name: Annotated[str, typer.Argument(help="The stream.")], data: DataOption = None, as_json: JsonOption = False
+) -> int:
+    """Show a stream and its readers: what each has been sent and not acknowledged, of its credit.
+
+    Exit code: 0 when it is there, 1 when it is not, 2 on an error.
+    """
+    found = list(_queues(data, lambda row: row["type"] == "stream" and row["name"] == name))
+    readers = [row for row in rows(data, "consumers") if row["queue"] == name]
+    if as_json:
+        for row in found:
+            output.data_json({**row, "readers": readers})
+        return OK if found else NOTHING
+    for row in found:
+        for key in ("name", "ready", "published", "log", "arguments"):
+            output.data(f"{key}: {row[key]}")
+        header = ("READER", "CONNECTION", "UNACKNOWLEDGED", "CREDIT")
+        fields = ("tag", "connection", "unacknowledged", "prefetch_count")
+        output.table(header, [[reader[field] for field in fields] for reader in readers], numbers=(2, 3))
+    return OK if found else NOTHING
+
+
+stream.command("tail")(tail)
+
+
+@mailbox.command("list")
+def list_mailboxes(data: DataOption = None, as_json: JsonOption = False) -> int:
+    """List the mailboxes: how many messages wait in each, and whether their owner reads.
+
+    Exit code: 0 when there is one, 1 when there is none, 2 on an error.
+    """
+    return _show(_queues(data, lambda row: row["name"].startswith(MAILBOX_PREFIX)), MAILBOX_PREFIX, QUEUE, as_json)
+
+
+@mailbox.command("send")
+def send(
+    address: Annotated[str, typer.Argument(help="Whose mailbox.")],
+    body: Annotated[str, typer.Argument(help="The message.")],
+    identity: Annotated[str | None, typer.Option("--as", help="Your identity, which the receiver sees.")] = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Send a message; it is stored when the command ends. While the mailbox is full, it waits."""
+    from tamis.client import blocking
+
+    with blocking.connect(url, identity=identity) as client:
+        client.mailbox(address).send(body.encode())
+
+
+@mailbox.command("read")
+def read(
+    identity: Annotated[str, typer.Argument(help="Whose mailbox; it must not be connected.")],
+    count: Annotated[int, typer.Option(help="How many messages to wait for.", min=1)] = 1,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Take messages from a mailbox, and print them: one JSON object per line."""
+    from tamis.client import blocking
+
+    with blocking.connect(url, identity=identity) as client:
+        messages = client.mailbox().messages(credit=1)
+        for number, message in enumerate(messages, 1):
+            body = message.body.decode("utf-8", "replace")
+            output.data_json({"sender": message.sender, "body": body, **message.headers})
+            client.ack(message)
+            if number == count:
+                return
+
+
+@service.command("list")
+def list_services(data: DataOption = None, as_json: JsonOption = False) -> int:
+    """List the services: how many requests wait in each, and how many workers it has.
+
+    Exit code: 0 when there is one, 1 when there is none, 2 on an error.
+    """
+    columns = (("WAITING", "ready"), ("AT WORK", "unacknowledged"), ("WORKERS", "consumers"))
+    return _show(_queues(data, lambda row: row["name"].startswith(SERVICE_PREFIX)), SERVICE_PREFIX, columns, as_json)
+
+
+@service.command("request")
+def request(
+    name: Annotated[str, typer.Argument(help="The service.")],
+    body: Annotated[str, typer.Argument(help="The request.")],
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the reply.", min=0)] = 60.0,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Request something of a service, and print the last reply."""
+    from tamis.client import blocking
+
+    with blocking.connect(url) as client:
+        reply = client.service(name).request(body.encode(), timeout_s=timeout)
+        output.data(reply.body.decode("utf-8", "replace"))
+
+
+def _queues(data: Path | None, is_wanted: Callable[[dict[str, Any]], bool]) -> Iterator[dict[str, Any]]:
+    return (row for row in rows(data, "queues") if is_wanted(row))
+
+
+def _show(found: Iterator[dict[str, Any]], prefix: str, columns: Sequence[Column], as_json: bool) -> int:
+    """Print queues by their names without `prefix`; return the exit code."""
+    shown = [
+        {"name": row["name"].removeprefix(prefix), "vhost": row["vhost"], **_values(row, columns)} for row in found
+    ]
+    if as_json:
+        for row in shown:
+            output.data_json(row)
+    elif shown:
+        header = ("NAME", "VHOST", *(heading for heading, _ in columns))
+        numbers = tuple(range(2, 2 + sum(key != "log" for _, key in columns)))
+        output.table(header, [list(row.values()) for row in shown], numbers=numbers)
+    return OK if shown else NOTHING
+
+
+def _values(row: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    return {key: row[key] for _, key in columns}

@@ -1,0 +1,170 @@
+"""The client: streams, mailboxes and services, through a broker that is killed and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+import tamis.client
+from tamis.client import Address, Client, ClientError, IdentityTakenError, ReplyTimeoutError, blocking
+from tests.broker.conftest import RunningBroker, StartBroker
+
+
+def url(broker: RunningBroker) -> str:
+    return f"amqp://guest:guest@127.0.0.1:{broker.port}/"
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    """Do `work` in a loop, within a minute."""
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+async def take(messages: AsyncGenerator[Any, None], count: int) -> list[Any]:
+    """Return the next messages, all acknowledged but the last."""
+    found = []
+    async with aclosing(messages) as following:
+        async for message in following:
+            found.append(message)
+            if len(found) == count:
+                await message.ack()
+                break
+    return found
+
+
+def test_an_address_names_a_broker_and_what_is_there() -> None:
+    address = Address.parse("tamis://ann:secret@news.example/mailbox/a%2Fb")
+    assert (address.broker, address.kind, address.name) == ("amqp://ann:secret@news.example:5672/", "mailbox", "a/b")
+    assert str(address) == "tamis://ann:secret@news.example/mailbox/a%2Fb"
+    for wrong in ("amqp://h/stream/x", "tamis://h/queue/x", "tamis://h/stream/", "tamis:///stream/x", "x"):
+        with pytest.raises(ValueError, match="expected tamis://host/stream/name"):
+            Address.parse(wrong)
+
+
+def test_a_message_comes_with_its_sender_and_its_parts(broker: RunningBroker) -> None:
+    async def work() -> None:
+        ann, bob = (
+            await tamis.client.connect(url(broker), identity="c1.ann"),
+            await tamis.client.connect(url(broker), identity="c1.bob"),
+        )
+        async with ann, bob:
+            await ann.mailbox("c1.bob").send([b"one", b"", b"three"], {"n": 1})
+            (message,) = await take(bob.mailbox().messages(), 1)
+            assert (message.sender, message.parts, message.headers["n"]) == ("c1.ann", [b"one", b"", b"three"], 1)
+            await message.reply(b"thanks")
+            (reply,) = await take(ann.mailbox().messages(), 1)
+            assert (reply.sender, reply.body, reply.parts) == ("c1.bob", b"thanks", [b"thanks"])
+            with pytest.raises(ClientError, match="is read by the client with that identity alone"):
+                await take(bob.mailbox("c1.ann").messages(), 1)
+
+    run(work)
+
+
+def test_a_request_has_one_reply_or_several_or_none_in_time(broker: RunningBroker) -> None:
+    async def serve(worker: Client) -> None:
+        async for request in worker.service("c2").offer():
+            if request.body == b"count":
+                await request.reply(b"1", more=True)
+                await request.reply(b"2", more=True)
+            if request.body != b"silence":
+                await request.reply(b"last")
+
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker)) as client, await tamis.client.connect(url(broker)) as worker:
+            serving = asyncio.create_task(serve(worker))
+            service = client.service("c2")
+            assert (await service.request(b"one")).body == b"last"
+            assert [reply.body async for reply in service.replies(b"count")] == [b"1", b"2", b"last"]
+            with pytest.raises(ReplyTimeoutError, match="service 'c2' has not replied in 0.3 s"):
+                await service.request(b"silence", timeout_s=0.3)
+            serving.cancel()
+
+    run(work)
+
+
+def test_a_stream_is_read_from_anywhere_with_a_query(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker)) as client:
+            stream = client.stream("c3", max_age="1h")
+            for price in range(10):
+                await stream.publish(str(price).encode(), {"price": price})
+            assert [message.number for message in await take(stream.subscribe(start="first"), 10)] == list(range(1, 11))
+            found = await take(stream.subscribe("price > 6", start=3), 3)
+            assert [(message.number, message.body) for message in found] == [(8, b"7"), (9, b"8"), (10, b"9")]
+            with pytest.raises(ClientError, match="position 7: expected a number"):
+                await take(stream.subscribe("price >> 3"), 1)
+
+    run(work)
+
+
+def test_everything_goes_on_where_it_was_when_the_broker_comes_back(start_broker: StartBroker) -> None:
+    broker = start_broker()
+
+    async def restart() -> None:
+        broker.kill()
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(broker.start)
+
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker), identity="ann") as client:
+            stream, mailbox = client.stream("log"), client.mailbox()
+            for number in range(20):
+                await stream.publish(str(number).encode())
+                await mailbox.send(str(number).encode())
+            reading, letters = stream.subscribe(start="first", credit=5), mailbox.messages(credit=5)
+            numbers = [(await anext(reading)).number for _ in range(10)]
+            bodies = [(await anext(letters)).body for _ in range(10)]
+            await asyncio.gather(restart(), stream.publish(b"20"), mailbox.send(b"20"))
+            numbers += [(await anext(reading)).number for _ in range(11)]
+            assert numbers == list(range(1, 22)), "no gap and no double"
+            # What was not acknowledged, or whose acknowledgement was not written yet, comes again.
+            again = [await anext(letters)]
+            while again[-1].body != b"20":
+                again.append(await anext(letters))
+            assert [int(letter.body) for letter in again] == list(range(21 - len(again), 21))
+            assert len(again) >= 12
+            assert all(letter.is_redelivered for letter in again if letter.body in bodies)
+            await reading.aclose()
+            await letters.aclose()
+
+    run(work)
+
+
+def test_an_identity_that_is_taken_is_told(start_broker: StartBroker) -> None:
+    broker = start_broker(config='[mailboxes]\nsecond_client = "take_over"\n')
+
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker), identity="ann") as first:
+            reading = asyncio.ensure_future(anext(first.mailbox().messages()))
+            await asyncio.sleep(0.2)
+            async with await tamis.client.connect(url(broker), identity="ann"):
+                with pytest.raises(IdentityTakenError, match="has taken over the identity 'ann'"):
+                    await reading
+
+    run(work)
+
+
+def test_a_second_client_of_an_identity_is_refused(broker: RunningBroker) -> None:
+    async def work() -> None:
+        async with await tamis.client.connect(url(broker), identity="c6"):
+            with pytest.raises(IdentityTakenError, match="identity 'c6' in vhost '/' is in use"):
+                await tamis.client.connect(url(broker), identity="c6")
+        async with await tamis.client.connect(url(broker)) as nobody:
+            with pytest.raises(ValueError, match="has no mailbox"):
+                nobody.mailbox()
+
+    run(work)
+
+
+def test_scripts_do_the_same_without_asyncio(broker: RunningBroker) -> None:
+    with blocking.connect(url(broker), identity="c7.ann") as client:
+        client.mailbox("c7.ann").send(b"to myself")
+        message = next(client.mailbox().messages())
+        assert (message.body, message.sender) == (b"to myself", "c7.ann")
+        client.stream("c7").publish(b"one")
+        assert next(client.stream("c7").subscribe(start="first")).number == 1
+        with pytest.raises(ReplyTimeoutError):
+            client.service("c7").request(b"anybody?", timeout_s=0.2)
