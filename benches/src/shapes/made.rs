@@ -217,7 +217,7 @@ fn symbol_and_tag(random: &mut SplitMix64, _: f64) -> String {
 
 fn tagged(random: &mut SplitMix64) -> Properties {
     let tags = (0..5).map(|_| word(random, 50)).collect::<Vec<_>>();
-    of([("symbol", word(random, 5_000)), ("tags", Value::List(tags.into())), ("source", word(random, 5))])
+    of([("symbol", word(random, 5_000)), ("tags", Value::List(tags)), ("source", word(random, 5))])
 }
 
 /// Three of 300 attributes of 20 values; a message has twelve.

@@ -100,14 +100,16 @@ fn time(random: &mut Random) -> Value {
     }
 }
 
+type MakeValue = fn(&mut Random) -> Value;
+
 /// A value, or now and then a list of some, or of none.
-fn perhaps_several(random: &mut Random, one: fn(&mut Random) -> Value) -> Value {
+fn perhaps_several(random: &mut Random, one: MakeValue) -> Value {
     if random.one_in(4) { Value::List((0..random.below(4)).map(|_| one(random)).collect()) } else { one(random) }
 }
 
 fn properties(random: &mut Random) -> Properties {
     let mut all = Properties::new();
-    let kinds: [(&str, fn(&mut Random) -> Value); 6] =
+    let kinds: [(&str, MakeValue); 6] =
         [("x", number), ("y", number), ("z", number), ("at", time), ("symbol", word), ("tags", word)];
     for (name, one) in kinds {
         if !random.one_in(5) {
