@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
-from typing import Any, BinaryIO, Literal, NoReturn, Protocol, TypeAlias, final
+from typing import Any, BinaryIO, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
@@ -11,13 +11,17 @@ from tamis.errors import QueryWarning
 from tamis.message import Body, Properties
 from tamis.query import FieldValue
 
+_K = TypeVar("_K")
+
 __all__ = [
     "LANGUAGES",
     "Bitmap",
     "Broker",
     "Engine",
     "IdLists",
+    "Ids",
     "JournalReader",
+    "KeyArray",
     "Query",
     "Signature",
     "__version__",
@@ -180,11 +184,28 @@ class Engine:
     def ids(self) -> list[int]: ...
     def query(self, subscription_id: int) -> Query: ...
     def key_bytes(self, subscription_id: int) -> bytes: ...
+    @overload
     def match(
-        self, properties: Properties | None, topic: str | None, body: Body, signature: Signature | None
-    ) -> list[int]: ...
-    def match_json(self, data: str | Buffer) -> list[int]:
-        """The ids of the subscriptions that a record in JSON satisfies: bytes or text of one object."""
+        self,
+        properties: Properties | None,
+        topic: str | None,
+        body: Body,
+        signature: Signature | None,
+        keys: None,
+    ) -> Ids:
+        """The subscriptions that a message satisfies: their keys in ``keys``, or their ids."""
+    @overload
+    def match(
+        self,
+        properties: Properties | None,
+        topic: str | None,
+        body: Body,
+        signature: Signature | None,
+        keys: KeyArray[_K] | None,
+    ) -> list[_K] | Ids:
+        """The subscriptions that a message satisfies: their keys in ``keys``, or their ids."""
+    def match_json(self, data: str | Buffer, keys: KeyArray[_K] | None) -> list[_K] | Ids:
+        """The subscriptions that a record in JSON, bytes or text of one object, satisfies: as ``match``."""
     def match_batch(self, table: Any, threads: int) -> tuple[IdLists, list[tuple[int, str, str]]]:
         """The ids for each row, and the rows that cannot be read: (number, column, reason)."""
     def expensive(self) -> list[str]:
@@ -319,6 +340,27 @@ class Bitmap:
     def __len__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Bitmap], tuple[int], bytes]: ...
     def __setstate__(self, state: bytes, /) -> None: ...
+
+@final
+class KeyArray(Generic[_K]):
+    """The keys of subscriptions by id."""
+
+    def __new__(cls) -> KeyArray[_K]: ...
+    def update(self, ids: list[int], keys: list[_K]) -> None:
+        """Set the keys of `ids`, which are as many as `keys`."""
+    def __getitem__(self, subscription_id: int, /) -> _K:
+        """Return the key of an id; a KeyError when it has none."""
+    def __delitem__(self, subscription_id: int, /) -> None:
+        """Forget the key of an id."""
+
+@final
+class Ids:
+    """The ids of the subscriptions that a message satisfies, ascending."""
+
+    def to_list(self) -> list[int]: ...
+    def to_bitmap(self, size: int) -> Bitmap:
+        """The ids as the bits of a bitmap of `size` bits, which is above all of them."""
+    def __len__(self) -> int: ...
 
 @final
 class IdLists:

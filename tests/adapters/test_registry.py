@@ -80,3 +80,10 @@ def test_every_adapter_that_the_page_shows_can_be_read(tmp_path: Path) -> None:
     config = PipelineConfig.load(tmp_path / "pipeline.toml")
     live = {source.type for source in registry.usable_sources() if issubclass(source, LiveSource)}
     assert {adapter.type for adapter in config.adapters} >= live
+
+
+def test_a_package_that_is_not_installed_is_told_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = Adapter("push", "http", listen="127.0.0.1:8400", spool="spool")
+    assert adapter.test().reason is None
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert adapter.test().reason == "type 'http': expected the package starlette; pip install 'tamis[adapters]'"

@@ -97,6 +97,11 @@ def test_every_bad_query_is_told_with_a_caret(folder: Path) -> None:
     ("there", "instead", "expected"),
     [
         ('"queries.txt"', '"nowhere.txt"', "pipeline.toml, line 2: nowhere.txt: the file of queries cannot be read"),
+        (
+            "[[delivery]]",
+            '[[adapter]]\nname = "news"\ntype = "feed"\nurl = "ftp://x"\n[[delivery]]',
+            "pipeline.toml, line 11: url: expected an address that begins with https:// or http://, not 'ftp://x'",
+        ),
         ('"mail/"', '"mial/"', "pipeline.toml, line 7: mial: no such file or folder"),
         ('"mail/"', '"mial/*.mbox"', "pipeline.toml, line 7: mial: no such file or folder"),
         ('folder = "outbox"', 'folder = "queries.txt"', "pipeline.toml, line 11: queries.txt: not a folder"),

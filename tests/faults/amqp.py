@@ -57,7 +57,7 @@ def close_clients() -> None:
 class Client:
     """A connection with channel 1 open; one thread uses it."""
 
-    def __init__(self, port: int, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, port: int, *, timeout_s: float = 10.0, identity: str = "") -> None:
         try:
             self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         except OSError as error:
@@ -68,7 +68,8 @@ class Client:
         self.send_bytes(b"AMQP\x00\x00\x09\x01")
         self.wait("Connection.Start", timeout_s)
         able = {"capabilities": {"connection.blocked": True, "consumer_cancel_notify": True}}
-        self.send(commands.Connection.StartOk(able, "PLAIN", "\0guest\0guest", "en_US"), 0)
+        about = able | ({"identity": identity} if identity else {})
+        self.send(commands.Connection.StartOk(about, "PLAIN", "\0guest\0guest", "en_US"), 0)
         tune = self.wait("Connection.Tune", timeout_s)
         self.send(commands.Connection.TuneOk(tune.channel_max, tune.frame_max, 0), 0)
         self.send(commands.Connection.Open("/"), 0)
@@ -370,14 +371,21 @@ class Consumer(threading.Thread):
             self._client.send(commands.Basic.Ack(tag, multiple=True))
 
 
+MAILBOX = "amq.mailbox."
+"""What the names of mailboxes' queues begin with; the identity follows."""
+
+
 def drain(port: int, queue: str, ledger: Ledger, limit_s: float = 300.0) -> int:
     """Take messages until the queue is empty; return their number.
 
     Raises:
         TimeoutError: it is not empty after `limit_s`: the run is void.
     """
-    client = Client(port)
-    client.send(commands.Basic.Consume(queue=queue, no_ack=True))
+    has_address = queue.startswith("amq.")
+    client = Client(port, identity=queue.removeprefix(MAILBOX) if queue.startswith(MAILBOX) else "")
+    if has_address:  # it is read with acknowledgements only
+        client.send(commands.Basic.Qos(prefetch_count=1000))
+    client.send(commands.Basic.Consume(queue=queue, no_ack=not has_address))
     count, end = 0, time.monotonic() + limit_s
     while time.monotonic() < end:
         client.send(commands.Queue.Declare(queue=queue, passive=True))
@@ -389,6 +397,8 @@ def drain(port: int, queue: str, ledger: Ledger, limit_s: float = 300.0) -> int:
                     count += 1
                 elif getattr(value, "name", "") == "Queue.DeclareOk":
                     left = value.message_count
+            if has_address and count > before:
+                client.send(commands.Basic.Ack(count, multiple=True))
         if left == 0 and count == before:  # the queue is empty, and nothing is in flight
             client.close()
             return count

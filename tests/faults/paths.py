@@ -92,6 +92,8 @@ WAYS = (
     Way("", "transacted.1", (("transacted.1",),), transaction=7),
     Way("", "transacted.2", (("transacted.2",),), transaction=40),
     Way("", STREAM, ((STREAM,),)),
+    Way("mailbox", "ann", (("amq.mailbox.ann",),)),
+    Way("service", "work", (("amq.service.work",),)),
 )
 
 

@@ -25,6 +25,15 @@ impl Bitmap {
         Self { bits: RoaringBitmap::new(), size: size.min(SIZE_MAX) }
     }
 
+    /// A bitmap of `size` bits of which those in `set`, which ascend, are ones; what is not below the size is left out.
+    #[must_use]
+    pub fn of_ascending(size: u64, set: impl Iterator<Item = u64>) -> Self {
+        let mut bitmap = Self::new(size);
+        let set = set.take_while(|index| *index < bitmap.size).filter_map(|index| u32::try_from(index).ok());
+        bitmap.bits = RoaringBitmap::from_sorted_iter(set).unwrap_or_default();
+        bitmap
+    }
+
     /// The number of bits.
     #[must_use]
     pub fn size(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Reads JSON text into values of messages.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -25,64 +25,126 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 /// As [`parse`].
 pub fn parse_within(bytes: &[u8], values_max: usize) -> Result<Option<Value>, String> {
     let text = utf8(bytes)?;
-    let (is_huge, left) = (Cell::new(false), Cell::new(Some(values_max)));
+    let reading = JsonReading::of(&|_| true, values_max);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = JsonValue { depth: 0, is_huge: &is_huge, left: &left }.deserialize(&mut deserializer);
-    if left.get().is_none() {
+    let value = JsonValue { depth: 0, reading: &reading }.deserialize(&mut deserializer);
+    if reading.left.get().is_none() {
         return Ok(None);
     }
     let value = value.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| error.to_string())?;
-    match is_huge.get().then(|| long_integer(text)).flatten() {
-        Some(integer) => Err(format!("{integer} is beyond a signed integer of 64 bits")),
-        None => Ok(Some(value)),
-    }
+    reading.check_integers(text)?;
+    Ok(Some(value))
 }
 
-/// Parses one JSON object, and of its values those whose name `is_asked`; the others only have to be JSON. Linear in its
-/// length.
+/// Parses one JSON object, and of its values those whose name `is_asked`; the others only have to be JSON. What stands in an
+/// object within it is named with dots, and what stands in a list as the list. Linear in its length.
 ///
 /// # Errors
 /// As [`parse`], and what is no object.
 pub fn parse_object(bytes: &[u8], is_asked: &dyn Fn(&str) -> bool) -> Result<Properties, String> {
     let text = utf8(bytes)?;
-    let (is_huge, left) = (Cell::new(false), Cell::new(Some(usize::MAX)));
+    let reading = JsonReading::of(is_asked, usize::MAX);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let asked = AskedObject { values: JsonValue { depth: 0, is_huge: &is_huge, left: &left }, is_asked };
-    let object = deserializer.deserialize_map(asked).and_then(|object| deserializer.end().map(|()| object));
-    let object = object.map_err(|error| error.to_string())?;
-    match is_huge.get().then(|| long_integer(text)).flatten() {
-        Some(integer) => Err(format!("{integer} is beyond a signed integer of 64 bits")),
-        None => Ok(object),
-    }
+    let object = deserializer.deserialize_map(RootObject(&reading));
+    let object = object.and_then(|object| deserializer.end().map(|()| object)).map_err(|error| error.to_string())?;
+    reading.check_integers(text)?;
+    Ok(object)
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|error| format!("expected JSON text in UTF-8 (at byte {})", error.valid_up_to()))
 }
 
-/// Reads an object, and skips what nobody asks for.
-struct AskedObject<'a> {
-    values: JsonValue<'a>,
+/// The state of reading one text.
+struct JsonReading<'a> {
     is_asked: &'a dyn Fn(&str) -> bool,
+    /// The names of the objects around the value that is read next, with dots.
+    path: RefCell<String>,
+    /// Whether a float was so large that it may have been an integer.
+    is_huge: Cell<bool>,
+    /// The number of values that may still come; None when there were too many.
+    left: Cell<Option<usize>>,
 }
 
-impl<'de> Visitor<'de> for AskedObject<'_> {
+impl<'a> JsonReading<'a> {
+    fn of(is_asked: &'a dyn Fn(&str) -> bool, values_max: usize) -> Self {
+        Self { is_asked, path: RefCell::default(), is_huge: Cell::new(false), left: Cell::new(Some(values_max)) }
+    }
+
+    fn count<E: Error>(&self) -> Result<(), E> {
+        self.left.set(self.left.get().and_then(|left| left.checked_sub(1)));
+        if self.left.get().is_some() { Ok(()) } else { Err(E::custom("expected fewer values")) }
+    }
+
+    fn check_integers(&self, text: &str) -> Result<(), String> {
+        match self.is_huge.get().then(|| long_integer(text)).flatten() {
+            Some(integer) => Err(format!("{integer} is beyond a signed integer of 64 bits")),
+            None => Ok(()),
+        }
+    }
+
+    /// The entries of an object whose values are `values`; what nobody asks for is skipped.
+    fn entries<'de, A: MapAccess<'de>>(&self, mut entries: A, values: JsonValue<'_>) -> Result<Properties, A::Error> {
+        let mut properties = Properties::new();
+        let outer = self.path.borrow().len();
+        while let Some(name) = entries.next_key_seed(AskedName(self))? {
+            if let Some(name) = name {
+                properties.insert(name, entries.next_value_seed(values)?);
+                self.path.borrow_mut().truncate(outer);
+                self.count()?;
+            } else {
+                entries.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(properties)
+    }
+}
+
+/// Reads a name of an object: None where nobody asks for it, else it becomes the last of the path.
+struct AskedName<'a>(&'a JsonReading<'a>);
+
+impl<'de> DeserializeSeed<'de> for AskedName<'_> {
+    type Value = Option<Box<str>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for AskedName<'_> {
+    type Value = Option<Box<str>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        let mut path = self.0.path.borrow_mut();
+        let outer = path.len();
+        if outer > 0 {
+            path.push('.');
+        }
+        path.push_str(name);
+        if (self.0.is_asked)(&path) {
+            return Ok(Some(name.into()));
+        }
+        path.truncate(outer);
+        Ok(None)
+    }
+}
+
+/// Reads the object that is the whole text.
+struct RootObject<'a>(&'a JsonReading<'a>);
+
+impl<'de> Visitor<'de> for RootObject<'_> {
     type Value = Properties;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Properties, A::Error> {
-        let mut properties = Properties::new();
-        while let Some(name) = entries.next_key::<String>()? {
-            if (self.is_asked)(&name) {
-                properties.insert(name.into(), entries.next_value_seed(self.values)?);
-            } else {
-                entries.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(properties)
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Properties, A::Error> {
+        self.0.entries(entries, JsonValue { depth: 0, reading: self.0 })
     }
 }
 
@@ -103,13 +165,11 @@ fn long_integer(text: &str) -> Option<&str> {
         .find(|token| token.parse::<i64>().is_err())
 }
 
-/// Parses a value at `depth`, and marks floats that are suspiciously large.
+/// Parses a value at `depth`.
 #[derive(Clone, Copy)]
 struct JsonValue<'a> {
     depth: usize,
-    is_huge: &'a Cell<bool>,
-    /// The number of values that may still come; None when there were too many.
-    left: &'a Cell<Option<usize>>,
+    reading: &'a JsonReading<'a>,
 }
 
 impl JsonValue<'_> {
@@ -118,11 +178,6 @@ impl JsonValue<'_> {
             return Err(E::custom(format!("expected nesting of at most {NESTING_MAX}")));
         }
         Ok(Self { depth: self.depth + 1, ..self })
-    }
-
-    fn count<E: Error>(self) -> Result<(), E> {
-        self.left.set(self.left.get().and_then(|left| left.checked_sub(1)));
-        if self.left.get().is_some() { Ok(()) } else { Err(E::custom("expected fewer values")) }
     }
 }
 
@@ -159,7 +214,8 @@ impl<'de> Visitor<'de> for JsonValue<'_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        self.is_huge.set(self.is_huge.get() || value.abs() >= TWO_63);
+        let reading = self.reading;
+        reading.is_huge.set(reading.is_huge.get() || value.abs() >= TWO_63);
         Ok(Value::Float(value))
     }
 
@@ -172,20 +228,13 @@ impl<'de> Visitor<'de> for JsonValue<'_> {
         let mut values = Vec::new();
         while let Some(value) = elements.next_element_seed(below)? {
             values.push(value);
-            self.count()?;
+            self.reading.count()?;
         }
         Ok(Value::List(values))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        // The outermost object is the message itself, so its values are at depth 0, as everywhere else.
-        let below = self.below()?;
-        let mut properties = Properties::new();
-        while let Some(name) = entries.next_key::<String>()? {
-            properties.insert(name.into(), entries.next_value_seed(below)?);
-            self.count()?;
-        }
-        Ok(Value::Map(properties))
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Value, A::Error> {
+        self.reading.entries(entries, self.below()?).map(Value::Map)
     }
 }
 

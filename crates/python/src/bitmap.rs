@@ -34,7 +34,7 @@ impl PyBitmap {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn of(bits: bitmap::Bitmap) -> Self {
+    pub fn of(bits: bitmap::Bitmap) -> Self {
         Self(Mutex::new(bits))
     }
 

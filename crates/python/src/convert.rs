@@ -46,13 +46,18 @@ pub fn known(py: Python<'_>) -> PyResult<&PythonObjects> {
 
 /// The properties of a message from a mapping with text keys; None means no properties.
 pub fn properties(mapping: Option<&Bound<'_, PyAny>>) -> PyResult<Properties> {
+    asked_properties(mapping, &|_| true)
+}
+
+/// As [`properties`], with those whose name `is_asked`; the others are only checked.
+pub fn asked_properties(mapping: Option<&Bound<'_, PyAny>>, is_asked: &dyn Fn(&str) -> bool) -> PyResult<Properties> {
     match mapping {
         None => Ok(Properties::new()),
-        Some(object) => map(object, "", 0),
+        Some(object) => map(object, "", 0, is_asked),
     }
 }
 
-fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properties> {
+fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize, is_asked: &dyn Fn(&str) -> bool) -> PyResult<Properties> {
     let mut properties = Properties::new();
     let mut put = |key: &Bound<'_, PyAny>, item: &Bound<'_, PyAny>| -> PyResult<()> {
         let Ok(key) = key.cast::<PyString>() else {
@@ -60,8 +65,12 @@ fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properti
         };
         let key = unicode(key, &|| format!("{}: a key", place(path)))?;
         // The path is made only when a nested or wrong value needs it.
-        let value = value_at(item, depth, &|| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") })?;
-        properties.insert(key.into(), value);
+        let name = || if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        if is_asked(key) {
+            properties.insert(key.into(), value_at(item, depth, &name)?);
+        } else {
+            check(item, depth, &name)?;
+        }
         Ok(())
     };
     if let Ok(dict) = object.cast::<PyDict>() {
@@ -88,6 +97,14 @@ fn map(object: &Bound<'_, PyAny>, path: &str, depth: usize) -> PyResult<Properti
 /// The value of the property `name`.
 pub fn value(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
     value_at(object, 0, &|| name.to_owned())
+}
+
+/// Checks that a value can be converted, without doing so where that takes memory.
+fn check(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String) -> PyResult<()> {
+    match object.cast::<PyString>() {
+        Ok(text) => unicode(text, &|| format!("property '{}'", name())).map(drop),
+        Err(_) => value_at(object, depth, name).map(drop),
+    }
 }
 
 fn value_at(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String) -> PyResult<Value> {
@@ -145,7 +162,7 @@ fn rare_value(object: &Bound<'_, PyAny>, depth: usize, name: &dyn Fn() -> String
         return number.map(Value::Float).map_err(|error| at_property(py, error, name));
     }
     if object.cast::<PyMapping>().is_ok() {
-        return map(object, &name(), depth + 1).map(Value::Map);
+        return map(object, &name(), depth + 1, &|_| true).map(Value::Map);
     }
     let plain = known.to_plain.bind(py).call1((object,)).map_err(|error| at_property(py, error, name))?;
     value_at(&plain, depth + 1, name)

@@ -4,25 +4,27 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use tamis_core::error::EngineError;
 use tamis_core::index::report::names;
 use tamis_core::index::timing::Prepared;
-use tamis_core::index::{self, Scratch, SubscriptionId};
-use tamis_core::message::Message;
+use tamis_core::index::{self, EngineView, Scratch, SubscriptionId};
+use tamis_core::message::{Message, Properties};
 
 use crate::arguments::{self, wrong_type};
 use crate::arrow::{self, PyIdLists, UnreadRow};
 use crate::convert::{self, PyBody};
 use crate::errors::engine_error;
+use crate::keys::{PyIds, PyKeyArray};
 use crate::opaque::{interruptible, opaque_of};
 use crate::query::PyQuery;
 use crate::report;
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
+    static SCRATCH: RefCell<Option<Box<Scratch>>> = RefCell::default();
 }
 
 /// Subscriptions by id; `tamis.Engine` adds the keys.
@@ -39,36 +41,53 @@ impl PyEngine {
         properties: Option<&Bound<'_, PyAny>>,
         topic: Option<&Bound<'_, PyAny>>,
         body: Option<Bound<'_, PyAny>>,
-        signature: Option<&Bound<'_, PyAny>>,
         work: impl FnOnce(&index::Engine, &Message<'_>) -> Result<R, EngineError> + Send,
     ) -> PyResult<R> {
         let properties = convert::properties(properties)?;
-        let topic = topic.map(|topic| arguments::text(topic, "topic")).transpose()?;
-        let body = body.map(PyBody::new).transpose()?;
-        let body = body.as_ref().map(PyBody::borrow).transpose()?;
-        let signature = arguments::signature(signature)?;
-        self.call(py, || {
-            let mut message = Message::of_record(&properties, topic, body);
-            if let Some(signature) = signature {
-                message = message.with_signature(signature);
-            }
-            work(&self.0, &message)
-        })
+        call_with(py, &properties, topic, body, None, |message| work(&self.0, message))
     }
+}
 
-    /// The ids of the subscriptions that `message` satisfies, ascending.
-    fn matched(&self, message: &Message<'_>) -> Result<Vec<u64>, EngineError> {
-        let mut matched = Vec::new();
-        let mut scratch = SCRATCH.take(); // taken, not borrowed: a Python function may match, too
-        self.0.match_into(message, &mut scratch, &mut matched)?;
-        SCRATCH.set(scratch);
-        Ok(matched.into_iter().map(|id| id.0).collect())
-    }
+/// Releases the GIL for `work`.
+fn call<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R, EngineError> + Send) -> PyResult<R> {
+    py.detach(|| interruptible(work))?.map_err(|error| engine_error(py, error))
+}
 
-    /// Releases the GIL for `work`.
-    fn call<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> Result<R, EngineError> + Send) -> PyResult<R> {
-        py.detach(|| interruptible(work))?.map_err(|error| engine_error(py, error))
-    }
+/// Calls `work` with a message of `properties` and the other parts, without the GIL.
+fn call_with<R: Send>(
+    py: Python<'_>,
+    properties: &Properties,
+    topic: Option<&Bound<'_, PyAny>>,
+    body: Option<Bound<'_, PyAny>>,
+    signature: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Message<'_>) -> Result<R, EngineError> + Send,
+) -> PyResult<R> {
+    let topic = topic.map(|topic| arguments::text(topic, "topic")).transpose()?;
+    let body = body.map(PyBody::new).transpose()?;
+    let body = body.as_ref().map(PyBody::borrow).transpose()?;
+    let signature = arguments::signature(signature)?;
+    call(py, || {
+        let mut message = Message::of_record(properties, topic, body);
+        if let Some(signature) = signature {
+            message = message.with_signature(signature);
+        }
+        work(&message)
+    })
+}
+
+/// The ids of the subscriptions that `message` satisfies, ascending.
+fn matched(view: &EngineView, message: &Message<'_>) -> Result<Vec<SubscriptionId>, EngineError> {
+    let mut matched = Vec::new();
+    let mut scratch = SCRATCH.take().unwrap_or_default(); // taken, not borrowed: a Python function may match, too
+    view.match_into(message, &mut scratch, &mut matched)?;
+    SCRATCH.set(Some(scratch));
+    Ok(matched)
+}
+
+/// The keys of `ids`, or the ids where no keys are wanted, or one of them is not in `keys`.
+fn answer<'py>(py: Python<'py>, ids: Vec<SubscriptionId>, keys: Option<&PyKeyArray>) -> PyResult<Bound<'py, PyAny>> {
+    let keys = keys.map(|keys| keys.keys(py, &ids)).transpose()?.flatten();
+    keys.map_or_else(|| PyIds(ids).into_bound_py_any(py), |keys| Ok(keys.into_any()))
 }
 
 #[pymethods]
@@ -110,11 +129,11 @@ impl PyEngine {
         let added: Vec<_> = added.iter().map(|query| Arc::clone(&query.0)).collect();
         let replaced: Vec<_> = replaced.iter().map(|(id, query)| (*id, Arc::clone(&query.0))).collect();
         let replaced: Vec<_> = replaced.into_iter().map(|(id, query)| (SubscriptionId(id), query)).collect();
-        self.call(py, || Ok(self.0.change(added, &replaced)?.into_iter().map(|id| id.0).collect()))
+        call(py, || Ok(self.0.change(added, &replaced)?.into_iter().map(|id| id.0).collect()))
     }
 
     fn remove(&self, py: Python<'_>, subscription_id: u64) -> PyResult<bool> {
-        self.call(py, || self.0.remove(SubscriptionId(subscription_id)))
+        call(py, || self.0.remove(SubscriptionId(subscription_id)))
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
@@ -122,39 +141,51 @@ impl PyEngine {
     }
 
     fn ids(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        self.call(py, || Ok(self.0.ids()?.into_iter().map(|id| id.0).collect()))
+        call(py, || Ok(self.0.ids()?.into_iter().map(|id| id.0).collect()))
     }
 
     fn query(&self, py: Python<'_>, subscription_id: u64) -> PyResult<PyQuery> {
-        let found = self.call(py, || self.0.query(SubscriptionId(subscription_id)))?;
+        let found = call(py, || self.0.query(SubscriptionId(subscription_id)))?;
         found.map(PyQuery).ok_or_else(|| PyKeyError::new_err(subscription_id))
     }
 
     fn key_bytes<'py>(&self, py: Python<'py>, subscription_id: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let found = self.call(py, || self.0.key_bytes(SubscriptionId(subscription_id)))?;
+        let found = call(py, || self.0.key_bytes(SubscriptionId(subscription_id)))?;
         found.map(|key| PyBytes::new(py, &key)).ok_or_else(|| PyKeyError::new_err(subscription_id))
     }
 
-    fn r#match(
+    /// The subscriptions that a message satisfies: their keys in ``keys``, or their ids.
+    fn r#match<'py>(
         &self,
-        py: Python<'_>,
-        properties: Option<&Bound<'_, PyAny>>,
-        topic: Option<&Bound<'_, PyAny>>,
-        body: Option<Bound<'_, PyAny>>,
-        signature: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<u64>> {
-        self.with_message(py, properties, topic, body, signature, |_, message| self.matched(message))
+        py: Python<'py>,
+        properties: Option<&Bound<'py, PyAny>>,
+        topic: Option<&Bound<'py, PyAny>>,
+        body: Option<Bound<'py, PyAny>>,
+        signature: Option<&Bound<'py, PyAny>>,
+        keys: Option<&PyKeyArray>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let view = self.0.view();
+        let properties = convert::asked_properties(properties, &|name| view.may_ask(name))?;
+        let ids = call_with(py, &properties, topic, body, signature, |message| matched(&view, message))?;
+        answer(py, ids, keys)
     }
 
-    /// The ids of the subscriptions that a record in JSON satisfies: bytes or text of one object.
-    fn match_json(&self, py: Python<'_>, data: Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    /// The subscriptions that a record in JSON, bytes or text of one object, satisfies: as ``match``.
+    fn match_json<'py>(
+        &self,
+        py: Python<'py>,
+        data: Bound<'py, PyAny>,
+        keys: Option<&PyKeyArray>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let refused = arguments::wrong_type("data", "the text or bytes of a JSON object", &data);
         let data = PyBody::new(data).map_err(|_| refused)?;
         let bytes = data.bytes()?;
-        self.call(py, || {
-            let properties = self.0.read_record(bytes)?;
-            self.matched(&Message::of_record(&properties, None, None))
-        })
+        let ids = call(py, || {
+            let view = self.0.view();
+            let properties = view.read_record(bytes)?;
+            matched(&view, &Message::of_record(&properties, None, None))
+        })?;
+        answer(py, ids, keys)
     }
 
     /// The ids for each row, and the rows that cannot be read: (number, column, reason).
@@ -166,22 +197,21 @@ impl PyEngine {
     ) -> PyResult<(PyIdLists, Vec<UnreadRow>)> {
         let threads = arguments::count(threads, "threads", 1)? as usize;
         let batches = arrow::batches(table)?;
-        let matched = self.call(py, || {
-            batches.iter().map(|batch| self.0.match_rows(batch, threads)).collect::<Result<Vec<_>, _>>()
-        })?;
+        let matched =
+            call(py, || batches.iter().map(|batch| self.0.match_rows(batch, threads)).collect::<Result<Vec<_>, _>>())?;
         Ok(arrow::join(matched))
     }
 
     /// Return those of `names` for which a query asks, and whether one asks for the topic, and for the body.
     fn asked(&self, py: Python<'_>, names: Vec<String>) -> PyResult<(Vec<String>, bool, bool)> {
-        let asked = self.call(py, || self.0.asked())?;
+        let asked = call(py, || self.0.asked())?;
         let names = names.into_iter().filter(|name| asked.has(name)).collect();
         Ok((names, asked.topic, asked.body))
     }
 
     /// The names of the expensive predicates, sorted.
     fn expensive(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let asked = self.call(py, || self.0.asked())?;
+        let asked = call(py, || self.0.asked())?;
         Ok(asked.expensive.into_iter().map(String::from).collect())
     }
 
@@ -192,7 +222,7 @@ impl PyEngine {
         topic: Option<&Bound<'_, PyAny>>,
         body: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Vec<(u64, usize, usize)>> {
-        self.with_message(py, properties, topic, body, None, |engine, message| {
+        self.with_message(py, properties, topic, body, |engine, message| {
             let hits = engine.hits(message)?;
             Ok(hits.into_iter().map(|hit| (hit.id.0, hit.hits, hit.criteria)).collect())
         })
@@ -210,7 +240,7 @@ impl PyEngine {
     ) -> PyResult<Vec<u64>> {
         let off_by = arguments::count(off_by, "off_by", 1)? as usize;
         let limit = arguments::count(limit, "limit", 1)? as usize;
-        self.with_message(py, properties, topic, body, None, |engine, message| {
+        self.with_message(py, properties, topic, body, |engine, message| {
             Ok(engine.near_misses(message, off_by, limit)?.into_iter().map(|id| id.0).collect())
         })
     }
@@ -223,7 +253,7 @@ impl PyEngine {
         topic: Option<&Bound<'py, PyAny>>,
         body: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Option<bool>, Vec<VerdictTuple<'py>>, Vec<String>)> {
-        let found = self.with_message(py, properties, topic, body, None, |engine, message| {
+        let found = self.with_message(py, properties, topic, body, |engine, message| {
             let query = engine.query(SubscriptionId(subscription_id))?;
             Ok(query.map(|query| query.explain(message, Some(&engine.hierarchies()))))
         })?;
@@ -237,13 +267,13 @@ impl PyEngine {
 
     /// Return the fields of `tamis.Report`, with ids where it has keys.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let found = self.call(py, || self.0.report())?;
+        let found = call(py, || self.0.report())?;
         report::to_python(py, found)
     }
 
     /// Return the names of the properties that queries ask for, sorted.
     fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        self.call(py, || {
+        call(py, || {
             let subscriptions = self.0.subscriptions()?;
             Ok(names(&subscriptions).into_iter().map(str::to_owned).collect())
         })
@@ -264,7 +294,7 @@ impl PyEngine {
         let warm_up = arguments::count(warm_up, "warm_up", 0)? as usize;
         let rounds = arguments::count(rounds, "rounds", 0)? as usize;
         let messages = messages.iter().map(prepared).collect::<PyResult<Vec<_>>>()?;
-        let times = self.call(py, || self.0.time_matches(&messages, warm_up, rounds))?;
+        let times = call(py, || self.0.time_matches(&messages, warm_up, rounds))?;
         Ok(times.into_iter().map(|time| (time.wall_ns, time.cpu_ns, time.matched)).collect())
     }
 
@@ -286,7 +316,7 @@ impl PyEngine {
         let path = arguments::path(path, "path")?;
         let keys: HashMap<u64, Vec<u8>> = keys.into_iter().collect();
         let key_of = |id: SubscriptionId| keys.get(&id.0).cloned().unwrap_or_default();
-        self.call(py, || self.0.save(&path, opaque_names, &key_of))
+        call(py, || self.0.save(&path, opaque_names, &key_of))
     }
 
     /// Return the memory of the queries and their index in the core, in bytes.

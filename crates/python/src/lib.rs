@@ -12,6 +12,7 @@ mod convert;
 mod engine;
 mod errors;
 mod journal;
+mod keys;
 mod opaque;
 mod query;
 mod report;
@@ -22,6 +23,8 @@ mod text;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<query::PyQuery>()?;
     module.add_class::<engine::PyEngine>()?;
+    module.add_class::<keys::PyKeyArray>()?;
+    module.add_class::<keys::PyIds>()?;
     module.add_class::<arrow::PyIdLists>()?;
     module.add_class::<bitmap::PyBitmap>()?;
     module.add_class::<broker::PyBroker>()?;

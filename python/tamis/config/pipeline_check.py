@@ -174,7 +174,9 @@ class PipelineCheck:
             try:
                 Adapter.from_config(adapter, self._config.pipeline.work).source().check()
             except TamisError as error:
-                yield self._at(("adapter", index, getattr(error, "option", None) or "path"), error)
+                named = str(error).partition(":")[0]  # most begin with the name of the option
+                key = named if named in type(adapter).model_fields else "path"
+                yield self._at(("adapter", index, key), error)
 
     def _deliveries(self) -> Iterator[Problem]:
         for index, delivery in enumerate(self._config.deliveries):

@@ -7,12 +7,12 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, overload
 
 from tamis import _core
-from tamis._core import Query
+from tamis._core import Bitmap, Query
 from tamis.engine.explanation import Explanation, name_hints
-from tamis.engine.key_table import KeyTable
+from tamis.engine.key_table import KeyTable, Removal
 from tamis.engine.keys import K, encode_key, unhashable
 from tamis.engine.notebook import html_table
 from tamis.engine.report import Report
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
     from tamis.words import Signature
 
+Form: TypeAlias = Literal["keys", "ids", "bitmap", "count"]
+"""The form in which a match gives its result."""
+
+_BITMAP_SIZE_MAX = 1 << 32
 # A notebook shows the report of at most so many subscriptions, which takes about 0.2 s.
 _REPORTED_MAX = 10_000
 
@@ -128,6 +132,46 @@ class Engine(Generic[K]):
 
         return pickling.from_bytes, (type(self), pickling.to_bytes(self))
 
+    @overload
+    def match(
+        self,
+        properties: Properties | None = ...,
+        topic: str | None = ...,
+        body: Body = ...,
+        *,
+        signature: Signature | None = ...,
+        as_: Literal["keys"] = ...,
+    ) -> list[K]: ...
+    @overload
+    def match(
+        self,
+        properties: Properties | None = ...,
+        topic: str | None = ...,
+        body: Body = ...,
+        *,
+        signature: Signature | None = ...,
+        as_: Literal["ids"],
+    ) -> list[int]: ...
+    @overload
+    def match(
+        self,
+        properties: Properties | None = ...,
+        topic: str | None = ...,
+        body: Body = ...,
+        *,
+        signature: Signature | None = ...,
+        as_: Literal["bitmap"],
+    ) -> Bitmap: ...
+    @overload
+    def match(
+        self,
+        properties: Properties | None = ...,
+        topic: str | None = ...,
+        body: Body = ...,
+        *,
+        signature: Signature | None = ...,
+        as_: Literal["count"],
+    ) -> int: ...
     def match(
         self,
         properties: Properties | None = None,
@@ -135,7 +179,8 @@ class Engine(Generic[K]):
         body: Body = None,
         *,
         signature: Signature | None = None,
-    ) -> list[K]:
+        as_: Form = "keys",
+    ) -> list[K] | list[int] | Bitmap | int:
         """The keys of all subscriptions that are true of the message, in the order in which they were added.
 
         Args:
@@ -144,34 +189,62 @@ class Engine(Generic[K]):
             topic: dotted words; without it and the key, the empty text.
             body: text, or bytes that are text when they are valid UTF-8; without it and the key there is no body.
             signature: the signature of `body`, if you have it; the result is the same without it.
+            as_: the form of the result: ``"keys"``; ``"ids"``, the ids that `match_batch` has, ascending; ``"bitmap"``,
+                a `Bitmap` with the bits of these ids set; or ``"count"``, how many there are.
 
         Raises:
             TypeError: an argument or a property has a type that it cannot have; the text names it.
-            ValueError: an integer is beyond 64 bits, a text has half of a surrogate pair, or the nesting is deeper than
-                100.
+            ValueError: an integer is beyond 64 bits, a text has half of a surrogate pair, the nesting is deeper than
+                100, or `as_` is none of the four; for a bitmap, an id is 2^32 or more.
             RuntimeError: another thread changed `properties` while they were read.
 
-        Cost: depends on the queries; docs/benchmarks.md measures it.
+        Cost: depends on the queries; docs/benchmarks.md measures it. Properties that no query asks for are checked, and
+        not converted. A count or a bitmap makes no object per match.
         """
         since = self._keys.newest_removal
-        return self._keys.keys_of(self._core.match(properties, topic, body, signature), since)
+        found = self._core.match(properties, topic, body, signature, self._keys.by_id if as_ == "keys" else None)
+        return found if isinstance(found, list) else self._answer(found, as_, since)
 
-    def match_json(self, data: str | bytes | bytearray | memoryview) -> list[K]:
+    @overload
+    def match_json(self, data: str | bytes | bytearray | memoryview, *, as_: Literal["keys"] = ...) -> list[K]: ...
+    @overload
+    def match_json(self, data: str | bytes | bytearray | memoryview, *, as_: Literal["ids"]) -> list[int]: ...
+    @overload
+    def match_json(self, data: str | bytes | bytearray | memoryview, *, as_: Literal["bitmap"]) -> Bitmap: ...
+    @overload
+    def match_json(self, data: str | bytes | bytearray | memoryview, *, as_: Literal["count"]) -> int: ...
+    def match_json(
+        self, data: str | bytes | bytearray | memoryview, *, as_: Form = "keys"
+    ) -> list[K] | list[int] | Bitmap | int:
         """The keys of all subscriptions that are true of a record in JSON, in the order in which they were added.
 
         It is `match` of what ``json.loads`` makes of it. Of what no query asks for only the form is checked.
 
         Args:
             data: the text of one JSON object, or its bytes in UTF-8. The last of equal keys counts.
+            as_: the form of the result, as for `match`.
 
         Raises:
             ValueError: it is no JSON object, or what a query asks for has an integer beyond 64 bits or is nested deeper
-                than 100; the text says where.
+                than 100; the text says where. Or `as_` is no form.
 
         Cost: linear in the text.
         """
         since = self._keys.newest_removal
-        return self._keys.keys_of(self._core.match_json(data), since)
+        found = self._core.match_json(data, self._keys.by_id if as_ == "keys" else None)
+        return found if isinstance(found, list) else self._answer(found, as_, since)
+
+    def _answer(self, ids: _core.Ids, form: str, since: Removal[K]) -> list[K] | list[int] | Bitmap | int:
+        """What was matched, in a form other than the keys that are at hand."""
+        if form == "keys":  # one of them is still in the snapshot, or was removed meanwhile
+            return self._keys.keys_of(ids.to_list(), since)
+        if form == "ids":
+            return ids.to_list()
+        if form == "count":
+            return len(ids)
+        if form == "bitmap":
+            return ids.to_bitmap(_bitmap_size(self._core.next_id()))
+        raise ValueError(f"as_: expected 'keys', 'ids', 'bitmap' or 'count', not {form!r}")
 
     def match_batch(self, table: Any, *, threads: int = 1, errors: Literal["raise", "null", "column"] = "raise") -> Any:
         """Match every row of an Arrow table.
@@ -431,6 +504,12 @@ class Engine(Generic[K]):
                 return self._keys.ids()[key]
             except TypeError as error:
                 raise unhashable(key, error) from error
+
+
+def _bitmap_size(next_id: int) -> int:
+    if next_id > _BITMAP_SIZE_MAX:
+        raise ValueError(f"as_: a bitmap has at most 2^32 bits, and this engine has given {next_id:,} ids; use 'ids'")
+    return next_id
 
 
 def _count(subscriptions: int) -> str:

@@ -7,13 +7,11 @@ stays until all matches that began before its removal have ended."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
+from tamis import _core
 from tamis.engine.keys import K, decode_key
 from tamis.errors import SnapshotError
-
-if TYPE_CHECKING:
-    from tamis import _core
 
 
 class Removal(Generic[K]):
@@ -38,7 +36,7 @@ class KeyTable(Generic[K]):
     def __init__(self, core: _core.Engine, *, is_empty: bool) -> None:
         self._core = core
         self._ids: dict[K, int] | None = {} if is_empty else None  # None: still in the mapped snapshot
-        self._keys: dict[int, K] = {}
+        self.by_id: _core.KeyArray[K] = _core.KeyArray()
         self.newest_removal: Removal[K] = Removal()
 
     def ids(self) -> dict[K, int]:
@@ -48,30 +46,32 @@ class KeyTable(Generic[K]):
             SnapshotError: the snapshot is damaged.
         """
         if self._ids is None:
-            self._keys = {i: self._read_key(i) for i in self._core.ids()}
-            self._ids = {key: subscription_id for subscription_id, key in self._keys.items()}
+            ids = self._core.ids()
+            keys = [self._read_key(i) for i in ids]
+            self.by_id.update(ids, keys)
+            self._ids = dict(zip(keys, ids, strict=True))
         return self._ids
 
     def expect(self, keys: list[K]) -> None:
         """Record the keys of the ids that the core will give next."""
         first = self._core.next_id()
-        self._keys.update(zip(range(first, first + len(keys)), keys, strict=True))
+        self.by_id.update(list(range(first, first + len(keys))), keys)
 
     def add(self, subscription_ids: list[int], keys: list[K]) -> None:
         """Record the keys of ids that the core has given."""
         # Once more, because a finalizer may have added a key since `expect`.
-        self._keys.update(zip(subscription_ids, keys, strict=True))
+        self.by_id.update(subscription_ids, keys)
         self.ids().update(zip(keys, subscription_ids, strict=True))
 
     def remove(self, subscription_id: int) -> None:
         """Forget the key of an id, once the core has removed it."""
-        key, newest = self._keys[subscription_id], Removal[K]()
+        key, newest = self.by_id[subscription_id], Removal[K]()
         removal = self.newest_removal
         removal.subscription_id, removal.key = subscription_id, key
         removal.next = newest  # after its key, since others follow it without a lock
         self.newest_removal = newest
         del self.ids()[key]
-        del self._keys[subscription_id]
+        del self.by_id[subscription_id]
 
     def keys_of(self, subscription_ids: Iterable[int], since: Removal[K] | None = None) -> list[K]:
         """The keys of ids, in the order given.
@@ -84,11 +84,7 @@ class KeyTable(Generic[K]):
             KeyError: an id that no subscription has, without `since`.
             SnapshotError: the same, with `since`: the snapshot is damaged.
         """
-        wanted, keys = list(subscription_ids), self._keys
-        try:
-            return [keys[i] for i in wanted]
-        except KeyError:
-            return list(map(self.key_of(since), wanted))
+        return list(map(self.key_of(since), subscription_ids))
 
     def key_of(self, since: Removal[K] | None = None) -> Callable[[int], K]:
         """A function that returns the key of an id, as `keys_of` does for many."""
@@ -114,7 +110,7 @@ class KeyTable(Generic[K]):
             except KeyError:
                 pass  # unless it never was, the first change has just read all keys
         try:
-            return self._keys[subscription_id]
+            return self.by_id[subscription_id]
         except KeyError:
             return removed.key(subscription_id)
 

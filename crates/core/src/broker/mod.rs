@@ -175,6 +175,7 @@ impl Broker {
         self.turn.begin();
         self.expire();
         self.letters.allow_many();
+        self.streams.allow_many();
         self.finish();
     }
 

@@ -265,7 +265,9 @@ fn append(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, A
     let fits = next.tail_length + new.len() <= TAIL_MAX && next.tail_weight + new_weight <= TAIL_WEIGHT_MAX;
     if fits || (next.tail_length == 0 && new.len() == 1) {
         next.tail_weight += new_weight;
+        let asked = Arc::make_mut(&mut next.tail_asked);
         for (id, query) in new {
+            asked.add(&query);
             next.tail.fill(next.tail_length, id, query);
             next.tail_length += 1;
         }
@@ -281,6 +283,7 @@ fn append(next: &mut Version, busy: &[Arc<Segment>], new: Vec<(SubscriptionId, A
     }
     exchange(next, &joining, merge::build(&all));
     (next.tail, next.tail_length, next.tail_weight) = (Arc::new(Tail::default()), 0, 0);
+    next.tail_asked = Arc::default();
 }
 
 /// Replace `segments` by the segment that they were merged into.

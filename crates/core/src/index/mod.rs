@@ -7,6 +7,7 @@
 //!
 //! Sources: the OpenAMQ and Malamute papers, inverted bitmaps; the ITMO paper, access predicates.
 
+mod asked;
 pub mod batch;
 mod changes;
 mod clause;
@@ -14,7 +15,6 @@ mod codec;
 mod compile;
 mod hash;
 mod ids;
-mod json_record;
 mod layout;
 mod leaf;
 mod matching;
@@ -30,6 +30,7 @@ pub mod timing;
 mod topics;
 mod value_class;
 mod versions;
+mod view;
 
 use std::sync::Arc;
 
@@ -42,10 +43,11 @@ use changes::EngineState;
 use matching::field_hits;
 use versions::version::Version;
 
+pub use asked::AskedParts;
 pub use ids::SubscriptionId;
 pub use matching::field_hits::Hit;
 pub use scratch::Scratch;
-pub use versions::asked::AskedParts;
+pub use view::EngineView;
 
 /// Standing queries. Matching and changing take `&self` and may go on in many threads at once: a match sees the version
 /// that was current when it began, and the next match sees a change.

@@ -108,16 +108,20 @@ impl Expr {
 
     /// Every predicate, from left to right.
     pub fn predicates(&self) -> Vec<&Predicate> {
-        fn collect<'a>(expr: &'a Expr, predicates: &mut Vec<&'a Predicate>) {
-            match expr {
-                Expr::Predicate(predicate) => predicates.push(predicate),
-                Expr::Not(inner) => collect(inner, predicates),
-                Expr::And(children) | Expr::Or(children) => children.iter().for_each(|c| collect(c, predicates)),
+        let mut predicates = Vec::new();
+        self.for_each_predicate(&mut |predicate| predicates.push(predicate));
+        predicates
+    }
+
+    /// Call `each` with every predicate, from left to right.
+    pub fn for_each_predicate<'a>(&'a self, each: &mut impl FnMut(&'a Predicate)) {
+        match self {
+            Self::Predicate(predicate) => each(predicate),
+            Self::Not(inner) => inner.for_each_predicate(each),
+            Self::And(children) | Self::Or(children) => {
+                children.iter().for_each(|child| child.for_each_predicate(each));
             }
         }
-        let mut predicates = Vec::new();
-        collect(self, &mut predicates);
-        predicates
     }
 }
 

@@ -117,7 +117,7 @@ def _build(texts: list[str]) -> tuple[_core.Engine, dict[str, float]]:
         clocks.append((perf_counter(), thread_time()))
         built = _core.Engine()
         built.change(queries, [])
-        built.match({}, "", None, None)
+        built.match({}, "", None, None, None)
         clocks.append((perf_counter(), thread_time()))
     finally:
         gc.enable()
@@ -144,7 +144,7 @@ def _check(files: Workload, engine: _core.Engine, sent: list[FlatMessage], count
                 if truth(expression, message) is True:
                     matches.append(subscription_id)
     for matches, message in zip(expected, sample, strict=True):
-        if engine.match(message, "", None, None) != matches:
+        if engine.match(message, "", None, None, None).to_list() != matches:
             raise TamisError(
                 f"the engine and evaluating every filter differ on this message: {output.to_json(message)}"
             )

@@ -1,5 +1,7 @@
 //! All streams: their logs, and the readers that can go on.
 
+use std::collections::VecDeque;
+
 use hashbrown::HashMap;
 
 use crate::journal::{self, AppendError, Log, Sequence};
@@ -12,6 +14,11 @@ use crate::broker::topology::{QueueId, ViewScratch};
 
 /// The maximum of bytes of streams that wait to be written before publishers wait, as in the journal.
 pub(crate) const CONGESTED_BYTES: usize = 16 << 20;
+
+/// The number of bytes that all readers together read in one call, which takes about half a millisecond.
+const BYTES_AT_ONCE: usize = 128 * 1024;
+/// The same in a call that has been made for something else: others have their turn before readers go on.
+const BYTES_IN_PASSING: usize = 32 * 1024;
 
 /// The logs of streams and their readers.
 #[derive(Default)]
@@ -29,7 +36,9 @@ pub(crate) struct Streams {
     /// Whether one of `pending` has no room on its disk.
     is_full: bool,
     /// Readers that can go on.
-    readers: Vec<Handle<ConsumerSlot>>,
+    readers: VecDeque<Handle<ConsumerSlot>>,
+    /// Whether readers have the budget of a call that does nothing else.
+    has_time: bool,
     /// Room to evaluate readers' queries.
     pub(super) view: ViewScratch,
 }
@@ -156,12 +165,22 @@ impl Streams {
 
     /// Let a reader go on when it is its turn.
     pub(super) fn push_reader(&mut self, reader: Handle<ConsumerSlot>) {
-        self.readers.push(reader);
+        self.readers.push_back(reader);
     }
 
-    /// The readers that can go on.
-    pub(super) fn take_readers(&mut self) -> Vec<Handle<ConsumerSlot>> {
-        std::mem::take(&mut self.readers)
+    /// The reader whose turn it is.
+    pub(super) fn next_reader(&mut self) -> Option<Handle<ConsumerSlot>> {
+        self.readers.pop_front()
+    }
+
+    /// Let readers read more in this call, which has been made for such work.
+    pub fn allow_many(&mut self) {
+        self.has_time = true;
+    }
+
+    /// The bytes that all readers together may read in this call.
+    pub(super) fn take_budget(&mut self) -> usize {
+        if std::mem::take(&mut self.has_time) { BYTES_AT_ONCE } else { BYTES_IN_PASSING }
     }
 
     /// Whether a reader can go on.

@@ -27,7 +27,7 @@ use crate::broker::streams::stream_record::StreamRecord;
 use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
 
 /// The number of bytes that are read for one reader before others have their turn.
-const SLICE_BYTES: usize = 128 * 1024;
+const SLICE_BYTES: usize = 32 * 1024;
 
 /// The time of a query that counts as much as reading one byte.
 const NS_PER_BYTE: u64 = 8;
@@ -143,20 +143,23 @@ impl Broker {
         self.streams.review_pending();
     }
 
-    /// Give each reader that can go on one turn.
+    /// Let readers that can go on read in turns, as far as the budget of this call goes for all of them together.
     pub(crate) fn read_streams(&mut self) {
-        for handle in self.streams.take_readers() {
+        let mut left = self.streams.take_budget();
+        while left > 0
+            && let Some(handle) = self.streams.next_reader()
+        {
             if let Some(consumer) = self.clients.consumer_of(handle) {
                 consumer.is_waiting = false;
-                self.read_slice(handle.id);
+                left = left.saturating_sub(self.read_slice(handle.id, left.min(SLICE_BYTES)));
             }
         }
     }
 
-    /// Deliver to one reader until it has read its slice or everything, or has no credit left.
-    fn read_slice(&mut self, slot: ConsumerSlot) {
-        let Some(mut reader) = self.clients[slot].reader.take() else { return };
-        let mut left = SLICE_BYTES;
+    /// Deliver to one reader until it has read so many bytes or everything, or has no credit left. Returns the bytes read.
+    fn read_slice(&mut self, slot: ConsumerSlot, bytes_max: usize) -> usize {
+        let Some(mut reader) = self.clients[slot].reader.take() else { return 0 };
+        let mut left = bytes_max;
         let mut has_more = true;
         while has_more && left > 0 && self.can_take(slot) {
             let queue = self.clients[slot].queue;
@@ -189,6 +192,7 @@ impl Broker {
                 stream.waiting.push(slot);
             }
         }
+        bytes_max - left
     }
 
     /// Deliver one record, if the reader wants it. Returns the time that its query took.

@@ -360,3 +360,32 @@ fn each_missing_file_of_the_data_directory_is_named_and_put_back_everything_is_t
         assert_eq!(bodies(&seen), ["0", "1", "2"]);
     }
 }
+
+#[test]
+fn many_readers_that_catch_up_share_the_time_of_one() {
+    const READERS: usize = or_few(10, 3);
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    for _ in 0..400 {
+        world.broker.receive(id, &published("", "log", &PropertyFields::default(), &[7; 1000]), world.now);
+    }
+    world.commit();
+    let readers: Vec<ConnectionId> = (0..READERS).map(|_| world.connect()).collect();
+    let mut seen: Vec<Vec<i64>> = Vec::new();
+    for reader in &readers {
+        seen.push(offsets(&read(&mut world, *reader, 1000, &[("x-stream-offset", text("first"))])));
+    }
+    let mut longest = 0;
+    while world.broker.has_work() {
+        let before = world.broker.metrics().delivered;
+        world.broker.work(world.now);
+        longest = longest.max(world.broker.metrics().delivered - before);
+        for (reader, seen) in readers.iter().zip(&mut seen) {
+            seen.extend(offsets(&world.seen(*reader)));
+        }
+    }
+    assert!(longest <= 140, "{longest} kilobytes are read in one call");
+    assert!(seen.iter().all(|seen| seen.iter().copied().eq(1..=400)), "no gap and no double");
+}

@@ -22,7 +22,7 @@ use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
 use arrow_schema::DataType;
 
 use crate::error::EngineError;
-use crate::index::versions::asked::AskedParts;
+use crate::index::AskedParts;
 use crate::index::versions::version::Version;
 use crate::index::{Engine, Scratch, SubscriptionId};
 use crate::json;
@@ -31,9 +31,6 @@ use column::{BytesDecoder, ValueDecoder};
 
 /// Minimum number of rows per thread.
 const ROWS_PER_THREAD_MIN: usize = 128;
-
-/// How many values of a row can be read in the time in which the names of one query are gathered.
-const VALUES_PER_QUERY: usize = 32;
 
 /// The matches of a batch.
 #[derive(Debug)]
@@ -81,14 +78,13 @@ impl Engine {
     /// A column of a type that no property can have; more than 2^31 matches; a damaged snapshot.
     pub fn match_rows(&self, batch: &RecordBatch, threads: usize) -> Result<BatchMatches, EngineError> {
         let version = self.current(); // the same for all rows, so that the names are those of every query
-        let is_quick = batch.num_rows() * width(batch) >= version.live * VALUES_PER_QUERY;
-        let known = if is_quick { Some(version.asked()?) } else { version.asked_if_known() };
-        let matches = match_columns(&version, batch, known, threads);
-        let is_clean = matches.as_ref().is_ok_and(|matches| matches.unreadable.is_empty());
-        if known.is_some() || is_clean {
+        let matches = match_columns(&version, batch, &|name| version.may_ask(name), threads);
+        if matches.as_ref().is_ok_and(|matches| matches.unreadable.is_empty()) {
             return matches;
         }
-        match_columns(&version, batch, Some(version.asked()?), threads)
+        // Only a removed query may have asked for what cannot be read.
+        let asked = version.asked()?;
+        match_columns(&version, batch, &|name| asked.has(name), threads)
     }
 
     /// The parts of a message that queries ask for now; what else it holds makes no difference.
@@ -108,24 +104,18 @@ pub fn read_messages<E: From<EngineError>>(
     batch: &RecordBatch,
     mut each: impl FnMut(Result<Message<'_>, UnreadableRow>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (rows, mut properties) = (MessageRows::new(batch, None)?, Properties::new());
+    let (rows, mut properties) = (MessageRows::new(batch, &|_| true)?, Properties::new());
     (0..batch.num_rows()).try_for_each(|row| each(rows.read(row, &mut properties)))
 }
 
-/// The number of columns that may be properties.
-fn width(batch: &RecordBatch) -> usize {
-    let fields = batch.column_by_name("properties").and_then(|column| column.as_struct_opt());
-    fields.map_or(batch.num_columns(), StructArray::num_columns)
-}
-
-/// Match every row, with the columns that are `asked` for; None reads all of them.
+/// Match every row, with those properties whose name `is_asked`.
 fn match_columns(
     version: &Version,
     batch: &RecordBatch,
-    asked: Option<&AskedParts>,
+    is_asked: &IsAsked<'_>,
     threads: usize,
 ) -> Result<BatchMatches, EngineError> {
-    let rows = MessageRows::new(batch, asked)?;
+    let rows = MessageRows::new(batch, is_asked)?;
     let share = batch.num_rows().div_ceil(threads.max(1)).max(ROWS_PER_THREAD_MIN);
     let starts = (0..batch.num_rows()).step_by(share);
     let ranges: Vec<_> = starts.map(|start| start..batch.num_rows().min(start + share)).collect();
@@ -193,6 +183,9 @@ fn join(parts: Vec<MatchedRows>) -> Result<BatchMatches, EngineError> {
     Ok(BatchMatches { ids: builder.finish(), unreadable })
 }
 
+/// Whether a property of this name has to be read; what stands in a mapping is named with dots.
+type IsAsked<'a> = dyn Fn(&str) -> bool + Send + Sync + 'a;
+
 /// The columns of a batch as records.
 struct MessageRows<'a> {
     /// The columns beside a column `properties`; None without one.
@@ -202,21 +195,16 @@ struct MessageRows<'a> {
 }
 
 impl<'a> MessageRows<'a> {
-    fn new(batch: &'a RecordBatch, asked: Option<&AskedParts>) -> Result<Self, EngineError> {
-        let is_asked = |name: &str| asked.is_none_or(|asked| asked.has(name));
+    fn new(batch: &'a RecordBatch, is_asked: &'a IsAsked<'a>) -> Result<Self, EngineError> {
         let Some(array) = batch.column_by_name("properties") else {
-            return Ok(Self {
-                topic: None,
-                body: None,
-                properties: PropertyColumns::of_all_columns(batch, &is_asked)?,
-            });
+            return Ok(Self { topic: None, body: None, properties: PropertyColumns::of_all_columns(batch, is_asked)? });
         };
         let texts = |name: &str| {
             let Some(array) = batch.column_by_name(name) else { return Ok(None) };
             let expected = || in_column(name, &format!("expected text, found {}", array.data_type()));
             column::texts(array).map(Some).ok_or_else(expected)
         };
-        let properties = PropertyColumns::of_column(array, &is_asked)?;
+        let properties = PropertyColumns::of_column(array, is_asked)?;
         Ok(Self { topic: texts("topic")?, body: texts("body")?, properties })
     }
 
@@ -250,7 +238,7 @@ enum PropertyColumns<'a> {
 }
 
 impl<'a> PropertyColumns<'a> {
-    fn of_all_columns(batch: &'a RecordBatch, is_asked: &dyn Fn(&str) -> bool) -> Result<Self, EngineError> {
+    fn of_all_columns(batch: &'a RecordBatch, is_asked: &IsAsked<'_>) -> Result<Self, EngineError> {
         let fields = batch.schema_ref().fields().iter().map(|field| field.name().as_str());
         let named = fields.zip(batch.columns()).filter(|(name, _)| is_asked(name));
         let read = |(name, array): (&'a str, &'a ArrayRef)| match column::value_decoder(array, 0) {
@@ -260,10 +248,15 @@ impl<'a> PropertyColumns<'a> {
         Ok(Self::Columns { parent: None, columns: named.map(read).collect::<Result<_, _>>()? })
     }
 
-    fn of_column(array: &'a dyn Array, is_asked: &dyn Fn(&str) -> bool) -> Result<Self, EngineError> {
+    fn of_column(array: &'a dyn Array, is_asked: &'a IsAsked<'a>) -> Result<Self, EngineError> {
         let failed = |reason: String| in_column("properties", &reason);
         if let Some(texts) = column::texts(array) {
-            return Ok(Self::Mapping(Box::new(move |row| texts(row).map_or(Ok(Value::Null), json::parse))));
+            let read = move |text: &[u8]| {
+                let other =
+                    |reason| json::parse(text).ok().filter(|other| !matches!(other, Value::Map(_))).ok_or(reason);
+                json::parse_object(text, is_asked).map(Value::Map).or_else(other)
+            };
+            return Ok(Self::Mapping(Box::new(move |row| texts(row).map_or(Ok(Value::Null), read))));
         }
         if let Some(decode) = variant::value_decoder(array) {
             return Ok(Self::Mapping(decode));

@@ -10,6 +10,7 @@ use hashbrown::HashTable;
 
 use crate::expensive::OpaqueTable;
 use crate::index::SubscriptionId;
+use crate::index::asked::AskedParts;
 use crate::index::codec::encode;
 use crate::index::hash::hash_bytes;
 use crate::index::ids::QueryId;
@@ -80,6 +81,7 @@ pub struct Builder {
     pub(super) subscriptions: Vec<(QueryId, SubscriptionId, u32)>,
     pub(super) keys: ByteList,
     pub(super) opaques: OpaqueTable,
+    pub(super) asked: AskedParts,
 }
 
 impl Builder {
@@ -98,6 +100,7 @@ impl Builder {
             subscriptions: Vec::with_capacity(count),
             keys: ByteList::default(),
             opaques: OpaqueTable::default(),
+            asked: AskedParts::default(),
         }
     }
 
@@ -131,6 +134,7 @@ impl Builder {
         }
         self.branches.resize(self.clauses.len(), id);
         self.is_fields.push(query.is_fields());
+        self.asked.add(query);
         id
     }
 

@@ -37,6 +37,7 @@ impl Builder {
         let leaves = LeafLayout { builder: &self, grouping: &grouping, subscriptions: &subscriptions, codes };
         leaves.lay_out_leaves(&positions, &mut attributes, &mut table, &mut sections);
         leaves.lay_out_groups(&positions, &mut attributes, &mut table, &mut sections);
+        sections[SectionName::AskedParts] = self.asked.encode();
         sections[SectionName::Attributes] = encode_attributes(&attributes);
         sections[SectionName::Symbols] = table.entries;
         sections[SectionName::LongTexts] = table.long_texts;

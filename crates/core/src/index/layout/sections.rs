@@ -20,6 +20,8 @@ pub enum SectionName {
     Records,
     /// The numbers of the fields queries, 4 bytes each, ascending.
     FieldsQueries,
+    /// The parts of a message that the queries ask for (`asked.rs`).
+    AskedParts,
     /// The attributes (`attribute_info.rs`).
     Attributes,
     /// The table of symbols (`symbol_entry.rs`).

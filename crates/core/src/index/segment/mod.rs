@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 
 use crate::error::EngineError;
 use crate::expensive::Opaque;
+use crate::index::asked::AskedParts;
 use crate::query::Query;
 
 use crate::index::ids::TrieId;
@@ -34,6 +35,8 @@ use tombstones::Tombstones;
 pub struct Segment {
     /// The bytes of its sections.
     pub store: SectionStore,
+    /// The parts of a message that its queries ask for, removed ones included.
+    pub asked: AskedParts,
     /// The attributes that its queries ask about.
     pub attributes: Attributes,
     /// The needles and words that the queries look for in texts.
@@ -69,6 +72,8 @@ impl Segment {
     pub fn new(store: SectionStore, opaques: Vec<Opaque>) -> Result<Self, EngineError> {
         let attributes = Attributes::decode(store.whole(SectionName::Attributes)?)
             .map_err(|reason| store.damaged(&format!("its attributes cannot be read: {reason}")))?;
+        let asked = AskedParts::decode(store.whole(SectionName::AskedParts)?, &opaques)
+            .map_err(|reason| store.damaged(&format!("the names that queries ask for cannot be read: {reason}")))?;
         let query_count = store.length(SectionName::RecordEnds) / 8;
         let position_count = store.length(SectionName::Ids) / 8;
         let wide_leaf_count = usize::try_from(store.word(SectionName::Summaries, 0)?).unwrap_or(usize::MAX);
@@ -77,6 +82,7 @@ impl Segment {
         }
         let shared_predicate_count = store.length(SectionName::SharedPredicateEnds) / 8;
         Ok(Self {
+            asked,
             attributes,
             text_search: TextSearch::default(),
             opaques,

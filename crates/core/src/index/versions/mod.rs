@@ -2,6 +2,5 @@
 //!
 //! Reading a version or merging segments fails when a snapshot is damaged, and for no other reason.
 
-pub mod asked;
 pub mod merge;
 pub mod version;

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::EngineError;
 use crate::hierarchy::Hierarchies;
 use crate::index::SubscriptionId;
+use crate::index::asked::AskedParts;
 use crate::index::matching::MatchState;
 use crate::index::matching::hashed_message::HashedMessage;
 use crate::index::matching::scratch::SegmentScratch;
@@ -19,8 +20,6 @@ use crate::index::topics::matches::TopicMatches;
 use crate::index::topics::plan::{TopicPlan, TopicSources};
 use crate::message::Message;
 use crate::query::Query;
-
-use super::asked::AskedParts;
 
 /// One state of an engine.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +38,8 @@ pub struct Version {
     pub tail_length: usize,
     /// How much work it is to index these.
     pub tail_weight: usize,
+    /// The parts of a message that these ask for, removed ones included.
+    pub tail_asked: Arc<AskedParts>,
     /// The hierarchies of attributes.
     pub hierarchies: Arc<Hierarchies>,
     /// The way in which topics are looked up.
@@ -81,12 +82,13 @@ impl Version {
         self.topics = TopicPlan::new(&self.segments, topics);
     }
 
-    /// What the queries ask for, if that has been gathered.
-    pub fn asked_if_known(&self) -> Option<&AskedParts> {
-        self.asked.get().map(Arc::as_ref)
+    /// Whether queries ask for a property called `name`; also true of some for which only removed queries asked.
+    #[inline]
+    pub fn may_ask(&self, name: &str) -> bool {
+        self.tail_asked.has(name) || self.segments.iter().any(|segment| segment.asked.has(name))
     }
 
-    /// What the queries ask for. Cost: the first time, linear in the queries; 3 µs each.
+    /// Exactly what the queries ask for. Cost: the first time, linear in the queries; 3 µs each.
     pub fn asked(&self) -> Result<&AskedParts, EngineError> {
         if self.asked.get().is_none() {
             let mut asked = AskedParts::default();

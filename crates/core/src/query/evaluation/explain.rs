@@ -57,30 +57,28 @@ impl Predicate {
     #[must_use]
     pub fn references(&self) -> Vec<&Reference> {
         let mut references = Vec::new();
+        self.for_each_reference(&mut |reference| references.push(reference));
+        references
+    }
+
+    /// Call `each` with the parts of the message that the predicate uses, from left to right.
+    pub fn for_each_reference<'a>(&'a self, each: &mut impl FnMut(&'a Reference)) {
         match self {
             Self::Constant(_) | Self::Opaque(_) => {}
-            Self::Topic(_) => references.push(&Reference::Topic),
+            Self::Topic(_) => each(&Reference::Topic),
             Self::Truth(reference)
             | Self::Exists(reference)
             | Self::Contains(reference, _)
             | Self::Near(reference, ..)
             | Self::Prefix(reference, _)
             | Self::Regex(reference, _)
-            | Self::Under(reference, _) => references.push(reference),
-            Self::In(operand, _) | Self::Like(operand, _) | Self::IsNull(operand) => {
-                operand.references(&mut references)
-            }
-            Self::Compare(left, _, right) => {
-                left.references(&mut references);
-                right.references(&mut references);
-            }
+            | Self::Under(reference, _) => each(reference),
+            Self::In(operand, _) | Self::Like(operand, _) | Self::IsNull(operand) => operand.for_each_reference(each),
+            Self::Compare(left, _, right) => [left, right].into_iter().for_each(|side| side.for_each_reference(each)),
             Self::Between(operand, low, high) => {
-                operand.references(&mut references);
-                low.references(&mut references);
-                high.references(&mut references);
+                [operand, low, high].into_iter().for_each(|part| part.for_each_reference(each));
             }
         }
-        references
     }
 
     fn first_value(&self, message: &Message<'_>) -> Value {
@@ -95,15 +93,14 @@ impl Predicate {
 }
 
 impl Operand {
-    /// Appends the parts of the message that the operand uses, from left to right.
-    pub(in crate::query) fn references<'a>(&'a self, references: &mut Vec<&'a Reference>) {
+    /// Call `each` with the parts of the message that the operand uses, from left to right.
+    pub(in crate::query) fn for_each_reference<'a>(&'a self, each: &mut impl FnMut(&'a Reference)) {
         match self {
             Self::Literal(_) => {}
-            Self::Reference(reference) => references.push(reference),
-            Self::Negate(inner) => inner.references(references),
+            Self::Reference(reference) => each(reference),
+            Self::Negate(inner) => inner.for_each_reference(each),
             Self::Arithmetic(left, _, right) => {
-                left.references(references);
-                right.references(references);
+                [left, right].into_iter().for_each(|side| side.for_each_reference(each));
             }
         }
     }

@@ -207,10 +207,9 @@ impl<'q> Subject<'q> {
         let mut found = Vec::new();
         match self {
             Self::Reference(reference) => found.push(*reference),
-            Self::Computed(operand) => operand.references(&mut found),
+            Self::Computed(operand) => operand.for_each_reference(&mut |reference| found.push(reference)),
             Self::Pair(left, right) => {
-                left.references(&mut found);
-                right.references(&mut found);
+                [left, right].into_iter().for_each(|side| side.for_each_reference(&mut |part| found.push(part)));
             }
             Self::Predicate(Predicate::Under(reference, _)) => found.push(reference),
             Self::Predicate(_) => {}

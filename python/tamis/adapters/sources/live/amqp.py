@@ -57,6 +57,7 @@ class AmqpSource(LiveSource):
     Options = AmqpOptions
     options: AmqpOptions
     type: ClassVar[str] = "amqp"
+    packages = ("pika",)
     properties = "json"
 
     def __init__(self, options: AmqpOptions) -> None:
@@ -73,6 +74,7 @@ class AmqpSource(LiveSource):
         Raises:
             AdapterError: one cannot be used.
         """
+        super().check()
         self._parameters()
 
     def look(self, spool: Spool) -> bool:

@@ -56,6 +56,7 @@ class FeedSource(LiveSource):
     Options = FeedOptions
     options: FeedOptions
     type: ClassVar[str] = "feed"
+    packages = ("httpx2", "fastfeedparser", "feedparser", "selectolax")
     properties = FEED_PROPERTIES
     poll_interval_ms: ClassVar[int] = 900_000
 
@@ -65,6 +66,7 @@ class FeedSource(LiveSource):
         Raises:
             AdapterError: one cannot be used.
         """
+        super().check()
         authorization = self._authorization()
         for url in self._urls():
             check_url(url, with_secret=authorization is not None)

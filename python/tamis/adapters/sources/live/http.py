@@ -67,6 +67,7 @@ class HttpSource(LiveSource):
     Options = HttpOptions
     options: HttpOptions
     type: ClassVar[str] = "http"
+    packages = ("starlette", "uvicorn")
     properties = "json"
 
     def __init__(self, options: HttpOptions) -> None:
@@ -80,6 +81,7 @@ class HttpSource(LiveSource):
         Raises:
             AdapterError: one cannot be used.
         """
+        super().check()
         host, _ = self._address()
         token = self._token()
         if (self.options.cert_file is None) != (self.options.key_file is None):

@@ -69,6 +69,7 @@ class ImapSource(LiveSource):
     Options = ImapOptions
     options: ImapOptions
     type: ClassVar[str] = "imap"
+    packages = ("imapclient",)
     properties = MAIL_PROPERTIES
     poll_interval_ms: ClassVar[int] = 60_000
 
@@ -83,6 +84,7 @@ class ImapSource(LiveSource):
         Raises:
             AdapterError: one cannot be used.
         """
+        super().check()
         options = self.options
         self._login()
         if options.tls == "none" and options.host not in _LOCAL:

@@ -6,6 +6,7 @@ adapter fails with the reason, unless there are messages in the spool to go on w
 
 from __future__ import annotations
 
+import importlib.util
 import random
 import time
 from abc import abstractmethod
@@ -64,6 +65,8 @@ class LiveSource(Source):
     """
 
     Options: ClassVar[type[SourceOptions]] = LiveOptions
+    packages: ClassVar[tuple[str, ...]] = ()
+    """The packages that it needs."""
     options: LiveOptions
 
     def __init__(self, options: LiveOptions) -> None:
@@ -73,6 +76,16 @@ class LiveSource(Source):
         self._clock: Callable[[], float] = time.time
         self._at_once = False
         self._forgotten = 0
+
+    def check(self) -> None:
+        """Check the options, without a connection.
+
+        Raises:
+            AdapterError: one cannot be used, or a package is not installed.
+        """
+        for name in self.packages:
+            if importlib.util.find_spec(name) is None:
+                raise AdapterError(f"type '{self.type}': expected the package {name}; pip install 'tamis[adapters]'")
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to one process."""

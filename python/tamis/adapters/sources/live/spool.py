@@ -132,10 +132,11 @@ class Spool:
         """Know these keys without their messages. Only within `transaction`."""
         self._connection.executemany("INSERT OR IGNORE INTO known (key) VALUES (?)", ((key,) for key in keys))
 
-    def knows(self, key: str) -> bool:
-        """Whether a message of this key was added."""
+    def keys(self, prefix: str) -> Iterator[str]:
+        """The keys that are known and begin with a text; cost: 1 µs each."""
         with self._lock:
-            return self._connection.execute("SELECT 1 FROM known WHERE key = ?", (key,)).fetchone() is not None
+            statement = "SELECT key FROM known WHERE key >= ? AND key < ?"
+            yield from (key for (key,) in self._connection.execute(statement, (prefix, prefix + "\U0010ffff")))
 
     def state(self, name: str) -> Any:
         """A value that the source has kept; None if there is none."""

@@ -1,9 +1,12 @@
-//! The parts of a message that the queries of a version ask for, so that others need not be read.
+//! The parts of a message that queries ask for, so that others need not be read.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hashbrown::HashSet;
 
+use crate::expensive::Opaque;
+use crate::index::codec::{RecordDecoder, encode_text};
 use crate::message::OTHER_NAMES;
 use crate::query::Query;
 use crate::query::expr::{Predicate, Reference};
@@ -17,19 +20,25 @@ pub struct AskedParts {
     pub body: bool,
     /// The names of the expensive predicates, which are called with all parts.
     pub expensive: BTreeSet<Box<str>>,
-    exact: HashSet<Box<str>>,
-    any_case: HashSet<Box<str>>,
+    exact: HashSet<Arc<str>>,
+    any_case: HashSet<Arc<str>>,
 }
 
 impl AskedParts {
     /// Add what `query` asks for.
     pub fn add(&mut self, query: &Query) {
-        for predicate in query.expr().predicates() {
+        query.expr().for_each_predicate(&mut |predicate| {
             if let Predicate::Opaque(opaque) = predicate {
-                (self.topic, self.body) = (true, true);
-                self.expensive.insert(opaque.name().into());
+                self.add_expensive(opaque);
             }
-            predicate.references().into_iter().for_each(|reference| self.add_reference(reference));
+            predicate.for_each_reference(&mut |reference| self.add_reference(reference));
+        });
+    }
+
+    fn add_expensive(&mut self, opaque: &Opaque) {
+        (self.topic, self.body) = (true, true);
+        if !self.expensive.contains(opaque.name()) {
+            self.expensive.insert(opaque.name().into());
         }
     }
 
@@ -43,8 +52,37 @@ impl AskedParts {
         }
     }
 
+    /// Write the names and parts as a section; the expensive predicates have one of their own.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![u8::from(self.topic), u8::from(self.body)];
+        for (names, is_any_case) in [(&self.exact, false), (&self.any_case, true)] {
+            let mut names: Vec<_> = names.iter().collect();
+            names.sort_unstable();
+            for name in names {
+                bytes.push(u8::from(is_any_case));
+                encode_text(name, &mut bytes);
+            }
+        }
+        bytes
+    }
+
+    /// Read what [`Self::encode`] wrote.
+    ///
+    /// # Errors
+    /// A description of the damage.
+    pub fn decode(bytes: &[u8], opaques: &[Opaque]) -> Result<Self, String> {
+        let mut decoder = RecordDecoder::new(bytes, &[]);
+        let mut asked = Self { topic: decoder.flag()?, body: decoder.flag()?, ..Self::default() };
+        while !decoder.is_at_end() {
+            let names = if decoder.flag()? { &mut asked.any_case } else { &mut asked.exact };
+            names.insert(decoder.text()?.into());
+        }
+        opaques.iter().for_each(|opaque| asked.add_expensive(opaque));
+        Ok(asked)
+    }
+
     /// Whether a property called `name` can make a difference: also as a part of the message, whose names are those of a
-    /// record's keys.
+    /// record's keys. What stands in a mapping is named with dots.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         !self.expensive.is_empty()
@@ -60,9 +98,12 @@ impl AskedParts {
     }
 }
 
-fn add_with_parents(names: &mut HashSet<Box<str>>, name: &str) {
-    let ends = name.match_indices('.').map(|(dot, _)| dot).chain([name.len()]);
-    ends.for_each(|end| _ = names.insert(name[..end].into()));
+fn add_with_parents(names: &mut HashSet<Arc<str>>, name: &Arc<str>) {
+    if names.contains(name) {
+        return;
+    }
+    names.insert(Arc::clone(name));
+    name.match_indices('.').for_each(|(dot, _)| _ = names.insert(name[..dot].into()));
 }
 
 #[cfg(test)]
