@@ -175,3 +175,49 @@ def test_a_binding_takes_every_language(
         assert channel.basic_get("q", auto_ack=True)[0] is not None
         channel.basic_publish("amq.fanout", other, b"the disk", pika.BasicProperties(headers={"price": 5}))
         assert channel.basic_get("q", auto_ack=True)[0] is None
+
+
+def test_what_can_hardly_be_meant_in_a_binding_is_logged(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("q", exclusive=True)
+        channel.queue_bind("q", "amq.topic", "#", arguments={"x-query": "price > '100'"})
+        told = broker.wait_for_log("accepted with a warning")
+    assert told["subject"] == "binding of queue 'q' to exchange 'amq.topic'"
+    assert told["reason"].startswith("position 8: '100' in quotes is a text")
+
+
+FIGURE_5 = {
+    "From": "Someone (Someone@yahoo.com)",
+    "Date": "2002-12-28 21:04:22 PST",
+    "Subject": "I have a question...",
+    "Body": "I covered my daffodils, garlic, and rhubarb\nlast night ... till the nights get warmer?",
+}
+"""The message that the PNNL paper prints, with its fields as headers."""
+
+
+def test_the_headers_of_figure_5_are_matched_by_the_selectors_printed_with_them(channel: BlockingChannel) -> None:
+    texts = [
+        'From = "Someone (Someone@yahoo.com)"',
+        'Subject LIKE "%question%"',
+        "Body LIKE %garlic%",
+        "Body LIKE %warmer%",
+        "Body LIKE %colder%",
+    ]
+    for text in texts:
+        channel.queue_declare(text, exclusive=True)
+        channel.queue_bind(text, "amq.topic", "#", arguments={"x-query": text, "x-query-language": "cbm"})
+    for headers in (FIGURE_5, {**FIGURE_5, "Body": "x", "From": "y", "Subject": ""}):
+        channel.basic_publish("amq.topic", "mail", b"garlic, warmer", pika.BasicProperties(headers=headers))
+    counts = [channel.queue_declare(text, passive=True).method.message_count for text in texts]
+    assert counts == [1, 1, 1, 1, 0]
+
+
+def test_with_a_body_mode_the_body_of_cbm_is_that_of_the_message(channel: BlockingChannel) -> None:
+    channel.queue_declare("q", exclusive=True)
+    arguments = {"x-query": "Body LIKE %garlic%", "x-query-language": "cbm", "x-query-body": "text"}
+    channel.queue_bind("q", "amq.topic", "#", arguments=arguments)
+    for body in (b"garlic", b"frost"):
+        channel.basic_publish("amq.topic", "mail", body, pika.BasicProperties(headers=FIGURE_5))
+    assert channel.queue_declare("q", passive=True).method.message_count == 1

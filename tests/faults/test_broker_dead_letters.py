@@ -18,8 +18,6 @@ from pamqp.body import ContentBody
 from tests.faults.amqp import PAD, Client, Ledger, drain
 from tests.faults.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.serial
-
 KILLS = int(os.environ.get("TAMIS_KILLS", "3"))
 SEED = int(os.environ.get("TAMIS_SEED", random.SystemRandom().randrange(2**32)))
 LONG = KILLS > 10

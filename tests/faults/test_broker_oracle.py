@@ -20,8 +20,6 @@ from tests.faults.amqp import Client, Ledger, Publisher
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.promises import times
 
-pytestmark = pytest.mark.serial
-
 QUERIES = times("TAMIS_QUERIES", 300, 10_000)
 MESSAGES = times("TAMIS_MESSAGES", 1000, 100_000)
 SEEDS = times("TAMIS_SEEDS", 1, 20)

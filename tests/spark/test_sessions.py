@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tamis.spark import session
+from tamis.spark import register, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,3 +29,13 @@ def test_nothing_listens_elsewhere_and_the_page_is_off(spark: SparkSession) -> N
 def test_a_child_of_this_process_finds_its_own_java(spark: SparkSession) -> None:
     assert "tamis" not in os.environ.get("JAVA_HOME", "")
     assert "TAMIS_SPARK_STDERR" not in os.environ
+
+
+def test_data_sources_are_registered_with_a_second_session(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    second = spark.newSession()
+    for _ in range(2):
+        register(second)
+    assert second.read.format("tamis.jsonl").load(str(tmp_path / "a.jsonl")).count() == 1
+    register(spark)
+    assert spark.read.format("tamis.jsonl").load(str(tmp_path / "a.jsonl")).count() == 1

@@ -24,6 +24,15 @@ pub struct QueryWarning {
     pub hint: Option<String>,
 }
 
+impl QueryWarning {
+    /// The warning on one line: for logs.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
+        format!("position {}: {}{hint}", self.position, self.message)
+    }
+}
+
 impl Display for QueryWarning {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let caret = line_with_caret(&self.text, self.position, self.hint.as_deref());

@@ -68,8 +68,22 @@ impl Broker {
         self.spend_compiled();
         self.turn.spend((bind.arguments.as_bytes().len() / ARGUMENT_BYTES_PER_STEP) as u32);
         bound?;
+        self.warn_of_query(channel, bind);
         self.changed();
         Ok(())
+    }
+
+    /// Tell operators what can hardly be meant in the query that was just bound.
+    fn warn_of_query(&mut self, channel: ChannelSlot, bind: &Bind<'_>) {
+        let warnings = self.topology.take_warnings();
+        if !warnings.is_empty() {
+            let (kind, name) = match bind.target {
+                Target::Queue(name) => ("queue", name),
+                Target::Exchange(name) => ("exchange", name),
+            };
+            let subject = format!("binding of {kind} '{name}' to exchange '{}'", bind.source);
+            self.warn(channel, subject, warnings.join("; "));
+        }
     }
 
     /// Charge the turn for the queries that were compiled, also for those that were refused.

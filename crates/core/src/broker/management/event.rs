@@ -66,10 +66,14 @@ pub enum Event {
     },
 }
 
+/// Maximum number of characters of a reason that repeats what a client wrote.
+const REASON_CHARS_MAX: usize = 500;
+
 impl Broker {
     /// Tell operators of something that a client declared or bound, which can hardly be meant as it is written.
     pub(crate) fn warn(&mut self, channel: ChannelSlot, subject: String, reason: String) {
         let connection = self.clients.id(self.clients[channel].connection);
+        let reason = reason.chars().take(REASON_CHARS_MAX).collect();
         self.events.push(Event::Warning { connection, subject, reason });
     }
 }

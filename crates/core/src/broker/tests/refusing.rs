@@ -389,3 +389,29 @@ fn small_courtesies_are_answered() {
     let late = world.connect_as(Login::default());
     assert_eq!(closed(&world.seen(late)).map(|(_, code, _)| code), Some(530));
 }
+
+#[test]
+fn what_can_hardly_be_meant_in_a_binding_is_told_once() {
+    let mut world = TestBroker::default();
+    let id = world.connect();
+    world.declare(id, "q");
+    let bind = |query: &str| QueueBind {
+        queue: "q",
+        exchange: "amq.topic",
+        routing_key: "#",
+        arguments: table(&[("x-query", text(query))]),
+        ..QueueBind::default()
+    };
+    for query in ["price > '100'", "price > '100'", "price > 100"] {
+        world.ask(id, 1, bind(query));
+    }
+    let odd: Vec<_> = (0..10).map(|number| format!("price{number} > '100'")).collect();
+    world.ask(id, 1, bind(&odd.join(" AND ")));
+    let told = world.broker.take_events();
+    let [Event::Warning { connection, subject, reason }, Event::Warning { reason: long, .. }] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((*connection, &**subject), (id, "binding of queue 'q' to exchange 'amq.topic'"));
+    assert!(reason.starts_with("position 8: '100' in quotes is a text"), "{reason}");
+    assert_eq!(long.chars().count(), 500);
+}

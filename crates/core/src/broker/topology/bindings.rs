@@ -83,16 +83,24 @@ impl Topology {
     ) -> Result<ConditionId, AmqpError> {
         let exchange = &self.exchanges[source];
         let (vhost, had_queries) = (exchange.vhost, exchange.queries.is_some());
-        let compiled = exchange.compile(key, arguments, stored.as_ref(), self.checked_hierarchies())?;
+        let (compiled, warnings) = exchange.compile(key, arguments, stored.as_ref(), self.checked_hierarchies())?;
         let price = self.admit(vhost, connection, compiled.query())?;
         let condition = Condition::new(key, arguments, stored, price, connection);
         self.prices.add(vhost, connection, price);
+        if !self.is_recovering {
+            self.warnings = warnings;
+        }
         self.condition_bytes += condition.bytes();
         let origin = self.engine_origin();
         let exchange = &mut self.exchanges[source];
         let condition = exchange.add(condition, compiled, &origin);
         self.engine_count += usize::from(!had_queries && exchange.queries.is_some());
         Ok(condition)
+    }
+
+    /// What can hardly be meant in the query that was bound last, a line each; a condition that is bound again has none.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// The price of a compiled query, if it is within all limits; what survived a restart always is.

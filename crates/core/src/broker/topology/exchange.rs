@@ -217,6 +217,7 @@ impl Exchange {
     }
 
     /// Compile a condition; `hierarchies` are those that its query may follow, None for what was bound before a restart.
+    /// Returns it with what can hardly be meant in its query, a line each.
     ///
     /// # Errors
     /// 406 for invalid arguments, with the position in a query.
@@ -226,8 +227,13 @@ impl Exchange {
         arguments: &[u8],
         stored: Option<&StoredQuery>,
         hierarchies: Option<&Hierarchies>,
-    ) -> Result<CompiledCondition, AmqpError> {
-        compile(self.kind, key, RawTable::new(arguments), stored, hierarchies)
+    ) -> Result<(CompiledCondition, Vec<String>), AmqpError> {
+        let arguments = RawTable::new(arguments);
+        let (query, warnings) = match filter::parse(arguments, stored, hierarchies)? {
+            Some(bound) => (Some((bound.expr, bound.needs)), bound.warnings),
+            None => (None, Vec::new()),
+        };
+        Ok((compile(self.kind, key, arguments, query)?, warnings))
     }
 
     /// Keep a condition; `origin` is for a new engine, if this is the first query.
@@ -341,10 +347,9 @@ fn compile(
     kind: ExchangeKind,
     key: &str,
     arguments: RawTable<'_>,
-    stored: Option<&StoredQuery>,
-    hierarchies: Option<&Hierarchies>,
+    query: Option<(Expr, Needs)>,
 ) -> Result<CompiledCondition, AmqpError> {
-    let (query, mut needs) = match filter::parse(arguments, stored, hierarchies)? {
+    let (query, mut needs) = match query {
         None | Some((Expr::Predicate(Predicate::Constant(true)), _)) => (None, Needs::default()),
         Some((expr, needs)) => (Some(expr), needs),
     };

@@ -138,6 +138,8 @@ pub struct Topology {
     /// The memory of all conditions, without their queries.
     condition_bytes: usize,
     changes: Vec<TopologyChange>,
+    /// What can hardly be meant in the query that was bound last, until the caller takes it.
+    warnings: Vec<String>,
     /// True during recovery: nothing is recorded again, and no exchange is deleted automatically.
     is_recovering: bool,
     /// The number of engines that were made: they take turns in the scratch buffers for matching.

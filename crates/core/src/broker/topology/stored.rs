@@ -48,7 +48,8 @@ impl Topology {
         let (vhost, had_queries) = (there.vhost, there.queries.is_some());
         let condition = &there.conditions[number];
         let (connection, price_before, bytes_before) = (condition.connection, condition.price, condition.bytes());
-        let compiled = there.compile(&condition.key, &condition.arguments, Some(stored), self.checked_hierarchies())?;
+        let (compiled, _) =
+            there.compile(&condition.key, &condition.arguments, Some(stored), self.checked_hierarchies())?;
         let price = self.admit(vhost, connection, compiled.query())?;
         self.prices.subtract(vhost, connection, price_before);
         self.prices.add(vhost, connection, price);

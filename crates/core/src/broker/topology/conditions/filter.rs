@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::amqp::{AmqpError, RawTable};
 use crate::hierarchy::{self, Hierarchies};
 use crate::query::expr::{Expr, Predicate, Reference};
-use crate::query::{Query, named};
+use crate::query::{Query, QueryWarning, named};
 use crate::spelling;
 
 use super::super::{View, errors};
@@ -70,8 +70,21 @@ pub fn check_query_arguments(arguments: RawTable<'_>) -> Result<(), AmqpError> {
     Ok(())
 }
 
+/// The query of a binding or a consumer.
+#[derive(Debug)]
+pub(in crate::broker::topology) struct BoundQuery {
+    /// Its tree, in the names that an AMQP message has.
+    pub expr: Expr,
+    /// The parts of a message that it refers to.
+    pub needs: Needs,
+    /// What can hardly be meant in it, a line each.
+    pub warnings: Vec<String>,
+}
+
 /// The query of `arguments`, or `stored`, which they name by its key; None when they have none. References to the body are
 /// resolved, because other queries may match the same message with another `x-query-body`.
+///
+/// In `cbm`, whose messages are fields, `Body` is the header of that name where bodies are not seen.
 ///
 /// `hierarchies` are those that `UNDER` can follow; None for a query that was bound before a restart: it stays, whatever is
 /// missing now.
@@ -83,7 +96,7 @@ pub(in crate::broker::topology) fn parse(
     arguments: RawTable<'_>,
     stored: Option<&StoredQuery>,
     hierarchies: Option<&Hierarchies>,
-) -> Result<Option<(Expr, Needs)>, AmqpError> {
+) -> Result<Option<BoundQuery>, AmqpError> {
     if arguments.is_empty() {
         return Ok(None);
     }
@@ -96,11 +109,21 @@ pub(in crate::broker::topology) fn parse(
         (None, None) => return Ok(None),
     };
     let query = read(text, language)?;
-    if let Some(hierarchies) = hierarchies {
-        check_body(&query, mode)?;
-        check_hierarchies(&query, hierarchies)?;
+    let mut warnings: Vec<String> = query.warnings().iter().map(QueryWarning::summary).collect();
+    let mut expr = query.expr().clone();
+    if language == "cbm" && mode.unwrap_or_default() == BodyMode::None {
+        let (has_header, as_headers) = names::body_as_header(expr);
+        expr = as_headers;
+        if has_header && mode.is_none() {
+            warnings.push(format!("without {BODY} Body is the header of that name, not the body of the message"));
+        }
     }
-    Ok(Some(names::resolve(query.expr().clone(), mode.unwrap_or_default())))
+    if let Some(hierarchies) = hierarchies {
+        check_body(&expr, mode)?;
+        check_hierarchies(&expr, hierarchies)?;
+    }
+    let (expr, needs) = names::resolve(expr, mode.unwrap_or_default());
+    Ok(Some(BoundQuery { expr, needs, warnings }))
 }
 
 fn body_mode(name: &str) -> Result<BodyMode, AmqpError> {
@@ -109,10 +132,10 @@ fn body_mode(name: &str) -> Result<BodyMode, AmqpError> {
 }
 
 /// Check that a query sees the body that it reads. A header may be called `body.x`, so `none` is taken at its word.
-fn check_body(query: &Query, mode: Option<BodyMode>) -> Result<(), AmqpError> {
+fn check_body(expr: &Expr, mode: Option<BodyMode>) -> Result<(), AmqpError> {
     let is_blind = match mode {
-        None => names::reads_body(query.expr()),
-        Some(BodyMode::None) => names::resolve(query.expr().clone(), BodyMode::Text).1.text,
+        None => names::reads_body(expr),
+        Some(BodyMode::None) => names::resolve(expr.clone(), BodyMode::Text).1.text,
         Some(BodyMode::Text | BodyMode::Json) => false,
     };
     if is_blind {
@@ -124,8 +147,8 @@ fn check_body(query: &Query, mode: Option<BodyMode>) -> Result<(), AmqpError> {
     Ok(())
 }
 
-fn check_hierarchies(query: &Query, hierarchies: &Hierarchies) -> Result<(), AmqpError> {
-    for predicate in query.expr().predicates() {
+fn check_hierarchies(expr: &Expr, hierarchies: &Hierarchies) -> Result<(), AmqpError> {
+    for predicate in expr.predicates() {
         if let Predicate::Under(Reference::Property(name), _) = predicate
             && hierarchy::of_attribute(hierarchies, name).is_none()
         {
@@ -172,9 +195,9 @@ impl ConsumerFilter {
         hierarchies: &Hierarchies,
     ) -> Result<Option<Self>, AmqpError> {
         let stored = find_stored(arguments, find)?;
-        let Some((expr, needs)) = parse(arguments, stored.as_ref(), Some(hierarchies))? else { return Ok(None) };
-        let query = Query::new(expr).map_err(|error| errors::precondition(&error.summary()))?;
-        Ok(Some(Self { query: Arc::new(query), needs }))
+        let Some(bound) = parse(arguments, stored.as_ref(), Some(hierarchies))? else { return Ok(None) };
+        let query = Query::new(bound.expr).map_err(|error| errors::precondition(&error.summary()))?;
+        Ok(Some(Self { query: Arc::new(query), needs: bound.needs }))
     }
 
     /// The query.
@@ -221,7 +244,9 @@ mod tests {
             (&[(QUERY, "body.n = 1 OR a = 1")], Some("without that argument")),
             (&[(QUERY, "body LIKE 'x%'"), (BODY, "none")], Some("with none it sees none")),
             (&[(QUERY, "body.n = 1"), (BODY, "none")], None),
-            (&[(QUERY, "Body LIKE %x%"), (LANGUAGE, "cbm")], Some("reads the body")),
+            (&[(QUERY, "Body LIKE %x%"), (LANGUAGE, "cbm")], None),
+            (&[(QUERY, "Body LIKE %x%"), (LANGUAGE, "cbm"), (BODY, "none")], None),
+            (&[(QUERY, "Body.n = 1"), (LANGUAGE, "cbm")], Some("reads the body")),
             (&[(QUERY, "x"), (LANGUAGE, "text"), (BODY, "text")], None),
             (&[(QUERY, "grp UNDER 'a'")], None),
             (&[(QUERY, "other UNDER 'a'")], Some("no hierarchy for 'other'")),
@@ -234,6 +259,22 @@ mod tests {
                 (other, _) => panic!("{fields:?}: {other:?}"),
             }
             assert!(parse(arguments, None, None).is_ok(), "what was bound before a restart stays");
+        }
+    }
+
+    #[test]
+    fn what_can_hardly_be_meant_is_told_a_line_each() {
+        for (fields, expected) in [
+            (&[(QUERY, "price > '100' AND a = 1")][..], &["position 8: '100' in quotes is a text"][..]),
+            (&[(QUERY, "Body LIKE %x%"), (LANGUAGE, "cbm")], &["without x-query-body Body is the header"]),
+            (&[(QUERY, "Body LIKE %x%"), (LANGUAGE, "cbm"), (BODY, "none")], &[]),
+            (&[(QUERY, "Body LIKE %x%"), (LANGUAGE, "cbm"), (BODY, "text")], &[]),
+            (&[(QUERY, "price > 100")], &[]),
+        ] {
+            let bytes = fields.iter().copied().collect::<Table>().to_bytes();
+            let told = parse(RawTable::new(&bytes), None, None).expect("read").expect("a query").warnings;
+            assert_eq!(told.len(), expected.len(), "{fields:?}: {told:?}");
+            assert!(told.iter().zip(expected).all(|(told, begin)| told.starts_with(begin)), "{told:?}");
         }
     }
 

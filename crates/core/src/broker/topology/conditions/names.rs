@@ -131,6 +131,19 @@ pub(in crate::broker::topology) fn json_name(name: &str) -> Option<String> {
     name.strip_prefix("body.").map(|field| format!("{JSON}.{field}"))
 }
 
+/// Let `body` in `expr` be the property of that name, in any case. Returns whether it was in there.
+pub(in crate::broker::topology) fn body_as_header(expr: Expr) -> (bool, Expr) {
+    let mut is_there = false;
+    let expr = in_expr(expr, &mut |reference| match reference {
+        Reference::Body => {
+            is_there = true;
+            Reference::Property(PropertyName { text: "body".into(), any_case: true })
+        }
+        other => other,
+    });
+    (is_there, expr)
+}
+
 /// Whether a query reads the body, as `body` or as one of its fields.
 pub(in crate::broker::topology) fn reads_body(expr: &Expr) -> bool {
     let mut reads = false;
