@@ -106,8 +106,9 @@ fn perhaps_several(random: &mut Random, one: fn(&mut Random) -> Value) -> Value 
 }
 
 fn properties(random: &mut Random) -> Properties {
+    type Make = fn(&mut Random) -> Value;
     let mut all = Properties::new();
-    let kinds: [(&str, fn(&mut Random) -> Value); 6] =
+    let kinds: [(&str, Make); 6] =
         [("x", number), ("y", number), ("z", number), ("at", time), ("symbol", word), ("tags", word)];
     for (name, one) in kinds {
         if !random.one_in(5) {
