@@ -710,8 +710,11 @@ class Broker:
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the events since the last call, for the log: name and fields."""
 
+    def note_process_memory(self, size_bytes: int) -> None:
+        """Tell how much memory the process has without what it had at first: what nothing counts, counts too."""
+
     def memory_counted_bytes(self) -> int:
-        """Return the memory that counts towards `memory_bytes_max`. It takes some nanoseconds."""
+        """Return the memory that the data plane counts by itself. It takes some nanoseconds."""
 
     def metrics(self) -> dict[str, int]:
         """Return counters and gauges of the whole broker."""

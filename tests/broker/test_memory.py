@@ -70,6 +70,11 @@ class FakeBroker:
     """A data plane that counts some memory."""
 
     counted = 0
+    of_process = 0
+
+    def note_process_memory(self, size_bytes: int) -> None:
+        """Keep what it is told."""
+        self.of_process = size_bytes
 
     def memory_counted_bytes(self) -> int:
         """Return what it counts."""
@@ -87,7 +92,7 @@ def test_memory_goes_back_once_when_much_of_it_is_unused(monkeypatch: pytest.Mon
     monkeypatch.setattr(system, "memory_bytes", lambda: resident[0])
     monkeypatch.setattr(system, "give_memory_back", give_back)
     broker = FakeBroker()
-    watch = memory_watch.MemoryWatch(broker)  # type: ignore[arg-type]
+    watch = memory_watch.MemoryWatch(broker, 0)  # type: ignore[arg-type]
     watch.check(0)
     resident[0], broker.counted = 900 * MIB, 790 * MIB
     watch.check(10)
@@ -103,6 +108,17 @@ def test_memory_goes_back_once_when_much_of_it_is_unused(monkeypatch: pytest.Mon
     resident[0] = 300 * MIB
     watch.check(300)
     assert len(given_back) == 2
+
+
+def test_the_data_plane_is_told_at_every_look_what_the_process_has_more_than_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = FakeBroker()
+    watch = memory_watch.MemoryWatch(broker, 60 * MIB)  # type: ignore[arg-type]
+    for now_s, resident in ((1.0, 100 * MIB), (1.1, 160 * MIB), (1.2, 50 * MIB)):
+        monkeypatch.setattr(system, "memory_bytes", lambda resident=resident: resident)
+        watch.check(now_s)
+        assert broker.of_process == max(resident - 60 * MIB, 0)
 
 
 FREED = """

@@ -460,9 +460,14 @@ impl PyBroker {
         self.broker.take_events().into_iter().map(|event| event_to_py(py, event)).collect()
     }
 
-    /// Return the memory that counts towards `memory_bytes_max`. It takes some nanoseconds.
+    /// Tell how much memory the process has without what it had at first: what nothing counts, counts too.
+    fn note_process_memory(&mut self, size_bytes: u64) {
+        self.broker.note_process_memory(size_bytes);
+    }
+
+    /// Return the memory that the data plane counts by itself. It takes some nanoseconds.
     fn memory_counted_bytes(&self) -> u64 {
-        self.broker.memory().total()
+        self.broker.memory().counted()
     }
 
     /// Return counters and gauges of the whole broker.

@@ -95,6 +95,9 @@ GAUGES = {
         "memory_journal_bytes", "Counted memory: places of live records, and records that wait to be written."
     ),
     "blocked": MetricForm("publishers_blocked", "1 while publishers wait for memory or disk."),
+    "memory_uncounted_bytes": MetricForm(
+        "memory_uncounted_bytes", "Memory of the process beyond what is counted and tolerated."
+    ),
     "memory_bytes": MetricForm("resident_memory_bytes", "Memory of the broker's process."),
     "sockets": MetricForm("sockets", "Sockets of clients, including those that have not logged in."),
     "sockets_max": MetricForm("sockets_limit", "Maximum number of sockets."),

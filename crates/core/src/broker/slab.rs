@@ -114,13 +114,23 @@ pub(crate) struct Slab<Id, T> {
     with_room: Vec<u32>,
     /// The page that was emptied last: it keeps its memory, so that a slab of few values allocates nothing.
     spare: usize,
+    /// The number of pages behind the first that have memory.
+    pages_held: usize,
     count: usize,
     ids: PhantomData<fn() -> Id>,
 }
 
 impl<Id, T> Default for Slab<Id, T> {
     fn default() -> Self {
-        Self { first: Page::default(), pages: Vec::new(), with_room: Vec::new(), spare: 0, count: 0, ids: PhantomData }
+        Self {
+            first: Page::default(),
+            pages: Vec::new(),
+            with_room: Vec::new(),
+            spare: 0,
+            pages_held: 0,
+            count: 0,
+            ids: PhantomData,
+        }
     }
 }
 
@@ -140,10 +150,11 @@ impl<Id: SlotId, T> Slab<Id, T> {
             self.with_room.push(self.pages.len() as u32);
         }
         let number = self.with_room[self.with_room.len() - 1] as usize;
-        let page = self.page_mut(number);
-        if page.slots.capacity() == 0 {
-            page.slots.reserve_exact(PAGE_SLOTS);
+        if self.pages[number - 1].slots.capacity() == 0 {
+            self.pages_held += 1;
+            self.pages[number - 1].slots.reserve_exact(PAGE_SLOTS);
         }
+        let page = &mut self.pages[number - 1];
         let index = page.insert(value);
         if page.is_full() {
             self.with_room.pop();
@@ -175,6 +186,7 @@ impl<Id: SlotId, T> Slab<Id, T> {
         let page = self.page_mut(before);
         if page.count == 0 {
             page.free();
+            self.pages_held -= usize::from(before > 0);
         }
     }
 
@@ -212,6 +224,12 @@ impl<Id: SlotId, T> Slab<Id, T> {
     /// The number of values.
     pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// Its memory: of pages, also where they have holes.
+    pub fn size_bytes(&self) -> usize {
+        (self.first.slots.capacity() + self.pages_held * PAGE_SLOTS) * size_of::<SlabSlot<T>>()
+            + self.pages.capacity() * size_of::<Page<T>>()
     }
 
     /// One more than the greatest index ever in use: where a walk in slices starts again.
@@ -302,6 +320,8 @@ mod tests {
                     assert_eq!(Some(value), expected.remove(&index));
                 }
             }
+            let of_lists = slab.pages.capacity() * size_of::<Page<u64>>();
+            assert_eq!(slab.size_bytes(), slab.capacity() * size_of::<SlabSlot<u64>>() + of_lists);
             assert!(
                 slab.iter()
                     .map(|(id, value)| (id.index(), *value))

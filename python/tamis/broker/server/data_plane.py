@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tamis._core import Broker
+from tamis.broker import system
 from tamis.broker.config import BrokerConfig
 from tamis.broker.rules import Rules
 from tamis.broker.server.memory_watch import room_bytes
@@ -42,12 +43,14 @@ class DataPlane:
 
     Attributes:
         broker: the data plane itself.
+        at_first_bytes: the memory of the process before there was a data plane.
         clients: the open connections, by the data plane's number.
         read_buffer: where every socket's bytes are read into.
     """
 
     def __init__(self, config: BrokerConfig, data: Path, rules: Rules) -> None:
         limits = config.limits
+        self.at_first_bytes = system.memory_bytes()
         self.broker = Broker(
             rules,
             frame_max=limits.frame_bytes,

@@ -1,4 +1,4 @@
-"""Watches the memory of the process: what the data plane may take of it, and what it does not need any more.
+"""Watches the memory of the process: tells the data plane what it has, and gives back what it does not need any more.
 
 The allocator keeps what is freed. That is right for a moment and wrong for an hour, so it is told to give it back."""
 
@@ -31,19 +31,32 @@ def room_bytes(limit: int) -> int:
 
 
 class MemoryWatch:
-    """Gives memory back to the system when much of it is unused."""
+    """Tells the data plane how much memory the process has, and gives memory back when much of it is unused.
 
-    def __init__(self, broker: Broker) -> None:
+    Args:
+        broker: the data plane.
+        at_first_bytes: the memory of the process before there was a data plane.
+    """
+
+    def __init__(self, broker: Broker, at_first_bytes: int) -> None:
         self._broker = broker
+        self._at_first_bytes = at_first_bytes
         self._due_s = 0.0
         self._kept_bytes = 0
 
     def check(self, now_s: float) -> None:
-        """Give back what is free, when it is much more than the last time that nothing more could be given back."""
-        if now_s < self._due_s:
-            return
-        self._due_s = now_s + CHECK_S
-        unused = system.memory_bytes() - self._broker.memory_counted_bytes()
+        """Give back what is free, when it is much more than the last time that nothing more could be given back.
+
+        What the process still has is the data plane's to judge, at every call.
+        """
+        resident = system.memory_bytes()
+        self._broker.note_process_memory(max(resident - self._at_first_bytes, 0))
+        if now_s >= self._due_s:
+            self._due_s = now_s + CHECK_S
+            self._give_back(now_s, resident)
+
+    def _give_back(self, now_s: float, resident: int) -> None:
+        unused = resident - self._broker.memory_counted_bytes()
         self._kept_bytes = min(self._kept_bytes, unused) if self._kept_bytes else unused
         if unused - self._kept_bytes < UNUSED_BYTES_MIN:
             return

@@ -9,6 +9,10 @@ use crate::broker::connections::connection::Connection;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::queues::queue::Queue;
 
+/// The part of the limit that may be in use without being counted, and what may be so under a low limit.
+const UNCOUNTED_PART: u64 = 4;
+const UNCOUNTED_BYTES_MIN: u64 = 32 << 20;
+
 /// Memory in bytes, by what takes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryUse {
@@ -30,12 +34,14 @@ pub struct MemoryUse {
     pub definitions: u64,
     /// Records of the journal: the places of live ones, and those that wait to be written.
     pub journal: u64,
+    /// What the process has besides all that, beyond what is tolerated: see [`Broker::note_process_memory`].
+    pub uncounted: u64,
 }
 
 impl MemoryUse {
     /// The names of the parts and what they take.
     #[must_use]
-    pub fn parts(&self) -> [(&'static str, u64); 9] {
+    pub fn parts(&self) -> [(&'static str, u64); 10] {
         [
             ("messages", self.messages),
             ("entries", self.entries),
@@ -46,6 +52,7 @@ impl MemoryUse {
             ("connections", self.connections),
             ("definitions", self.definitions),
             ("journal", self.journal),
+            ("uncounted", self.uncounted),
         ]
     }
 
@@ -54,6 +61,12 @@ impl MemoryUse {
     pub fn total(&self) -> u64 {
         self.parts().iter().map(|(_, bytes)| bytes).sum()
     }
+
+    /// The sum of what the broker counts by itself.
+    #[must_use]
+    pub fn counted(&self) -> u64 {
+        self.total() - self.uncounted
+    }
 }
 
 impl Broker {
@@ -61,6 +74,16 @@ impl Broker {
     #[must_use]
     pub fn memory_bytes_max(&self) -> u64 {
         self.options.memory_bytes_max
+    }
+
+    /// Tell the broker how much memory the process has from the system, without what it had before it began. Call it about
+    /// ten times a second.
+    ///
+    /// Parts are estimates, and an allocator keeps more than it hands out. So a quarter of the limit, and at least 32 MiB,
+    /// is tolerated besides what is counted; what is beyond that counts like everything else, until the next call.
+    pub fn note_process_memory(&mut self, bytes: u64) {
+        let tolerated = (self.options.memory_bytes_max / UNCOUNTED_PART).max(UNCOUNTED_BYTES_MIN);
+        self.backpressure.uncounted_bytes = bytes.saturating_sub(self.memory().counted() + tolerated);
     }
 
     /// The memory that the broker takes now. Cost: some nanoseconds.
@@ -78,6 +101,7 @@ impl Broker {
                 + (channels * size_of::<Channel>() + consumers * size_of::<Consumer>()) as u64,
             definitions: (self.queues.len() * size_of::<Queue>()) as u64 + self.topology.memory_bytes(),
             journal: self.durability.memory_bytes(),
+            uncounted: self.backpressure.uncounted_bytes,
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Backpressure {
     pub(crate) unfinished_bytes: u64,
     /// All memory that counts, except that of messages, entries and what is unfinished: as it was last counted.
     pub(super) other_bytes: u64,
+    /// The memory of the process that no part counts, beyond what is tolerated.
+    pub(crate) uncounted_bytes: u64,
     /// Whether memory is so short that consumers get messages one by one.
     pub(crate) is_severe: bool,
 }
@@ -45,6 +47,11 @@ impl Backpressure {
     #[inline]
     pub fn is_on(&self) -> bool {
         self.shortage.is_some()
+    }
+
+    /// Whether the process takes so much that dead letters wait, too: each may go to very many queues.
+    pub fn is_overrun(&self) -> bool {
+        self.is_severe && self.uncounted_bytes > 0
     }
 
     /// Let publishers wait, each after at most one more message, until the disk has taken what is recorded.

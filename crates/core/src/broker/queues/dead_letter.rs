@@ -10,6 +10,7 @@
 //!
 //! Source: RabbitMQ's dead letter exchanges; the header `x-death` is theirs.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::amqp::table::{FieldValue, Table};
@@ -34,6 +35,10 @@ use crate::broker::topology::{Published, QueueId};
 const READ_BACK_STEPS: usize = 64;
 /// The number of bytes of a message that cost one step: it is copied three times.
 const BYTES_PER_STEP: usize = 256;
+/// The cost of an entry of `x-death`, which is read, copied and written.
+const DEATH_STEPS: usize = 16;
+/// The cost of a queue that a letter is routed to.
+const QUEUE_STEPS: usize = 4;
 
 /// Why and where a message was dropped, for the header `x-death`.
 struct Death<'a> {
@@ -92,7 +97,9 @@ impl Broker {
             }
             let Some(letter) = self.letters.take() else { return };
             steps = steps.saturating_sub(self.letter_steps(&letter));
-            match self.send_letter(&letter) {
+            let sent = self.send_letter(&letter);
+            steps = steps.saturating_sub(self.letters.take_spent());
+            match sent {
                 Ok(marks) => self.finish_letter(letter, marks),
                 Err(reason @ AppendError::TooLarge { .. }) => {
                     self.report_lost_letter(&letter, &reason.to_string());
@@ -108,7 +115,7 @@ impl Broker {
         if self.faults.letters_unsaved {
             return true;
         }
-        !self.durability.is_congested() && !self.streams.is_congested()
+        !self.durability.is_congested() && !self.streams.is_congested() && !self.backpressure.is_overrun()
     }
 
     fn letter_steps(&self, letter: &Letter) -> usize {
@@ -176,7 +183,8 @@ impl Broker {
             routed.clear();
         }
         self.metrics.count_reading(self.publishing.reading());
-        routed.retain(|queue| !self.is_cycle(*queue, &deaths));
+        self.letters.spend(deaths.len() * DEATH_STEPS + routed.len() * QUEUE_STEPS);
+        self.drop_cycles(&mut routed, &deaths);
         if routed.is_empty() {
             self.metrics.letters_unroutable += 1;
             return Ok(DiskMarks::new());
@@ -224,12 +232,14 @@ impl Broker {
         self.events.push(Event::MessageLost { queue: letter.source.name.to_string(), reason });
     }
 
-    /// Whether a message has been in this queue before, and nobody has rejected it since: it would go round for ever.
-    fn is_cycle(&self, queue: QueueId, deaths: &[Table]) -> bool {
-        let Some(name) = self.topology.queue_info(queue).map(|info| info.name) else { return true };
-        let is = |death: &Table, field, value| death.get(field).and_then(FieldValue::as_str) == Some(value);
-        let Some(last) = deaths.iter().position(|death| is(death, "queue", name)) else { return false };
-        !deaths[..=last].iter().any(|death| is(death, "reason", Reason::Rejected.name()))
+    /// Drop the queues in which a message has been before, without being rejected since: it would go round for ever. Cost:
+    /// linear in the queues and in the deaths, not in their product.
+    fn drop_cycles(&self, routed: &mut Vec<QueueId>, deaths: &[Table]) {
+        let text = |death, field| Table::get(death, field).and_then(FieldValue::as_str);
+        let since_rejected = deaths.iter().take_while(|death| text(death, "reason") != Some(Reason::Rejected.name()));
+        let passed: HashSet<&str> = since_rejected.filter_map(|death| text(death, "queue")).collect();
+        let is_new = |queue: &QueueId| self.topology.queue_info(*queue).is_some_and(|info| !passed.contains(info.name));
+        routed.retain(is_new);
     }
 }
 

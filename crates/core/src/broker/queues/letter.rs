@@ -79,6 +79,8 @@ pub(crate) struct Letters {
     is_congested: bool,
     /// The further steps that the current call may take.
     steps: usize,
+    /// The steps that the last letter took besides what every letter takes.
+    spent: usize,
     /// The source of the last letter.
     source: Option<Arc<LetterSource>>,
 }
@@ -109,6 +111,16 @@ impl Letters {
     /// Take the steps that the current call may take: enough for the letters that it has made, and some more.
     pub fn take_steps(&mut self) -> usize {
         (STEPS_IN_PASSING + std::mem::take(&mut self.steps)).min(STEPS_MAX)
+    }
+
+    /// Note that the current letter takes so many further steps.
+    pub fn spend(&mut self, steps: usize) {
+        self.spent += steps;
+    }
+
+    /// Take the further steps that were noted since the last call.
+    pub fn take_spent(&mut self) -> usize {
+        std::mem::take(&mut self.spent)
     }
 
     /// Take the first letter that waits, to publish it.

@@ -406,3 +406,35 @@ fn a_cycle_without_a_rejection_in_it_ends_also_behind_one() {
         "into b, into c, and no further"
     );
 }
+
+#[test]
+fn letters_to_many_queues_are_divided_over_many_calls() {
+    const QUEUES: u64 = 200;
+    const LETTERS: u64 = 100;
+    let mut world = TestBroker::default();
+    let id = world.connect();
+    for number in 0..QUEUES {
+        let queue: &'static str = format!("dead.{number}").leak();
+        world.send(id, 1, QueueDeclare { queue, no_wait: true, ..Default::default() });
+        world.send(id, 1, QueueBind { queue, exchange: "amq.fanout", no_wait: true, ..Default::default() });
+    }
+    let arguments = table(&[("x-dead-letter-exchange", text("amq.fanout"))]);
+    world.send(id, 1, QueueDeclare { queue: "work", arguments, ..Default::default() });
+    for _ in 0..LETTERS {
+        world.publish(id, "", "work", b"x");
+        world.ask(id, 1, BasicGet { queue: "work", ..Default::default() });
+    }
+    let (mut before, mut most) = (0, 0);
+    world.send(id, 1, BasicNack { delivery_tag: 0, multiple: true, requeue: false });
+    loop {
+        let letters = world.broker.metrics().letters;
+        most = most.max(letters - before);
+        before = letters;
+        if !world.broker.has_work() {
+            break;
+        }
+        world.broker.work(world.now);
+    }
+    assert_eq!(before, LETTERS, "all of them arrive");
+    assert!(most * QUEUES <= 10_000, "{most} letters to {QUEUES} queues in one call");
+}

@@ -1,9 +1,12 @@
 //! Memory runs short: what counts, and who has to wait or go.
 
-use super::client::{TestBroker, closed, names, published};
+use super::client::{TestBroker, closed, names, published, table, text};
 use crate::amqp::PropertyFields;
-use crate::amqp::method::TxSelect;
+use crate::amqp::method::{BasicGet, BasicNack, QueueDeclare, TxSelect};
 use crate::broker::BrokerOptions;
+
+/// What a process may have that nothing counts, under a low limit.
+const TOLERATED_BYTES: u64 = 32 << 20;
 
 /// A message of 60,000 bytes, and all of it but the end.
 fn message() -> (Vec<u8>, Vec<u8>) {
@@ -50,4 +53,39 @@ fn a_shortage_that_nobody_can_end_ends_with_whoever_has_most_of_it() {
     assert_eq!((code, text.contains("low on memory")), (506, true), "{text}");
     assert_eq!((world.broker.metrics().blocked, closed(&world.seen(second))), (0, None));
     assert_eq!(names(&world.seen(third)), ["connection.blocked", "connection.unblocked"]);
+}
+
+#[test]
+fn memory_that_nothing_counts_blocks_publishers_beyond_what_is_tolerated() {
+    let mut world = world();
+    let publisher = world.connect();
+    let tolerated = world.broker.memory().total() + TOLERATED_BYTES;
+    world.broker.note_process_memory(tolerated);
+    assert_eq!(world.broker.memory().uncounted, 0);
+    world.broker.note_process_memory(tolerated + 100_000);
+    assert_eq!(world.broker.memory().uncounted, 100_000);
+    world.broker.tick(1, 0);
+    world.publish(publisher, "", "none", b"x");
+    assert_eq!((world.broker.metrics().blocked, names(&world.seen(publisher))), (1, vec!["connection.blocked"]));
+    world.broker.note_process_memory(tolerated);
+    world.broker.tick(2, 0);
+    assert_eq!((world.broker.metrics().blocked, names(&world.seen(publisher))), (0, vec!["connection.unblocked"]));
+}
+
+#[test]
+fn dead_letters_wait_while_the_process_has_far_too_much() {
+    let mut world = world();
+    let (id, reader) = (world.connect(), world.connect());
+    world.declare(id, "dead");
+    let to_dead = [("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text("dead"))];
+    world.send(id, 1, QueueDeclare { queue: "work", arguments: table(&to_dead), ..Default::default() });
+    world.publish(id, "", "work", b"x");
+    world.broker.note_process_memory(TOLERATED_BYTES + 500_000);
+    world.broker.tick(1, 0);
+    world.ask(reader, 1, BasicGet { queue: "work", ..Default::default() });
+    world.send(reader, 1, BasicNack { delivery_tag: 0, multiple: true, requeue: false });
+    assert_eq!(world.broker.metrics().letters, 0);
+    world.broker.note_process_memory(0);
+    world.broker.tick(2, 0);
+    assert_eq!(world.broker.metrics().letters, 1);
 }

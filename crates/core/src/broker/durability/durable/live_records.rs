@@ -78,6 +78,12 @@ struct SegmentRecords {
     free_after: Sequence,
 }
 
+impl SegmentRecords {
+    fn size_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<u32>()
+    }
+}
+
 /// All live records, by slot, and their segments, by ordinal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveRecords {
@@ -88,6 +94,8 @@ pub(super) struct LiveRecords {
     live_bytes: u64,
     /// The memory of all lists of queues.
     holder_bytes: usize,
+    /// The memory of the lists of records of all segments.
+    listed_bytes: usize,
 }
 
 impl LiveRecords {
@@ -140,8 +148,11 @@ impl LiveRecords {
     fn enter(&mut self, record: RecordId, ordinal: SegmentNumber) {
         self.segments_through(ordinal);
         if let Some(segment) = self.segment(ordinal) {
+            let before = segment.size_bytes();
             segment.slots.push(record.0);
             segment.live += 1;
+            let grown = segment.size_bytes() - before;
+            self.listed_bytes += grown;
         }
     }
 
@@ -169,7 +180,10 @@ impl LiveRecords {
 
     /// Forget the segments up to `ordinal`, which are gone.
     pub fn forget_through(&mut self, ordinal: SegmentNumber) {
-        while self.base <= ordinal && self.segments.pop_front().is_some() {
+        while self.base <= ordinal
+            && let Some(gone) = self.segments.pop_front()
+        {
+            self.listed_bytes -= gone.size_bytes();
             self.base = self.base.next();
         }
     }
@@ -210,7 +224,7 @@ impl LiveRecords {
 
     /// The memory of all records.
     pub fn memory_bytes(&self) -> usize {
-        self.len() * (size_of::<LiveRecord>() + size_of::<u32>()) + self.holder_bytes
+        self.slots.size_bytes() + self.listed_bytes + self.holder_bytes
     }
 
     pub fn live_bytes(&self) -> u64 {
