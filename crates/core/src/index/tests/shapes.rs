@@ -100,16 +100,15 @@ fn time(random: &mut Random) -> Value {
     }
 }
 
-type MakeValue = fn(&mut Random) -> Value;
-
 /// A value, or now and then a list of some, or of none.
-fn perhaps_several(random: &mut Random, one: MakeValue) -> Value {
+fn perhaps_several(random: &mut Random, one: fn(&mut Random) -> Value) -> Value {
     if random.one_in(4) { Value::List((0..random.below(4)).map(|_| one(random)).collect()) } else { one(random) }
 }
 
 fn properties(random: &mut Random) -> Properties {
+    type Make = fn(&mut Random) -> Value;
     let mut all = Properties::new();
-    let kinds: [(&str, MakeValue); 6] =
+    let kinds: [(&str, Make); 6] =
         [("x", number), ("y", number), ("z", number), ("at", time), ("symbol", word), ("tags", word)];
     for (name, one) in kinds {
         if !random.one_in(5) {
