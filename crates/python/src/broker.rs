@@ -345,7 +345,7 @@ impl PyBroker {
     }
 
     /// Take over a connection after its open-ok; return its number, which no other connection ever has.
-    #[pyo3(signature = (*, user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel, qos_is_for_channel, now_us, identity=String::new()))]
+    #[pyo3(signature = (*, user, vhost, frame_max, channel_max, heartbeat_s, peer, client_name, knows_blocked, knows_cancel, qos_is_for_channel, now_us, identity=""))]
     #[expect(clippy::too_many_arguments, reason = "by name in Python")]
     fn connect(
         &mut self,
@@ -360,7 +360,7 @@ impl PyBroker {
         knows_cancel: bool,
         qos_is_for_channel: bool,
         now_us: u64,
-        identity: String,
+        identity: &str,
     ) -> u64 {
         let login = Login {
             user,
@@ -373,7 +373,7 @@ impl PyBroker {
             knows_blocked,
             knows_cancel,
             qos_is_for_channel,
-            identity,
+            identity: identity.to_owned(),
         };
         self.broker.connect(login, now_us).to_bits()
     }
