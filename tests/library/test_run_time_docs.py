@@ -34,7 +34,7 @@ def public_objects() -> Iterator[tuple[str, Any]]:
 
 
 def members(name: str, found: type) -> Iterator[tuple[str, Any]]:
-    for member, value in vars(found).items():
+    for member, value in sorted(vars(found).items()):  # properties of the core come in any order
         is_data = isinstance(value, enum.Enum) or not hasattr(value, "__doc__") or isinstance(value, str | int | float)
         if not member.startswith("_") and not is_data and (callable(getattr(found, member)) or is_property(value)):
             yield f"{name}.{member}", getattr(found, member) if not is_property(value) else value
