@@ -29,7 +29,8 @@ RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 
 JAVA_OLDEST := 17
 
 # Those that hold the clock or the memory to a bound run alone, after all others; the last line of each run counts its tests.
-PYTEST := $(BIN)/python -m pytest --durations=10
+# After thirty failures the reason is known, and waiting for the others only hides it.
+PYTEST := $(BIN)/python -m pytest --durations=10 --maxfail=30
 pytest = status=0; \
 	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not serial$(1)" || status=1; \
 	$(PYTEST) -m "serial$(1)" || status=1; \
