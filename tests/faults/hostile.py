@@ -66,6 +66,11 @@ class HostileClient:
         self.random.shuffle(self.clients)
         return self.clients[0]
 
+    def put_first(self, client: Client) -> None:
+        """Let this connection be the one that was used last: it is dropped if the broker has closed it."""
+        self.clients.remove(client)
+        self.clients.insert(0, client)
+
     def queue(self) -> str:
         """Return the name of one of the queues."""
         return f"hostile-{self.random.randrange(QUEUES)}"
@@ -152,6 +157,7 @@ def consume_without_reading(hostile: HostileClient) -> None:
 def read(hostile: HostileClient) -> None:
     """Read a part of what has come."""
     for client in hostile.clients[:3]:
+        hostile.put_first(client)
         hostile.take_what_came(client)
 
 

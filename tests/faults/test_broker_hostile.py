@@ -58,9 +58,12 @@ def play(port: int, seed: int) -> None:
 
 
 def alone_on_a_core(core: int) -> None:
-    """Pin this process to a core, before every other process there, so that what waits is the broker's doing."""
+    """Pin this process to a core, before every other process there, so that what waits is the broker's doing.
+
+    This is for the thread with the event loop: threads and processes that it starts have their usual priority. Of two
+    threads with the same one, of which neither ever rests, the second would wait for the first."""
     os.sched_setaffinity(0, {core})
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+    os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(10))
 
 
 @pytest.mark.timeout(1_200)

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyLookupError, PyValueError};
@@ -25,8 +25,9 @@ use crate::amqp::table_to_py;
 use crate::convert;
 use crate::errors::storage_error;
 
-/// The number of bytes after which one call returns no further connection's output.
+/// The number of bytes after which one call returns no further connection's output, and the time.
 const OUTPUT_BYTES_AT_ONCE: usize = 1024 * 1024;
+const OUTPUT_TIME_AT_ONCE: Duration = Duration::from_millis(2);
 
 /// Return the limits of the broker that no setting changes, by name.
 #[pyfunction]
@@ -188,8 +189,15 @@ fn set_address(settings: &mut AddressSettings, given: &HashMap<String, u64>) -> 
     Ok(())
 }
 
+/// The microseconds since the first call.
+fn stopwatch_us() -> u64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(BEGAN.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
 impl PyBroker {
-    fn new(broker: broker::Broker, wake: Option<UnixStream>, recovered: RecoveryReport) -> Self {
+    fn new(mut broker: broker::Broker, wake: Option<UnixStream>, recovered: RecoveryReport) -> Self {
+        broker.measure_turns(stopwatch_us);
         let (input, dirty, paused) = <(Vec<u8>, Vec<ConnectionId>, HashSet<ConnectionId>)>::default();
         Self { broker, input, dirty, paused, wake, recovered, longest_call: LongestCall::default() }
     }
@@ -396,10 +404,12 @@ impl PyBroker {
 
     /// Return the output of connections that have some now.
     fn take_output<'py>(&mut self, py: Python<'py>) -> BrokerOutput<'py> {
+        let began = Instant::now();
         self.broker.take_dirty(&mut self.dirty);
         let mut connections = std::mem::take(&mut self.dirty).into_iter();
         let (mut outputs, mut left) = (Vec::new(), OUTPUT_BYTES_AT_ONCE);
         while left > 0
+            && began.elapsed() < OUTPUT_TIME_AT_ONCE
             && let Some(id) = connections.next()
         {
             let output = self.connection_output(py, id);
@@ -408,6 +418,7 @@ impl PyBroker {
         }
         self.dirty = connections.collect();
         self.broker.take_dirty(&mut self.dirty);
+        self.note_call("take_output", began);
         (outputs, !self.dirty.is_empty(), self.broker.has_work(), self.broker.take_alarm())
     }
 

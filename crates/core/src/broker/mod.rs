@@ -164,6 +164,9 @@ impl Broker {
             || self.can_spill_entries()
             || (!self.is_stopping && self.queues.is_due(self.clock.now()))
             || self.letters.has_work()
+            || self.queues.has_runnable()
+            || self.publishing.has_commit()
+            || self.durability.can_evict()
     }
 
     /// Go on with work that was put off, for some milliseconds, and expire what is due. Call it when [`Broker::has_work`],
@@ -171,9 +174,13 @@ impl Broker {
     pub fn work(&mut self, now: Micros) {
         self.clock.advance(now);
         self.queues.timers().forget_alarm();
+        self.turn.begin_round();
         self.next_turn();
         self.turn.begin();
         self.expire();
+        self.turn.begin();
+        self.go_on_with_commit();
+        self.evict();
         self.letters.allow_many();
         self.streams.allow_many();
         self.finish();
@@ -194,6 +201,7 @@ impl Broker {
     fn finish(&mut self) {
         self.remove_abandoned();
         self.settle_orphans();
+        self.turn.begin();
         self.run();
         if self.let_senders_go_on() {
             self.run();

@@ -183,6 +183,12 @@ impl Log {
         self.0.pending_bytes.load(Ordering::Relaxed)
     }
 
+    /// The memory of the heads of the segment that is written, until it is full: less than half of its size.
+    #[must_use]
+    pub fn heads_memory_bytes(&self) -> usize {
+        self.0.heads_bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether the disk has no room for a further segment. Once the reserve is used as well, appended records wait;
     /// nothing is lost.
     #[must_use]

@@ -22,8 +22,8 @@ READ_BYTES = 256 * 1024
 """Size of the buffer that all connections share: every read is handed over before the next one begins."""
 CONNECTION_BYTES = 8 * 1024
 """Memory of a connection outside the data plane: its transport, its socket, and what belongs to them."""
-FLUSH_ROUNDS_MAX = 16
-"""Maximum rounds of writing before sockets are read again."""
+FLUSH_S_MAX = 0.004
+"""Time after which sockets are read again before more is written."""
 ALARM_S_MIN, ALARM_S_MAX = 0.001, 3600.0
 """Shortest and longest sleep until something expires: what expires in the same millisecond is done in one call."""
 
@@ -96,12 +96,11 @@ class DataPlane:
         """Write `output` and what follows, until there is no more or sockets have to be read again."""
         self._is_writing = True
         try:
-            rounds = 1
+            began_us = now_us()
             while self._write_round(output):
-                if rounds == FLUSH_ROUNDS_MAX:
+                if now_us() - began_us > FLUSH_S_MAX * 1e6:
                     asyncio.get_running_loop().call_soon(self.flush)
-                    return
-                rounds += 1
+                    break
                 output = self.broker.take_output()
         finally:
             self._is_writing = False

@@ -14,6 +14,12 @@ use crate::broker::topology::{AddressKind, Bind, QueueId, Target, VhostId};
 /// The addresses of a message: nearly always none or one.
 type AddressList<'a> = SmallVec<[(AddressKind, &'a str); 1]>;
 
+/// A message with its sender's identity.
+pub(crate) fn stamp(identity: &str, parts: &Parts<'_>, is_persistent: bool) -> JoinedParts {
+    let properties = stamped(BasicProperties::from_checked(parts.properties), identity, is_persistent);
+    Parts { properties: &properties, ..*parts }.joined()
+}
+
 impl Broker {
     /// Append the queues of the addresses that a message goes to, each once. Returns whether there are any.
     ///
@@ -69,13 +75,6 @@ impl Broker {
     pub(crate) fn is_addressed(&self, vhost: VhostId, exchange: &str, key: Option<&str>) -> bool {
         let by_name = exchange.is_empty() && key.is_some_and(|key| AddressKind::of_queue(key).is_some());
         by_name || self.address_kind(vhost, exchange).is_some()
-    }
-
-    /// A message with its sender's identity.
-    pub(crate) fn stamp(&self, slot: ChannelSlot, parts: &Parts<'_>, is_persistent: bool) -> JoinedParts {
-        let identity = &self.clients[self.clients[slot].connection].about.identity;
-        let properties = stamped(BasicProperties::from_checked(parts.properties), identity, is_persistent);
-        Parts { properties: &properties, ..*parts }.joined()
     }
 
     /// Refuse a binding from or to something with an address: what is there has come from a client whom the broker knows.

@@ -4,12 +4,30 @@
 //! [`METHOD_STEPS`]. When the budget of a turn ([`BrokerOptions::turn_budget`](crate::broker::BrokerOptions)) is used
 //! up, the connection is read no further, and its remaining bytes wait in its `input` until [`Broker::work`] gives it
 //! another turn, one connection at a time. A frame that has begun is always finished, so that a turn exceeds its budget by
-//! at most one frame: a commit, or a message to very many queues. Settling very many deliveries takes several turns.
+//! at most one frame: a binding with a large query, or a message to very many queues. A commit, and settling very many
+//! deliveries, take several turns. What follows from frames, such as deliveries, has turns of its own.
+//!
+//! Steps can take longer than they should: when memory has to be fetched, or the disk. With a stopwatch
+//! ([`Broker::measure_turns`]) they count as what they take.
+//!
+//! All turns between two calls of [`Broker::work`] are a round. When the caller hands over the bytes of many connections
+//! one after the other, each of them may take its turn, and all together take long: beyond [`TURNS_A_ROUND`] whole turns,
+//! the others are short. Small requests are still done at once; the others wait for [`Broker::work`], which the caller makes
+//! after it has looked after its sockets.
 
 use crate::broker::Broker;
+use crate::broker::clock::Micros;
 use crate::broker::ids::{ConnectionSlot, Handle};
 
 impl Broker {
+    /// Let turns end in time, also when what they do takes longer than usual.
+    ///
+    /// `stopwatch` returns the microseconds since any moment. Without one, turns are counted in steps alone, as in a
+    /// simulation, where the same calls always have the same effect.
+    pub fn measure_turns(&mut self, stopwatch: fn() -> Micros) {
+        self.turn.measure_by(stopwatch);
+    }
+
     /// End the turn of a connection before its input is used up: it goes on in [`Broker::work`].
     pub(crate) fn suspend(&mut self, slot: ConnectionSlot) {
         let connection = &mut self.clients[slot];

@@ -72,6 +72,10 @@ impl Broker {
         let slots: Vec<ConnectionSlot> = self.clients.connections().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.close_connection(slot, &error));
         self.finish();
+        while self.publishing.has_commit() {
+            self.turn.begin_round();
+            self.go_on_with_commit();
+        }
         while self.clients.has_orphans() {
             self.settle_orphans();
         }

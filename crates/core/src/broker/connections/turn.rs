@@ -1,7 +1,8 @@
-//! The remaining budget of this turn, and the connections that wait for the next.
+//! The remaining budget of this turn and of this round, and the connections that wait for the next turn.
 
 use crate::amqp::MethodId;
 use crate::amqp::method::{BasicAck, BasicGet, BasicNack, BasicPublish, BasicReject};
+use crate::broker::clock::Micros;
 use crate::broker::ids::{ConnectionSlot, Handle};
 use std::collections::VecDeque;
 
@@ -10,12 +11,26 @@ const METHOD_STEPS: u32 = 16;
 
 /// The time of a step, about.
 pub(crate) const STEP_NS: u64 = 250;
+/// The steps after which somebody looks how long they have really taken.
+const MEASURED_STEPS: u32 = 64;
+/// The turns that fit into a round: all calls between two of [`Broker::work`](crate::broker::Broker::work).
+const TURNS_A_ROUND: u32 = 4;
+/// The part of its budget that a turn has when the round is used up: enough for what most clients ask for.
+const LATE_PART: u32 = 64;
 
-/// The budget of this turn, and the connections that wait for another turn.
+/// The budget of this turn and of this round, and the connections that wait for another turn.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    pub(super) left: u32,
-    pub(super) budget: u32,
+    left: u32,
+    budget: u32,
+    /// What is left of the round, in steps: beyond it, turns are short.
+    round: u32,
+    /// The steps since the last look at the stopwatch.
+    unmeasured: u32,
+    /// The caller's time in microseconds, by which steps that take long count more.
+    stopwatch: Option<fn() -> Micros>,
+    /// What the stopwatch showed when `unmeasured` was last 0 in this turn.
+    looked: Option<Micros>,
     pub(super) resting: VecDeque<Handle<ConnectionSlot>>,
     /// The method that was carried out last.
     method: MethodId,
@@ -26,13 +41,49 @@ pub(crate) struct Turn {
 impl Turn {
     /// The first turn, with this budget for each turn.
     pub fn new(budget: u32) -> Self {
-        Self { left: budget, budget, resting: VecDeque::new(), method: MethodId::NONE, repeats: false }
+        Self {
+            left: budget,
+            budget,
+            round: budget.saturating_mul(TURNS_A_ROUND),
+            unmeasured: 0,
+            stopwatch: None,
+            looked: None,
+            resting: VecDeque::new(),
+            method: MethodId::NONE,
+            repeats: false,
+        }
+    }
+
+    /// Let steps that take longer than they should count as what they take.
+    pub fn measure_by(&mut self, stopwatch: fn() -> Micros) {
+        self.stopwatch = Some(stopwatch);
     }
 
     /// Use up some of the budget.
     #[inline]
     pub fn spend(&mut self, steps: u32) {
+        self.take(steps);
+        self.unmeasured = self.unmeasured.saturating_add(steps);
+        if self.unmeasured >= MEASURED_STEPS {
+            self.look();
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, steps: u32) {
         self.left = self.left.saturating_sub(steps);
+        self.round = self.round.saturating_sub(steps);
+    }
+
+    /// Use up what the steps since the last look have taken beyond their time.
+    fn look(&mut self) {
+        let Some(stopwatch) = self.stopwatch else { return };
+        let now = stopwatch();
+        if let Some(before) = self.looked.replace(now) {
+            let steps = now.saturating_sub(before) * 1_000 / STEP_NS;
+            self.take(u32::try_from(steps).unwrap_or(u32::MAX).saturating_sub(self.unmeasured));
+        }
+        self.unmeasured = 0;
     }
 
     /// Use up the cost of a method.
@@ -73,9 +124,17 @@ impl Turn {
         std::mem::take(&mut self.repeats)
     }
 
-    /// Begin the next turn with its whole budget.
+    /// Begin the next turn: with its whole budget, or with a part of it when the round is used up.
+    #[inline]
     pub fn begin(&mut self) {
-        self.left = self.budget;
+        self.left = self.budget.min(self.round.max(self.budget / LATE_PART).max(1));
+        self.looked = None;
+    }
+
+    /// Begin the next round: the caller has looked after everybody else.
+    pub fn begin_round(&mut self) {
+        self.round = self.budget.saturating_mul(TURNS_A_ROUND);
+        self.begin();
     }
 
     /// Whether a connection waits for another turn.

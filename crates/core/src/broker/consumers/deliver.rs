@@ -1,8 +1,8 @@
 //! Delivery: messages go from queues to the consumers whose turn it is, as frames of their connections.
 //!
 //! A message that comes to an empty queue with a waiting consumer is written to the consumer's output in the same call;
-//! the store has a copy of it by then, from which the frames are written. When a public call returns, no queue has both a
-//! ready entry and a consumer that can take it.
+//! the store has a copy of it by then, from which the frames are written. When a public call returns, a queue that has both
+//! a ready entry and a consumer that can take it is scheduled: it had no room in the turn, and goes on in the next call.
 
 use crate::amqp::properties::put_content;
 
@@ -94,11 +94,13 @@ impl Broker {
         slots.into_iter().for_each(|slot| self.wake(slot));
     }
 
-    /// Deliver everything that somebody can take. Where more has expired than fits into the turn, this goes on later. Where
-    /// consumers of other queues share the credit, the queue goes to the end of those with something to deliver after each
-    /// message, so that they take turns.
+    /// Deliver what somebody can take, as far as the turn goes; the rest follows later. Where consumers of other queues share
+    /// the credit, the queue goes to the end of those with something to deliver after each message, so that they take turns.
     pub(crate) fn pump(&mut self, queue: QueueId) {
         while self.expire_head(queue) && self.queues[queue].front().is_some() {
+            if self.turn.is_over() {
+                return self.queues.schedule(queue);
+            }
             let Some(consumer) = self.taker(queue) else { return };
             let Some(entry) = self.queues.pop(queue, &self.messages) else { return };
             if self.deliver(queue, consumer, entry) {
@@ -109,6 +111,7 @@ impl Broker {
 
     /// Deliver one entry to a consumer that can take it. Returns whether it took credit that others share.
     fn deliver(&mut self, id: QueueId, slot: ConsumerSlot, entry: QueueEntry) -> bool {
+        self.turn.spend(self.messages.get(entry.message).read_steps());
         if let Err(reason) = self.messages.prepare(entry.message, &self.durability) {
             return self.lose(id, entry, reason);
         }
@@ -204,9 +207,11 @@ impl Broker {
         }
     }
 
-    /// Deliver from all queues that were scheduled.
+    /// Deliver from the queues that were scheduled, as far as the turn goes; the others stay scheduled.
     pub(crate) fn run(&mut self) {
-        while let Some(queue) = self.queues.next_runnable() {
+        while !self.turn.is_over()
+            && let Some(queue) = self.queues.next_runnable()
+        {
             self.pump(queue);
         }
     }

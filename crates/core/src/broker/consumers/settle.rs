@@ -44,6 +44,19 @@ impl Broker {
         self.wake_if_credit_came(channel, had_credit);
     }
 
+    /// Carry out settlements of a transaction whose channel is gone: they take no credit any more.
+    pub(crate) fn settle_without_channel(&mut self, pending: PendingSettlement) {
+        match pending.settlement {
+            Settlement::Requeue => self.requeue_returned(pending.deliveries),
+            settlement => pending.deliveries.iter().for_each(|delivery| self.settle_returned(delivery, settlement)),
+        }
+    }
+
+    /// Put deliveries back that a transaction cannot settle any more, and whose channel is gone.
+    pub(crate) fn put_all_back(&mut self, left: Vec<PendingSettlement>) {
+        left.into_iter().for_each(|pending| self.requeue_returned(pending.deliveries));
+    }
+
     /// Carry out an ack, nack or reject now.
     ///
     /// # Errors

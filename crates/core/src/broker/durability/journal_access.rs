@@ -29,8 +29,8 @@ pub(super) const STREAMS: &str = "streams";
 const CHANGES_MAX: usize = 10_000;
 /// The maximum time that an answer waits for room on a full disk before it is refused.
 const STUCK_US_MAX: Micros = 10_000_000;
-/// The minimum number of bytes that compaction may copy in one call.
-const COMPACT_BYTES_MIN: u64 = 64 * 1024;
+/// The bytes that compaction may copy in one call: at least, and at most, which takes a few milliseconds.
+const COMPACT_BYTES: std::ops::RangeInclusive<u64> = 64 * 1024..=1024 * 1024;
 
 /// The journal, unless everything is kept in memory only.
 #[derive(Default)]
@@ -51,7 +51,7 @@ struct Journal {
     synced_changes: u64,
     /// The same number after each call that recorded some, with the sequence of the last, until that is synced.
     unsynced_changes: VecDeque<(u64, u64)>,
-    /// Bytes recorded since the last compaction.
+    /// Bytes recorded that compaction has not kept up with yet.
     appended: u64,
     /// Messages that may leave memory once they are synced, with the sequence of their record.
     evictable: VecDeque<(MessageId, u64)>,
@@ -178,10 +178,19 @@ impl Durability {
         self.journal.as_ref().map(|journal| &journal.durable)
     }
 
-    /// The memory that the journal takes: for live records, and for what waits to be written.
+    /// The memory that the journal takes: for live records, for what waits to be written, and for messages that are to leave
+    /// memory.
     #[inline]
     pub fn memory_bytes(&self) -> u64 {
-        self.durable().map_or(0, |durable| durable.memory_bytes() as u64)
+        let bytes_of = |journal: &Journal| {
+            journal.durable.memory_bytes() + journal.evictable.capacity() * size_of::<(MessageId, u64)>()
+        };
+        self.journal.as_ref().map_or(0, |journal| bytes_of(journal) as u64)
+    }
+
+    /// The memory of the index of the segment that is written, which goes only when that is full.
+    pub fn index_memory_bytes(&self) -> u64 {
+        self.durable().map_or(0, |durable| durable.index_memory_bytes() as u64)
     }
 
     /// Whether the disk has room only for what must not be refused.
@@ -327,6 +336,22 @@ impl Durability {
         journal.durable.message(parts.content(), queues, wall_us, time_to_live)
     }
 
+    /// The same for a message for which there is room by [`Durability::reserve`].
+    ///
+    /// # Errors
+    /// Nothing is written any more.
+    pub fn save_in_reservation(
+        &mut self,
+        parts: &Parts<'_>,
+        queues: &[DefinitionId],
+        wall_us: i64,
+        time_to_live: TimeToLive,
+    ) -> Result<Saved, AppendError> {
+        let Some(journal) = &mut self.journal else { return Err(AppendError::Busy) };
+        journal.appended += parts.size() as u64 + 64;
+        journal.durable.message_in_reservation(parts.content(), queues, wall_us, time_to_live)
+    }
+
     /// The bytes that a message for so many queues takes in the journal, at most. Nothing without a journal.
     ///
     /// # Errors
@@ -380,11 +405,18 @@ impl Durability {
         }
     }
 
+    /// Whether a message may leave memory now.
+    pub fn can_evict(&self) -> bool {
+        let first = self.journal.as_ref().and_then(|journal| Some((journal, journal.evictable.front()?)));
+        first.is_some_and(|(journal, (_, sequence))| journal.durable.synced().0 >= *sequence)
+    }
+
     /// The next message that may leave memory, with the sequence of its record.
     pub fn next_evictable(&mut self) -> Option<(MessageId, u64)> {
-        let journal = self.journal.as_mut()?;
-        let (_, sequence) = *journal.evictable.front()?;
-        if journal.durable.synced().0 < sequence { None } else { journal.evictable.pop_front() }
+        if !self.can_evict() {
+            return None;
+        }
+        self.journal.as_mut()?.evictable.pop_front()
     }
 
     /// Note that a durable queue is deleted while deliveries from it are unacknowledged.
@@ -466,11 +498,12 @@ impl Durability {
         journal.purges.sync(journal.durable.synced().0)
     }
 
-    /// Compact in proportion to what was recorded since the last time.
+    /// Compact in proportion to what was recorded since the last time, as far as one call goes.
     pub(super) fn compact(&mut self) {
         if let Some(journal) = &mut self.journal {
-            let bytes = 2 * std::mem::take(&mut journal.appended);
-            journal.durable.compact(bytes.max(COMPACT_BYTES_MIN));
+            let bytes = (2 * journal.appended).clamp(*COMPACT_BYTES.start(), *COMPACT_BYTES.end());
+            let has_more = journal.durable.compact(bytes);
+            journal.appended = if has_more { journal.appended.saturating_sub(bytes / 2) } else { 0 };
         }
     }
 

@@ -9,6 +9,9 @@ use crate::broker::connections::connection::Connection;
 use crate::broker::consumers::consumer::Consumer;
 use crate::broker::queues::queue::Queue;
 
+/// The part of the limit up to which the index of the journal's current segment counts. Nothing but further records makes it
+/// go, so that publishers must not wait for that alone.
+const INDEX_PART: u64 = 8;
 /// The part of the limit that may be in use without being counted, and what may be so under a low limit.
 const UNCOUNTED_PART: u64 = 4;
 const UNCOUNTED_BYTES_MIN: u64 = 32 << 20;
@@ -32,7 +35,7 @@ pub struct MemoryUse {
     pub connections: u64,
     /// Queues without their entries, exchanges, bindings and their queries.
     pub definitions: u64,
-    /// Records of the journal: the places of live ones, and those that wait to be written.
+    /// Records of the journal: the places of live ones, those that wait to be written, and the index of the current segment.
     pub journal: u64,
     /// What the process has besides all that, beyond what is tolerated: see [`Broker::note_process_memory`].
     pub uncounted: u64,
@@ -94,13 +97,14 @@ impl Broker {
             messages: self.messages.resident_bytes(),
             entries: self.queues.chunks().resident_bytes(),
             unacknowledged: self.clients.delivery_room().size_bytes(),
-            unfinished: self.backpressure.unfinished_bytes,
+            unfinished: self.backpressure.unfinished_bytes + self.publishing.commit_bytes(),
             letters: self.letters.size_bytes(),
             buffers: self.clients.buffer_bytes(),
             connections: connections as u64 * (size_of::<Connection>() as u64 + self.options.connection_bytes)
                 + (channels * size_of::<Channel>() + consumers * size_of::<Consumer>()) as u64,
             definitions: (self.queues.len() * size_of::<Queue>()) as u64 + self.topology.memory_bytes(),
-            journal: self.durability.memory_bytes(),
+            journal: self.durability.memory_bytes()
+                + self.durability.index_memory_bytes().min(self.options.memory_bytes_max / INDEX_PART),
             uncounted: self.backpressure.uncounted_bytes,
         }
     }

@@ -22,6 +22,7 @@ impl Broker {
         self.messages.resident_bytes()
             + self.queues.chunks().resident_bytes()
             + self.backpressure.unfinished_bytes
+            + self.publishing.commit_bytes()
             + self.backpressure.other_bytes
     }
 

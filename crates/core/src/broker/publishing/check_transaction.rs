@@ -1,86 +1,154 @@
 //! Checks a whole transaction before anything of it happens, so that a refused commit has done nothing.
 //!
 //! What a message says of itself was checked when it was published. What may have changed since is checked here: the
-//! exchange, permissions, and room in the journal, in streams and in queues that refuse what does not fit.
+//! exchange, permissions, and room in the journal, in streams and in queues that refuse what does not fit. The check finds
+//! the route of each message, which it keeps: whatever happens to exchanges while the transaction is carried out, its
+//! messages go where they were to go when it was committed.
 
-use hashbrown::HashMap;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
 
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::addresses::stamp::STAMP_BYTES_MAX;
 use crate::broker::errors::{FailedAt, error};
-use crate::broker::ids::ChannelSlot;
+use crate::broker::ids::{ChannelSlot, Handle};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::further_keys::may_have_copies;
-use crate::broker::publishing::transaction::PendingMessage;
+use crate::broker::publishing::transaction::{PendingMessage, Transaction};
 use crate::broker::queues::policy::Overflow;
 use crate::broker::topology::QueueId;
 use crate::journal::AppendError;
 
-/// The room that the messages of a transaction need.
-#[derive(Default)]
-struct TransactionDemand {
+/// Maximum memory of the routes of a transaction's messages; one with more of them is refused with 506.
+const ROUTES_BYTES_MAX: usize = 16 << 20;
+
+/// The queues that a message goes to, and whether some of them are of addresses. Messages that go the same way share one.
+#[derive(Debug, Clone)]
+pub(super) struct CheckedRoute {
+    pub queues: Arc<[Handle<QueueId>]>,
+    pub is_addressed: bool,
+}
+
+/// What was found of the messages that are checked: their routes, and the room that they need.
+#[derive(Debug, Default)]
+pub(crate) struct TransactionCheck {
+    routes: Vec<CheckedRoute>,
+    /// Every set of queues among the routes.
+    known: HashSet<Arc<[Handle<QueueId>]>>,
+    route_bytes: usize,
     journal_bytes: usize,
     /// The messages for each queue that refuses what does not fit: their number and bytes.
     queues: HashMap<QueueId, (u64, u64)>,
 }
 
+impl TransactionCheck {
+    /// The memory of the routes.
+    pub fn size_bytes(&self) -> usize {
+        self.route_bytes
+    }
+
+    /// Keep the route of the next message.
+    fn add(&mut self, queues: &[Handle<QueueId>], is_addressed: bool) {
+        let queues = match self.known.get(queues) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let new: Arc<[Handle<QueueId>]> = queues.into();
+                self.route_bytes += size_of_val(queues) + 4 * size_of::<CheckedRoute>();
+                self.known.insert(Arc::clone(&new));
+                new
+            }
+        };
+        self.route_bytes += size_of::<CheckedRoute>();
+        self.routes.push(CheckedRoute { queues, is_addressed });
+    }
+}
+
 impl Broker {
-    /// Check the messages of a transaction, and reserve room for them in the journal.
+    /// Check the messages of a transaction, as far as the turn goes, and in the end reserve room for them in the journal.
+    /// Returns their routes; None when the check goes on in the next turn.
     ///
     /// # Errors
     /// Whatever would refuse one of them, or all of them together.
     pub(super) fn check_messages(
         &mut self,
         channel: ChannelSlot,
-        messages: &[PendingMessage],
-    ) -> Result<(), AmqpError> {
-        if messages.is_empty() {
-            return Ok(());
+        transaction: &mut Transaction,
+    ) -> Result<Option<Vec<CheckedRoute>>, AmqpError> {
+        if transaction.messages().is_empty() {
+            return Ok(Some(Vec::new()));
         }
         if let Some(reason) = self.fatal() {
             return Err(refused(&format!("nothing can be made durable any more: {reason}")));
         }
-        #[cfg(test)]
-        if self.faults.commits_unchecked {
-            return Ok(());
-        }
-        let mut demand = TransactionDemand::default();
+        let mut check = transaction.check.take().unwrap_or_default();
         let mut routed = std::mem::take(&mut self.publishing.routed);
-        let checked = messages.iter().try_for_each(|message| {
-            routed.clear();
-            self.check_message(channel, message, &mut routed, &mut demand)
-        });
+        let checked = self.check_some(channel, transaction.messages(), &mut routed, &mut check);
         self.publishing.routed = routed;
-        checked.map_err(FailedAt::at_publish)?;
-        if self.streams.is_congested() || !self.durability.reserve(demand.journal_bytes) {
-            return Err(refused("the journal has no room for the transaction now, and nothing of it has happened"));
+        if !checked.map_err(FailedAt::at_publish)? {
+            transaction.check = Some(check);
+            return Ok(None);
         }
-        Ok(())
+        if self.streams.is_congested() || !self.durability.reserve(check.journal_bytes) {
+            return Err(no_room());
+        }
+        Ok(Some(check.routes))
     }
 
+    /// Check messages that were not checked yet. Returns whether that was all of them.
+    fn check_some(
+        &mut self,
+        channel: ChannelSlot,
+        messages: &[PendingMessage],
+        routed: &mut Vec<QueueId>,
+        check: &mut TransactionCheck,
+    ) -> Result<bool, AmqpError> {
+        let mut handles = Vec::new();
+        while let Some(message) = messages.get(check.routes.len()) {
+            if self.turn.is_over() {
+                return Ok(false);
+            }
+            routed.clear();
+            let is_addressed = self.check_message(channel, message, routed, check)?;
+            self.turn.spend(1 + routed.len() as u32 / 8);
+            handles.clear();
+            handles.extend(routed.iter().map(|&id| Handle { id, serial: self.queues[id].serial }));
+            check.add(&handles, is_addressed);
+            if check.route_bytes > ROUTES_BYTES_MAX {
+                let reason = "the messages of one transaction go to too many different sets of queues";
+                return Err(error(ReplyCode::ResourceError, reason));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Check one message, and find its queues. Returns whether some of them are of addresses.
     fn check_message(
         &mut self,
         channel: ChannelSlot,
         message: &PendingMessage,
         routed: &mut Vec<QueueId>,
-        demand: &mut TransactionDemand,
-    ) -> Result<(), AmqpError> {
+        check: &mut TransactionCheck,
+    ) -> Result<bool, AmqpError> {
         let parts = message.joined.parts();
         let properties = BasicProperties::from_checked(parts.properties);
         let is_addressed = self.route(channel, &parts, properties, may_have_copies(&properties), routed)?;
         for queue in routed.iter() {
-            self.check_queue(*queue, &parts, demand)?;
+            self.check_queue(*queue, &parts, check)?;
         }
         if (properties.is_persistent() || is_addressed) && !routed.is_empty() {
+            if self.durability.is_on() && self.awaits_definition(routed) {
+                return Err(no_room());
+            }
             let bytes = self.durability.record_bytes(&parts, routed.len()).map_err(|reason| cannot_keep(&reason))?;
-            demand.journal_bytes += bytes + if is_addressed { STAMP_BYTES_MAX } else { 0 };
+            check.journal_bytes += bytes + if is_addressed { STAMP_BYTES_MAX } else { 0 };
         }
-        Ok(())
+        Ok(is_addressed)
     }
 
     /// Check that a queue has room for one more message of the transaction.
-    fn check_queue(&self, id: QueueId, parts: &Parts<'_>, demand: &mut TransactionDemand) -> Result<(), AmqpError> {
+    fn check_queue(&self, id: QueueId, parts: &Parts<'_>, check: &mut TransactionCheck) -> Result<(), AmqpError> {
         let queue = &self.queues[id];
         if let Some(stream) = &queue.stream {
             return self.streams.check_size(stream.log, parts.size()).map_err(|reason| cannot_keep(&reason));
@@ -88,7 +156,7 @@ impl Broker {
         if queue.policy.overflow == Overflow::DropHead {
             return Ok(());
         }
-        let (count, bytes) = demand.queues.entry(id).or_default();
+        let (count, bytes) = check.queues.entry(id).or_default();
         *count += 1;
         *bytes += parts.size() as u64;
         if queue.policy.is_over(queue.ready().len() as u64 + *count, queue.ready_bytes() + *bytes) {
@@ -105,6 +173,10 @@ fn refused(reason: &str) -> AmqpError {
     error(ReplyCode::PreconditionFailed, reason)
 }
 
-fn cannot_keep(reason: &AppendError) -> AmqpError {
+fn no_room() -> AmqpError {
+    refused("the journal has no room for the transaction now, and nothing of it has happened")
+}
+
+pub(super) fn cannot_keep(reason: &AppendError) -> AmqpError {
     refused(&format!("the message cannot be kept: {reason}"))
 }

@@ -1,6 +1,7 @@
 //! Publishing: a message is checked, routed, kept and confirmed.
 
 pub(crate) mod backpressure;
+pub(crate) mod carry_out;
 pub(crate) mod check_transaction;
 pub(crate) mod confirms;
 pub(crate) mod further_keys;

@@ -2,6 +2,7 @@
 
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ChannelSlot, Handle};
+use crate::broker::publishing::carry_out::Commit;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::topology::{QueueId, Reading, RouteScratch};
 
@@ -20,6 +21,8 @@ pub(crate) struct Publishing {
     pub(super) awaiting: Vec<Handle<ChannelSlot>>,
     /// The marks that the answer to the current method must wait for.
     promised: DiskMarks,
+    /// The transaction that is carried out.
+    pub(super) commit: Option<Box<Commit>>,
 }
 
 impl Publishing {
@@ -39,6 +42,28 @@ impl Publishing {
     /// Take the marks that the answer to the current method must wait for.
     pub fn take_promised(&mut self) -> DiskMarks {
         std::mem::take(&mut self.promised)
+    }
+
+    /// Whether a transaction is carried out.
+    #[inline]
+    pub fn has_commit(&self) -> bool {
+        self.commit.is_some()
+    }
+
+    /// Whether the transaction of this channel is carried out.
+    pub fn is_committing(&self, channel: Handle<ChannelSlot>) -> bool {
+        self.commit.as_ref().is_some_and(|commit| commit.is_of(channel))
+    }
+
+    /// The memory of the transaction that is carried out.
+    pub fn commit_bytes(&self) -> u64 {
+        self.commit.as_ref().map_or(0, |commit| commit.size_bytes())
+    }
+
+    /// The transaction that is carried out.
+    #[cfg(test)]
+    pub fn commit(&self) -> Option<&Commit> {
+        self.commit.as_deref()
     }
 
     /// Room for routing.

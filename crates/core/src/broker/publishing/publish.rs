@@ -1,17 +1,22 @@
 //! Publishes a message: checks whether it may be published, routes it, stores it, and tells the publisher.
 
+use std::sync::Arc;
+
 use crate::amqp::method::BasicPublish;
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 use crate::journal::AppendError;
 
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
+use crate::broker::addresses::send::stamp;
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::connections::turn::STEP_NS;
-use crate::broker::durable::{Saved, TimeToLive};
+use crate::broker::durability::journal_access::Durability;
+use crate::broker::durable::{DefinitionId, Saved, TimeToLive};
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL};
 use crate::broker::parts::{Arrived, Parts};
+use crate::broker::publishing::check_transaction::cannot_keep;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::further_keys::{FurtherKeys, further_keys, may_have_copies, without_blind_copies};
 use crate::broker::publishing::route_memo::Memo;
@@ -61,7 +66,7 @@ impl Broker {
         self.publish_now(slot, message, flags)
     }
 
-    /// Publish a complete message now, also when its transaction is committed.
+    /// Publish a complete message now.
     pub(super) fn publish_now(
         &mut self,
         slot: ChannelSlot,
@@ -87,27 +92,28 @@ impl Broker {
         routed: &mut Vec<QueueId>,
         mut terms: Terms,
     ) -> Result<(), AmqpError> {
-        let message = if terms.is_addressed { self.with_sender(slot, &message, routed, &mut terms) } else { message };
-        // A transaction has been told that there is room.
-        if let Some(full) = self.queues.first_blocking(routed, message.parts().size())
-            && self.clients[slot].transaction.is_none()
-        {
+        let mut message = message;
+        if terms.is_addressed {
+            let about = Arc::clone(&self.clients[self.clients[slot].connection].about);
+            message = self.with_sender(&about.identity, &message, routed, &mut terms);
+        }
+        if let Some(full) = self.queues.first_blocking(routed, message.parts().size()) {
             return self.wait_for_room(slot, message, flags, full);
         }
         self.accept(slot, message, flags, routed, terms)
     }
 
     /// Write the sender into a message to an address; it is kept as the address is.
-    fn with_sender(
+    pub(super) fn with_sender(
         &self,
-        slot: ChannelSlot,
+        identity: &str,
         message: &Arrived<'_>,
         routed: &[QueueId],
         terms: &mut Terms,
     ) -> Arrived<'static> {
         let is_durable = |queue: &QueueId| self.topology.queue_info(*queue).is_some_and(|info| info.settings.durable);
         terms.is_persistent |= routed.iter().any(is_durable);
-        Arrived::Joined(self.stamp(slot, &message.parts(), terms.is_persistent))
+        Arrived::Joined(stamp(identity, &message.parts(), terms.is_persistent))
     }
 
     /// Find the queues that a message goes to, and what it asks of them.
@@ -307,8 +313,7 @@ impl Broker {
             match self.save_for(&parts, routed, terms.time_to_live_ms) {
                 Ok(done) => saved = done,
                 // Nobody was promised that it survives.
-                Err(AppendError::Busy | AppendError::Failed(_))
-                    if number.is_none() && self.clients[slot].transaction.is_none() => {}
+                Err(AppendError::Busy | AppendError::Failed(_)) if number.is_none() => {}
                 Err(reason) => return self.refuse_publish(slot, number, &reason),
             }
         }
@@ -363,8 +368,8 @@ impl Broker {
         reason: &AppendError,
     ) -> Result<(), AmqpError> {
         self.metrics.refused += 1;
-        if self.clients[slot].transaction.is_some() || matches!(reason, AppendError::TooLarge { .. }) {
-            return Err(error(ReplyCode::PreconditionFailed, &format!("the message cannot be kept: {reason}")));
+        if matches!(reason, AppendError::TooLarge { .. }) {
+            return Err(cannot_keep(reason));
         }
         self.nack(slot, number)
     }
@@ -380,6 +385,27 @@ impl Broker {
         if self.awaits_definition(takers) {
             return Err(AppendError::Busy);
         }
+        self.save_within(parts, takers, time_to_live_ms, Durability::save)
+    }
+
+    /// The same for a message of a transaction, for which room was reserved.
+    pub(super) fn save_in_reservation(
+        &mut self,
+        parts: &Parts<'_>,
+        takers: &[QueueId],
+        time_to_live_ms: Option<u64>,
+    ) -> Result<Option<(Saved, u32)>, AppendError> {
+        self.save_within(parts, takers, time_to_live_ms, Durability::save_in_reservation)
+    }
+
+    #[inline]
+    fn save_within(
+        &mut self,
+        parts: &Parts<'_>,
+        takers: &[QueueId],
+        time_to_live_ms: Option<u64>,
+        save: impl Fn(&mut Durability, &Parts<'_>, &[DefinitionId], i64, TimeToLive) -> Result<Saved, AppendError>,
+    ) -> Result<Option<(Saved, u32)>, AppendError> {
         let ids = &mut self.publishing.durable_ids;
         ids.clear();
         ids.extend(takers.iter().filter_map(|queue| self.queues[*queue].durable_id));
@@ -389,7 +415,7 @@ impl Broker {
         let time_to_live = TimeToLive::from_ms(time_to_live_ms);
         #[cfg(test)]
         let time_to_live = if self.faults.forgets_expiration { TimeToLive::FOREVER } else { time_to_live };
-        let saved = self.durability.save(parts, ids, self.clock.wall_us(), time_to_live);
+        let saved = save(&mut self.durability, parts, ids, self.clock.wall_us(), time_to_live);
         if self.durability.is_congested() {
             self.backpressure.await_journal();
         }
@@ -397,7 +423,7 @@ impl Broker {
     }
 
     /// Whether one of these queues is durable, and its definition waits for room: what is in it would not survive.
-    fn awaits_definition(&self, queues: &[QueueId]) -> bool {
+    pub(super) fn awaits_definition(&self, queues: &[QueueId]) -> bool {
         let is_waiting = |queue: &QueueId| {
             self.queues[*queue].durable_id.is_none()
                 && self

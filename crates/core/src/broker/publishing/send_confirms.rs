@@ -20,7 +20,7 @@ impl Broker {
         Some(confirms.publish())
     }
 
-    /// Let the confirm of the last message, or the answer to its commit, wait for the logs that keep it.
+    /// Let the confirm of the last message wait for the logs that keep it.
     pub(crate) fn await_marks(&mut self, channel: ChannelSlot, number: Option<u64>, marks: DiskMarks) {
         if self.options.confirms_received {
             return;
@@ -28,8 +28,6 @@ impl Broker {
         let it = &mut self.clients[channel];
         if let (Some(number), Some(confirms)) = (number, &mut it.confirms) {
             confirms.wait(number, marks);
-        } else if it.transaction.is_some() {
-            marks.into_iter().for_each(|mark| self.publishing.promise(mark));
         }
     }
 

@@ -54,6 +54,11 @@ impl Backpressure {
         self.is_severe && self.uncounted_bytes > 0
     }
 
+    /// Whether memory is what is short.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.shortage == Some(Shortage::Memory)
+    }
+
     /// Let publishers wait, each after at most one more message, until the disk has taken what is recorded.
     #[inline]
     pub fn await_journal(&mut self) {

@@ -1,29 +1,32 @@
 //! Begins, commits and rolls back transactions.
 
-use crate::amqp::method::{TxCommitOk, TxRollbackOk};
+use crate::amqp::method::TxRollbackOk;
 use crate::amqp::{AmqpError, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::errors::error;
 use crate::broker::ids::ChannelSlot;
-use crate::broker::parts::Arrived;
 
 impl Broker {
-    /// Carry out a whole transaction, or nothing of it: whatever can refuse it is checked first.
+    /// Carry out a whole transaction, or nothing of it: whatever can refuse it is checked first. A large one takes several
+    /// turns, of which the first only check, and one is carried out at a time, so that the room that was found is still there.
     pub(crate) fn commit(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
-        let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
-        let messages = transaction.take_messages();
-        self.check_messages(channel, &messages)?;
-        let published = messages
-            .into_iter()
-            .try_for_each(|message| self.publish_now(channel, Arrived::Joined(message.joined), message.flags));
-        self.durability.end_reservation();
-        published?;
-        if let Some(transaction) = &mut self.clients[channel].transaction {
-            let settlements = transaction.take_settlements();
-            self.settle_committed(channel, settlements);
+        #[cfg(test)]
+        if self.faults.commits_unchecked {
+            return self.commit_unchecked(channel);
         }
+        if self.clients[channel].transaction.is_some() && self.publishing.has_commit() {
+            self.turn.repeat_frame();
+            return Ok(());
+        }
+        let mut transaction = self.clients[channel].transaction.take().ok_or_else(not_transactional)?;
+        let checked = self.check_messages(channel, &mut transaction);
+        self.clients[channel].transaction = Some(transaction);
         self.backpressure.count_unfinished(&mut self.clients[channel]);
-        self.reply(channel, TxCommitOk {}.into())
+        match checked? {
+            Some(routes) => self.carry_out(channel, routes),
+            None => self.turn.repeat_frame(),
+        }
+        Ok(())
     }
 
     /// Drop a transaction. Deliveries that it settled wait for their acknowledgement again.
@@ -34,6 +37,19 @@ impl Broker {
         self.clients.roll_back(channel);
         self.backpressure.count_unfinished(&mut self.clients[channel]);
         self.reply(channel, TxRollbackOk {}.into())
+    }
+
+    /// Publish messages one by one until one is refused: a planted fault.
+    #[cfg(test)]
+    fn commit_unchecked(&mut self, channel: ChannelSlot) -> Result<(), AmqpError> {
+        use crate::broker::parts::Arrived;
+        let transaction = self.clients[channel].transaction.as_mut().ok_or_else(not_transactional)?;
+        let messages = transaction.take_messages();
+        for message in messages {
+            self.publish_now(channel, Arrived::Joined(message.joined), message.flags)?;
+        }
+        self.carry_out(channel, Vec::new());
+        Ok(())
     }
 }
 

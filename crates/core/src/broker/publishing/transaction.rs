@@ -4,6 +4,7 @@ use crate::broker::connections::content::PublishFlags;
 use crate::broker::consumers::settlement::Settlement;
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::parts::{JoinedParts, Parts};
+use crate::broker::publishing::check_transaction::TransactionCheck;
 
 /// A published message. Its route is looked up when it is committed.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(crate) struct Transaction {
     /// The number of deliveries in `settlements`.
     settled: usize,
     bytes: usize,
+    /// What the check of its messages has found so far, when one turn had no time for all of them.
+    pub(super) check: Option<Box<TransactionCheck>>,
 }
 
 /// Maximum size of a transaction's messages; a larger one is refused with 506.
@@ -53,14 +56,27 @@ impl Transaction {
         }
     }
 
+    /// Keep settlements again that were taken out, and have not been carried out.
+    pub(super) fn put_back(&mut self, settlements: Vec<PendingSettlement>) {
+        self.settled += settlements.iter().map(|pending| pending.deliveries.len()).sum::<usize>();
+        self.settlements.extend(settlements);
+    }
+
+    /// The messages that were published, oldest first.
+    pub(super) fn messages(&self) -> &[PendingMessage] {
+        &self.messages
+    }
+
     /// The memory that the transaction takes.
     pub fn size_bytes(&self) -> usize {
-        self.bytes + self.settled * size_of::<Delivery>()
+        let checked = self.check.as_ref().map_or(0, |check| check.size_bytes());
+        self.bytes + checked + self.settled * size_of::<Delivery>()
     }
 
     /// Take out all messages.
     pub fn take_messages(&mut self) -> Vec<PendingMessage> {
         self.bytes = 0;
+        self.check = None;
         std::mem::take(&mut self.messages)
     }
 

@@ -53,18 +53,25 @@ impl Broker {
     /// Whether a frame has to wait because its channel does.
     #[inline]
     pub(crate) fn must_wait(&self, connection: ConnectionSlot, frame: &Frame<'_>) -> bool {
-        self.waiting_senders.len() > 0 && self.waits_behind(connection, frame)
+        (self.waiting_senders.len() > 0 || self.publishing.has_commit()) && self.waits_behind(connection, frame)
+    }
+
+    /// Whether the transaction of this channel is carried out.
+    fn is_committing(&self, slot: ChannelSlot) -> bool {
+        self.publishing.is_committing(Handle { id: slot, serial: self.clients[slot].serial })
     }
 
     fn waits_behind(&self, connection: ConnectionSlot, frame: &Frame<'_>) -> bool {
         let connection = &self.clients[connection];
         let id = if frame.kind == FrameKind::Method { MethodId::of_payload(frame.payload) } else { MethodId::NONE };
         if frame.channel == 0 {
-            let is_waiting = |(_, slot): &(u16, ChannelSlot)| self.clients[*slot].waiting.is_some();
+            let is_waiting =
+                |(_, slot): &(u16, ChannelSlot)| self.clients[*slot].waiting.is_some() || self.is_committing(*slot);
             return id == ConnectionClose::ID && connection.channels.iter().any(is_waiting);
         }
         let settles = [BasicAck::ID, BasicNack::ID, BasicReject::ID].contains(&id);
-        !settles && connection.channel(frame.channel).is_some_and(|slot| self.clients[slot].waiting.is_some())
+        let Some(slot) = connection.channel(frame.channel) else { return false };
+        (!settles && self.clients[slot].waiting.is_some()) || self.is_committing(slot)
     }
 
     /// Let senders go on that have waited for room. Returns whether any has.

@@ -78,6 +78,12 @@ impl Queues {
         self.queues.get_mut(handle.id).filter(|queue| queue.serial == handle.serial)
     }
 
+    /// Whether the queue that a handle was made for is still there.
+    #[inline]
+    pub fn is_there(&self, handle: Handle<QueueId>) -> bool {
+        self.queues.get(handle.id).is_some_and(|queue| queue.serial == handle.serial)
+    }
+
     /// Add a queue.
     pub fn insert(&mut self, id: QueueId, queue: Queue) {
         self.refusing += usize::from(queue.policy.rejects());
@@ -344,10 +350,9 @@ impl Queues {
         self.unreachable.iter().map(|unreachable| &unreachable.entries)
     }
 
-    /// Whether no queue is scheduled.
-    #[cfg(test)]
-    pub fn is_idle(&self) -> bool {
-        self.runnable.is_empty()
+    /// Whether a queue is scheduled.
+    pub fn has_runnable(&self) -> bool {
+        !self.runnable.is_empty()
     }
 }
 

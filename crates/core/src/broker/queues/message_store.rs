@@ -14,6 +14,11 @@ use crate::broker::slab::{Slab, SlotId};
 /// The memory that a message takes besides its bytes: its slot here, and what the allocator adds to its bytes.
 const OVERHEAD: u64 = size_of::<StoredMessage>() as u64 + 24;
 
+/// The cost of reading a message back from the journal, in steps of a turn.
+const READ_BACK_STEPS: u32 = 16;
+/// The bytes of a message that are copied in a step.
+const BYTES_PER_STEP: u32 = 2048;
+
 /// Where a message is kept besides memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kept {
@@ -86,6 +91,12 @@ impl StoredMessage {
     #[inline]
     pub fn is_resident(&self) -> bool {
         self.bytes.is_some()
+    }
+
+    /// The work of a delivery, in steps of a turn.
+    #[inline]
+    pub fn read_steps(&self) -> u32 {
+        self.size / BYTES_PER_STEP + if self.is_resident() { 1 } else { READ_BACK_STEPS }
     }
 
     #[inline]

@@ -114,9 +114,13 @@ impl Broker {
         }
     }
 
-    /// Let messages leave memory that are on disk by now, while it is crowded.
+    /// Let messages leave memory that are on disk by now, while it is crowded, as far as a turn goes.
     pub(crate) fn evict(&mut self) {
-        while let Some((message, sequence)) = self.durability.next_evictable() {
+        self.turn.begin();
+        while !self.turn.is_over()
+            && let Some((message, sequence)) = self.durability.next_evictable()
+        {
+            self.turn.spend(1);
             if self.is_crowded()
                 && let Some(stored) = self.messages.find(message)
                 // The slot may be another message's by now, which has another record.

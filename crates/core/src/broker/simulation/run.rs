@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::amqp::Method;
 use crate::amqp::method::{BasicGet, ChannelOpen};
 use crate::broker::durable::DurableOptions;
-use crate::broker::tests::client::{EPOCH_US, Easy, TestBroker};
+use crate::broker::tests::client::{EPOCH_US, Easy, ReceivedMethod, TestBroker};
 use crate::broker::tests::invariants::violation;
 use crate::broker::{Broker, BrokerOptions, ConnectionId, Flow, Login, Storage};
 use crate::journal::{Committer, Dice, SimulatedDisk};
@@ -69,7 +69,7 @@ pub fn run(seed: u64, faults: Faults) -> Result<Outcome, String> {
 
 fn open(disk: &SimulatedDisk, dice: &mut Dice, faults: Faults, now: u64) -> Result<TestBroker, String> {
     // Sometimes little memory, so that messages have to leave it.
-    let memory_bytes_max = if dice.once_in(2) { 60_000 } else { 1 << 30 };
+    let memory_bytes_max = if dice.once_in(2) { 80_000 } else { 1 << 30 };
     let output_bytes_max = 2_000 + dice.below(20_000) as usize;
     // Short turns, so that what a client sends is done in several.
     let turn_budget = 20 + dice.below(200) as u32;
@@ -100,15 +100,26 @@ impl Simulation {
         for method in methods {
             self.world.send(id, 1, method);
         }
-        while self.world.broker.has_work() {
-            self.world.broker.work(self.world.now);
-        }
-        self.world.commit();
-        let declared = self.world.seen(id);
+        let declared = self.all_seen(id);
         self.world.broker.disconnect(id, self.world.now);
         match declared.iter().find(|seen| matches!(seen.method(), Method::ChannelClose(_))) {
             None if declared.len() == count => Ok(()),
             refusal => Err(format!("{} of {count} were declared: {refusal:?}", declared.len())),
+        }
+    }
+
+    /// Everything that the broker writes for a connection until it has nothing more to do.
+    fn all_seen(&mut self, id: ConnectionId) -> Vec<ReceivedMethod> {
+        let mut seen = Vec::new();
+        loop {
+            while self.world.broker.has_work() {
+                self.world.broker.work(self.world.now);
+            }
+            self.world.commit();
+            seen.extend(self.world.seen(id));
+            if !self.world.broker.has_work() {
+                return seen;
+            }
         }
     }
 
@@ -118,11 +129,7 @@ impl Simulation {
         for plan in QUEUES.iter().filter(|plan| is_addressed(plan.group)) {
             self.world.send(id, 1, BasicGet { queue: plan.name, ..Default::default() });
         }
-        while self.world.broker.has_work() {
-            self.world.broker.work(self.world.now);
-        }
-        self.world.commit();
-        let seen = self.world.seen(id);
+        let seen = self.all_seen(id);
         if seen.iter().filter(|seen| matches!(seen.method(), Method::BasicGetEmpty(_))).count() != 2 {
             return Err(format!("not all were made: {seen:?}"));
         }

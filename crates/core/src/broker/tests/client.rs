@@ -216,6 +216,12 @@ impl TestBroker {
         seen
     }
 
+    /// The same, after the broker has gone on with what it had put off.
+    pub fn more(&mut self, id: ConnectionId) -> Vec<ReceivedMethod> {
+        self.broker.work(self.now);
+        self.seen(id)
+    }
+
     pub fn ask(&mut self, id: ConnectionId, channel: u16, method: impl Into<Method<'static>>) -> Vec<ReceivedMethod> {
         self.send(id, channel, method);
         self.seen(id)

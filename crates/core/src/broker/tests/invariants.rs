@@ -52,6 +52,8 @@ fn references(broker: &Broker) -> Result<(), String> {
     let unreachable = broker.queues.unreachable().flat_map(|entries| entries.to_vec(chunks));
     let out = broker.clients.channels().flat_map(|(_, channel)| channel.outstanding().map(|it| it.entry));
     let out = out.chain(broker.clients.orphans().map(|it| it.entry));
+    let out =
+        out.chain(broker.publishing.commit().into_iter().flat_map(|commit| commit.deliveries()).map(|it| it.entry));
     let letters = broker.letters.iter().map(|letter| letter.entry);
     for entry in ready.chain(unreachable).chain(letters).chain(out.filter(|entry| entry.message != MessageId::NONE)) {
         *counted.entry(entry.message).or_default() += 1;
@@ -76,7 +78,9 @@ fn deliveries(broker: &Broker) -> Result<(), String> {
     let mut of_consumer: HashMap<Handle<ConsumerSlot>, u32> = HashMap::new();
     for (number, channel) in broker.clients.channels() {
         let mut of_channel = 0;
-        for delivery in channel.outstanding() {
+        let handle = Handle { id: number, serial: channel.serial };
+        let commit = broker.publishing.commit().filter(|commit| commit.channel() == handle);
+        for delivery in channel.outstanding().chain(commit.into_iter().flat_map(|commit| commit.deliveries())) {
             *of_queue.entry(delivery.queue).or_default() += 1;
             if let Some(consumer) = delivery.consumer {
                 of_channel += 1;
@@ -88,7 +92,10 @@ fn deliveries(broker: &Broker) -> Result<(), String> {
             return Err(format!("channel {number:?} counts {counted} deliveries out and has {of_channel}"));
         }
     }
-    for delivery in broker.clients.orphans() {
+    let is_gone =
+        |channel: Handle<_>| broker.clients.channels().all(|(id, it)| id != channel.id || it.serial != channel.serial);
+    let left = broker.publishing.commit().filter(|commit| is_gone(commit.channel()));
+    for delivery in broker.clients.orphans().chain(left.into_iter().flat_map(|commit| commit.deliveries())) {
         *of_queue.entry(delivery.queue).or_default() += 1;
     }
     for (number, queue) in broker.queues.iter() {
@@ -162,7 +169,8 @@ fn channels(broker: &Broker) -> Result<(), String> {
     let unfinished: u64 = broker.clients.channels().map(|(_, channel)| channel.unfinished()).sum();
     let slack: u64 =
         broker.clients.channels().map(|(_, channel)| channel.unfinished() - channel.unfinished_bytes).sum();
-    if unfinished != broker.memory().unfinished + slack || slack > 600 * count as u64 {
+    if unfinished + broker.publishing.commit_bytes() != broker.memory().unfinished + slack || slack > 600 * count as u64
+    {
         return Err(format!("{unfinished} bytes are unfinished, and {} are counted", broker.memory().unfinished));
     }
     if count == broker.clients.counts().1 { Ok(()) } else { Err("a channel is left behind".to_owned()) }
@@ -189,14 +197,18 @@ fn memory(broker: &Broker) -> Result<(), String> {
     Ok(())
 }
 
-/// No entry is ready beside somebody who can take it.
+/// No entry is ready beside somebody who can take it, unless its queue is scheduled.
 fn work(broker: &Broker) -> Result<(), String> {
     for (number, queue) in broker.queues.iter() {
-        if let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
+        if !queue.is_runnable
+            && let Some(consumer) = queue.consumers.iter().find(|consumer| broker.can_take(**consumer))
             && queue.front().is_some_and(|front| front.expires > broker.clock.now())
         {
             return Err(format!("queue {number:?} has something that consumer {consumer:?} could take"));
         }
     }
-    if broker.queues.is_idle() { Ok(()) } else { Err("work is left undone".to_owned()) }
+    if broker.queues.has_runnable() && !broker.has_work() {
+        return Err("work is left undone, and nobody is told".to_owned());
+    }
+    Ok(())
 }

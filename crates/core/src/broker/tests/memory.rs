@@ -58,7 +58,7 @@ fn entries_that_nobody_reads_wait_on_disk() {
     for queue in [queues[0], queues[49]] {
         let mut taken = bodies(&world.consume(reader, queue, queue, true));
         while taken.len() < 5_000 {
-            taken.extend(bodies(&world.seen(reader)));
+            taken.extend(bodies(&world.more(reader)));
         }
         assert!(taken.into_iter().eq((0..5_000).map(|number| number.to_string())), "all of {queue}, in order");
     }
@@ -111,7 +111,7 @@ fn messages_that_left_memory_stay_away_when_a_durable_queue_is_done_with_them() 
     let reader = world.connect();
     let mut taken = world.consume(reader, "kept", "c", true).len() as u32;
     while taken < COUNT {
-        taken += world.seen(reader).len() as u32;
+        taken += world.more(reader).len() as u32;
         world.commit();
     }
     let memory = world.broker.memory();
@@ -120,7 +120,7 @@ fn messages_that_left_memory_stay_away_when_a_durable_queue_is_done_with_them() 
     assert!(world.broker.wants_input(id), "publishers go on");
     let mut taken = bodies(&world.consume(reader, "passing", "d", true));
     while taken.len() < COUNT as usize {
-        taken.extend(bodies(&world.seen(reader)));
+        taken.extend(bodies(&world.more(reader)));
         world.commit();
     }
     assert!(taken.into_iter().eq((0..COUNT).map(|number| format!("{number:01000}"))));
@@ -137,7 +137,7 @@ fn holding(world: &mut TestBroker, count: usize) -> ConnectionId {
     let reader = world.connect();
     let mut taken = world.consume(reader, "work", "c", false).len();
     while taken < count {
-        taken += world.seen(reader).len();
+        taken += world.more(reader).len();
     }
     reader
 }
@@ -201,7 +201,7 @@ fn a_channel_that_closes_gives_back_very_many_deliveries_in_order() {
     rest(&mut world);
     let mut taken = bodies(&world.consume(reader, "work", "d", true));
     while taken.len() < COUNT {
-        taken.extend(bodies(&world.seen(reader)));
+        taken.extend(bodies(&world.more(reader)));
     }
     assert!(taken.into_iter().eq((0..COUNT).map(|number| number.to_string())));
 }
@@ -248,7 +248,7 @@ fn deliveries_that_nobody_acknowledges_do_not_grow_over_the_limit() {
     let reader = world.connect();
     world.send(reader, 1, BasicConsume { queue: "work", consumer_tag: "c", no_wait: true, ..Default::default() });
     let mut tags = 0;
-    while let count @ 1.. = world.seen(reader).len() {
+    while let count @ 1.. = world.more(reader).len() {
         tags += count as u64;
     }
     let memory = world.broker.memory();
@@ -263,4 +263,29 @@ fn deliveries_that_nobody_acknowledges_do_not_grow_over_the_limit() {
     world.send(reader, 1, BasicAck { delivery_tag: tags, multiple: true });
     rest(&mut world);
     assert_eq!((world.broker.metrics().messages, world.broker.metrics().blocked), (0, 0));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn the_index_of_the_journals_current_segment_counts_until_it_is_full() {
+    let options = BrokerOptions { memory_bytes_max: 16 * MEBIBYTE, ..BrokerOptions::default() };
+    let mut world = TestBroker::on_disk(&SimulatedDisk::new(), options).0;
+    let id = world.connect();
+    world.send(id, 1, QueueDeclare { queue: "kept", durable: true, no_wait: true, ..Default::default() });
+    world.commit();
+    let persistent = PropertyFields { delivery_mode: Some(2), ..Default::default() };
+    let (mut highest, mut has_fallen) = (0, false);
+    for _ in 0..1_500 {
+        let message = published("", "kept", &persistent, b"x");
+        world.broker.receive(id, &message.repeat(20), 0);
+        world.commit();
+        world.ask(id, 1, BasicGet { queue: "kept", no_ack: true, ..Default::default() });
+        let bytes = world.broker.durability.index_memory_bytes();
+        assert!(bytes < MEBIBYTE / 2 + 64 * 1024, "{bytes} of a segment of a mebibyte");
+        has_fallen |= bytes < highest / 2;
+        highest = highest.max(bytes);
+    }
+    assert!(highest > MEBIBYTE / 8 && has_fallen, "{highest}");
+    let memory = world.broker.memory();
+    assert!(memory.journal >= world.broker.durability.index_memory_bytes(), "{memory:?}");
 }

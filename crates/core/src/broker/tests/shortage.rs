@@ -2,7 +2,7 @@
 
 use super::client::{TestBroker, closed, names, published, table, text};
 use crate::amqp::PropertyFields;
-use crate::amqp::method::{BasicGet, BasicNack, QueueDeclare, TxSelect};
+use crate::amqp::method::{BasicGet, BasicNack, QueueBind, QueueDeclare, TxSelect};
 use crate::broker::BrokerOptions;
 
 /// What a process may have that nothing counts, under a low limit.
@@ -88,4 +88,31 @@ fn dead_letters_wait_while_the_process_has_far_too_much() {
     world.broker.note_process_memory(0);
     world.broker.tick(2, 0);
     assert_eq!(world.broker.metrics().letters, 1);
+}
+
+#[test]
+fn dead_letters_to_several_queues_wait_while_memory_is_short_and_those_to_one_do_not() {
+    for (exchange, expected) in [("amq.fanout", 0), ("", 1)] {
+        let mut world = world();
+        let (id, reader) = (world.connect(), world.connect());
+        for queue in ["dead", "further"] {
+            world.declare(id, queue);
+            world.send(id, 1, QueueBind { queue, exchange: "amq.fanout", no_wait: true, ..Default::default() });
+        }
+        let to_dead = [("x-dead-letter-exchange", text(exchange)), ("x-dead-letter-routing-key", text("dead"))];
+        world.send(id, 1, QueueDeclare { queue: "work", arguments: table(&to_dead), ..Default::default() });
+        world.publish(id, "", "work", b"x");
+        let limit = world.broker.memory_bytes_max();
+        let counted = world.broker.memory().total();
+        world.broker.note_process_memory(TOLERATED_BYTES + limit + limit / 20);
+        assert!(counted < limit);
+        world.broker.tick(1, 0);
+        assert_eq!(world.broker.metrics().blocked, 1);
+        world.ask(reader, 1, BasicGet { queue: "work", ..Default::default() });
+        world.send(reader, 1, BasicNack { delivery_tag: 0, multiple: true, requeue: false });
+        assert_eq!(world.broker.metrics().letters, expected, "to exchange '{exchange}'");
+        world.broker.note_process_memory(0);
+        world.broker.tick(2, 0);
+        assert_eq!(world.broker.metrics().letters, 1);
+    }
 }

@@ -2,10 +2,10 @@
 
 use super::client::{PERSISTENT, ReceivedMethod, TestBroker, bodies, closed, names, published, table, text};
 use crate::amqp::method::{
-    BasicAck, BasicGet, BasicNack, BasicRecover, ExchangeDeclare, ExchangeDelete, QueueBind, QueueDeclare, TxCommit,
-    TxRollback, TxSelect,
+    BasicAck, BasicGet, BasicNack, BasicRecover, ExchangeDeclare, ExchangeDelete, QueueBind, QueueDeclare, QueueDelete,
+    QueueUnbind, TxCommit, TxRollback, TxSelect,
 };
-use crate::amqp::{FieldValue, PropertyFields};
+use crate::amqp::{FieldValue, Method, PropertyFields, RawTable};
 use crate::broker::simulation::Faults;
 use crate::broker::{BrokerOptions, ConnectionId};
 use crate::journal::SimulatedDisk;
@@ -18,6 +18,35 @@ fn transactional(world: &mut TestBroker) -> ConnectionId {
 
 fn code(seen: &[ReceivedMethod]) -> Option<u16> {
     closed(seen).map(|(_, code, _)| code)
+}
+
+/// Let the broker go on until nothing is put off. Returns in how many calls.
+fn turns(world: &mut TestBroker) -> usize {
+    let mut count = 0;
+    while world.broker.has_work() {
+        world.broker.work(world.now);
+        count += 1;
+    }
+    count
+}
+
+/// Queues of the fan-out, by their names.
+fn fan_out(world: &mut TestBroker, id: ConnectionId, count: usize, arguments: RawTable<'static>) -> Vec<&'static str> {
+    let names = (0..count).map(|number| &*Box::leak(format!("fan{number}").into_boxed_str()));
+    let queues: Vec<&'static str> = names.collect();
+    for queue in &queues {
+        world.send(id, 1, QueueDeclare { queue, durable: true, no_wait: true, arguments, ..Default::default() });
+        world.send(id, 1, QueueBind { queue, exchange: "amq.fanout", no_wait: true, ..Default::default() });
+    }
+    queues
+}
+
+/// A transaction with `count` messages to the fan-out.
+fn large(world: &mut TestBroker, count: usize) -> ConnectionId {
+    let (id, before) = (transactional(world), world.broker.metrics().published);
+    (0..count).for_each(|number| world.publish(id, "amq.fanout", "", number.to_string().as_bytes()));
+    assert_eq!(world.broker.metrics().published, before);
+    id
 }
 
 fn get(world: &mut TestBroker, id: ConnectionId, queue: &'static str) -> Vec<String> {
@@ -120,7 +149,9 @@ fn a_transaction_that_the_journal_cannot_hold_is_refused_whole() {
     for _ in 0..20_000 {
         world.broker.receive(id, &published("amq.fanout", "", &PERSISTENT, b"x"), 0);
     }
-    let seen = world.ask(id, 1, TxCommit {});
+    world.send(id, 1, TxCommit {});
+    turns(&mut world);
+    let seen = world.seen(id);
     let (_, code, text) = closed(&seen).expect("refused");
     assert_eq!((code, world.broker.metrics().published), (406, 0));
     assert!(text.contains("the journal has no room for the transaction"), "{text}");
@@ -176,4 +207,86 @@ fn what_a_transaction_settled_waits_again_when_it_is_rolled_back_or_its_channel_
     world.broker.disconnect(id, 0);
     assert_eq!(get(&mut world, owner, "work"), ["1"]);
     assert_eq!(world.broker.metrics().messages, 1);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_large_commit_is_carried_out_a_little_at_a_time() {
+    const COUNT: usize = 600;
+    let mut world = TestBroker::default();
+    let owner = world.connect();
+    fan_out(&mut world, owner, 200, RawTable::default());
+    let id = large(&mut world, COUNT);
+    world.send(id, 1, TxCommit {});
+    // What comes behind the commit waits for it.
+    world.send(id, 1, QueueDeclare { queue: "fan0", passive: true, ..Default::default() });
+    let (mut before, mut turns) = (0, 0);
+    while world.broker.has_work() {
+        let now = world.broker.metrics().enqueued;
+        assert!(now - before <= 20_000, "{} entries in one call", now - before);
+        assert_eq!(now < 200 * COUNT as u64, names(&world.seen(id)).is_empty(), "no answer before the end");
+        world.publish(owner, "", "fan1", b"others go on");
+        (before, turns) = (now, turns + 1);
+        world.broker.work(0);
+    }
+    assert!(turns > 10, "{turns} turns");
+    let seen = world.seen(id);
+    assert_eq!(names(&seen), ["tx.commit-ok", "queue.declare-ok"]);
+    assert_eq!(world.broker.memory().unfinished, 0);
+    let Method::QueueDeclareOk(ok) = seen[1].method() else { panic!("{seen:?}") };
+    assert_eq!(ok.message_count as usize, COUNT);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_commit_that_has_begun_ends_though_its_client_goes_and_its_exchange_is_taken_away() {
+    const COUNT: usize = 300;
+    let mut world = TestBroker::default();
+    let owner = world.connect();
+    fan_out(&mut world, owner, 200, RawTable::default());
+    world.declare(owner, "from");
+    world.publish(owner, "", "from", b"1");
+    let id = large(&mut world, COUNT);
+    assert_eq!(get(&mut world, id, "from"), ["1"]);
+    world.send(id, 1, BasicAck { delivery_tag: 1, multiple: false });
+    world.send(id, 1, TxCommit {});
+    while !world.broker.publishing.has_commit() {
+        world.broker.work(0);
+    }
+    assert_eq!(names(&world.seen(id)), [""; 0], "it is not at its end");
+    world.broker.disconnect(id, 0);
+    (1..200).for_each(|number| {
+        let queue = &*Box::leak(format!("fan{number}").into_boxed_str());
+        world.send(owner, 1, QueueUnbind { queue, exchange: "amq.fanout", ..Default::default() });
+    });
+    world.send(owner, 1, QueueDelete { queue: "fan0", no_wait: true, ..Default::default() });
+    turns(&mut world);
+    let metrics = world.broker.metrics();
+    assert_eq!(
+        (metrics.messages, metrics.messages_ready),
+        (COUNT as u64, 199 * COUNT as u64),
+        "without the deleted queue"
+    );
+    assert_eq!(get(&mut world, owner, "from"), [""; 0], "the acknowledgement was committed");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn commits_are_carried_out_one_after_the_other() {
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, BrokerOptions::default()).0;
+    let owner = world.connect();
+    let arguments = table(&[("x-max-length", FieldValue::I32(1_000)), ("x-overflow", text("reject-publish"))]);
+    fan_out(&mut world, owner, 100, arguments);
+    world.commit();
+    let ids = [0; 3].map(|_| large(&mut world, 400));
+    ids.iter().for_each(|id| world.send(*id, 1, TxCommit {}));
+    while world.broker.has_work() {
+        world.broker.work(0);
+        world.commit();
+    }
+    let answers = ids.map(|id| names(&world.seen(id)));
+    assert_eq!(answers.iter().filter(|names| **names == ["tx.commit-ok"]).count(), 2, "{answers:?}");
+    assert_eq!(answers.iter().filter(|names| **names == ["channel.close"]).count(), 1, "{answers:?}");
+    assert_eq!(world.broker.metrics().messages_ready, 2 * 400 * 100, "all of a transaction or nothing");
 }

@@ -101,3 +101,69 @@ fn who_asks_for_much_takes_turns_with_others_who_do() {
     let seen = world.ask(id, 1, ExchangeDeclare { exchange: "e", exchange_type: "topic", ..Default::default() });
     assert_eq!(names(&seen), ["exchange.declare-ok"]);
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn what_waits_for_a_consumer_comes_a_little_at_a_time() {
+    const COUNT: u64 = 3_000;
+    let mut world = TestBroker::new(BrokerOptions { turn_budget: 500, ..BrokerOptions::default() });
+    let id = world.connect();
+    world.declare(id, "work");
+    (0..COUNT).for_each(|_| world.publish(id, "", "work", b""));
+    let reader = world.connect();
+    let mut before = world.consume(reader, "work", "c", true).len() as u64;
+    assert!(world.broker.has_work() && before > 0);
+    while world.broker.has_work() {
+        world.broker.work(0);
+        let now = world.broker.metrics().delivered;
+        assert!((1..=1_000).contains(&(now - before)), "{} deliveries in one call", now - before);
+        before = now;
+    }
+    assert_eq!(before, COUNT);
+}
+
+/// A time that stands still, and one that passes a millisecond whenever somebody looks.
+const CLOCKS: [fn() -> u64; 2] = [
+    || 0,
+    || {
+        static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        NOW.fetch_add(1_000, std::sync::atomic::Ordering::Relaxed)
+    },
+];
+
+#[test]
+#[cfg_attr(miri, ignore = "looks at sizes that take miri minutes")]
+fn a_turn_ends_in_time_though_its_steps_take_long() {
+    let done = CLOCKS.map(|clock| {
+        let mut world = TestBroker::default();
+        world.broker.measure_turns(clock);
+        let id = world.connect();
+        world.declare(id, "bound");
+        world.broker.receive(id, &binds("bound", 500), 0);
+        bound(&world, "bound")
+    });
+    assert!(done[0] > 400 && done[1] < 50, "{done:?} bindings in the first turn");
+}
+
+#[test]
+fn when_a_round_is_used_up_turns_are_short_until_the_next() {
+    let mut world = TestBroker::new(BrokerOptions { turn_budget: 6_400, ..BrokerOptions::default() });
+    let ids: Vec<ConnectionId> = (0..6).map(|_| world.connect()).collect();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for (id, name) in ids.iter().zip(names) {
+        world.declare(*id, name);
+    }
+    world.broker.work(0);
+    let done: Vec<usize> = ids
+        .iter()
+        .zip(names)
+        .map(|(id, name)| {
+            world.broker.receive(*id, &binds(name, 1_000), 0);
+            bound(&world, name)
+        })
+        .collect();
+    assert!(done[..3].iter().all(|count| *count > 300), "{done:?}");
+    assert!(done[5] < 10, "{done:?}");
+    world.broker.work(0);
+    assert!(names.iter().map(|name| bound(&world, name)).sum::<usize>() > done.iter().sum::<usize>() + 300);
+}

@@ -9,7 +9,8 @@
 use std::io;
 
 use crate::journal::disk::DiskFile;
-use crate::journal::format::record::{Decoded, Record, Seed, Sequence};
+use crate::journal::format::heads::Heads;
+use crate::journal::format::record::{Decoded, Seed, Sequence};
 use crate::journal::format::segment::{DATA_START, Location, SegmentNumber, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"tamisend";
@@ -57,14 +58,14 @@ pub(crate) struct SegmentContents {
     /// The offset of the next record.
     pub end: u32,
     pub sparse: Vec<SparsePoint>,
-    /// The encoded heads; None where they are not kept.
-    pub heads: Option<Vec<u8>>,
+    /// The heads; None where they are not kept.
+    pub heads: Option<Heads>,
 }
 
 impl SegmentContents {
     /// The summary of a segment without records.
     pub fn empty(index_heads: bool) -> Self {
-        Self { end: DATA_START, time_max_us: i64::MIN, heads: index_heads.then(Vec::new), ..Self::default() }
+        Self { end: DATA_START, time_max_us: i64::MIN, heads: index_heads.then(Heads::default), ..Self::default() }
     }
 
     /// Adds the record at `offset`.
@@ -75,7 +76,7 @@ impl SegmentContents {
             self.sparse.push(SparsePoint { sequence: record.sequence, time_before_us: self.time_max_us, offset });
         }
         if let Some(heads) = &mut self.heads {
-            push_head(heads, offset, decoded.length, record);
+            heads.push(offset, decoded.length, record);
         }
         if self.count == 0 {
             self.first = record.sequence;
@@ -86,10 +87,9 @@ impl SegmentContents {
         self.end = offset + decoded.length;
     }
 
-    /// Heads, sparse index and trailer, as they stand at the end of the file.
-    pub fn encode(&self, seed: Seed) -> Vec<u8> {
-        let mut bytes = self.heads.clone().unwrap_or_default();
-        let heads_bytes = bytes.len();
+    /// Sparse index and trailer, as they stand at the end of the file, behind the heads.
+    pub fn encode_end(&self, seed: Seed) -> Vec<u8> {
+        let mut bytes = Vec::new();
         for entry in &self.sparse {
             bytes.extend(entry.sequence.0.to_le_bytes());
             bytes.extend(entry.time_before_us.to_le_bytes());
@@ -101,24 +101,12 @@ impl SegmentContents {
             time_max_us: self.time_max_us,
             count: self.count,
             end: self.end,
-            heads: self.heads.is_some().then(|| FooterPart::of(&bytes[..heads_bytes])),
-            sparse: FooterPart::of(&bytes[heads_bytes..]),
+            heads: self.heads.as_ref().map(|heads| FooterPart::of_pieces(heads.pieces())),
+            sparse: FooterPart::of(&bytes),
         };
         bytes.extend(trailer.encode(seed));
         bytes
     }
-}
-
-fn push_head(heads: &mut Vec<u8>, offset: u32, length: u32, record: &Record<'_>) {
-    let mut entry = [0; HEAD_ENTRY_BYTES];
-    entry[..8].copy_from_slice(&record.sequence.0.to_le_bytes());
-    entry[8..16].copy_from_slice(&record.time_us.to_le_bytes());
-    entry[16..20].copy_from_slice(&offset.to_le_bytes());
-    entry[20..24].copy_from_slice(&length.to_le_bytes());
-    entry[24] = record.kind;
-    entry[25..].copy_from_slice(&(record.head.len() as u16).to_le_bytes());
-    heads.extend_from_slice(&entry);
-    heads.extend_from_slice(record.head);
 }
 
 /// The entries in the encoded heads of segment `ordinal`.
@@ -147,7 +135,14 @@ pub(crate) struct FooterPart {
 
 impl FooterPart {
     fn of(bytes: &[u8]) -> Self {
-        Self { size_bytes: bytes.len() as u32, checksum: crc32c::crc32c(bytes) }
+        Self::of_pieces(std::iter::once(bytes))
+    }
+
+    fn of_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Self {
+        pieces.fold(Self { size_bytes: 0, checksum: 0 }, |part, piece| Self {
+            size_bytes: part.size_bytes + piece.len() as u32,
+            checksum: crc32c::crc32c_append(part.checksum, piece),
+        })
     }
 
     /// Reads its bytes, which end at `end`, into `buffer`, which grows if it must; None when their checksum is wrong.

@@ -45,6 +45,7 @@ impl SharedLog {
                 return Ok(Written { is_full: true });
             }
         }
+        self.heads_bytes.store(writing.heads_memory_bytes(), Ordering::Relaxed);
         self.is_stuck.store(false, Ordering::Release);
         let has_room = !self.options.has_reserve || self.see_to_reserve()?;
         self.is_full.store(!has_room, Ordering::Release);

@@ -59,7 +59,7 @@ impl SharedLog {
         for meta in &metas {
             let active = writing.active.as_ref().filter(|active| active.segment.name == meta.name);
             match active.and_then(|active| active.contents.heads.as_ref()) {
-                Some(heads) => heads_of(heads, meta.name.ordinal).for_each(&mut *visit),
+                Some(heads) => heads.iter(meta.name.ordinal).for_each(&mut *visit),
                 None => self.heads_of_segment(meta, &mut buffer, visit, &mut damage)?,
             }
         }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use crate::journal::disk::DiskFile;
+use crate::journal::format::heads::Heads;
 use crate::journal::format::record::{SYNCED_BEFORE, Sequence, length_of, parse, seal};
 use crate::journal::format::segment::TERMINATOR;
 use crate::journal::recovery::recover::ActiveSegment;
@@ -65,15 +66,27 @@ impl SegmentWriter {
     /// Writes the footer of the active segment, and returns its file, which must be synced.
     pub fn seal(&mut self) -> io::Result<Option<&dyn DiskFile>> {
         let Some(active) = &mut self.active else { return Ok(None) };
-        let mut footer = active.contents.encode(active.segment.seed);
+        let mut end = active.contents.encode_end(active.segment.seed);
         let room = active.segment.file_bytes - u64::from(active.contents.end);
-        if footer.len() as u64 > room {
+        if (active.contents.heads.as_ref().map_or(0, Heads::size_bytes) + end.len()) as u64 > room {
             // The segment was begun without an index of heads, so no room was reserved for one.
             active.contents.heads = None;
-            footer = active.contents.encode(active.segment.seed);
+            end = active.contents.encode_end(active.segment.seed);
         }
         let file = active.segment.file.as_ref();
-        file.write_at(active.segment.file_bytes - footer.len() as u64, &footer)?;
+        let end_offset = active.segment.file_bytes - end.len() as u64;
+        let mut offset = end_offset - active.contents.heads.as_ref().map_or(0, Heads::size_bytes) as u64;
+        for piece in active.contents.heads.iter().flat_map(Heads::pieces) {
+            file.write_at(offset, piece)?;
+            offset += piece.len() as u64;
+        }
+        file.write_at(end_offset, &end)?;
         Ok(Some(file))
+    }
+
+    /// The memory of the heads of the active segment.
+    pub fn heads_memory_bytes(&self) -> usize {
+        let heads = self.active.as_ref().and_then(|active| active.contents.heads.as_ref());
+        heads.map_or(0, Heads::memory_bytes)
     }
 }

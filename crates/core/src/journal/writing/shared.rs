@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::journal::format::footer::SparsePoint;
+use crate::journal::format::heads::Heads;
 use crate::journal::format::record::Sequence;
 use crate::journal::format::segment::{DATA_START, SegmentName, SegmentNumber, capacity};
 use crate::journal::options::LogOptions;
@@ -27,6 +28,8 @@ pub(crate) struct SharedLog {
     pub files: Mutex<VecDeque<Arc<SegmentFile>>>,
     synced: AtomicU64,
     pub pending_bytes: AtomicUsize,
+    /// The memory of the heads of the active segment.
+    pub heads_bytes: AtomicUsize,
     pub is_full: AtomicBool,
     pub is_stuck: AtomicBool,
     /// Whether nothing is to be written any more, since the files are about to be removed.
@@ -46,7 +49,7 @@ impl SharedLog {
         let begun = recovered.mark.mark().last.map_or(ordinal, |last| last.ordinal.max(ordinal));
         let (ordinal, offset, heads_bytes, capacity) = match &recovered.active {
             Some(ActiveSegment { segment, contents }) => {
-                let heads = contents.heads.as_ref().map_or(0, Vec::len);
+                let heads = contents.heads.as_ref().map_or(0, Heads::size_bytes);
                 (ordinal, contents.end, heads as u32, capacity(segment.file_bytes))
             }
             None => (begun.next(), DATA_START, 0, capacity(u64::from(options.segment_bytes))),
@@ -76,6 +79,7 @@ impl SharedLog {
             files: Mutex::default(),
             synced: AtomicU64::new(next.previous().0),
             pending_bytes: AtomicUsize::new(0),
+            heads_bytes: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),

@@ -10,6 +10,9 @@ use super::live_records::RecordHolders;
 use super::records::{self, DefinitionRecord, MessageHead, RECORD_BYTES, kind};
 use super::{DefinitionId, Durable, RecordId};
 
+/// Maximum number of records that are copied in one call, which takes a few milliseconds.
+const COPIES_AT_ONCE: usize = 2_000;
+
 /// A copy that is not synced yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingMove {
@@ -39,8 +42,8 @@ impl Durable {
             return false;
         }
         let Some((oldest, _)) = self.log.sealed_after(self.removed) else { return false };
-        let mut copied = 0;
-        while copied < bytes_max {
+        let (mut copied, mut left) = (0, COPIES_AT_ONCE);
+        while copied < bytes_max && left > 0 {
             let Some(record) = self.slots.next_in(oldest) else {
                 if self.skipped && self.moves.is_empty() {
                     self.skipped = false;
@@ -50,6 +53,7 @@ impl Durable {
             };
             let size_bytes = u64::from(self.slots.size_bytes(record));
             copied += size_bytes;
+            left -= 1;
             self.copied_while_full += size_bytes;
             if !self.copy(record) {
                 self.skipped = true;

@@ -11,6 +11,9 @@ use crate::journal::{Location, SegmentNumber, Sequence};
 /// The location of a record that is in no segment any more: its queue was deleted, and it is not released yet.
 const NOWHERE: Location = Location { segment: SegmentNumber(0), offset: 0 };
 
+/// What the allocator adds to the two pieces of memory of a [`QueuePositions`].
+const ALLOCATOR_BYTES: usize = 32;
+
 /// Who holds a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RecordHolders {
@@ -36,7 +39,9 @@ impl RecordHolders {
     fn size_bytes(&self) -> usize {
         match self {
             Self::QueuePositions(many) => {
-                size_of::<QueuePositions>() + many.positions.capacity() * size_of::<(DefinitionId, Sequence)>()
+                ALLOCATOR_BYTES
+                    + size_of::<QueuePositions>()
+                    + many.positions.capacity() * size_of::<(DefinitionId, Sequence)>()
             }
             _ => 0,
         }

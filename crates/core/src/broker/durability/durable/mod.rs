@@ -39,6 +39,9 @@ pub use recovery::{RecoveredDefinition, RecoveredEntry, RecoveredJournal, Recove
 /// Maximum depth of dependencies: a binding depends on a queue, and a queue on a vhost.
 const PARENTS_DEPTH_MAX: usize = 8;
 
+/// The memory of a definition besides its record: its key, an average one, in the index by keys, and its parents.
+const DEFINITION_BYTES: usize = 200;
+
 /// The maximum size of a message's record without its content and queues.
 const MESSAGE_BYTES_MAX: usize = RECORD_BYTES + 40;
 /// The maximum size of a queue's number in the record of a message.
@@ -216,7 +219,33 @@ impl Durable {
         time_us: i64,
         time_to_live: TimeToLive,
     ) -> Result<Saved, AppendError> {
+        self.admit(&content, 0)?;
+        self.admitted(content, queues, time_us, time_to_live)
+    }
+
+    /// The same for a message for which there is room by [`Durable::reserve`].
+    ///
+    /// # Errors
+    /// [`AppendError`]; then nothing has changed.
+    pub fn message_in_reservation(
+        &mut self,
+        content: Content<'_>,
+        queues: &[DefinitionId],
+        time_us: i64,
+        time_to_live: TimeToLive,
+    ) -> Result<Saved, AppendError> {
         self.admit(&content, self.reserved)?;
+        self.admitted(content, queues, time_us, time_to_live)
+    }
+
+    /// Record a message for which there is room.
+    fn admitted(
+        &mut self,
+        content: Content<'_>,
+        queues: &[DefinitionId],
+        time_us: i64,
+        time_to_live: TimeToLive,
+    ) -> Result<Saved, AppendError> {
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         MessageHead::of(&content, time_to_live).put(kind::MESSAGE, &mut head);
@@ -405,10 +434,20 @@ impl Durable {
         (self.log.file_bytes(), self.log.segment_count(), self.log.pending_bytes())
     }
 
-    /// The memory that it takes: for live records, and for what waits to be written.
+    /// The memory that it takes: for definitions and live records, for what waits to be written, and for copies.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.slots.memory_bytes() + self.log.pending_bytes()
+        self.slots.memory_bytes()
+            + self.log.pending_bytes()
+            + self.definitions.len() * DEFINITION_BYTES
+            + self.moves.capacity() * size_of::<PendingMove>()
+            + self.settled.capacity() * size_of::<(DefinitionId, Sequence)>()
+    }
+
+    /// The memory of the index of the segment that is written.
+    #[must_use]
+    pub fn index_memory_bytes(&self) -> usize {
+        self.log.heads_memory_bytes()
     }
 
     /// Counts of what was written since the journal was opened.
