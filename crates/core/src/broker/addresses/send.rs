@@ -2,23 +2,15 @@
 
 use smallvec::SmallVec;
 
-use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
+use crate::amqp::{AmqpError, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
-use crate::broker::addresses::stamp::stamped;
 use crate::broker::errors::error;
 use crate::broker::ids::ChannelSlot;
-use crate::broker::parts::{JoinedParts, Parts};
 use crate::broker::topology::{AddressKind, Bind, QueueId, Target, VhostId};
 
 /// The addresses of a message: nearly always none or one.
 type AddressList<'a> = SmallVec<[(AddressKind, &'a str); 1]>;
-
-/// A message with its sender's identity.
-pub(crate) fn stamp(identity: &str, parts: &Parts<'_>, is_persistent: bool) -> JoinedParts {
-    let properties = stamped(BasicProperties::from_checked(parts.properties), identity, is_persistent);
-    Parts { properties: &properties, ..*parts }.joined()
-}
 
 impl Broker {
     /// Append the queues of the addresses that a message goes to, each once. Returns whether there are any.

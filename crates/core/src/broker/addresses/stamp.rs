@@ -1,6 +1,7 @@
 //! What the broker writes into a message to an address: who sent it, and where a reply goes.
 
 use crate::amqp::{BasicProperties, FieldValue, PropertyFields};
+use crate::broker::parts::{JoinedParts, Parts};
 use crate::broker::topology::AddressKind;
 
 /// The header with the sender's identity; without an identity it has no value. What a client has written there is replaced.
@@ -22,6 +23,12 @@ pub(crate) fn stamped(properties: BasicProperties<'_>, identity: &str, is_persis
     let mut out = Vec::with_capacity(bytes.len() + mailbox.len() + 2);
     PropertyFields { reply_to, delivery_mode, ..fields }.encode(&mut out);
     out
+}
+
+/// A message with its sender's identity.
+pub(crate) fn stamp(identity: &str, parts: &Parts<'_>, is_persistent: bool) -> JoinedParts {
+    let properties = stamped(BasicProperties::from_checked(parts.properties), identity, is_persistent);
+    Parts { properties: &properties, ..*parts }.joined()
 }
 
 #[cfg(test)]

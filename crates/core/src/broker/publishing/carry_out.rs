@@ -8,84 +8,17 @@ use std::sync::Arc;
 use crate::amqp::method::TxCommitOk;
 use crate::amqp::{AmqpError, BasicProperties};
 use crate::broker::Broker;
-use crate::broker::connections::connection::PeerInfo;
-use crate::broker::consumers::settlement::Settlement;
-use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::errors::FailedAt;
 use crate::broker::ids::{ChannelSlot, Handle, JOURNAL};
 use crate::broker::parts::Arrived;
-use crate::broker::publishing::check_transaction::{CheckedRoute, cannot_keep};
+use crate::broker::publishing::commit::CommitInProgress;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::further_keys::{may_have_copies, without_blind_copies};
-use crate::broker::publishing::publish::{Terms, expiration};
+use crate::broker::publishing::publish::{Terms, cannot_keep, expiration};
 use crate::broker::publishing::transaction::{PendingMessage, PendingSettlement};
+use crate::broker::publishing::transaction_check::CheckedRoute;
 use crate::broker::topology::QueueId;
 use crate::journal::AppendError;
-
-/// Maximum number of deliveries that are settled before somebody looks whether the turn is over.
-const SETTLED_AT_ONCE: usize = 256;
-
-/// A transaction that is carried out.
-#[derive(Debug)]
-pub(crate) struct Commit {
-    channel: Handle<ChannelSlot>,
-    /// The client, who is written into messages to addresses.
-    sender: Arc<PeerInfo>,
-    messages: std::iter::Zip<std::vec::IntoIter<PendingMessage>, std::vec::IntoIter<CheckedRoute>>,
-    /// What is settled, the last first.
-    settlements: Vec<(Settlement, std::vec::IntoIter<Delivery>)>,
-    /// The marks that the answer has to wait for, one of each log.
-    marks: DiskMarks,
-    /// The memory of the transaction, as it was when it began.
-    size_bytes: u64,
-}
-
-impl Commit {
-    /// Let the answer wait for these marks.
-    fn promise(&mut self, marks: DiskMarks) {
-        for mark in marks {
-            match self.marks.iter_mut().find(|promised| promised.log == mark.log) {
-                Some(promised) => promised.sequence = promised.sequence.max(mark.sequence),
-                None => self.marks.push(mark),
-            }
-        }
-    }
-
-    /// The next deliveries to settle, all in one way.
-    fn next_settlement(&mut self) -> Option<PendingSettlement> {
-        let (settlement, deliveries) = self.settlements.last_mut()?;
-        let next = PendingSettlement {
-            settlement: *settlement,
-            deliveries: deliveries.by_ref().take(SETTLED_AT_ONCE).collect(),
-        };
-        if deliveries.len() == 0 {
-            self.settlements.pop();
-        }
-        Some(next)
-    }
-
-    /// Whether this channel's transaction is carried out.
-    pub fn is_of(&self, channel: Handle<ChannelSlot>) -> bool {
-        self.channel == channel
-    }
-
-    /// The memory that it takes.
-    pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
-    }
-
-    /// The deliveries that it has not settled yet.
-    #[cfg(test)]
-    pub fn deliveries(&self) -> impl Iterator<Item = &Delivery> {
-        self.settlements.iter().flat_map(|(_, deliveries)| deliveries.as_slice())
-    }
-
-    /// The channel that it came on.
-    #[cfg(test)]
-    pub fn channel(&self) -> Handle<ChannelSlot> {
-        self.channel
-    }
-}
 
 impl Broker {
     /// Carry out the transaction of a channel, whose messages take these routes, as far as the turn goes.
@@ -96,7 +29,7 @@ impl Broker {
         let Some(transaction) = &mut it.transaction else { return };
         let size_bytes = transaction.size_bytes() as u64;
         let settlements = transaction.take_settlements().into_iter().rev();
-        let commit = Commit {
+        let commit = CommitInProgress {
             channel: handle,
             sender,
             messages: transaction.take_messages().into_iter().zip(routes),
@@ -125,7 +58,7 @@ impl Broker {
     }
 
     /// Publish a message, or settle some deliveries. Returns false when there is nothing more.
-    fn take_step(&mut self, commit: &mut Commit) -> Result<bool, AmqpError> {
+    fn take_step(&mut self, commit: &mut CommitInProgress) -> Result<bool, AmqpError> {
         if let Some((message, route)) = commit.messages.next() {
             self.publish_checked(commit, message, &route).map_err(FailedAt::at_publish)?;
             return Ok(true);
@@ -146,7 +79,7 @@ impl Broker {
     /// 406: the disk takes nothing any more.
     fn publish_checked(
         &mut self,
-        commit: &mut Commit,
+        commit: &mut CommitInProgress,
         message: PendingMessage,
         route: &CheckedRoute,
     ) -> Result<(), AmqpError> {
@@ -164,7 +97,7 @@ impl Broker {
 
     fn keep_checked(
         &mut self,
-        commit: &mut Commit,
+        commit: &mut CommitInProgress,
         message: PendingMessage,
         routed: &mut Vec<QueueId>,
         mut terms: Terms,
@@ -201,7 +134,7 @@ impl Broker {
     }
 
     /// Answer a transaction that is carried out, or failed because of the disk, and let its connection go on.
-    fn end_commit(&mut self, commit: Commit, failed: Option<AmqpError>) {
+    fn end_commit(&mut self, commit: CommitInProgress, failed: Option<AmqpError>) {
         let left = commit.settlements.into_iter().rev();
         let left =
             left.map(|(settlement, left)| PendingSettlement { settlement, deliveries: left.collect() }).collect();

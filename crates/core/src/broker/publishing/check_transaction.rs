@@ -5,10 +5,6 @@
 //! the route of each message, which it keeps: whatever happens to exchanges while the transaction is carried out, its
 //! messages go where they were to go when it was committed.
 
-use std::sync::Arc;
-
-use hashbrown::{HashMap, HashSet};
-
 use crate::amqp::{AmqpError, BasicProperties, ReplyCode};
 use crate::broker::Broker;
 use crate::broker::addresses::stamp::STAMP_BYTES_MAX;
@@ -16,54 +12,14 @@ use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, Handle};
 use crate::broker::parts::Parts;
 use crate::broker::publishing::further_keys::may_have_copies;
+use crate::broker::publishing::publish::cannot_keep;
 use crate::broker::publishing::transaction::{PendingMessage, Transaction};
+use crate::broker::publishing::transaction_check::{CheckedRoute, TransactionCheck};
 use crate::broker::queues::policy::Overflow;
 use crate::broker::topology::QueueId;
-use crate::journal::AppendError;
 
 /// Maximum memory of the routes of a transaction's messages; one with more of them is refused with 506.
 const ROUTES_BYTES_MAX: usize = 16 << 20;
-
-/// The queues that a message goes to, and whether some of them are of addresses. Messages that go the same way share one.
-#[derive(Debug, Clone)]
-pub(super) struct CheckedRoute {
-    pub queues: Arc<[Handle<QueueId>]>,
-    pub is_addressed: bool,
-}
-
-/// What was found of the messages that are checked: their routes, and the room that they need.
-#[derive(Debug, Default)]
-pub(crate) struct TransactionCheck {
-    routes: Vec<CheckedRoute>,
-    /// Every set of queues among the routes.
-    known: HashSet<Arc<[Handle<QueueId>]>>,
-    route_bytes: usize,
-    journal_bytes: usize,
-    /// The messages for each queue that refuses what does not fit: their number and bytes.
-    queues: HashMap<QueueId, (u64, u64)>,
-}
-
-impl TransactionCheck {
-    /// The memory of the routes.
-    pub fn size_bytes(&self) -> usize {
-        self.route_bytes
-    }
-
-    /// Keep the route of the next message.
-    fn add(&mut self, queues: &[Handle<QueueId>], is_addressed: bool) {
-        let queues = match self.known.get(queues) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let new: Arc<[Handle<QueueId>]> = queues.into();
-                self.route_bytes += size_of_val(queues) + 4 * size_of::<CheckedRoute>();
-                self.known.insert(Arc::clone(&new));
-                new
-            }
-        };
-        self.route_bytes += size_of::<CheckedRoute>();
-        self.routes.push(CheckedRoute { queues, is_addressed });
-    }
-}
 
 impl Broker {
     /// Check the messages of a transaction, as far as the turn goes, and in the end reserve room for them in the journal.
@@ -93,7 +49,7 @@ impl Broker {
         if self.streams.is_congested() || !self.durability.reserve(check.journal_bytes) {
             return Err(no_room());
         }
-        Ok(Some(check.routes))
+        Ok(Some(check.into_routes()))
     }
 
     /// Check messages that were not checked yet. Returns whether that was all of them.
@@ -105,7 +61,7 @@ impl Broker {
         check: &mut TransactionCheck,
     ) -> Result<bool, AmqpError> {
         let mut handles = Vec::new();
-        while let Some(message) = messages.get(check.routes.len()) {
+        while let Some(message) = messages.get(check.count()) {
             if self.turn.is_over() {
                 return Ok(false);
             }
@@ -115,7 +71,7 @@ impl Broker {
             handles.clear();
             handles.extend(routed.iter().map(|&id| Handle { id, serial: self.queues[id].serial }));
             check.add(&handles, is_addressed);
-            if check.route_bytes > ROUTES_BYTES_MAX {
+            if check.size_bytes() > ROUTES_BYTES_MAX {
                 let reason = "the messages of one transaction go to too many different sets of queues";
                 return Err(error(ReplyCode::ResourceError, reason));
             }
@@ -156,10 +112,8 @@ impl Broker {
         if queue.policy.overflow == Overflow::DropHead {
             return Ok(());
         }
-        let (count, bytes) = check.queues.entry(id).or_default();
-        *count += 1;
-        *bytes += parts.size() as u64;
-        if queue.policy.is_over(queue.ready().len() as u64 + *count, queue.ready_bytes() + *bytes) {
+        let (count, bytes) = check.add_to_queue(id, parts.size());
+        if queue.policy.is_over(queue.ready().len() as u64 + count, queue.ready_bytes() + bytes) {
             let name = self.topology.queue_info(id).map_or("", |info| info.name);
             return Err(refused(&format!(
                 "queue '{name}' has no room for the transaction, and nothing of it has happened"
@@ -175,8 +129,4 @@ fn refused(reason: &str) -> AmqpError {
 
 fn no_room() -> AmqpError {
     refused("the journal has no room for the transaction now, and nothing of it has happened")
-}
-
-pub(super) fn cannot_keep(reason: &AppendError) -> AmqpError {
-    refused(&format!("the message cannot be kept: {reason}"))
 }

@@ -2,7 +2,7 @@
 
 use crate::broker::durable::DefinitionId;
 use crate::broker::ids::{ChannelSlot, Handle};
-use crate::broker::publishing::carry_out::Commit;
+use crate::broker::publishing::commit::CommitInProgress;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::topology::{QueueId, Reading, RouteScratch};
 
@@ -22,7 +22,7 @@ pub(crate) struct Publishing {
     /// The marks that the answer to the current method must wait for.
     promised: DiskMarks,
     /// The transaction that is carried out.
-    pub(super) commit: Option<Box<Commit>>,
+    pub(super) commit: Option<Box<CommitInProgress>>,
 }
 
 impl Publishing {
@@ -52,17 +52,17 @@ impl Publishing {
 
     /// Whether the transaction of this channel is carried out.
     pub fn is_committing(&self, channel: Handle<ChannelSlot>) -> bool {
-        self.commit.as_ref().is_some_and(|commit| commit.is_of(channel))
+        self.commit.as_ref().is_some_and(|commit| commit.channel == channel)
     }
 
     /// The memory of the transaction that is carried out.
     pub fn commit_bytes(&self) -> u64 {
-        self.commit.as_ref().map_or(0, |commit| commit.size_bytes())
+        self.commit.as_ref().map_or(0, |commit| commit.size_bytes)
     }
 
     /// The transaction that is carried out.
     #[cfg(test)]
-    pub fn commit(&self) -> Option<&Commit> {
+    pub fn commit(&self) -> Option<&CommitInProgress> {
         self.commit.as_deref()
     }
 

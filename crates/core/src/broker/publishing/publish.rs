@@ -8,7 +8,7 @@ use crate::journal::AppendError;
 
 use crate::broker::Broker;
 use crate::broker::access::control::{Resource, Verb};
-use crate::broker::addresses::send::stamp;
+use crate::broker::addresses::stamp::stamp;
 use crate::broker::connections::content::PublishFlags;
 use crate::broker::connections::turn::STEP_NS;
 use crate::broker::durability::journal_access::Durability;
@@ -16,7 +16,6 @@ use crate::broker::durable::{DefinitionId, Saved, TimeToLive};
 use crate::broker::errors::{FailedAt, error};
 use crate::broker::ids::{ChannelSlot, JOURNAL};
 use crate::broker::parts::{Arrived, Parts};
-use crate::broker::publishing::check_transaction::cannot_keep;
 use crate::broker::publishing::confirms::{DiskMark, DiskMarks};
 use crate::broker::publishing::further_keys::{FurtherKeys, further_keys, may_have_copies, without_blind_copies};
 use crate::broker::publishing::route_memo::Memo;
@@ -433,6 +432,11 @@ impl Broker {
         };
         self.durability.waiting_changes().is_some() && queues.iter().any(is_waiting)
     }
+}
+
+/// The refusal of a message that can never be kept.
+pub(super) fn cannot_keep(reason: &AppendError) -> AmqpError {
+    error(ReplyCode::PreconditionFailed, &format!("the message cannot be kept: {reason}"))
 }
 
 /// The milliseconds that a message lives by its own `expiration`; None without one.

@@ -4,7 +4,7 @@ use crate::broker::connections::content::PublishFlags;
 use crate::broker::consumers::settlement::Settlement;
 use crate::broker::consumers::unacknowledged::Delivery;
 use crate::broker::parts::{JoinedParts, Parts};
-use crate::broker::publishing::check_transaction::TransactionCheck;
+use crate::broker::publishing::transaction_check::TransactionCheck;
 
 /// A published message. Its route is looked up when it is committed.
 #[derive(Debug)]

@@ -79,7 +79,7 @@ fn deliveries(broker: &Broker) -> Result<(), String> {
     for (number, channel) in broker.clients.channels() {
         let mut of_channel = 0;
         let handle = Handle { id: number, serial: channel.serial };
-        let commit = broker.publishing.commit().filter(|commit| commit.channel() == handle);
+        let commit = broker.publishing.commit().filter(|commit| commit.channel == handle);
         for delivery in channel.outstanding().chain(commit.into_iter().flat_map(|commit| commit.deliveries())) {
             *of_queue.entry(delivery.queue).or_default() += 1;
             if let Some(consumer) = delivery.consumer {
@@ -94,7 +94,7 @@ fn deliveries(broker: &Broker) -> Result<(), String> {
     }
     let is_gone =
         |channel: Handle<_>| broker.clients.channels().all(|(id, it)| id != channel.id || it.serial != channel.serial);
-    let left = broker.publishing.commit().filter(|commit| is_gone(commit.channel()));
+    let left = broker.publishing.commit().filter(|commit| is_gone(commit.channel));
     for delivery in broker.clients.orphans().chain(left.into_iter().flat_map(|commit| commit.deliveries())) {
         *of_queue.entry(delivery.queue).or_default() += 1;
     }
