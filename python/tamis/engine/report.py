@@ -74,10 +74,10 @@ class Report(Generic[K]):
         always_true: keys of queries that every message satisfies.
         unindexable: keys of queries without an access key, which are evaluated for every message.
         served_by: what finds the candidates for the queries, with the number of subscriptions: "topics" (the automaton of
-            topic patterns), "values" (a table of their rarest values), "texts" (the search for needles and words),
-            "ranges" (bounds of numbers and times), "presence" (the table, by a property that must be there), "summaries"
-            (values that rule out groups of 64 queries) and "nothing" (candidates of every message). An OR counts under the
-            last of these that one of its branches needs; a query that is never true may be in none.
+            patterns), "values" (a table of their rarest values), "texts" (the search for needles and words), "ranges"
+            (bounds of numbers and times), "presence" (the table, by a property that must be there), "summaries" (values
+            that rule out groups of 64 queries) and "nothing" (candidates of every message). An OR counts under the last
+            of these that one of its branches needs; a query that is never true may be in none.
         most_expensive: the most expensive queries, the most expensive first, at most 20.
         opaque: the expensive predicates in use, by name.
         bytes: the memory of the subscriptions, without their keys.
