@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -176,6 +176,13 @@ delivery_steps = Table(
     Column("step", String, nullable=False),
     Column("reason", String),
     Index("delivery_steps_of", "delivery_id", "id"),
+)
+
+pruned_notifications = Table(
+    "pruned_notifications",  # notifications that are gone and must not be made again
+    metadata,
+    Column("notification_id", String, primary_key=True),
+    sqlite_with_rowid=False,
 )
 
 delivery_files = Table(
