@@ -47,6 +47,7 @@ def test_the_report_names_keys(engine: tamis.Engine) -> None:
     assert report.always_true == ["all"]
     assert {"all", "null"} <= set(report.unindexable)
     assert not {"james", "cnn"} & set(report.unindexable)
+    assert report.served_by == [("values", 1), ("ranges", 3), ("summaries", 6)]
     assert report.covered_subscriptions == 4
     assert report.covered == [
         ("james", "cnn"),

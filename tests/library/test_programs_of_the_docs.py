@@ -22,7 +22,8 @@ PAGES = [page for page in DOCUMENTS if python_of(page)]
 ALONE = [
     page
     for page in PAGES
-    if page.parent.name != "start" and not any(part in python_of(page) for part in ("spark", "pika", "adapters"))
+    if page.parent.name != "start"
+    and not any(part in python_of(page) for part in ("spark", "pika", "tamis.client", "adapters"))
 ]
 
 

@@ -20,6 +20,8 @@ pub fn to_python<'py>(py: Python<'py>, report: Report) -> PyResult<Bound<'py, Py
     dict.set_item("never_true", numbers(report.never_true))?;
     dict.set_item("always_true", numbers(report.always_true))?;
     dict.set_item("unindexable", numbers(report.unindexable))?;
+    let served_by = report.served_by.into_iter().map(|(kind, subscriptions)| (kind.name(), subscriptions));
+    dict.set_item("served_by", served_by.collect::<Vec<_>>())?;
     let most_expensive =
         report.most_expensive.into_iter().map(|expensive| (expensive.id.0, expensive.text, expensive.cost_ns));
     dict.set_item("most_expensive", most_expensive.collect::<Vec<_>>())?;

@@ -24,6 +24,7 @@ PATTERNS = {
 Name = Annotated[str, Field(pattern=_NAME, max_length=100)]
 Count = Annotated[int, Field(strict=True, gt=0)]
 Milliseconds = Annotated[int, Field(strict=True, gt=0, le=86_400_000)]
+Days = Annotated[int, Field(strict=True, gt=0, le=36_500)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=31_536_000)]
 Port = Annotated[int, Field(strict=True, gt=0, le=65_535)]
 Line = Annotated[str, Field(pattern=_LINE)]

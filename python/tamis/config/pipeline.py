@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ from tamis.config import errors as config_errors
 from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, types_with
 from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
 from tamis.config.errors import MistakeError
-from tamis.config.fields import PATTERNS, Milliseconds, Name, PathBeside, Section
+from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, Section
 from tamis.config.hierarchies import HierarchyConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
 from tamis.errors import ConfigError, short
@@ -42,6 +43,7 @@ class PipelineSection(Section):
         checkpoints: the folder of Spark's checkpoints.
         work: the folder of snapshots.
         interval_ms: minimum time between the starts of two batches.
+        keep_days: how long notifications, their messages and dead letters are kept once they are settled.
     """
 
     name: Name = "tamis"
@@ -49,6 +51,12 @@ class PipelineSection(Section):
     checkpoints: PathBeside = Field(default=Path("checkpoints"), validate_default=True)
     work: PathBeside = Field(default=Path("work"), validate_default=True)
     interval_ms: Milliseconds = 200
+    keep_days: Days | None = None
+
+    @property
+    def keep(self) -> timedelta | None:
+        """How long the store keeps what is settled; None: for ever."""
+        return None if self.keep_days is None else timedelta(days=self.keep_days)
 
 
 class QueriesSection(Section):

@@ -73,6 +73,11 @@ class Report(Generic[K]):
         never_true: keys of queries that no message satisfies.
         always_true: keys of queries that every message satisfies.
         unindexable: keys of queries without an access key, which are evaluated for every message.
+        served_by: what finds the candidates for the queries, with the number of subscriptions: "topics" (an automaton of
+            patterns), "values" (a table of their rarest values), "texts" (the search for needles and words), "ranges"
+            (bounds of numbers and times), "presence" (the table, by a property that must be there), "summaries" (values
+            that rule out groups of 64 queries) and "nothing" (candidates of every message). An OR counts under the last
+            of these that one of its branches needs; a query that is never true may be in none.
         most_expensive: the most expensive queries, the most expensive first, at most 20.
         opaque: the expensive predicates in use, by name.
         bytes: the memory of the subscriptions, without their keys.
@@ -90,6 +95,7 @@ class Report(Generic[K]):
     never_true: list[K]
     always_true: list[K]
     unindexable: list[K]
+    served_by: list[tuple[str, int]]
     most_expensive: list[ExpensiveQuery[K]]
     opaque: list[OpaqueUse] = field(default_factory=list)
     bytes: int = 0
@@ -112,6 +118,7 @@ class Report(Generic[K]):
         """The report as plain values, for JSON."""
         plain = asdict(self)
         plain["shared"] = [{"text": text, "subscriptions": count} for text, count in self.shared]
+        plain["served_by"] = [{"index": index, "subscriptions": count} for index, count in self.served_by]
         plain["covered"] = [{"key": key, "by": by} for key, by in self.covered]
         return plain
 
@@ -142,6 +149,7 @@ class Report(Generic[K]):
             ("never true", list(map(repr, self.never_true))),
             ("always true", list(map(repr, self.always_true))),
             ("unindexable", list(map(repr, self.unindexable))),
+            ("served by", [f"{index} ({count:,})" for index, count in self.served_by]),
             ("most expensive", expensive),
             ("expensive predicates", [f"{it.name} {it.calls:,} calls, {it.errors:,} errors" for it in self.opaque]),
         ]

@@ -14,6 +14,7 @@ from sqlalchemy.dialects import sqlite
 from tamis.store.database import Database, chunks
 from tamis.store.models import batches, deliveries, delivery_files, messages, outbox, query_versions
 from tamis.store.records import DeliveryRecord, DeliveryState, DueDelivery, MessageRow, NotificationRecord, Outcome
+from tamis.store.steps import log_all, log_outcomes
 
 TO_MESSAGE = and_(*(messages.c[name] == outbox.c[name] for name in ("source", "partition", "offset", "digest")))
 TO_BATCH = and_(batches.c.stream == outbox.c.stream, batches.c.batch_id == outbox.c.batch_id)
@@ -50,10 +51,11 @@ class Outbox(Database):
             file_size: (delivery, file, bytes) if they were appended to a file: its size with them.
         """
         now = datetime.now(UTC)
-        rows = [_outcome_row(outcome, now) for outcome in outcomes]
+        tries = list(outcomes)
         with self._write() as connection:
-            if rows:
-                connection.execute(_OUTCOME, rows)
+            if tries:
+                connection.execute(_OUTCOME, [_outcome_row(outcome, now) for outcome in tries])
+                log_outcomes(connection, tries, now)
             if file_size is not None:
                 _set_file_size(connection, *file_size)
 
@@ -79,10 +81,15 @@ class Outbox(Database):
             return _pending_names(connection)
 
     def note_pending(self, name: str, reason: str) -> None:
-        """Record why the pending deliveries of the channel `name` wait; they stay due, and no try is counted."""
+        """Record why the pending deliveries of the channel `name` wait; they stay due, and no try is counted.
+
+        The log gets a line for each that did not wait for a reason before, so that a long trouble does not fill it.
+        """
+        of_name = and_(_d.name == name, _PENDING)
         unsaid = _d.reason.is_distinct_from(reason)
         with self._write() as connection:
-            connection.execute(update(deliveries).where(_d.name == name, _PENDING, unsaid).values(reason=reason))
+            log_all(connection, and_(of_name, _d.reason.is_(None)), "waiting", reason, datetime.now(UTC))
+            connection.execute(update(deliveries).where(of_name, unsaid).values(reason=reason))
 
     def retry_dead(self, name: str | None = None, notification_id: str | None = None) -> int:
         """Make dead deliveries pending again with all their tries: of one channel or notification, or of all.
@@ -94,8 +101,10 @@ class Outbox(Database):
         of_name += [] if notification_id is None else [_d.notification_id == notification_id]
         now = datetime.now(UTC)
         revived = {"state": "pending", "attempts": 0, "next_attempt_at": now, "updated_at": now}
+        dead = and_(_d.state == "dead", *of_name)
         with self._write() as connection:
-            return connection.execute(update(deliveries).where(_d.state == "dead", *of_name).values(revived)).rowcount
+            log_all(connection, dead, "revived", "asked for by hand", now)
+            return connection.execute(update(deliveries).where(dead).values(revived)).rowcount
 
     def next_attempt_at(self) -> datetime | None:
         """When the next pending delivery of any channel is due; None if nothing is pending."""

@@ -14,10 +14,13 @@ from tamis.store.files import Files
 from tamis.store.leases import Leases
 from tamis.store.outbox import Outbox
 from tamis.store.records import HierarchyRecord, QueryRecord
+from tamis.store.retention import Retention
+from tamis.store.steps import Steps
 from tamis.store.summaries import Summaries
+from tamis.store.traces import Traces
 
 
-class Store(Files, Batches, Outbox, Adapters, Leases, Summaries):
+class Store(Files, Batches, Outbox, Steps, Adapters, Leases, Summaries, Traces, Retention):
     """Queries, hierarchies, batches, outbox, deliveries and adapters in one SQLite file.
 
     Thread-safe, and safe to use from several processes at once: a query may be added while the pipeline runs. Every

@@ -56,6 +56,12 @@ impl AttributeOrigin {
         !matches!(self, Self::Topic | Self::Property | Self::AnyCase)
     }
 
+    /// True when a text has to be searched for the values.
+    #[must_use]
+    pub fn is_of_text(self) -> bool {
+        !matches!(self, Self::Topic | Self::Property | Self::AnyCase | Self::Ancestors | Self::Patterns)
+    }
+
     /// True when the whole body has to be searched for the values.
     #[must_use]
     pub fn is_of_body(self) -> bool {

@@ -94,6 +94,7 @@ def _print(report: Report) -> None:
         ("unindexable: evaluated for every message", report.unindexable),
     ):
         _table(title, ("KEY",), [(key,) for key in keys])
+    _table("indexes", ("SUBSCRIPTIONS", "SERVED BY"), [(count, index) for index, count in report.served_by], (0,))
     most_expensive = [
         (f"{expensive.cost_us:.2f}", expensive.key, expensive.text) for expensive in report.most_expensive
     ]

@@ -281,7 +281,7 @@ fn the_index_of_the_journals_current_segment_counts_until_it_is_full() {
         world.commit();
         world.ask(id, 1, BasicGet { queue: "kept", no_ack: true, ..Default::default() });
         let bytes = world.broker.durability.index_memory_bytes();
-        assert!(bytes < MEBIBYTE / 2 + 64 * 1024, "{bytes} of a segment of a mebibyte");
+        assert!(bytes < MEBIBYTE, "{bytes} of a segment of a mebibyte");
         has_fallen |= bytes < highest / 2;
         highest = highest.max(bytes);
     }

@@ -7,6 +7,7 @@ pub mod clauses;
 pub mod cluster;
 pub mod comparisons;
 pub mod grouping;
+pub mod index_kind;
 pub mod interner;
 pub mod leaves;
 pub mod packing;

@@ -5,6 +5,7 @@
 
 mod covered;
 mod measure;
+mod served;
 mod sharing;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use crate::query::implication::Meaning;
 
 use crate::index::codec::encode;
 use crate::index::compile::clauses::Clauses;
+pub use crate::index::compile::index_kind::IndexKind;
 use crate::index::compile::interner::Interner;
 use crate::index::{Engine, SubscriptionId};
 use sharing::Sharing;
@@ -58,6 +60,8 @@ pub struct Report {
     pub always_true: Vec<SubscriptionId>,
     /// Subscriptions that no index can rule out: each is evaluated for every message.
     pub unindexable: Vec<SubscriptionId>,
+    /// The number of subscriptions that each kind of index serves. A query that is never true may be in none.
+    pub served_by: Vec<(IndexKind, usize)>,
     /// The queries whose predicates cost most, the most expensive first; at most 20.
     pub most_expensive: Vec<ExpensiveQuery>,
     /// The expensive predicates in use, by name.
@@ -130,6 +134,7 @@ impl Report {
             distinct_predicates: sharing.predicates.len(),
             shared: sharing.most_shared(NAMED_MAX),
             duplicates: sharing.queries.iter().filter(|q| q.ids.len() > 1).map(|q| q.ids.clone()).collect(),
+            served_by: served::served_by(&sharing),
             most_expensive: measure::most_expensive(&sharing, NAMED_MAX),
             opaque: opaque_uses(&sharing),
             ..Self::default()

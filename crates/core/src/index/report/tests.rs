@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Report, names};
+use super::{IndexKind, Report, names};
 use crate::expensive::{InjectedCost, Opaque};
 use crate::index::{Engine, SubscriptionId};
 use crate::query::Query;
@@ -46,6 +46,29 @@ fn what_is_never_or_always_true_or_has_nothing_to_look_up_is_named() {
     assert!([2, 4, 5].iter().all(|id| report.unindexable.contains(&SubscriptionId(*id))));
     assert!(!report.unindexable.contains(&SubscriptionId(1)));
     assert!(report.covered.is_empty(), "what is always true covers all and says nothing: {:?}", report.covered);
+}
+
+#[test]
+fn each_subscription_counts_under_the_index_that_finds_it() {
+    use IndexKind::{Nothing, Presence, Ranges, Summaries, Texts, Topics, Values};
+    let some = [
+        "TOPIC('a.#')",
+        "a = 1 AND b > 2",
+        "a IN (3, 4)",
+        "a = 1 AND b > 2",
+        "CONTAINS(body, 'frost')",
+        "price BETWEEN 3 AND 9",
+        "a = 5 OR price > 100",
+        "x LIKE '_'",
+        "TRUE",
+        "a = 1 AND NOT a = 1",
+    ];
+    let few = [(Topics, 1), (Texts, 1), (Ranges, 3), (Presence, 1), (Summaries, 3), (Nothing, 1)];
+    assert_eq!(report(&some).served_by, few, "so few values are not worth a table");
+    let others: Vec<String> = (100..1_100).map(|value| format!("a = {value}")).collect();
+    let texts: Vec<&str> = some.into_iter().chain(others.iter().map(String::as_str)).collect();
+    let many = [(Topics, 1), (Values, 1_004), (Texts, 1), (Ranges, 2), (Presence, 1), (Nothing, 1)];
+    assert_eq!(report(&texts).served_by, many);
 }
 
 #[test]

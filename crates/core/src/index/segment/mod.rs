@@ -5,6 +5,7 @@
 pub mod attributes;
 pub mod boxes;
 pub mod field_index;
+pub mod guard;
 pub mod index_view;
 pub mod patterns;
 pub mod queries;

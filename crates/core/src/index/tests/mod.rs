@@ -293,6 +293,19 @@ fn the_engine_agrees_with_brute_force_in_memory_reopened_and_changed() {
     }
 }
 
+#[test]
+fn few_queries_which_are_evaluated_one_by_one_agree_with_brute_force() {
+    for seed in rounds(rounds(1..=200)) {
+        let mut random = Random(seed);
+        let mut pair = Pair::default();
+        pair.engine.set_hierarchy("a", hierarchy());
+        for _ in 0..3 {
+            pair.change(&mut random, 10);
+            pair.check(&mut random, 40);
+        }
+    }
+}
+
 /// A pattern of a few words, alone or as part of a query.
 fn topic_query(random: &mut Random, has_prefixes: bool) -> Arc<Query> {
     let words: Vec<_> = (0..random.below(5)).map(|_| random.pick(&["a", "b", "c", "*", "#"])).collect();

@@ -15,6 +15,7 @@ use crate::index::matching::hashed_message::HashedMessage;
 use crate::index::matching::scratch::SegmentScratch;
 use crate::index::scratch::Scratch;
 use crate::index::segment::Segment;
+use crate::index::segment::guard::LookedUp;
 use crate::index::segment::tail::{Tail, TailSubscription};
 use crate::index::topics::matches::TopicMatches;
 use crate::index::topics::plan::{TopicPlan, TopicSources};
@@ -143,15 +144,15 @@ impl Version {
     }
 
     fn match_tail(&self, message: &Message<'_>, mut push: impl FnMut(SubscriptionId)) {
-        let (mut asked, mut satisfied) = (0_u32, 0_u32);
-        for TailSubscription { id, query, first } in self.tail.at(self.tail_others) {
-            let bit = 1 << first;
-            if asked & bit == 0 && query.is_true(message, Some(&self.hierarchies)) {
+        let (mut asked, mut satisfied, mut values) = (0_u32, 0_u32, LookedUp::default());
+        for subscription in self.tail.at(self.tail_others) {
+            let bit = 1 << subscription.first;
+            if asked & bit == 0 && subscription.is_true(message, &self.hierarchies, &mut values) {
                 satisfied |= bit;
             }
             asked |= bit;
             if satisfied & bit != 0 {
-                push(*id);
+                push(subscription.id);
             }
         }
     }

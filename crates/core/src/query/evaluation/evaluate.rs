@@ -186,9 +186,12 @@ fn known(value: &Value) -> Option<&Value> {
 }
 
 /// Compares two scalars; None when one of them is unknown. Values of unlike types are `<>` and nothing else.
-fn compare(left: &Value, op: Comparison, right: &Value) -> Truth {
+pub fn compare(left: &Value, op: Comparison, right: &Value) -> Truth {
     if left.is_unknown() || right.is_unknown() {
         return None;
+    }
+    if let (Value::Text(left), Comparison::Equal, Value::Text(right)) = (left, op, right) {
+        return Some(left == right); // most differ in length, or at once
     }
     let order = left.compare(right);
     Some(match op {
