@@ -73,3 +73,13 @@ def test_a_wrapper_is_not_wrapped_again(tmp_path: Path) -> None:
     text = (home / "bin" / "java").read_text()
     assert wrapped_home(Java(home, 17, "JAVA_HOME"), tmp_path / "cache") == home
     assert (home / "bin" / "java").read_text() == text
+
+
+def test_the_wrapped_java_leaves_the_signal_for_the_whole_group_to_python(tmp_path: Path) -> None:
+    program = tmp_path / "jdk" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nkill -TERM $$\necho goes on\n")
+    program.chmod(0o755)
+    wrapped = wrapped_home(Java(tmp_path / "jdk", 17, "a test"), tmp_path / "cache")
+    done = subprocess.run([wrapped / "bin" / "java"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "goes on\n")

@@ -22,6 +22,7 @@ COMMANDS = {
     "outbox": ("tamis.cli.pipeline.outbox", "app"),
     "deliveries": ("tamis.cli.pipeline.deliveries", "app"),
     "dead": ("tamis.cli.pipeline.dead", "app"),
+    "trace": ("tamis.cli.pipeline.trace", "trace"),
     "publish": ("tamis.cli.amqp.publish", "publish"),
     "consume": ("tamis.cli.amqp.consume", "consume"),
     "tail": ("tamis.cli.amqp.tail", "tail"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,8 +26,9 @@ from tamis.config import errors as config_errors
 from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, types_with
 from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
 from tamis.config.errors import MistakeError
-from tamis.config.fields import PATTERNS, Milliseconds, Name, PathBeside, Section
+from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, Section
 from tamis.config.hierarchies import HierarchyConfig
+from tamis.config.owners import OwnerConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
@@ -42,6 +44,7 @@ class PipelineSection(Section):
         checkpoints: the folder of Spark's checkpoints.
         work: the folder of snapshots.
         interval_ms: minimum time between the starts of two batches.
+        keep_days: how long notifications, their messages and dead letters are kept once they are settled.
     """
 
     name: Name = "tamis"
@@ -49,6 +52,12 @@ class PipelineSection(Section):
     checkpoints: PathBeside = Field(default=Path("checkpoints"), validate_default=True)
     work: PathBeside = Field(default=Path("work"), validate_default=True)
     interval_ms: Milliseconds = 200
+    keep_days: Days | None = None
+
+    @property
+    def keep(self) -> timedelta | None:
+        """How long the store keeps what is settled; None: for ever."""
+        return None if self.keep_days is None else timedelta(days=self.keep_days)
 
 
 class QueriesSection(Section):
@@ -76,6 +85,7 @@ class PipelineConfig(Section):
     queries: QueriesSection
     adapters: tuple[AnyAdapterConfig, ...] = Field(default=(), alias="adapter")
     deliveries: tuple[DeliveryConfig, ...] = Field(default=(), alias="delivery")
+    owners: tuple[OwnerConfig, ...] = Field(default=(), alias="owner")
     hierarchies: tuple[HierarchyConfig, ...] = Field(default=(), alias="hierarchy")
     tests: tuple[TestBlock, ...] = Field(default=(), alias="test")
     _path: Path = PrivateAttr(default=Path("pipeline.toml"))
@@ -132,7 +142,7 @@ class PipelineConfig(Section):
         config._path = path
         return config
 
-    @field_validator("adapters", "deliveries")
+    @field_validator("adapters", "deliveries", "owners")
     @classmethod
     def _names_are_unique(cls, items: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
         _refuse_twice(items, "name", "the name '{}' is taken already")
@@ -200,6 +210,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "pipeline": PipelineSection,
     "queries": QueriesSection,
     "adapter": AdapterConfig,
+    "owner": OwnerConfig,
     "hierarchy": HierarchyConfig,
     "test": TestBlock,
 }
@@ -211,7 +222,7 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
 }
 _TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""
-_ARRAYS = ("adapter", "delivery", "hierarchy", "test")
+_ARRAYS = ("adapter", "delivery", "owner", "hierarchy", "test")
 
 
 def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails) -> str:

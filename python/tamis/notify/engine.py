@@ -7,13 +7,15 @@ Source: the PNNL paper, "notification engine"."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
+from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import Channel
 from tamis.notify.dispatch import ChannelDispatcher, DeliveryCounts, Dispatcher, Now, UnconfiguredDispatcher
+from tamis.notify.retention import RetentionDispatcher
 from tamis.notify.store import StoreChannel
 from tamis.store import Store
 
@@ -27,23 +29,34 @@ class NotificationEngine:
         store: the outbox.
         deliveries: the channels; what is pending for another name waits, with that as its reason.
         now: returns the time, UTC.
+        owners: people with addresses and rhythms of their own.
+        keep: how long what is settled stays in the store; None: for ever.
 
     Attributes:
-        dispatchers: one for each delivery, and one for what no delivery is configured for. Each may be used from a
-            thread of its own, so that none waits for another.
+        dispatchers: one for each delivery, one for what no delivery is configured for, and one that prunes. Each may
+            be used from a thread of its own, so that none waits for another.
 
     Raises:
         ConfigError: a channel lacks something, such as the variable with its password.
     """
 
     def __init__(
-        self, store: Store, deliveries: Sequence[DeliveryConfig], now: Now = lambda: datetime.now(UTC)
+        self,
+        store: Store,
+        deliveries: Sequence[DeliveryConfig],
+        now: Now = lambda: datetime.now(UTC),
+        keep: timedelta | None = None,
+        owners: Sequence[OwnerConfig] = (),
     ) -> None:
         """Make the channels; nothing is opened yet."""
+        by_name = {owner.name: owner for owner in owners}
         self.dispatchers: list[Dispatcher] = [
-            ChannelDispatcher(config, make_channel(config, store), store, now) for config in deliveries
+            ChannelDispatcher(config, make_channel(config, store, by_name), store, now, by_name)
+            for config in deliveries
         ]
         self.dispatchers.append(UnconfiguredDispatcher([config.name for config in deliveries], store, now))
+        if keep is not None:
+            self.dispatchers.append(RetentionDispatcher(keep, store, now))
 
     def deliver_pending(self, limit: int = 1000) -> DeliveryCounts:
         """Try what is due now, one way out after another: at most `limit` for each, the longest due first.
@@ -60,7 +73,7 @@ class NotificationEngine:
         return counts
 
 
-def make_channel(config: DeliveryConfig, store: Store) -> Channel:
+def make_channel(config: DeliveryConfig, store: Store, owners: Mapping[str, OwnerConfig]) -> Channel:
     """Make the channel of a ``[[delivery]]``.
 
     Raises:
@@ -72,7 +85,7 @@ def make_channel(config: DeliveryConfig, store: Store) -> Channel:
         case EmlDelivery():
             from tamis.notify.eml import EmlChannel
 
-            return EmlChannel(config)
+            return EmlChannel(config, owners)
         case JsonlDelivery():
             from tamis.notify.jsonl import JsonlChannel
 
@@ -80,5 +93,5 @@ def make_channel(config: DeliveryConfig, store: Store) -> Channel:
         case SmtpDelivery():
             from tamis.notify.smtp import SmtpChannel
 
-            return SmtpChannel(config)
+            return SmtpChannel(config, owners)
     assert_never(config)

@@ -73,6 +73,8 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 def wrapped_home(java: Java, cache: Path) -> Path:
     """A folder below `cache` to use as JAVA_HOME, whose ``bin/java`` drops the option; created if it is absent.
 
+    That Java ignores SIGTERM, which supervisors send to a whole group of processes: it ends when its input is closed.
+
     Raises:
         OSError: it cannot be written.
     """
@@ -128,6 +130,7 @@ for argument do
     shift
     [ "$argument" = "{_DROPPED_OPTION}" ] || set -- "$@" "$argument"
 done
+trap '' TERM  # a signal to the whole group is for Python, which ends this Java by closing its input
 [ -z "${{{STDERR_VARIABLE}}}" ] || exec 2>>"${STDERR_VARIABLE}"
 exec {quoted} "$@"
 """

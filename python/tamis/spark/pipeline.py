@@ -168,7 +168,8 @@ class _Run:
         self._config, self._store, self._once = config, store, once
         self._tally = Tally()
         self._snapshots = Snapshots(store, config.pipeline.work)
-        self._deliveries = DeliveryThreads(NotificationEngine(store, config.deliveries).dispatchers, self._tally)
+        engine = NotificationEngine(store, config.deliveries, keep=config.pipeline.keep, owners=config.owners)
+        self._deliveries = DeliveryThreads(engine.dispatchers, self._tally)
         adapters = [Adapter.from_config(adapter, config.pipeline.work) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)
         self._spark, self._poll_times = spark, PollTimes()

@@ -14,6 +14,7 @@ from tamis.store.records import (
     DeadLetter,
     DeadLetterRecord,
     DeliveryRecord,
+    DeliveryStep,
     DueDelivery,
     FileChanges,
     HierarchyRecord,
@@ -25,6 +26,7 @@ from tamis.store.records import (
     Outcome,
     QueryMatches,
     QueryRecord,
+    Trace,
     notification_id,
 )
 from tamis.store.store import Store
@@ -38,6 +40,7 @@ __all__ = [
     "DeadLetter",
     "DeadLetterRecord",
     "DeliveryRecord",
+    "DeliveryStep",
     "DueDelivery",
     "FileChanges",
     "HierarchyRecord",
@@ -50,5 +53,6 @@ __all__ = [
     "QueryMatches",
     "QueryRecord",
     "Store",
+    "Trace",
     "notification_id",
 ]

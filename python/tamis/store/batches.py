@@ -14,6 +14,7 @@ from sqlalchemy.dialects import sqlite
 from tamis.store.database import Database, chunks
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
 from tamis.store.records import BatchCounts, BatchResult, Notification
+from tamis.store.retention import without_pruned
 from tamis.store.revisions import current_revision
 
 _NO_COUNTS = {"read_count": 0, "matched_count": 0, "notification_count": 0, "dead_count": 0}
@@ -75,10 +76,9 @@ class Batches(Database):
                 return _counts(row)
             now = datetime.now(UTC)
             _insert_new(connection, messages, _message_rows(result))
-            notifications = _insert_new(connection, outbox, _outbox_rows(stream, batch_id, result.notifications))
-            _insert_new(
-                connection, deliveries, _delivery_rows(connection, result.notifications, default_deliveries, now)
-            )
+            new = _never_pruned(connection, result.notifications)
+            notifications = _insert_new(connection, outbox, _outbox_rows(stream, batch_id, new))
+            _insert_new(connection, deliveries, _delivery_rows(connection, new, default_deliveries, now))
             dead = _insert_new(
                 connection, dead_letters, (letter._asdict() | {"created_at": now} for letter in result.dead_letters)
             )
@@ -125,6 +125,11 @@ def _insert_new(connection: Connection, table: Table, rows: Iterable[dict[str, A
         return 0
     statement = sqlite.insert(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
     return int(connection.execute(statement, values).rowcount)
+
+
+def _never_pruned(connection: Connection, notifications: Sequence[Notification]) -> list[Notification]:
+    wanted = without_pruned(connection, [notification.id for notification in notifications])
+    return [notification for notification in notifications if notification.id in wanted]
 
 
 def _message_rows(result: BatchResult) -> Iterable[dict[str, Any]]:

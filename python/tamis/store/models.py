@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 6
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -147,6 +147,7 @@ outbox = Table(
     ),
     ForeignKeyConstraint(["stream", "batch_id"], ["batches.stream", "batches.batch_id"]),
     Index("outbox_query_key", "query_key", "seq"),
+    Index("outbox_message", "source", "partition", "offset", "digest"),
 )
 
 deliveries = Table(
@@ -161,9 +162,28 @@ deliveries = Table(
     Column("reason", String),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("recipients", JSON, nullable=False),  # recipient -> null, or why it was refused; the others wait
+    Column("digest", String),  # null: not yet decided; empty: it goes alone; else what names its digest
     UniqueConstraint("notification_id", "name", name="deliveries_once"),
     CheckConstraint("state IN ('pending', 'delivered', 'dead')", name="deliveries_state"),
     Index("deliveries_due", "state", "name", "next_attempt_at", "id"),  # counts of states, too
+)
+
+delivery_steps = Table(
+    "delivery_steps",  # the log: what was decided about a delivery, when and why
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("delivery_id", Integer, ForeignKey("deliveries.id"), nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("step", String, nullable=False),
+    Column("reason", String),
+    Index("delivery_steps_of", "delivery_id", "id"),
+)
+
+pruned_notifications = Table(
+    "pruned_notifications",  # notifications that are gone and must not be made again
+    metadata,
+    Column("notification_id", String, primary_key=True),
+    sqlite_with_rowid=False,
 )
 
 delivery_files = Table(

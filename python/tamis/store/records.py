@@ -14,6 +14,8 @@ Recipients = Mapping[str, str | None]
 """Recipient -> None if a notification was delivered to them, else why they refused it for good."""
 
 DeliveryState = Literal["pending", "delivered", "dead"]
+StepKind = Literal["delivered", "retried", "waiting", "dead", "revived", "digested", "throttled", "quiet"]
+Which = Literal["all", "alone", "decided"]
 AdapterDesire = Literal["running", "paused", "stopped"]
 
 
@@ -256,12 +258,43 @@ class DueDelivery:
         attempts: number of earlier tries.
         notification: what is to be delivered.
         recipients: those that earlier tries are done with: None if it was delivered to them, else why they refused it.
+        owner: of the query.
     """
 
     delivery_id: int
     attempts: int
     notification: NotificationRecord
     recipients: Recipients = field(default_factory=dict)
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A delivery for which no time is decided: its query with the owner, and when the message matched, UTC."""
+
+    delivery_id: int
+    owner: str
+    query_key: str
+    matched_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """When a delivery is sent.
+
+    Attributes:
+        delivery_id: of the `Undecided`.
+        digest: what names the digest that it goes into; empty: it goes alone.
+        until: when the digest is sent, UTC; None: now.
+        step: what the log says of one that waits.
+        reason: why it waits.
+    """
+
+    delivery_id: int
+    digest: str = ""
+    until: datetime | None = None
+    step: StepKind = "digested"
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +317,13 @@ class Outcome:
     counted: bool = True
     recipients: Recipients = field(default_factory=dict)
 
+    @property
+    def step(self) -> StepKind:
+        """What the log says of it."""
+        if self.state != "pending":
+            return self.state
+        return "retried" if self.counted else "waiting"
+
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord:
@@ -304,6 +344,25 @@ class DeliveryRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryStep:
+    """One step of a delivery, as the log has it.
+
+    Attributes:
+        notification_id: what was to be delivered.
+        delivery: the name of the ``[[delivery]]``.
+        at: when it was decided, UTC.
+        step: what was decided.
+        reason: why, in one line; None where the step says it all.
+    """
+
+    notification_id: str
+    delivery: str
+    at: datetime
+    step: StepKind
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetterRecord:
     """A dead letter with the time at which it was recorded; `number` names it."""
 
@@ -315,6 +374,21 @@ class DeadLetterRecord:
     reason: str
     raw: bytes
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What is on record of one message.
+
+    Attributes:
+        places: the message as it was found, the first place first; a copy at a later place makes no notification twice.
+        notifications: those about it, in order of creation.
+        dead_letters: what could not be read and has its id among its bytes.
+    """
+
+    places: tuple[MessageRow, ...] = ()
+    notifications: tuple[NotificationRecord, ...] = ()
+    dead_letters: tuple[DeadLetterRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import typer
 
 from tamis.cli import output
 from tamis.cli.options import JsonOption, StoreOption, open_store
-from tamis.cli.pipeline.outbox import SHOWN_ID, IdArgument, LimitOption, QueryOption, named, told
+from tamis.cli.pipeline.outbox import SHOWN_ID, IdArgument, LimitOption, QueryOption, named, told, told_step
 from tamis.errors import TamisError
 
 app = typer.Typer(help="List, show and retry deliveries: each notification on each way out.", no_args_is_help=True)
@@ -59,14 +59,19 @@ def list_(
 
 @app.command()
 def show(notification: IdArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Show each delivery of a notification, with its reason and the recipients that it is done with."""
+    """Show each delivery of a notification, with every step and the recipients that it is done with."""
     with open_store(store, create=False) as opened:
-        records = opened.deliveries(notification_id=named(opened, notification).id)
+        number = named(opened, notification).id
+        records, steps = opened.deliveries(notification_id=number), opened.delivery_steps([number])
     for record in records:
+        own = [step for step in steps if step.delivery == record.delivery]
         if as_json:
-            output.data_json(dataclasses.asdict(record))
+            told_steps = [{"at": step.at, "step": step.step, "reason": step.reason} for step in own]
+            output.data_json(dataclasses.asdict(record) | {"steps": told_steps})
             continue
         output.data(f"{record.delivery}: {told(record)}")
+        for step in own:
+            output.data(f"  {told_step(step)}")
         for recipient, refusal in record.recipients.items():
             output.data(f"  {recipient}: {refusal or 'delivered'}")
     if not records and not as_json:

@@ -12,7 +12,7 @@ from tamis.cli.options import JsonOption, StoreOption, open_store
 from tamis.errors import TamisError
 
 if TYPE_CHECKING:
-    from tamis.store import DeliveryRecord, NotificationRecord, Store
+    from tamis.store import DeliveryRecord, DeliveryStep, NotificationRecord, Store
 
 app = typer.Typer(help="List and show notifications: one for each match.", no_args_is_help=True)
 
@@ -83,6 +83,11 @@ def told(delivery: DeliveryRecord) -> str:
     return f"{delivery.state}{tries}{again}" + (f": {delivery.reason}" if delivery.reason else "")
 
 
+def told_step(step: DeliveryStep) -> str:
+    """Return one line of the log of a delivery."""
+    return f"{step.at:%Y-%m-%d %H:%M:%S} UTC  {step.step}" + (f": {step.reason}" if step.reason else "")
+
+
 def as_dict(record: NotificationRecord, deliveries: list[DeliveryRecord]) -> dict[str, Any]:
     """Return a notification for JSON, without its texts."""
     names = (
@@ -107,21 +112,22 @@ def as_dict(record: NotificationRecord, deliveries: list[DeliveryRecord]) -> dic
         for it in deliveries
     }
     return {name: getattr(record, name) for name in names} | {
-        "properties": _properties(record),
+        "properties": properties_of(record.properties),
         "deliveries": told_by_name,
     }
 
 
-def _properties(record: NotificationRecord) -> Any:
+def properties_of(text: str) -> dict[str, Any]:
+    """Return properties from their JSON; empty where the text is none."""
     try:
-        return json.loads(record.properties)
+        properties = json.loads(text)
     except ValueError:
-        return record.properties
+        return {}
+    return properties if isinstance(properties, dict) else {}
 
 
 def _subject(record: NotificationRecord) -> str | None:
-    properties = _properties(record)
-    return properties.get("subject") if isinstance(properties, dict) else None
+    return properties_of(record.properties).get("subject")
 
 
 def _states(deliveries: list[DeliveryRecord]) -> str | None:

@@ -1,0 +1,40 @@
+"""Lets the store go of what is older than the pipeline keeps, beside the deliveries and one piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from tamis.notify.dispatch import DeliveryCounts, Now
+from tamis.store import Store
+
+_INTERVAL = timedelta(hours=1)
+
+
+class RetentionDispatcher:
+    """Prunes once an hour. It has the form of a `Dispatcher`, so that a thread of its own runs and stops it.
+
+    Args:
+        keep: what is older goes.
+        store: which to prune.
+        now: the clock.
+    """
+
+    name = "retention"
+
+    def __init__(self, keep: timedelta, store: Store, now: Now) -> None:
+        self._keep, self._store, self._now = keep, store, now
+        self._until = now()
+
+    def deliver(self, limit: int, stopped: Callable[[], bool] = lambda: False) -> DeliveryCounts:
+        """Prune what is old now, if an hour has passed; nothing is delivered."""
+        del limit
+        if self._until <= self._now():
+            self._until = self._now() + _INTERVAL
+            before = self._now() - self._keep
+            while not stopped() and self._store.prune(before):
+                pass
+        return DeliveryCounts()
+
+    def interrupt(self) -> None:
+        """Do nothing: a piece takes no time worth waiting for."""
