@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tamis.cli.pipeline.run import warn_of_queries_elsewhere
+from tamis.config.apply import apply_config, queries_elsewhere
 from tamis.config.pipeline import PipelineConfig
 from tamis.config.pipeline_check import check, describe
 from tamis.query import QuerySpec
@@ -164,3 +166,25 @@ def test_a_pipeline_of_nothing_does_not_pass(tmp_path: Path) -> None:
         "pipeline.toml: no queries: expected some in a file or in the store",
         "pipeline.toml: no [[adapter]]: there is nothing to read",
     ]
+
+
+def test_queries_of_a_file_that_is_not_named_any_more_are_pointed_out(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, old = folder / "pipeline.toml", folder / "queries.txt"
+    before = PipelineConfig.load(path)
+    warn_of_queries_elsewhere(before)  # there is no store yet
+    before.store_path.parent.mkdir(parents=True, exist_ok=True)
+    with Store.open(before.store_path) as store:
+        apply_config(before, store)
+        store.add_query(QuerySpec("by hand", "x = 1", deliveries=("outbox",)))
+        assert queries_elsewhere(before, store) == {}
+        path.write_text(GOOD.replace("queries.txt", "new.txt"))
+        (folder / "new.txt").write_text("new: x = 2\n")
+        now = PipelineConfig.load(path)
+        assert queries_elsewhere(now, store) == {str(old): 2}
+    warn_of_queries_elsewhere(now)
+    assert f"2 queries from {old} still match" in capsys.readouterr().err
+    old.unlink()
+    warn_of_queries_elsewhere(now)
+    assert "tamis query remove KEY" in capsys.readouterr().err

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from email import message_from_bytes, policy
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,16 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from tamis.config.deliveries import SmtpDelivery
+from tamis.config.owners import OwnerConfig
 from tamis.errors import ConfigError
 from tamis.notify.engine import DeliveryCounts, NotificationEngine
+from tamis.query import QuerySpec
 from tamis.store import Store
 from tests.notify.conftest import Clock
 from tests.store.rows import fill, message, result
 
 DROP = "drop"
+_YEAR_S = 31_536_000.0
 
 
 class Inbox:
@@ -432,3 +436,27 @@ def test_a_bad_server_and_a_killed_sender_lose_nothing(store: Store, inbox: Inbo
     assert set(inbox.ids) == _wanted(store)
     assert len(inbox.received) - count <= len(drops) + kills
     assert store.counts().deliveries_delivered == count
+
+
+def test_an_owner_gets_some_mails_at_their_address_and_the_others_as_one(
+    store: Store, clock: Clock, inbox: Inbox, serve: Serve
+) -> None:
+    store.add_query(QuerySpec("frost", "subject LIKE '%'", owner="ann", deliveries=("mail",)))
+    store.add_query(QuerySpec("heat", "subject LIKE '%'", owner="ben", deliveries=("mail",)))
+    store.pin_batch("s", 0)
+    store.commit_batch("s", 0, result(map(message, range(5)), ["frost", "heat"]))
+    ann = OwnerConfig(name="ann", to="zoe@example.org", most=2, per_s=_YEAR_S)
+    config = _config(serve())
+    engine = NotificationEngine(store, [config], clock, owners=[ann])
+    assert engine.deliver_pending().delivered == 7
+    assert Counter(map(tuple, inbox.envelopes)) == {("zoe@example.org",): 2, tuple(config.recipients): 5}
+    held = [it for it in store.deliveries(query_key="frost") if it.state == "pending"]
+    assert {(it.reason or "").split(";")[0] for it in held} == {"more than 2 of this query in 31536000 s"}
+    assert {it.step for it in store.delivery_steps([it.notification_id for it in held])} == {"throttled"}
+    clock.move(_YEAR_S)
+    assert NotificationEngine(store, [config], clock, owners=[ann]).deliver_pending().delivered == 3
+    digest = message_from_bytes(inbox.received[-1], policy=policy.default)
+    assert isinstance(digest, EmailMessage)
+    assert (digest["To"], digest["Subject"]) == ("zoe@example.org", "[tamis] 3 notifications: frost (3)")
+    assert [f"{number}. message {number + 1}" in digest.get_content() for number in (1, 2, 3)] == [True] * 3
+    assert len(inbox.received) == 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,19 @@ def apply_config(config: PipelineConfig, store: Store) -> FileChanges:
     names |= {spec.key: spec.deliveries for file in files for spec in file.queries}
     refuse_unknown_deliveries(config, names)
     return store.apply_files(files)
+
+
+def queries_elsewhere(config: PipelineConfig, store: Store) -> dict[str, int]:
+    """Count the queries of a store that stand in files that a pipeline does not name, such as its earlier file.
+
+    They match all the same: whoever changes ``[queries].file`` may not mean that.
+
+    Returns:
+        The file -> the number of its queries, by name of the file.
+    """
+    applied = {str(file.path.resolve()) for file in config.query_files()}
+    origins = (record.origin for record in store.list_queries())
+    return dict(sorted(Counter(origin for origin in origins if origin is not None and origin not in applied).items()))
 
 
 def refuse_unknown_deliveries(config: PipelineConfig, names: Mapping[str, Sequence[str]]) -> None:

@@ -30,6 +30,11 @@ class _Delivery(Section):
         """The file or folder that it writes, which no other delivery may write; None if it writes none."""
         return None
 
+    @property
+    def is_for_people(self) -> bool:
+        """Whether it follows the rhythms of owners."""
+        return False
+
 
 class _Mail(_Delivery):
     sender: Line = Field(default="tamis@localhost", alias="from")
@@ -37,6 +42,11 @@ class _Mail(_Delivery):
         default=("subscriber@localhost",), alias="to"
     )
     domain: Domain = "tamis.invalid"
+
+    @property
+    def is_for_people(self) -> bool:
+        """As of every delivery."""
+        return True
 
 
 class StoreDelivery(_Delivery):

@@ -14,9 +14,12 @@ def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
 
 
 _NAME, _LINE, _DOMAIN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", r"^[^\r\n\x00]+$", r"^[A-Za-z0-9.-]+$"
+_CLOCK, _QUIET = r"^([01]\d|2[0-3]):[0-5]\d$", r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$"
 PATTERNS = {
     _NAME: "letters, digits, '_', '.' and '-', beginning with a letter or digit",
     _LINE: "text on one line",
+    _CLOCK: "a time as 08:00",
+    _QUIET: "two times as 22:00-07:00",
     _DOMAIN: "a domain's letters, digits, '.' and '-'",
 }
 """Regular expression of a field -> what it expects, in words."""
@@ -27,6 +30,8 @@ Milliseconds = Annotated[int, Field(strict=True, gt=0, le=86_400_000)]
 Days = Annotated[int, Field(strict=True, gt=0, le=36_500)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=31_536_000)]
 Port = Annotated[int, Field(strict=True, gt=0, le=65_535)]
+Clock = Annotated[str, Field(pattern=_CLOCK)]
+QuietHours = Annotated[str, Field(pattern=_QUIET)]
 Line = Annotated[str, Field(pattern=_LINE)]
 Domain = Annotated[str, Field(pattern=_DOMAIN, max_length=200)]
 PathBeside = Annotated[Path, AfterValidator(_beside_the_file)]

@@ -28,6 +28,7 @@ from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, 
 from tamis.config.errors import MistakeError
 from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, Section
 from tamis.config.hierarchies import HierarchyConfig
+from tamis.config.owners import OwnerConfig
 from tamis.config.toml_lines import TomlLocation, line_numbers
 from tamis.errors import ConfigError, short
 from tamis.name_hints import did_you_mean
@@ -84,6 +85,7 @@ class PipelineConfig(Section):
     queries: QueriesSection
     adapters: tuple[AnyAdapterConfig, ...] = Field(default=(), alias="adapter")
     deliveries: tuple[DeliveryConfig, ...] = Field(default=(), alias="delivery")
+    owners: tuple[OwnerConfig, ...] = Field(default=(), alias="owner")
     hierarchies: tuple[HierarchyConfig, ...] = Field(default=(), alias="hierarchy")
     tests: tuple[TestBlock, ...] = Field(default=(), alias="test")
     _path: Path = PrivateAttr(default=Path("pipeline.toml"))
@@ -140,7 +142,7 @@ class PipelineConfig(Section):
         config._path = path
         return config
 
-    @field_validator("adapters", "deliveries")
+    @field_validator("adapters", "deliveries", "owners")
     @classmethod
     def _names_are_unique(cls, items: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
         _refuse_twice(items, "name", "the name '{}' is taken already")
@@ -208,6 +210,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "pipeline": PipelineSection,
     "queries": QueriesSection,
     "adapter": AdapterConfig,
+    "owner": OwnerConfig,
     "hierarchy": HierarchyConfig,
     "test": TestBlock,
 }
@@ -219,7 +222,7 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
 }
 _TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""
-_ARRAYS = ("adapter", "delivery", "hierarchy", "test")
+_ARRAYS = ("adapter", "delivery", "owner", "hierarchy", "test")
 
 
 def _sentence(path: Path, lines: dict[TomlLocation, int], details: ErrorDetails) -> str:

@@ -73,7 +73,7 @@ class Report(Generic[K]):
         never_true: keys of queries that no message satisfies.
         always_true: keys of queries that every message satisfies.
         unindexable: keys of queries without an access key, which are evaluated for every message.
-        served_by: what finds the candidates for the queries, with the number of subscriptions: "topics" (an automaton of
+        served_by: what finds the candidates for the queries, with the number of subscriptions: "topics" (topic
             patterns), "values" (a table of their rarest values), "texts" (the search for needles and words), "ranges"
             (bounds of numbers and times), "presence" (the table, by a property that must be there), "summaries" (values
             that rule out groups of 64 queries) and "nothing" (candidates of every message). An OR counts under the last

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tamis.errors import TamisError
 from tamis.store import DueDelivery
@@ -68,3 +68,15 @@ class Channel(Protocol):
 
     def close(self) -> None:
         """Release everything. Never raises; calling it again does nothing."""
+
+
+@runtime_checkable
+class DigestChannel(Channel, Protocol):
+    """A channel to people, which can hand over several notifications as one."""
+
+    def deliver_digest(self, due: Sequence[DueDelivery]) -> Sent:
+        """Hand all of these over in one digest; they have one owner, and one outcome.
+
+        Raises:
+            ChannelError: the channel failed; none of them counts as tried.
+        """

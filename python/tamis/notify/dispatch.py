@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from tamis.config.deliveries import DeliveryConfig
-from tamis.notify.channel import Channel, ChannelError, ChannelTimeoutError, Sent
+from tamis.config.owners import OwnerConfig
+from tamis.notify.channel import Channel, ChannelError, ChannelTimeoutError, DigestChannel, Sent
+from tamis.notify.planner import Planner
 from tamis.store import DueDelivery, Outcome, Store
+from tamis.store.records import Which
 
 _PAGE = 500  # due deliveries that are read from the store at once
 _UNCONFIGURED_WAIT = timedelta(minutes=1)  # between two notes on deliveries that no block configures
 
 Now = Callable[[], datetime]
 """Returns the time, UTC."""
+
+HandOver = Callable[[Sequence[DueDelivery]], Sent]
+"""Hands some over: each alone, or all in one digest."""
 
 
 @dataclass
@@ -79,10 +85,14 @@ class ChannelDispatcher:
         channel: its channel.
         store: the outbox.
         now: the clock.
+        owners: those with a rhythm, if the channel is for people.
     """
 
-    def __init__(self, config: DeliveryConfig, channel: Channel, store: Store, now: Now) -> None:
+    def __init__(
+        self, config: DeliveryConfig, channel: Channel, store: Store, now: Now, owners: Mapping[str, OwnerConfig] = {}
+    ) -> None:
         self.name = config.name
+        self._planner = Planner(config.name, owners, store) if owners and config.is_for_people else None
         self._config, self._channel, self._store, self._now = config, channel, store, now
         self._trouble_count = 0  # failures of the channel since it last worked
         self._trouble, self._until = "", now()
@@ -95,14 +105,16 @@ class ChannelDispatcher:
             counts.troubles[self.name] = self._trouble
             return counts
         is_open = False
+        if self._planner is not None:
+            self._planner.plan()
         try:
-            for due in self._due(limit):
+            for due, hand_over in self._due(limit):
                 if stopped():
                     break
                 if not is_open:
                     self._channel.open()
                     is_open = True
-                self._try(due, counts)
+                self._try(due, hand_over, counts)
         except ChannelError as error:
             if not stopped():
                 self._pause(str(error), counts)
@@ -115,16 +127,22 @@ class ChannelDispatcher:
         """As `Dispatcher.interrupt`."""
         self._channel.interrupt()
 
-    def _due(self, limit: int) -> Iterator[list[DueDelivery]]:
-        left, batch_count = limit, self._channel.batch_count
-        while left > 0 and (page := self._store.due_deliveries(self.name, min(left, _PAGE), self._now())):
+    def _due(self, limit: int) -> Iterator[tuple[list[DueDelivery], HandOver]]:
+        left, channel = limit, self._channel
+        which: Which = "all" if not self._config.is_for_people else "decided" if self._planner else "alone"
+        while left > 0 and (page := self._store.due_deliveries(self.name, min(left, _PAGE), self._now(), which)):
             left -= len(page)
-            for start in range(0, len(page), batch_count):
-                yield page[start : start + batch_count]
+            for start in range(0, len(page), channel.batch_count):
+                yield page[start : start + channel.batch_count], channel.deliver
+        if isinstance(channel, DigestChannel):
+            for digest in self._store.due_digests(self.name, self._now()):
+                while left > 0 and (page := self._store.due_digest(self.name, digest, _PAGE, self._now())):
+                    left -= len(page)
+                    yield page, channel.deliver_digest
 
-    def _try(self, due: Sequence[DueDelivery], counts: DeliveryCounts) -> None:
+    def _try(self, due: Sequence[DueDelivery], hand_over: HandOver, counts: DeliveryCounts) -> None:
         try:
-            sent = self._channel.deliver(due)
+            sent = hand_over(due)
         except ChannelTimeoutError as error:
             self._put_aside(due, str(error), counts)
             raise

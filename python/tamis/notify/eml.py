@@ -6,13 +6,14 @@ replaces a file by the same file."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tamis.config.deliveries import EmlDelivery
+from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import ChannelError, Sent
 from tamis.notify.files import explain, sync_folder
-from tamis.notify.mail import render_mail
+from tamis.notify.mail import recipients_of, render
 from tamis.store import DueDelivery
 
 
@@ -21,9 +22,9 @@ class EmlChannel:
 
     batch_count = 100  # as many are written again after a crash
 
-    def __init__(self, config: EmlDelivery) -> None:
+    def __init__(self, config: EmlDelivery, owners: Mapping[str, OwnerConfig] = {}) -> None:
         """Make the channel; no file is touched yet."""
-        self._config, self._folder = config, config.folder
+        self._config, self._folder, self._owners = config, config.folder, owners
 
     def open(self) -> None:
         """Create the folder.
@@ -42,10 +43,17 @@ class EmlChannel:
         Raises:
             ChannelError: the folder cannot be written.
         """
+        return self._write_all([[delivery] for delivery in due])
+
+    def deliver_digest(self, due: Sequence[DueDelivery]) -> Sent:
+        """Write all of them as one file, as `deliver` does."""
+        return self._write_all([due])
+
+    def _write_all(self, groups: Sequence[Sequence[DueDelivery]]) -> Sent:
         failures: dict[int, str] = {}
         try:
-            for delivery in due:
-                self._write(delivery, failures)
+            for group in groups:
+                self._write(group, failures)
             sync_folder(self._folder)
         except OSError as error:
             raise ChannelError(explain(self._folder, error)) from error
@@ -57,17 +65,18 @@ class EmlChannel:
     def close(self) -> None:
         """Do nothing: no file is open."""
 
-    def _write(self, delivery: DueDelivery, failures: dict[int, str]) -> None:
-        record, config = delivery.notification, self._config
+    def _write(self, group: Sequence[DueDelivery], failures: dict[int, str]) -> None:
+        config, records = self._config, [delivery.notification for delivery in group]
+        recipients = recipients_of(group[0], config.recipients, self._owners)
         try:
-            content = render_mail(record, config.sender, config.recipients, config.domain)
+            name, content = render(records, config.sender, recipients, config.domain)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            failures[delivery.delivery_id] = f"cannot be rendered as an e-mail: {error}"
+            failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
             return
         # The temporary name is always the same, so the next try overwrites what a crash left.
-        temporary = self._folder / f".{record.id}.tmp"
+        temporary = self._folder / f".{name}.tmp"
         _write_synced(temporary, content)
-        temporary.replace(self._folder / f"{record.id}.eml")
+        temporary.replace(self._folder / f"{name}.eml")
 
 
 def _write_synced(path: Path, content: bytes) -> None:

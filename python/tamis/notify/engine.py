@@ -7,11 +7,12 @@ Source: the PNNL paper, "notification engine"."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
+from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import Channel
 from tamis.notify.dispatch import ChannelDispatcher, DeliveryCounts, Dispatcher, Now, UnconfiguredDispatcher
 from tamis.notify.retention import RetentionDispatcher
@@ -28,6 +29,7 @@ class NotificationEngine:
         store: the outbox.
         deliveries: the channels; what is pending for another name waits, with that as its reason.
         now: returns the time, UTC.
+        owners: people with addresses and rhythms of their own.
         keep: how long what is settled stays in the store; None: for ever.
 
     Attributes:
@@ -44,10 +46,13 @@ class NotificationEngine:
         deliveries: Sequence[DeliveryConfig],
         now: Now = lambda: datetime.now(UTC),
         keep: timedelta | None = None,
+        owners: Sequence[OwnerConfig] = (),
     ) -> None:
         """Make the channels; nothing is opened yet."""
+        by_name = {owner.name: owner for owner in owners}
         self.dispatchers: list[Dispatcher] = [
-            ChannelDispatcher(config, make_channel(config, store), store, now) for config in deliveries
+            ChannelDispatcher(config, make_channel(config, store, by_name), store, now, by_name)
+            for config in deliveries
         ]
         self.dispatchers.append(UnconfiguredDispatcher([config.name for config in deliveries], store, now))
         if keep is not None:
@@ -68,7 +73,7 @@ class NotificationEngine:
         return counts
 
 
-def make_channel(config: DeliveryConfig, store: Store) -> Channel:
+def make_channel(config: DeliveryConfig, store: Store, owners: Mapping[str, OwnerConfig]) -> Channel:
     """Make the channel of a ``[[delivery]]``.
 
     Raises:
@@ -80,7 +85,7 @@ def make_channel(config: DeliveryConfig, store: Store) -> Channel:
         case EmlDelivery():
             from tamis.notify.eml import EmlChannel
 
-            return EmlChannel(config)
+            return EmlChannel(config, owners)
         case JsonlDelivery():
             from tamis.notify.jsonl import JsonlChannel
 
@@ -88,5 +93,5 @@ def make_channel(config: DeliveryConfig, store: Store) -> Channel:
         case SmtpDelivery():
             from tamis.notify.smtp import SmtpChannel
 
-            return SmtpChannel(config)
+            return SmtpChannel(config, owners)
     assert_never(config)

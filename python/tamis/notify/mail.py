@@ -6,20 +6,24 @@ Source: RFC 5322 (headers, Message-ID)."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from email import policy
 from email.message import EmailMessage
 from email.utils import format_datetime
 
 from tamis.adapters.properties import MAIL_PROPERTIES
+from tamis.config.owners import OwnerConfig
 from tamis.notify.content import excerpts, readable, why
-from tamis.store import NotificationRecord
+from tamis.store import DueDelivery, NotificationRecord
 
 BODY_CHARACTERS = 4000
 """Maximum length of the message's text in the e-mail."""
 
 _HEADER_CHARACTERS = 200
+_DIGEST_REASONS = 3
 _NOT_IN_A_LINE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 _NOT_IN_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
@@ -51,6 +55,66 @@ def render_mail(record: NotificationRecord, sender: str, recipients: Sequence[st
     text = _NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(notification_text(record)))
     message.set_content(text, cte="quoted-printable")
     return message.as_bytes()
+
+
+def render_digest(records: Sequence[NotificationRecord], sender: str, recipients: Sequence[str], domain: str) -> bytes:
+    """Render several notifications as one e-mail; the same records give the same bytes.
+
+    Args:
+        records: at least one.
+        sender: for From.
+        recipients: for To.
+        domain: of the Message-ID, whose other half is `digest_id`.
+
+    Returns:
+        As `render_mail`.
+
+    Raises:
+        ValueError: as `render_mail`.
+    """
+    of_query = Counter(record.query_key for record in records)
+    counts = ", ".join(f"{key} ({count})" for key, count in of_query.most_common())
+    message = EmailMessage(policy=policy.SMTP)
+    message["From"] = sender
+    message["To"] = ", ".join(recipients)
+    message["Subject"] = _line(f"[tamis] {len(records)} notifications: {counts}")
+    message["Date"] = format_datetime(max(record.created_at for record in records))
+    message["Message-ID"] = f"<{digest_id(records)}@{domain}>"
+    message["Auto-Submitted"] = "auto-generated"
+    text = _NOT_IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", "\n".join(_digest_text(records)))
+    message.set_content(text, cte="quoted-printable")
+    return message.as_bytes()
+
+
+def render(
+    records: Sequence[NotificationRecord], sender: str, recipients: Sequence[str], domain: str
+) -> tuple[str, bytes]:
+    """Render one notification as `render_mail` does, or several as `render_digest`; return its name and its bytes."""
+    if len(records) == 1:
+        return records[0].id, render_mail(records[0], sender, recipients, domain)
+    return digest_id(records), render_digest(records, sender, recipients, domain)
+
+
+def recipients_of(delivery: DueDelivery, recipients: Sequence[str], owners: Mapping[str, OwnerConfig]) -> Sequence[str]:
+    """The addresses of the owner of its query, or those of the delivery if the owner has none."""
+    owner = owners.get(delivery.owner)
+    return owner.to if owner is not None and owner.to else recipients
+
+
+def digest_id(records: Sequence[NotificationRecord]) -> str:
+    """What names a digest: 32 hexadecimal digits of its notifications' ids."""
+    return hashlib.sha256(" ".join(record.id for record in records).encode()).hexdigest()[:32]
+
+
+def _digest_text(records: Sequence[NotificationRecord]) -> Iterator[str]:
+    yield f"{len(records)} notifications, the oldest first. `tamis outbox show ID` shows each in full."
+    for number, record in enumerate(records, 1):
+        reasons = why(record)
+        yield ""
+        yield f"{number}. {_line(_subject(record))}"
+        yield f"   query '{record.query_key}', matched {readable(record.created_at)}, ID {record.id[:12]}"
+        yield from (f"   {reason}" for reason in reasons.reasons[:_DIGEST_REASONS])
+        yield from (f"   > {excerpt}" for excerpt in excerpts(record.body or "", reasons.ranges)[:1])
 
 
 def _line(text: str) -> str:

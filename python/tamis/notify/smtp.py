@@ -11,15 +11,16 @@ Source: RFC 5321, section 4.5.4 (retrying), RFC 3207 (STARTTLS)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parseaddr
 
 import aiosmtplib
 
 from tamis.config.deliveries import SmtpDelivery
+from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
-from tamis.notify.mail import render_mail
+from tamis.notify.mail import recipients_of, render
 from tamis.store import DueDelivery
 
 _SERVICE_NOT_AVAILABLE = 421  # said of the server, not of a message
@@ -38,13 +39,11 @@ class SmtpChannel:
 
     batch_count = 1
 
-    def __init__(self, config: SmtpDelivery) -> None:
+    def __init__(self, config: SmtpDelivery, owners: Mapping[str, OwnerConfig] = {}) -> None:
         """Make the channel; nothing is connected yet."""
-        self._config = config
+        self._config, self._owners = config, owners
         self._server = f"{config.host}:{config.port}"
         self._sender = parseaddr(config.sender)[1] or config.sender
-        addresses = (parseaddr(recipient)[1] or recipient for recipient in config.recipients)
-        self._recipients = list(dict.fromkeys(addresses))
         self._password = config.password()
         self._tls = config.tls_context()
         self._runner: asyncio.Runner | None = None
@@ -73,7 +72,13 @@ class SmtpChannel:
         """
         sent = Sent({}, {}, {})
         for delivery in due:
-            self._run(self._send(delivery, sent))
+            self._run(self._send([delivery], sent))
+        return sent
+
+    def deliver_digest(self, due: Sequence[DueDelivery]) -> Sent:
+        """Send one e-mail for all of them, as `deliver` does."""
+        sent = Sent({}, {}, {})
+        self._run(self._send(due, sent))
         return sent
 
     def interrupt(self) -> None:
@@ -132,21 +137,25 @@ class SmtpChannel:
         self._client = client
         return client
 
-    async def _send(self, delivery: DueDelivery, sent: Sent) -> None:
-        config, number = self._config, delivery.delivery_id
+    async def _send(self, group: Sequence[DueDelivery], sent: Sent) -> None:
+        """Send one e-mail for all of `group`, which share its outcome."""
+        config, first = self._config, group[0]
+        named = recipients_of(first, config.recipients, self._owners)
         try:
-            content = render_mail(delivery.notification, config.sender, config.recipients, config.domain)
+            _, content = render([it.notification for it in group], config.sender, named, config.domain)
         except Exception as error:  # noqa: BLE001 - one message must not stop the others
-            sent.failures[number] = f"cannot be rendered as an e-mail: {error}"
+            sent.failures.update((it.delivery_id, f"cannot be rendered as an e-mail: {error}") for it in group)
             return
-        waiting = [recipient for recipient in self._recipients if recipient not in delivery.recipients]
+        addresses = dict.fromkeys(parseaddr(recipient)[1] or recipient for recipient in named)
+        waiting = [recipient for recipient in addresses if recipient not in first.recipients]
         try:
             replies = await self._hand_over(waiting, content) if waiting else {}
         except (aiosmtplib.SMTPException, OSError) as error:
-            sent.failures[number] = _one_line(error)
+            sent.failures.update((it.delivery_id, _one_line(error)) for it in group)
         else:
             accepted = {recipient: None for recipient in waiting if recipient not in replies}
-            _judge(number, {**delivery.recipients, **accepted}, replies, sent)
+            for it in group:
+                _judge(it.delivery_id, {**first.recipients, **accepted}, replies, sent)
 
     async def _hand_over(self, recipients: Sequence[str], content: bytes) -> Replies:
         """Send the message to those recipients; return the replies for those that the server did not accept it for.

@@ -168,7 +168,7 @@ class _Run:
         self._config, self._store, self._once = config, store, once
         self._tally = Tally()
         self._snapshots = Snapshots(store, config.pipeline.work)
-        engine = NotificationEngine(store, config.deliveries, keep=config.pipeline.keep)
+        engine = NotificationEngine(store, config.deliveries, keep=config.pipeline.keep, owners=config.owners)
         self._deliveries = DeliveryThreads(engine.dispatchers, self._tally)
         adapters = [Adapter.from_config(adapter, config.pipeline.work) for adapter in config.adapters]
         self._manager = AdapterManager(spark, adapters, self._stream, store)

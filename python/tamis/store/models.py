@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The version of the newest migration; stores of a later one are refused."""
 
 metadata = MetaData()
@@ -162,6 +162,7 @@ deliveries = Table(
     Column("reason", String),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("recipients", JSON, nullable=False),  # recipient -> null, or why it was refused; the others wait
+    Column("digest", String),  # null: not yet decided; empty: it goes alone; else what names its digest
     UniqueConstraint("notification_id", "name", name="deliveries_once"),
     CheckConstraint("state IN ('pending', 'delivered', 'dead')", name="deliveries_state"),
     Index("deliveries_due", "state", "name", "next_attempt_at", "id"),  # counts of states, too

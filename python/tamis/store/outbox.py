@@ -8,17 +8,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.dialects import sqlite
 
 from tamis.store.database import Database, chunks
 from tamis.store.models import batches, deliveries, delivery_files, messages, outbox, query_versions
-from tamis.store.records import DeliveryRecord, DeliveryState, DueDelivery, MessageRow, NotificationRecord, Outcome
+from tamis.store.records import (
+    DeliveryRecord,
+    DeliveryState,
+    DueDelivery,
+    MessageRow,
+    NotificationRecord,
+    Outcome,
+    Which,
+)
 from tamis.store.steps import log_all, log_outcomes
 
 TO_MESSAGE = and_(*(messages.c[name] == outbox.c[name] for name in ("source", "partition", "offset", "digest")))
 TO_BATCH = and_(batches.c.stream == outbox.c.stream, batches.c.batch_id == outbox.c.batch_id)
-"""How the outbox is joined with the messages, and with the batches."""
+TO_QUERY = and_(query_versions.c.key == outbox.c.query_key, query_versions.c.version == outbox.c.query_version)
+"""How the outbox is joined with the messages, with the batches, and with the queries."""
 
 _d = deliveries.c
 _PENDING = _d.state == "pending"
@@ -27,21 +36,22 @@ _PENDING = _d.state == "pending"
 class Outbox(Database):
     """The part of the store that keeps deliveries."""
 
-    def due_deliveries(self, name: str, limit: int, now: datetime | None = None) -> list[DueDelivery]:
-        """Up to `limit` pending deliveries of the channel `name` whose time has come, the longest due first."""
+    def due_deliveries(
+        self, name: str, limit: int, now: datetime | None = None, which: Which = "all"
+    ) -> list[DueDelivery]:
+        """Up to `limit` pending deliveries of the channel `name` whose time has come, the longest due first.
+
+        Args:
+            name: the channel.
+            limit: see above.
+            now: the time; default: the clock's.
+            which: ``alone`` leaves out what goes in a digest; ``decided`` also that of which nothing is decided yet.
+        """
         due = and_(_d.name == name, _PENDING, _d.next_attempt_at <= (now or datetime.now(UTC)))
-        first = select(_d.id, _d.attempts, _d.recipients, _d.notification_id, _d.next_attempt_at).where(due)
-        first_due = first.order_by(_d.next_attempt_at, _d.id).limit(limit).subquery()
-        statement = (
-            notification_query(first_due.c.id.label("delivery_id"), first_due.c.attempts, first_due.c.recipients)
-            .join(first_due, first_due.c.notification_id == outbox.c.notification_id)
-            .order_by(first_due.c.next_attempt_at, first_due.c.id)
-        )
+        if which != "all":
+            due = and_(due, _d.digest == "" if which == "decided" else or_(_d.digest.is_(None), _d.digest == ""))
         with self._read() as connection:
-            return [
-                DueDelivery(row.delivery_id, row.attempts, notification_record(row), row.recipients)
-                for row in connection.execute(statement)
-            ]
+            return [due_delivery(row) for row in connection.execute(due_query(due, limit, _d.next_attempt_at, _d.id))]
 
     def record_outcomes(self, outcomes: Iterable[Outcome], file_size: tuple[str, Path, int] | None = None) -> None:
         """Record the outcomes of some tries in one transaction.
@@ -85,7 +95,7 @@ class Outbox(Database):
 
         The log gets a line for each that did not wait for a reason before, so that a long trouble does not fill it.
         """
-        of_name = and_(_d.name == name, _PENDING)
+        of_name = and_(_d.name == name, _PENDING, func.coalesce(_d.digest, "") == "")  # a digest has its own reason
         unsaid = _d.reason.is_distinct_from(reason)
         with self._write() as connection:
             log_all(connection, and_(of_name, _d.reason.is_(None)), "waiting", reason, datetime.now(UTC))
@@ -156,6 +166,20 @@ class Outbox(Database):
             return [DeliveryRecord(**row._asdict()) for row in connection.execute(statement)]
 
 
+def due_query(due: ColumnElement[bool], limit: int, *order: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+    """A SELECT of the first `limit` deliveries that `due` selects, with their notifications, in this order."""
+    columns = (_d.id, _d.attempts, _d.recipients, _d.notification_id, _d.next_attempt_at)
+    first = select(*columns).where(due).order_by(*order).limit(limit).subquery()
+    more = (first.c.id.label("delivery_id"), first.c.attempts, first.c.recipients, query_versions.c.owner)
+    statement = notification_query(*more).join(first, first.c.notification_id == outbox.c.notification_id)
+    return statement.order_by(*(first.c[column.key] for column in order if column.key))
+
+
+def due_delivery(row: Row[*tuple[Any, ...]]) -> DueDelivery:
+    """A row of `due_query` as a record."""
+    return DueDelivery(row.delivery_id, row.attempts, notification_record(row), row.recipients, row.owner)
+
+
 def notification_query(*more: Any) -> Select[*tuple[Any, ...]]:
     """A SELECT of notifications with their message and query, and the columns `more`."""
     q, m, b = query_versions, messages, batches
@@ -172,7 +196,7 @@ def notification_query(*more: Any) -> Select[*tuple[Any, ...]]:
             *more,
         )
         .select_from(outbox)
-        .join(q, and_(q.c.key == outbox.c.query_key, q.c.version == outbox.c.query_version))
+        .join(q, TO_QUERY)
         .join(m, TO_MESSAGE)
         .join(b, TO_BATCH)
     )

@@ -14,7 +14,8 @@ Recipients = Mapping[str, str | None]
 """Recipient -> None if a notification was delivered to them, else why they refused it for good."""
 
 DeliveryState = Literal["pending", "delivered", "dead"]
-StepKind = Literal["delivered", "retried", "waiting", "dead", "revived"]
+StepKind = Literal["delivered", "retried", "waiting", "dead", "revived", "digested", "throttled", "quiet"]
+Which = Literal["all", "alone", "decided"]
 AdapterDesire = Literal["running", "paused", "stopped"]
 
 
@@ -257,12 +258,43 @@ class DueDelivery:
         attempts: number of earlier tries.
         notification: what is to be delivered.
         recipients: those that earlier tries are done with: None if it was delivered to them, else why they refused it.
+        owner: of the query.
     """
 
     delivery_id: int
     attempts: int
     notification: NotificationRecord
     recipients: Recipients = field(default_factory=dict)
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A delivery for which no time is decided: its query with the owner, and when the message matched, UTC."""
+
+    delivery_id: int
+    owner: str
+    query_key: str
+    matched_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """When a delivery is sent.
+
+    Attributes:
+        delivery_id: of the `Undecided`.
+        digest: what names the digest that it goes into; empty: it goes alone.
+        until: when the digest is sent, UTC; None: now.
+        step: what the log says of one that waits.
+        reason: why it waits.
+    """
+
+    delivery_id: int
+    digest: str = ""
+    until: datetime | None = None
+    step: StepKind = "digested"
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from tamis.errors import StoreError
 from tamis.store.adapters import Adapters
 from tamis.store.batches import Batches
 from tamis.store.database import check_path, database_path
+from tamis.store.digests import Digests
 from tamis.store.files import Files
 from tamis.store.leases import Leases
 from tamis.store.outbox import Outbox
@@ -20,7 +21,7 @@ from tamis.store.summaries import Summaries
 from tamis.store.traces import Traces
 
 
-class Store(Files, Batches, Outbox, Steps, Adapters, Leases, Summaries, Traces, Retention):
+class Store(Files, Batches, Outbox, Steps, Adapters, Leases, Summaries, Traces, Retention, Digests):
     """Queries, hierarchies, batches, outbox, deliveries and adapters in one SQLite file.
 
     Thread-safe, and safe to use from several processes at once: a query may be added while the pipeline runs. Every

@@ -12,6 +12,7 @@ from tamis.cli.exit_codes import ERROR, INTERRUPTED, OK
 from tamis.cli.options import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
+    from tamis.config.pipeline import PipelineConfig
     from tamis.spark.progress import RunSummary
 
 
@@ -29,7 +30,7 @@ def run(
     from tamis.config.pipeline import PipelineConfig
     from tamis.spark.pipeline import run_pipeline
 
-    PipelineConfig.load(config)  # report mistakes before anything is started
+    warn_of_queries_elsewhere(PipelineConfig.load(config))  # and report mistakes before anything is started
     with display(as_json) as show:
         summary = run_pipeline(config, once=once, progress=show)
     if as_json:
@@ -37,6 +38,23 @@ def run(
     else:
         print_summary(summary)
     return exit_code(summary, once)
+
+
+def warn_of_queries_elsewhere(config: PipelineConfig) -> None:
+    """Say which queries match although they stand in no file of the pipeline."""
+    from tamis.config.apply import queries_elsewhere
+    from tamis.store import Store
+
+    if not config.store_path.exists():
+        return
+    with Store.open(config.store_path) as store:
+        elsewhere = queries_elsewhere(config, store)
+    for file, count in elsewhere.items():
+        there = f"empty the file and run: tamis query apply {file}" if Path(file).exists() else "tamis query remove KEY"
+        output.warning(
+            f"{output.counted(count, 'query', 'queries')} from {file} still match, and {config.path} does not name "
+            f"that file; to end them: {there}"
+        )
 
 
 def exit_code(summary: RunSummary, once: bool) -> int:

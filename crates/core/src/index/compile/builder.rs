@@ -21,6 +21,7 @@ use crate::topic::TopicPattern;
 use super::branches::branches_of;
 use super::clauses::Clauses;
 use super::interner::Interner;
+use super::sampling::sample_indices;
 
 /// The maximum size of the sample in which demands are counted. The sample is spread over all queries.
 const SAMPLE_MAX: usize = 8_192;
@@ -85,7 +86,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder of about `count` queries, which `sample` represents; see [`sample_step`].
+    /// A builder of about `count` queries, which `sample` represents; see [`sampled_queries`].
     pub fn new<Q: Borrow<Query>>(count: usize, sample: impl Iterator<Item = Q>) -> Self {
         let mut interner = Interner::default();
         sample.for_each(|query| count_demands(query.borrow(), &mut interner));
@@ -145,10 +146,9 @@ impl Builder {
     }
 }
 
-/// The step at which to sample this number of queries: the sample is large enough to represent them.
-#[must_use]
-pub fn sample_step(queries: usize) -> usize {
-    queries.div_ceil(SAMPLE_MAX).max(1)
+/// The indices of a sample of this number of queries, ascending. It is large enough to represent them.
+pub fn sampled_queries(queries: usize) -> impl Iterator<Item = usize> {
+    sample_indices(queries, queries.div_ceil(SAMPLE_MAX))
 }
 
 /// Count what a query of the sample demands. Its clauses are compiled again when it is added: only then are the counts

@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 
-use crate::index::clause::{AccessKey, ValueTest};
+use crate::index::clause::{AccessKey, AccessKeys, ValueTest};
 use crate::index::ids::{AttributeId, BranchId, QueryId};
 use crate::index::leaf::query::LEAF_QUERIES;
 
@@ -17,6 +17,9 @@ use super::summary::ATTRIBUTES_MAX;
 const SHARE_MAX: f64 = 1.0 / 40.0;
 /// [`SHARE_MAX`] for queries that have to be evaluated when they are candidates.
 const SHARE_MAX_VERIFIED: f64 = 1.0 / 4.0;
+/// A key is worth it, whatever share of messages has it, if at most this share of the queries shares it: few are looked at in
+/// vain. So it is with attributes that few queries ask about, and that most messages lack.
+const GROUP_SHARE_MAX: f64 = 1.0 / 1_000.0;
 /// Groups of more queries than this have summaries; the leaves of others are all scanned.
 const WIDE: usize = 4 * LEAF_QUERIES;
 
@@ -77,7 +80,7 @@ impl Grouping {
         let mut filed: Vec<(AccessKey, BranchId)> = Vec::new();
         let often = interner.most_asked(ATTRIBUTES_MAX);
         for (id, query) in (0..).map(BranchId).zip(clauses).filter(|(_, query)| !query.is_never) {
-            match query.access.as_ref().filter(|access| is_worth_a_key(access.share, query, &often, interner)) {
+            match query.access.as_ref().filter(|access| is_worth_a_key(access, query, &often, interner)) {
                 None => common.push(id),
                 Some(access) => filed.extend(access.keys.iter().map(|key| (*key, id))),
             }
@@ -127,11 +130,21 @@ fn unread(filed: &[QueryGroup], interner: &Interner) -> Vec<AttributeId> {
 
 /// True when filing a query under its keys is better than the summaries of the common group. These rule out little by
 /// attributes of which messages have several values, and nothing by those that are not asked about `often`.
-fn is_worth_a_key(share: f64, query: &Clauses, often: &HashSet<AttributeId>, interner: &Interner) -> bool {
+fn is_worth_a_key(access: &AccessKeys, query: &Clauses, often: &HashSet<AttributeId>, interner: &Interner) -> bool {
     let is_single = |test: &ValueTest| often.contains(&test.attribute) && !interner.origin(test.attribute).is_several();
     let is_pruned = query.tests.iter().any(|test| !test.is_open() && is_single(test))
         || query.choices.iter().any(|tests| tests.iter().all(is_single));
-    share <= if query.is_verified() || !is_pruned { SHARE_MAX_VERIFIED } else { SHARE_MAX }
+    let share_max = if query.is_verified() || !is_pruned { SHARE_MAX_VERIFIED } else { SHARE_MAX };
+    access.share <= share_max || group_share(access, interner) <= GROUP_SHARE_MAX
+}
+
+/// An estimate of the share of queries that have one of these keys, too.
+fn group_share(access: &AccessKeys, interner: &Interner) -> f64 {
+    let of_key = |key: &AccessKey| match *key {
+        AccessKey::Symbol(symbol) => interner.share(symbol) * interner.presence_share(interner.attribute_of(symbol)),
+        AccessKey::Presence(attribute) => interner.presence_share(attribute),
+    };
+    access.keys.iter().map(of_key).sum()
 }
 
 /// New numbers for queries: pure topic queries first, then in the order of the leaves, so that what lies together matches

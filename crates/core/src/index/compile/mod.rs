@@ -12,6 +12,7 @@ pub mod interner;
 pub mod leaves;
 pub mod packing;
 pub mod predicates;
+pub mod sampling;
 pub mod sections;
 pub mod shared_predicates;
 pub mod shares;

@@ -13,6 +13,8 @@ use crate::index::clause::{NumberKind, NumberRange};
 use crate::index::ids::AttributeId;
 use crate::index::leaf::query::LEAF_QUERIES;
 
+use super::sampling::sample_indices;
+
 /// A piece is cut by the ranges of at most this many of its queries.
 const SAMPLE: usize = 96;
 /// At most so many bounds of an attribute say how bounds are distributed.
@@ -129,7 +131,7 @@ pub fn pack<T>(queries: &mut [Packed<T>]) {
 fn distributions<T>(queries: &[Packed<T>]) -> Vec<Distribution> {
     let mut all: Vec<Distribution> = Vec::new();
     let step = (queries.len() / BOUNDS_MAX).max(1);
-    for interval in queries.iter().step_by(step).flat_map(|query| &query.intervals) {
+    for interval in sample_indices(queries.len(), step).flat_map(|index| &queries[index].intervals) {
         let finite = [interval.low, interval.high].into_iter().filter(|bound| bound.is_finite());
         match all.iter_mut().find(|known| known.dimension == interval.dimension) {
             Some(known) => known.bounds.extend(finite),
@@ -182,7 +184,7 @@ fn best_dimension<T>(queries: &[Packed<T>], distributions: &[Distribution]) -> O
         return None;
     }
     let step = (queries.len() / SAMPLE).max(1);
-    let mut sample: Vec<_> = queries.iter().step_by(step).collect();
+    let mut sample: Vec<_> = sample_indices(queries.len(), step).map(|index| &queries[index]).collect();
     let mut best: Option<(f64, f64, Dimension)> = None;
     for distribution in distributions {
         let Some((ratio, width)) = cost_of_cutting(&mut sample, distribution) else { continue };

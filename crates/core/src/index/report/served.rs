@@ -1,6 +1,6 @@
 //! Counts the subscriptions that each kind of index serves.
 
-use crate::index::compile::builder::{Builder, sample_step};
+use crate::index::compile::builder::{Builder, sampled_queries};
 use crate::index::compile::index_kind::{IndexKind, index_kinds};
 
 use super::sharing::Sharing;
@@ -9,7 +9,7 @@ use super::sharing::Sharing;
 /// be in none. Cost: about 5 µs per query.
 pub(super) fn served_by(sharing: &Sharing<'_>) -> Vec<(IndexKind, usize)> {
     let queries = &sharing.queries;
-    let sample = queries.iter().step_by(sample_step(queries.len())).map(|one| one.query);
+    let sample = sampled_queries(queries.len()).map(|index| queries[index].query);
     let mut builder = Builder::new(queries.len(), sample);
     queries.iter().for_each(|one| _ = builder.add(one.query, std::iter::empty()));
     let kinds = index_kinds(&builder);

@@ -72,6 +72,15 @@ fn each_subscription_counts_under_the_index_that_finds_it() {
 }
 
 #[test]
+fn queries_on_attributes_that_few_ask_about_are_filed_by_their_values() {
+    let equal = |number: usize, step: usize| format!("r{} = 'v{}'", number * step % 101, number * step / 101 % 20);
+    let texts: Vec<String> =
+        (0..2_020).map(|number| format!("{} AND {}", equal(number, 1), equal(number, 7))).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    assert_eq!(report(&texts).served_by, [(IndexKind::Values, 2_020)]);
+}
+
+#[test]
 fn covered_queries_name_what_covers_them_and_equal_meanings_the_first() {
     let texts = ["a = 1 AND b = 2", "b = 2 AND a = 1", "b IN (2, 3)", "a = 1 AND b = 2", "c = 4", "b >= 2"];
     let report = report(&texts);

@@ -11,7 +11,7 @@ use crate::error::EngineError;
 use crate::expensive::Opaque;
 
 use crate::index::changes::EngineState;
-use crate::index::compile::builder::{Builder, BuiltSegment, NewSubscription, sample_step};
+use crate::index::compile::builder::{Builder, BuiltSegment, NewSubscription, sampled_queries};
 use crate::index::versions::version::{SubscriptionPosition, Version};
 use crate::index::{Engine, SubscriptionId};
 
@@ -36,8 +36,8 @@ impl Engine {
         let (version, next_id) = self.current_with_next_id();
         let subscriptions = version.subscriptions()?;
         let mut sample = Vec::new();
-        for (_, position) in subscriptions.iter().step_by(sample_step(subscriptions.len())) {
-            sample.push(version.decode(position)?);
+        for index in sampled_queries(subscriptions.len()) {
+            sample.push(version.decode(&subscriptions[index].1)?);
         }
         let mut builder = Builder::new(subscriptions.len(), sample.into_iter());
         for (id, position) in &subscriptions {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::error::EngineError;
 use crate::index::SubscriptionId;
-use crate::index::compile::builder::{Builder, BuiltSegment, NewSubscription, sample_step};
+use crate::index::compile::builder::{Builder, BuiltSegment, NewSubscription, sampled_queries};
 use crate::index::segment::Segment;
 use crate::index::segment::tail::TAIL_MAX;
 use crate::query::Query;
@@ -107,7 +107,7 @@ fn size(segments: &[Arc<Segment>]) -> usize {
 pub fn build(subscriptions: &[(SubscriptionId, Arc<Query>)]) -> Segment {
     // A handful of queries say little about what others are like, and are soon merged.
     let sampled = if subscriptions.len() > SAMPLED_MIN { subscriptions } else { &[] };
-    let sample = sampled.iter().step_by(sample_step(sampled.len())).map(|(_, query)| &**query);
+    let sample = sampled_queries(sampled.len()).map(|index| &*sampled[index].1);
     let mut builder = Builder::new(subscriptions.len(), sample);
     let add = |(id, query): &(SubscriptionId, Arc<Query>)| {
         builder.add(query, [NewSubscription { id: *id, key: None }].into_iter())
@@ -151,11 +151,11 @@ pub fn merge(segments: &[Arc<Segment>], version: u64) -> Result<Segment, EngineE
     }
     let queries = || segments.iter().flat_map(|segment| segment.query_ids().map(move |query| (segment, query)));
     let count = segments.iter().map(|segment| segment.query_count()).sum();
-    let step = sample_step(count);
-    let mut damage = None;
-    let sample = queries()
-        .step_by(step)
-        .map_while(|(segment, query)| segment.decode(query).map_err(|error| damage = Some(error)).ok());
+    let (mut damage, mut sampled) = (None, sampled_queries(count).peekable());
+    let sample = (0..)
+        .zip(queries())
+        .filter(|(index, _)| sampled.next_if_eq(index).is_some())
+        .map_while(|(_, (segment, query))| segment.decode(query).map_err(|error| damage = Some(error)).ok());
     let mut builder = Builder::new(count, sample);
     if let Some(error) = damage {
         return Err(error);

@@ -1,0 +1,168 @@
+"""Owners are told at the times that they asked for: as the naive version says, also after restarts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tamis.config.deliveries import EmlDelivery
+from tamis.config.owners import OwnerConfig
+from tamis.notify import engine as engine_module
+from tamis.notify.channel import Sent
+from tamis.notify.engine import NotificationEngine
+from tamis.notify.rhythm import decide, next_digest, window_start
+from tamis.query import QuerySpec
+from tamis.store import DueDelivery, Store
+from tests.notify.rhythm_oracle import Dispatch, Event, dispatches
+from tests.store.rows import message, result
+
+_CHANGES = [datetime(2027, 3, 27, 12, tzinfo=UTC), datetime(2027, 10, 30, 12, tzinfo=UTC)]  # a day before Berlin's
+_NUMBERS = itertools.count()
+
+_BURST = [Event(_CHANGES[0] + timedelta(minutes=number), "frost") for number in range(4)]
+_NIGHT = [Event(_CHANGES[0] + timedelta(hours=hours), "frost") for hours in (10, 11, 14, 20)]
+_AT_MOST_TWO = OwnerConfig(name="ann", most=2)
+_NOT_AT_NIGHT = OwnerConfig(name="ann", time_zone="Europe/Berlin", quiet="22:00-07:00")
+
+clocks = st.builds("{:02}:{:02}".format, st.integers(4, 23), st.sampled_from([0, 15, 30, 45]))  # no change of clocks
+quiet_hours = st.tuples(clocks, clocks).filter(lambda pair: pair[0] != pair[1]).map("-".join)
+zones = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"])
+
+
+@st.composite
+def owners(draw: st.DrawFn) -> OwnerConfig:
+    """Draw the settings of an owner."""
+    known: dict[str, Any] = {"name": "ann", "time_zone": draw(zones), "quiet": draw(st.none() | quiet_hours)}
+    known["digest"] = digest = draw(st.sampled_from(["none", "none", "hour", "day", "week"]))
+    if digest in ("day", "week"):
+        known["at"] = draw(clocks)
+    if digest == "week":
+        known["weekday"] = draw(st.sampled_from(["mon", "thu", "sun"]))
+    if digest == "none" and draw(st.booleans()):
+        known |= {"most": draw(st.integers(1, 3)), "per_s": draw(st.sampled_from([900.0, 3600.0, 7200.0]))}
+    return OwnerConfig(**known)
+
+
+@st.composite
+def matches(draw: st.DrawFn) -> list[Event]:
+    """Draw matches of two queries, in order of time, around a change of the clocks."""
+    seconds = sorted(draw(st.lists(st.integers(0, 130_000), min_size=1, max_size=8)))
+    start = draw(st.sampled_from(_CHANGES))
+    return [Event(start + timedelta(seconds=one), draw(st.sampled_from(["frost", "heat"]))) for one in seconds]
+
+
+@given(owners(), matches())
+@example(_AT_MOST_TWO, _BURST)
+@example(_NOT_AT_NIGHT, _NIGHT)
+@settings(max_examples=150, deadline=None)
+def test_decisions_are_those_of_the_naive_version(owner: OwnerConfig, events: list[Event]) -> None:
+    decided: list[Dispatch] = []
+    for number, event in enumerate(events):
+        sent = 0
+        if owner.most is not None:
+            alone = [
+                one for one, it in zip(events[:number], decided, strict=True) if it.alone and one.query == event.query
+            ]
+            sent = sum(one.at >= window_start(owner, event.at) for one in alone)
+        decision = decide(owner, event.at, sent)
+        decided.append(Dispatch(decision.until or event.at, decision.until is None))
+    assert decided == dispatches(owner, events)
+
+
+class Recorder:
+    """A channel that notes when it handed over which messages, and whether alone."""
+
+    batch_count = 10
+
+    def __init__(self) -> None:
+        self.now = _CHANGES[0]
+        self.sent: dict[int, Dispatch] = {}
+
+    def open(self) -> None:
+        """Do nothing."""
+
+    def deliver(self, due: Sequence[DueDelivery]) -> Sent:
+        """Note each alone."""
+        return self._note(due, alone=True)
+
+    def deliver_digest(self, due: Sequence[DueDelivery]) -> Sent:
+        """Note all of them as parts of one digest."""
+        assert len({it.owner for it in due}) == 1
+        return self._note(due, alone=False)
+
+    def _note(self, due: Sequence[DueDelivery], *, alone: bool) -> Sent:
+        for it in due:
+            assert it.notification.offset not in self.sent, "sent twice"
+            self.sent[it.notification.offset] = Dispatch(self.now, alone)
+        return Sent()
+
+    def interrupt(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@given(owners(), matches())
+@example(_AT_MOST_TWO, _BURST)
+@example(_NOT_AT_NIGHT, _NIGHT)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_engine_sends_when_the_naive_version_does(
+    store: Store, tmp_path: Path, owner: OwnerConfig, events: list[Event]
+) -> None:
+    name, recorder = f"mail-{next(_NUMBERS)}", Recorder()
+    for key in ("frost", "heat"):
+        store.add_query(QuerySpec(key, "a = 1", owner="ann", deliveries=(name,)))
+
+    def deliver(at: datetime) -> None:
+        recorder.now = at
+        config = EmlDelivery(name=name, type="eml", folder=tmp_path)
+        with pytest.MonkeyPatch.context() as patch:  # a new engine each time: nothing may depend on its memory
+            patch.setattr(engine_module, "make_channel", lambda *_: recorder)
+            NotificationEngine(store, [config], lambda: at, owners=[owner]).deliver_pending()
+
+    def deliver_until(end: datetime | None) -> None:
+        while (due := store.next_attempt_at()) is not None and (end is None or due < end):
+            deliver(max(due, recorder.now))
+
+    for number, event in enumerate(events):
+        deliver_until(event.at)
+        _match(store, name, number, event)
+        deliver(event.at)
+    deliver_until(None)
+    assert [recorder.sent[number] for number in range(len(events))] == dispatches(owner, events)
+
+
+def _match(store: Store, stream: str, number: int, event: Event) -> None:
+    """Commit a match as if it happened at the time of `event`."""
+    version = store.get_query(event.query).version
+    batch = result([message(number, partition=stream)], [event.query])
+    notification = batch.notifications[0]._replace(query_version=version)
+    store.pin_batch(stream, number)
+    store.commit_batch(stream, number, type(batch)(batch.messages, [notification], [], 1, 1))
+    at = event.at.strftime("%Y-%m-%d %H:%M:%S.%f")
+    with store._write() as connection:
+        connection.exec_driver_sql(
+            "UPDATE batches SET committed_at = ? WHERE stream = ? AND batch_id = ?", (at, stream, number)
+        )
+
+
+def test_a_time_that_the_clocks_leave_out_comes_later_and_one_they_show_twice_once() -> None:
+    owner = OwnerConfig(name="ann", time_zone="Europe/Berlin", digest="day", at="02:30")
+    assert next_digest(owner, datetime(2027, 3, 27, 12, tzinfo=UTC)) == datetime(2027, 3, 28, 1, 30, tzinfo=UTC)
+    first = next_digest(owner, datetime(2027, 10, 30, 12, tzinfo=UTC))
+    assert first == datetime(2027, 10, 31, 0, 30, tzinfo=UTC)
+    assert next_digest(owner, first) == datetime(2027, 11, 1, 1, 30, tzinfo=UTC)
+
+
+def test_quiet_hours_that_the_clocks_show_twice_end_once() -> None:
+    owner = OwnerConfig(name="ann", time_zone="Europe/Berlin", quiet="22:00-02:30")
+    again = datetime(2027, 10, 31, 1, 10, tzinfo=UTC)  # 02:10 for the second time
+    assert decide(owner, again, 0).until is None
