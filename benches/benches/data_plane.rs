@@ -81,8 +81,16 @@ impl BrokerUnderLoad {
     fn send<'m>(&mut self, connection: ConnectionId, method: impl Into<Method<'m>>) {
         let mut bytes = Vec::new();
         method.into().encode(1, &mut bytes);
-        self.broker.receive(connection, &bytes, 0);
+        self.receive(connection, &bytes);
         self.write(connection);
+    }
+
+    /// Hand bytes to the broker, and go on with what it puts off.
+    fn receive(&mut self, connection: ConnectionId, bytes: &[u8]) {
+        self.broker.receive(connection, bytes, 0);
+        while self.broker.has_work() {
+            self.broker.work(0);
+        }
     }
 
     /// Take everything that the broker has for a connection.
@@ -114,7 +122,7 @@ impl BrokerUnderLoad {
             self.delivered += ACKNOWLEDGED;
             BasicAck { delivery_tag: self.delivered, multiple: true }.encode(1, &mut acks);
         }
-        self.broker.receive(self.consumers[0], &acks, 0);
+        self.receive(self.consumers[0], &acks);
         self.write(self.consumers[0]);
     }
 }
@@ -181,7 +189,7 @@ fn run(broker: Broker, messages: usize, size: usize, acknowledges: bool, durable
     let (_, cpu) = timed_cpu(|| {
         for _ in 0..rounds {
             for piece in stream.chunks(read) {
-                world.broker.receive(world.publisher, piece, 0);
+                world.receive(world.publisher, piece);
                 sent += piece.len();
                 world.write(consumer);
                 if acknowledges {
@@ -212,7 +220,7 @@ fn fan_out(report: &mut BenchReport) {
         let rounds = 200_000 / queues;
         let (_, cpu) = timed_cpu(|| {
             for _ in 0..rounds {
-                world.broker.receive(world.publisher, &bytes, 0);
+                world.receive(world.publisher, &bytes);
                 for index in 0..world.consumers.len() {
                     world.write(world.consumers[index]);
                 }
