@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "tamis"
 LAYERS = [
-    {"_core", "errors", "message", "name_hints", "text_file"},
+    {"_core", "errors", "message", "name_hints", "retry_after", "text_file"},
     {"query", "engine", "words", "reference"},
     {"store", "adapters"},
     {"config"},
@@ -37,10 +37,10 @@ HEAVY = {
     "uvloop": {"broker"},
     "structlog": {"broker"},
     "pika": {"cli", "adapters"},
-    "aio_pika": {"client"},
+    "aio_pika": {"client", "notify"},
     "starlette": {"web", "adapters"},
     "uvicorn": {"web", "adapters"},
-    "httpx2": {"adapters"},
+    "httpx2": {"adapters", "notify"},
     "feedparser": {"adapters"},
     "fastfeedparser": {"adapters"},
     "imapclient": {"adapters"},

@@ -116,6 +116,7 @@ def test_everything_has_a_default_but_what_it_is_about(tmp_path: Path) -> None:
     assert config.pipeline.interval_ms == 200
 
 
+DELIVERIES = "store, eml, jsonl, smtp, webhook, amqp"
 TYPES = ", ".join(ADAPTERS)
 MISTAKES = [
     (
@@ -137,9 +138,9 @@ MISTAKES = [
     (
         '"smtp"',
         '"smpt"',
-        "line 19: unknown type 'smpt' in [[delivery]]; did you mean 'smtp'?; known: store, eml, jsonl, smtp",
+        f"line 19: unknown type 'smpt' in [[delivery]]; did you mean 'smtp'?; known: {DELIVERIES}",
     ),
-    ('type = "eml"\n', "", "line 12: [[delivery]] needs 'type': one of store, eml, jsonl, smtp"),
+    ('type = "eml"\n', "", f"line 12: [[delivery]] needs 'type': one of {DELIVERIES}"),
     ('["outbox"]', '["outbx"]', "line 6: no [[delivery]] is named 'outbx'; did you mean 'outbox'?"),
     ('"server"', '"outbox"', "line 18: the name 'outbox' is taken already"),
     ('"inbox"', "5", "line 8: name: expected text, not 5"),

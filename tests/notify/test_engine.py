@@ -252,3 +252,19 @@ def test_half_a_surrogate_pair_is_no_poison(store: Store, clock: Clock, tmp_path
     assert NotificationEngine(store, [lines, mail], clock).deliver_pending().delivered == 2
     line = json.loads(lines.path.read_bytes().decode())
     assert line["properties"]["subject"] == "half \ud83e a pair"
+
+
+def test_the_reasons_follow_the_hierarchies_of_the_store(store: Store, clock: Clock, tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    store.set_hierarchy("region", {"Europe": None, "France": "Europe", "Asia": None})
+    store.add_query(QuerySpec("europe", "region UNDER 'Europe' AND n > 1", deliveries=("lines",)))
+    store.add_query(QuerySpec("grouped", "region == Europe", "boolean:region", deliveries=("lines",)))
+    store.pin_batch("s", 0)
+    store.commit_batch("s", 0, result([message(0, region="France", n=2)], ["europe", "grouped"]))
+    engine = NotificationEngine(store, [JsonlDelivery(name="lines", type="jsonl", path=path)], clock)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=2)
+    reasons = {line["query"]: line["reasons"] for line in map(json.loads, path.read_text().splitlines())}
+    assert reasons == {
+        "europe": ["region UNDER 'Europe'  (France)", "n > 1  (2)"],
+        "grouped": ["region UNDER 'Europe'  (France)"],
+    }

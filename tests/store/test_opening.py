@@ -44,7 +44,7 @@ def test_a_message_has_the_same_columns_from_its_adapter_to_its_notification() -
     columns = MessageRow._fields
     assert tuple(messages.columns.keys()) == columns
     assert {field.name for field in fields(Row)} | {"source"} >= set(columns)
-    assert tuple(field.name for field in fields(NotificationRecord))[-len(columns) :] == columns
+    assert tuple(field.name for field in fields(NotificationRecord))[-len(columns) - 1 : -1] == columns
 
 
 def test_migrations_and_models_are_the_same_schema(store: Store) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+from base64 import b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tamis.config.errors import MistakeError
 from tamis.config.fields import Count, Domain, Line, Name, PathBeside, Port, Seconds, Section
@@ -16,8 +19,70 @@ if TYPE_CHECKING:
     import ssl
 
 
+ROUTING_FIELDS = ("query", "owner", "topic")
+"""The fields of a notification that can stand in a routing key."""
+
+_SECRET_PREFIX = "whsec_"  # noqa: S105 - of the specification, not a secret
+_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
+
+
 def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
+
+
+def _variable(delivery: str, variable: str) -> str:
+    """The value of an environment variable.
+
+    Raises:
+        ConfigError: it is not set.
+    """
+    if (value := os.environ.get(variable)) is None:
+        raise ConfigError(f"delivery '{delivery}': the environment variable {variable} is not set")
+    return value
+
+
+def _trusting(delivery: str, ca_file: Path | None) -> ssl.SSLContext:
+    """The settings of TLS that trust these certificates, or the system's.
+
+    Raises:
+        ConfigError: they cannot be read.
+    """
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise ConfigError(f"delivery '{delivery}': {ca_file}: no certificates can be read: {error}") from error
+
+
+def _web_address(url: str) -> str:
+    parts = _parts(url, ("https", "http"), "https://example.org/hook")
+    if parts.scheme == "http" and parts.hostname not in _THIS_MACHINE:
+        raise ValueError(f"'{url}' would send messages in the clear: expected https, or http on this machine")
+    return url
+
+
+def _broker_address(url: str) -> str:
+    parts = _parts(url, ("amqp", "amqps"), "amqp://user@localhost:5672/")
+    if parts.password is not None:
+        raise ValueError("a password does not belong into the file: name its variable in password_env")
+    return url
+
+
+def _parts(url: str, schemes: tuple[str, ...], example: str) -> SplitResult:
+    parts = urlsplit(url)
+    if parts.scheme not in schemes or not parts.hostname:
+        raise ValueError(f"expected an address such as {example}, not '{url}'")
+    _ = parts.port  # a ValueError when it is none
+    return parts
+
+
+def _known_fields(text: str) -> str:
+    for name in re.findall(r"\{([^}]*)\}", text):
+        if name not in ROUTING_FIELDS:
+            known = ", ".join(f"{{{field}}}" for field in ROUTING_FIELDS)
+            raise ValueError(f"expected {known}, not {{{name}}}")
+    return text
 
 
 class _Delivery(Section):
@@ -116,7 +181,7 @@ class SmtpDelivery(_Mail):
         if (self.user is None) != (self.password_env is None):
             given = "user" if self.user is not None else "password_env"
             raise MistakeError((given,), "'user' and 'password_env' belong together")
-        if self.user is not None and self.tls == "none" and self.host not in ("127.0.0.1", "::1", "localhost"):
+        if self.user is not None and self.tls == "none" and self.host not in _THIS_MACHINE:
             raise MistakeError(("user",), f'a password for {self.host} needs tls = "starttls" or "tls"')
         return self
 
@@ -126,11 +191,7 @@ class SmtpDelivery(_Mail):
         Raises:
             ConfigError: the environment variable that should hold it is not set.
         """
-        if self.password_env is None:
-            return None
-        if (password := os.environ.get(self.password_env)) is None:
-            raise ConfigError(f"delivery '{self.name}': the environment variable {self.password_env} is not set")
-        return password
+        return None if self.password_env is None else _variable(self.name, self.password_env)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """The settings that check the server's certificate; None without TLS.
@@ -138,17 +199,95 @@ class SmtpDelivery(_Mail):
         Raises:
             ConfigError: `ca_file` cannot be read.
         """
-        if self.tls == "none":
-            return None
-        import ssl
+        return None if self.tls == "none" else _trusting(self.name, self.ca_file)
 
+
+class WebhookDelivery(_Delivery):
+    """A delivery of type ``webhook``: one signed HTTP request per notification.
+
+    Attributes:
+        url: where it is posted; ``https``, or ``http`` on this machine.
+        secret_env: the environment variables that hold the secrets; each gives a signature, so that a secret can be
+            changed without a gap.
+        ca_file: certificates to trust instead of the system's.
+        timeout_s: for the whole of one request.
+    """
+
+    type: Literal["webhook"]
+    url: Annotated[Line, AfterValidator(_web_address)]
+    secret_env: Annotated[tuple[Line, ...], BeforeValidator(_as_tuple), Field(min_length=1)]
+    ca_file: PathBeside | None = None
+    timeout_s: Seconds = 15.0
+
+    def secrets(self) -> list[bytes]:
+        """The secrets, in the order of `secret_env`.
+
+        Raises:
+            ConfigError: a variable is not set, or holds no secret.
+        """
+        return [self._secret(variable) for variable in self.secret_env]
+
+    def _secret(self, variable: str) -> bytes:
+        text = _variable(self.name, variable)
         try:
-            return ssl.create_default_context(cafile=self.ca_file)
-        except OSError as error:
+            secret = b64decode(text.removeprefix(_SECRET_PREFIX), validate=True)
+        except ValueError:
+            secret = b""
+        if not text.startswith(_SECRET_PREFIX) or not 24 <= len(secret) <= 64:
             raise ConfigError(
-                f"delivery '{self.name}': {self.ca_file}: no certificates can be read: {error}"
-            ) from error
+                f"delivery '{self.name}': the environment variable {variable} holds no secret: expected "
+                f"{_SECRET_PREFIX} and 24 to 64 bytes in base64"
+            )
+        return secret
+
+    def tls_context(self) -> ssl.SSLContext:
+        """The settings that check the server's certificate.
+
+        Raises:
+            ConfigError: `ca_file` cannot be read.
+        """
+        return _trusting(self.name, self.ca_file)
 
 
-DeliveryConfig = Annotated[StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery, Field(discriminator="type")]
+class AmqpDelivery(_Delivery):
+    """A delivery of type ``amqp``: one message per notification, published to a broker and confirmed by it.
+
+    Attributes:
+        url: the broker, as ``amqp://user@host:5672/vhost`` or ``amqps://``.
+        password_env: the environment variable that holds the password.
+        exchange: the exchange; ``mailbox`` for the mailboxes of tamis, "" for the queue that `routing_key` names.
+        routing_key: the key, in which ``{query}``, ``{owner}`` and ``{topic}`` stand for those of the notification.
+        ca_file: certificates to trust instead of the system's.
+        timeout_s: for each step.
+    """
+
+    type: Literal["amqp"]
+    url: Annotated[Line, AfterValidator(_broker_address)]
+    password_env: Line | None = None
+    exchange: Annotated[str, Field(max_length=127)] = ""
+    routing_key: Annotated[Line, AfterValidator(_known_fields)] = "{query}"
+    ca_file: PathBeside | None = None
+    timeout_s: Seconds = 15.0
+
+    def password(self) -> str | None:
+        """The password to log in with; None: that of `url`, or guest's.
+
+        Raises:
+            ConfigError: the environment variable that should hold it is not set.
+        """
+        return None if self.password_env is None else _variable(self.name, self.password_env)
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The settings that check the broker's certificate; None without TLS.
+
+        Raises:
+            ConfigError: `ca_file` cannot be read.
+        """
+        return _trusting(self.name, self.ca_file) if urlsplit(self.url).scheme == "amqps" else None
+
+
+DeliveryConfig = Annotated[
+    StoreDelivery | EmlDelivery | JsonlDelivery | SmtpDelivery | WebhookDelivery | AmqpDelivery,
+    Field(discriminator="type"),
+]
 """A ``[[delivery]]``, by its `type`."""

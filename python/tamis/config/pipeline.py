@@ -24,7 +24,15 @@ from pydantic_core import ErrorDetails
 
 from tamis.config import errors as config_errors
 from tamis.config.adapters import ADAPTERS, AdapterConfig, AnyAdapterConfig, types_with
-from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
+from tamis.config.deliveries import (
+    AmqpDelivery,
+    DeliveryConfig,
+    EmlDelivery,
+    JsonlDelivery,
+    SmtpDelivery,
+    StoreDelivery,
+    WebhookDelivery,
+)
 from tamis.config.errors import MistakeError
 from tamis.config.fields import PATTERNS, Days, Milliseconds, Name, PathBeside, Section
 from tamis.config.hierarchies import HierarchyConfig
@@ -219,6 +227,8 @@ _DELIVERIES: dict[str, type[BaseModel]] = {
     "eml": EmlDelivery,
     "jsonl": JsonlDelivery,
     "smtp": SmtpDelivery,
+    "webhook": WebhookDelivery,
+    "amqp": AmqpDelivery,
 }
 _TAGGED: dict[str, Mapping[str, type[BaseModel]]] = {"delivery": _DELIVERIES, "adapter": ADAPTERS}
 """Section -> type -> model, of sections that have a type."""

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tamis.config.deliveries import AmqpDelivery, DeliveryConfig, SmtpDelivery, WebhookDelivery
 from tamis.config.errors import line_of
 from tamis.config.pipeline import PipelineConfig, TestBlock
 from tamis.config.toml_lines import TomlLocation, line_numbers
@@ -184,13 +185,11 @@ class PipelineCheck:
                 yield self._at(("delivery", index, "folder"), problem)
             if delivery.type == "jsonl" and (problem := _file_problem(delivery.path)):
                 yield self._at(("delivery", index, "path"), problem)
-            if delivery.type == "smtp":
-                importlib.import_module("aiosmtplib")  # as a run would: without the extra, the command line names it
-                for key, ask in (("password_env", delivery.password), ("ca_file", delivery.tls_context)):
-                    try:
-                        ask()
-                    except ConfigError as error:
-                        yield self._at(("delivery", index, key), error)
+            for key, ask in _outside(delivery):
+                try:
+                    ask()
+                except ConfigError as error:
+                    yield self._at(("delivery", index, key), error)
 
     def _tests(self) -> Iterator[Problem]:
         from tamis.engine.build import build_engine
@@ -249,3 +248,19 @@ def _unwritable(path: Path) -> str | None:
     if os.access(path, os.W_OK | (os.X_OK if path.is_dir() else 0)):
         return None
     return f"{path}: may not be written; change its permissions, or give another path"
+
+
+def _outside(delivery: DeliveryConfig) -> list[tuple[str, Callable[[], object]]]:
+    """What a delivery over the network needs besides the file: the key that says so, and a function that asks."""
+    if delivery.type not in _PACKAGES:
+        return []
+    importlib.import_module(_PACKAGES[delivery.type])  # as a run would: without the extra, the command line names it
+    match delivery:
+        case SmtpDelivery() | AmqpDelivery():
+            return [("password_env", delivery.password), ("ca_file", delivery.tls_context)]
+        case WebhookDelivery():
+            return [("secret_env", delivery.secrets), ("ca_file", delivery.tls_context)]
+    return []
+
+
+_PACKAGES = {"smtp": "aiosmtplib", "webhook": "httpx2", "amqp": "aio_pika"}

@@ -13,7 +13,15 @@ from tamis.store.records import Recipients
 
 
 class ChannelError(TamisError):
-    """The whole channel cannot be used now (no server, no folder, a full disk), whatever the notification."""
+    """The whole channel cannot be used now (no server, no folder, a full disk), whatever the notification.
+
+    Attributes:
+        wait_s: the least time to leave it alone, in seconds, if it said so.
+    """
+
+    def __init__(self, reason: str, wait_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
 
 
 class ChannelTimeoutError(ChannelError):
@@ -26,6 +34,7 @@ class Sent:
 
     Attributes:
         failures: delivery id -> why it could not be delivered; it is tried again later.
+        final: the delivery ids among `failures` that are not tried again.
         notes: delivery id -> what to record for one that was delivered.
         recipients: delivery id -> those that it is done with, as in `DueDelivery`; of those not named here, as before.
         file_size: (delivery, file, bytes) if they were appended to a file: its size with them.
@@ -35,6 +44,7 @@ class Sent:
     notes: dict[int, str] = field(default_factory=dict)
     recipients: dict[int, Recipients] = field(default_factory=dict)
     file_size: tuple[str, Path, int] | None = None
+    final: set[int] = field(default_factory=set)
 
 
 class Channel(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,7 +44,7 @@ def why(record: NotificationRecord) -> Why:
     A notification must be delivered even if its query cannot be read any more; then this returns an empty `Why`.
     """
     try:
-        query, engine = _compiled(record.query_text, record.query_language)
+        query, engine = _compiled(record.query_text, record.query_language, record.hierarchies)
         message = (record.message_properties(), record.topic, record.body)
         predicates = engine.explain("it", *message).predicates
         ranges = tuple(query.highlight(*message))
@@ -66,10 +67,12 @@ def excerpts(body: str, ranges: Ranges) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: str, language: str) -> tuple[Query, Engine]:
+def _compiled(text: str, language: str, hierarchies: str) -> tuple[Query, Engine]:
     from tamis import Engine, compile_query
 
     query, engine = compile_query(text, language), Engine()
+    for attribute, parents in json.loads(hierarchies or "{}").items():
+        engine.hierarchy(attribute, parents)
     engine.add("it", query)
     return query, engine
 

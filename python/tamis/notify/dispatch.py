@@ -15,6 +15,7 @@ from tamis.store import DueDelivery, Outcome, Store
 from tamis.store.records import Which
 
 _PAGE = 500  # due deliveries that are read from the store at once
+_DAY_S = 86_400.0  # a channel is left alone no longer, whatever it asks for
 _UNCONFIGURED_WAIT = timedelta(minutes=1)  # between two notes on deliveries that no block configures
 
 Now = Callable[[], datetime]
@@ -117,7 +118,7 @@ class ChannelDispatcher:
                 self._try(due, hand_over, counts)
         except ChannelError as error:
             if not stopped():
-                self._pause(str(error), counts)
+                self._pause(error, counts)
         finally:
             if is_open:
                 self._channel.close()
@@ -175,15 +176,18 @@ class ChannelDispatcher:
         if reason is None:
             note = f"delivered at try {tries}" if tries > 1 else None
             return Outcome(number, "delivered", sent.notes.get(number, note), recipients=recipients)
+        if number in sent.final:
+            return Outcome(number, "dead", reason, recipients=recipients)
         if tries >= self._config.tries:
             reason = f"{reason} (try {tries} of {self._config.tries})"
             return Outcome(number, "dead", reason, recipients=recipients)
         return Outcome(number, "pending", reason, self._now() + self._wait(tries), recipients=recipients)
 
-    def _pause(self, reason: str, counts: DeliveryCounts) -> None:
+    def _pause(self, error: ChannelError, counts: DeliveryCounts) -> None:
         """Do not use the channel for a while; its notifications record why they wait."""
         self._trouble_count += 1
-        self._trouble, self._until = reason, self._now() + self._wait(self._trouble_count)
+        reason, wait = str(error), max(self._wait(self._trouble_count), timedelta(seconds=min(error.wait_s, _DAY_S)))
+        self._trouble, self._until = reason, self._now() + wait
         self._store.note_pending(self.name, reason)
         counts.troubles[self.name] = reason
 

@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
-from tamis.config.deliveries import DeliveryConfig, EmlDelivery, JsonlDelivery, SmtpDelivery, StoreDelivery
+from tamis.config.deliveries import (
+    AmqpDelivery,
+    DeliveryConfig,
+    EmlDelivery,
+    JsonlDelivery,
+    SmtpDelivery,
+    StoreDelivery,
+    WebhookDelivery,
+)
 from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import Channel
 from tamis.notify.dispatch import ChannelDispatcher, DeliveryCounts, Dispatcher, Now, UnconfiguredDispatcher
@@ -94,4 +102,12 @@ def make_channel(config: DeliveryConfig, store: Store, owners: Mapping[str, Owne
             from tamis.notify.smtp import SmtpChannel
 
             return SmtpChannel(config, owners)
+        case WebhookDelivery():
+            from tamis.notify.webhook import WebhookChannel
+
+            return WebhookChannel(config)
+        case AmqpDelivery():
+            from tamis.notify.amqp import AmqpChannel
+
+            return AmqpChannel(config)
     assert_never(config)

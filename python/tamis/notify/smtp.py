@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
 from email.utils import parseaddr
 
 import aiosmtplib
@@ -20,6 +19,7 @@ import aiosmtplib
 from tamis.config.deliveries import SmtpDelivery
 from tamis.config.owners import OwnerConfig
 from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.interruptible import InterruptibleLoop
 from tamis.notify.mail import recipients_of, render
 from tamis.store import DueDelivery
 
@@ -46,9 +46,8 @@ class SmtpChannel:
         self._sender = parseaddr(config.sender)[1] or config.sender
         self._password = config.password()
         self._tls = config.tls_context()
-        self._runner: asyncio.Runner | None = None
+        self._loop: InterruptibleLoop | None = None
         self._client: aiosmtplib.SMTP | None = None
-        self._under_way: asyncio.Task[None] | None = None
 
     def open(self) -> None:
         """Connect and log in.
@@ -56,7 +55,7 @@ class SmtpChannel:
         Raises:
             ChannelError: there is no server, it does not offer the TLS that was asked for, or it refuses the login.
         """
-        self._runner = asyncio.Runner()
+        self._loop = InterruptibleLoop()
         try:
             self._run(self._connect())
         except ChannelError:
@@ -83,32 +82,18 @@ class SmtpChannel:
 
     def interrupt(self) -> None:
         """Give up the message under way, which may then arrive twice."""
-        task = self._under_way
-        if task is not None:
-            with suppress(RuntimeError):  # the loop was just closed: nothing is under way
-                task.get_loop().call_soon_threadsafe(task.cancel)
+        if (loop := self._loop) is not None:
+            loop.interrupt()
 
     def close(self) -> None:
         """Say goodbye to the server if it still listens."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.run(self._disconnect())
-            runner.close()
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close(self._disconnect())
 
     def _run(self, work: Coroutine[None, None, object]) -> None:
-        """Run one step of the protocol to its end, or until `interrupt`."""
-        assert self._runner is not None, "open comes first"  # noqa: S101 - for the type checker
-        try:
-            self._runner.run(self._interruptible(work))
-        except asyncio.CancelledError as error:
-            raise ChannelError("the pipeline was stopped while the server did not answer") from error
-
-    async def _interruptible(self, work: Coroutine[None, None, object]) -> None:
-        self._under_way = asyncio.current_task()
-        try:
-            await work
-        finally:
-            self._under_way = None
+        assert self._loop is not None, "open comes first"  # noqa: S101 - for the type checker
+        self._loop.run(work)
 
     async def _connect(self) -> aiosmtplib.SMTP:
         if self._client is not None and self._client.is_connected:

@@ -9,7 +9,7 @@ from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from tamis.store.database import Database
 from tamis.store.models import batches, deliveries, delivery_steps, outbox, query_versions
-from tamis.store.outbox import TO_BATCH, TO_QUERY, due_delivery, due_query
+from tamis.store.outbox import TO_BATCH, TO_QUERY, due_query, due_records
 from tamis.store.records import DueDelivery, Hold, Undecided
 
 _d = deliveries.c
@@ -64,7 +64,7 @@ class Digests(Database):
         """Up to `limit` deliveries of one digest whose time has come, the oldest first."""
         due = and_(_d.name == name, _PENDING, _d.digest == digest, _d.next_attempt_at <= now)
         with self._read() as connection:
-            return [due_delivery(row) for row in connection.execute(due_query(due, limit, _d.id))]
+            return due_records(connection, due_query(due, limit, _d.id))
 
 
 _HOLD = (

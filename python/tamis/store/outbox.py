@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, 
 from sqlalchemy.dialects import sqlite
 
 from tamis.store.database import Database, chunks
+from tamis.store.hierarchies import valid_hierarchies
 from tamis.store.models import batches, deliveries, delivery_files, messages, outbox, query_versions
 from tamis.store.records import (
     DeliveryRecord,
@@ -51,7 +53,7 @@ class Outbox(Database):
         if which != "all":
             due = and_(due, _d.digest == "" if which == "decided" else or_(_d.digest.is_(None), _d.digest == ""))
         with self._read() as connection:
-            return [due_delivery(row) for row in connection.execute(due_query(due, limit, _d.next_attempt_at, _d.id))]
+            return due_records(connection, due_query(due, limit, _d.next_attempt_at, _d.id))
 
     def record_outcomes(self, outcomes: Iterable[Outcome], file_size: tuple[str, Path, int] | None = None) -> None:
         """Record the outcomes of some tries in one transaction.
@@ -175,9 +177,13 @@ def due_query(due: ColumnElement[bool], limit: int, *order: ColumnElement[Any]) 
     return statement.order_by(*(first.c[column.key] for column in order if column.key))
 
 
-def due_delivery(row: Row[*tuple[Any, ...]]) -> DueDelivery:
-    """A row of `due_query` as a record."""
-    return DueDelivery(row.delivery_id, row.attempts, notification_record(row), row.recipients, row.owner)
+def due_records(connection: Connection, due: Select[*tuple[Any, ...]]) -> list[DueDelivery]:
+    """What `due_query` selects, as records."""
+    rows = connection.execute(due).all()
+    return [
+        DueDelivery(row.delivery_id, row.attempts, record, row.recipients, row.owner)
+        for row, record in zip(rows, notification_records(connection, rows), strict=True)
+    ]
 
 
 def notification_query(*more: Any) -> Select[*tuple[Any, ...]]:
@@ -202,12 +208,17 @@ def notification_query(*more: Any) -> Select[*tuple[Any, ...]]:
     )
 
 
-_FIELD_COUNT = len(fields(NotificationRecord))
+_FIELD_COUNT = len(fields(NotificationRecord)) - 1  # without the hierarchies
 
 
-def notification_record(row: Row[*tuple[Any, ...]]) -> NotificationRecord:
-    """A row of `notification_query` as a record."""
-    return NotificationRecord(*row[:_FIELD_COUNT])
+def notification_records(connection: Connection, rows: Iterable[Row[*tuple[Any, ...]]]) -> list[NotificationRecord]:
+    """Rows of `notification_query` as records, with the hierarchies that their queries may ask for."""
+    records = [NotificationRecord(*row[:_FIELD_COUNT]) for row in rows]
+    if not any(record.asks_hierarchies for record in records):
+        return records
+    valid = valid_hierarchies(connection).values()
+    hierarchies = json.dumps({record.attribute: dict(record.parents) for record in valid})
+    return [replace(it, hierarchies=hierarchies) if it.asks_hierarchies else it for it in records]
 
 
 _OUTCOME = (

@@ -230,6 +230,13 @@ class NotificationRecord:
     properties: str
     body: str | None
     xml: str | None
+    hierarchies: str = ""
+    """The hierarchies that the query may ask for, as they are now: JSON, attribute -> value -> its parent."""
+
+    @property
+    def asks_hierarchies(self) -> bool:
+        """Whether the query may ask for a hierarchy; it is not compiled for that."""
+        return "under" in self.query_text.lower() or self.query_language.startswith("boolean:")
 
     @property
     def message_key(self) -> tuple[str, str, int, str]:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Integer, case, fun
 
 from tamis.store.database import Database
 from tamis.store.models import batches, dead_letters, deliveries, messages, outbox, query_versions
-from tamis.store.outbox import TO_BATCH, TO_MESSAGE, notification_query, notification_record
+from tamis.store.outbox import TO_BATCH, TO_MESSAGE, notification_query, notification_records
 from tamis.store.records import Counts, DeadLetterRecord, MessageRow, NotificationRecord, QueryMatches
 from tamis.store.revisions import current_revision
 
@@ -113,7 +113,7 @@ class Summaries(Database):
         order = outbox.c.seq.desc() if newest_first else outbox.c.seq
         with self._read() as connection:
             rows = connection.execute(notification_query().where(*wanted).order_by(order).limit(limit))
-            return [notification_record(row) for row in rows]
+            return notification_records(connection, rows)
 
     def messages(self) -> Iterator[tuple[str, MessageRow]]:
         """Every message that is kept, because a query matched it: its adapter and the message, oldest first."""
@@ -139,12 +139,12 @@ class Summaries(Database):
         """
         found = outbox.c.notification_id.startswith(beginning, autoescape=True)
         with self._read() as connection:
-            rows = connection.execute(notification_query().where(found).limit(2)).all()
+            rows = notification_records(connection, connection.execute(notification_query().where(found).limit(2)))
         if not rows:
             raise KeyError(beginning)
         if len(rows) > 1:
             raise ValueError(f"several notifications begin with '{beginning}'; give more of the id")
-        return notification_record(rows[0])
+        return rows[0]
 
     def notification_ids(self) -> set[str]:
         """The ids of all notifications, which tests compare with those of the oracle."""

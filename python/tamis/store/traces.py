@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Integer, LargeBinary, and_, fu
 
 from tamis.store.database import Database
 from tamis.store.models import dead_letters, messages, outbox
-from tamis.store.outbox import TO_MESSAGE, notification_query, notification_record
+from tamis.store.outbox import TO_MESSAGE, notification_query, notification_records
 from tamis.store.records import DeadLetterRecord, MessageRow, NotificationRecord, Trace
 
 _LIMIT = 100  # places of one message, and its dead letters
@@ -70,7 +70,7 @@ def _message_id(message: MessageRow) -> str | None:
 
 def _notifications(connection: Connection, message: MessageRow) -> Iterator[NotificationRecord]:
     rows = connection.execute(notification_query().where(and_(*_of(message))).order_by(outbox.c.seq))
-    yield from map(notification_record, rows)
+    yield from notification_records(connection, rows)
 
 
 def _dead_letters(connection: Connection, bare: str) -> Iterator[DeadLetterRecord]:

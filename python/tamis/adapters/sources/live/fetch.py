@@ -6,7 +6,6 @@ Source: RFC 9110, sections 8.8 (validators), 10.2.3 (Retry-After), 13.1 (conditi
 
 from __future__ import annotations
 
-import email.utils
 import time
 import zlib
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 from tamis.adapters.sources.live.source import LookError
 from tamis.errors import AdapterError
+from tamis.retry_after import retry_after_s
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -113,21 +113,10 @@ def _moved(url: str, response: Response) -> str:
 def _refuse_error(url: str, response: Response) -> None:
     if response.status_code == 200:
         return
-    wait_s = _retry_after_s(response.headers.get("Retry-After"))
+    wait_s = min(RETRY_AFTER_S_MAX, retry_after_s(response.headers.get("Retry-After")))
     if response.status_code == 410:
         raise LookError(f"{url}: the server says that it is gone for good (410); remove it from the adapter", 86_400)
     raise LookError(f"{url}: the server answered {response.status_code} {response.reason_phrase}".rstrip(), wait_s)
-
-
-def _retry_after_s(text: str | None) -> float:
-    """The time that the header asks for, in seconds; 0 without one. It is a number of seconds or a date."""
-    if not text:
-        return 0.0
-    try:
-        wait_s = float(text) if text.isdigit() else email.utils.parsedate_to_datetime(text).timestamp() - time.time()
-    except (ValueError, TypeError, OverflowError):
-        return 0.0
-    return min(RETRY_AFTER_S_MAX, max(0.0, wait_s))
 
 
 def _body(url: str, response: Response, size_bytes: int, until: float) -> bytes:

@@ -1,0 +1,141 @@
+"""The channel ``webhook``: posts one signed request per notification to a web address.
+
+The body is the notification as JSON, as a line of ``jsonl``. Its id is the same at each try, so that a receiver can
+leave out what it has; the signature covers id, time and body. Redirections are not followed: a signed request goes
+nowhere else.
+
+Source: the Standard Webhooks specification (headers, signature, meaning of the answers)."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from base64 import b64encode
+from collections.abc import Coroutine, Sequence
+
+import httpx2
+
+from tamis.config.deliveries import WebhookDelivery
+from tamis.notify.channel import ChannelError, ChannelTimeoutError, Sent
+from tamis.notify.interruptible import InterruptibleLoop
+from tamis.notify.jsonl import as_json
+from tamis.retry_after import retry_after_s
+from tamis.store import DueDelivery
+
+_ANSWER_BYTES_MAX = 300
+_GONE = 410
+_BUSY = (429, 503)
+
+
+def signature(secrets: Sequence[bytes], message_id: str, timestamp: int, body: bytes) -> str:
+    """The value of the header ``webhook-signature``: a signature for each secret.
+
+    Args:
+        secrets: the secrets.
+        message_id: the header ``webhook-id``.
+        timestamp: the header ``webhook-timestamp``, in seconds since 1970.
+        body: the request's body.
+    """
+    signed = b"%s.%d.%s" % (message_id.encode(), timestamp, body)
+    return " ".join("v1," + b64encode(hmac.digest(secret, signed, "sha256")).decode() for secret in secrets)
+
+
+class WebhookChannel:
+    """Posts through one client from `open` to `close`.
+
+    Raises:
+        ConfigError: a variable with a secret is not set, or holds none; or `ca_file` cannot be read.
+    """
+
+    batch_count = 1
+
+    def __init__(self, config: WebhookDelivery) -> None:
+        """Make the channel; nothing is connected yet."""
+        self._config, self._secrets, self._tls = config, config.secrets(), config.tls_context()
+        self._loop: InterruptibleLoop | None = None
+        self._client: httpx2.AsyncClient | None = None
+
+    def open(self) -> None:
+        """Make a client; the first request connects."""
+        self._loop = InterruptibleLoop()
+        self._client = httpx2.AsyncClient(
+            verify=self._tls, timeout=self._config.timeout_s, follow_redirects=False, headers={"User-Agent": "tamis"}
+        )
+
+    def deliver(self, due: Sequence[DueDelivery]) -> Sent:
+        """Post a request for each.
+
+        Raises:
+            ChannelTimeoutError: the server took longer than `timeout_s` over one of them.
+            ChannelError: the server cannot be reached, or asks to be left alone for a while.
+        """
+        sent = Sent()
+        for delivery in due:
+            self._run(self._post(delivery, sent))
+        return sent
+
+    def interrupt(self) -> None:
+        """Give up the request under way, which may then arrive twice, with one id."""
+        if (loop := self._loop) is not None:
+            loop.interrupt()
+
+    def close(self) -> None:
+        """Close the connection."""
+        loop, client, self._loop, self._client = self._loop, self._client, None, None
+        if loop is not None and client is not None:
+            loop.close(client.aclose())
+
+    def _run(self, work: Coroutine[None, None, object]) -> None:
+        assert self._loop is not None, "open comes first"  # noqa: S101 - for the type checker
+        self._loop.run(work)
+
+    async def _post(self, delivery: DueDelivery, sent: Sent) -> None:
+        try:
+            body = json.dumps(as_json(delivery.notification)).encode()
+        except Exception as error:  # noqa: BLE001 - one message must not stop the others
+            sent.failures[delivery.delivery_id] = f"cannot be written as JSON: {error}"
+            return
+        url, seconds = self._config.url, self._config.timeout_s
+        try:
+            async with asyncio.timeout(seconds):
+                status, said, wait_s = await self._answer(delivery.notification.id, body)
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            raise ChannelTimeoutError(f"{url}: no answer within {seconds:g} s") from error
+        except (httpx2.HTTPError, OSError) as error:
+            raise ChannelError(f"{url}: {' '.join(str(error).split()) or type(error).__name__}") from error
+        if status in _BUSY:
+            raise ChannelError(f"{url}: {said}", wait_s)
+        if not 200 <= status < 300:
+            sent.failures[delivery.delivery_id] = said
+        if status == _GONE:
+            sent.final.add(delivery.delivery_id)
+
+    async def _answer(self, message_id: str, body: bytes) -> tuple[int, str, float]:
+        """Post one request; return the status, what to tell of it, and how long to wait, in seconds."""
+        assert self._client is not None, "open comes first"  # noqa: S101 - for the type checker
+        timestamp = int(time.time())
+        headers = {
+            "Content-Type": "application/json",
+            "webhook-id": message_id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": signature(self._secrets, message_id, timestamp, body),
+        }
+        async with self._client.stream("POST", self._config.url, content=body, headers=headers) as response:
+            said = f"{response.status_code} {response.reason_phrase}".rstrip()
+            if response.is_redirect:
+                said += f": redirections are not followed (to {response.headers.get('Location', 'nowhere')})"
+            elif not response.is_success:
+                said = f"{said}: {await _begin(response)}".removesuffix(": ")
+            return response.status_code, said, retry_after_s(response.headers.get("Retry-After"))
+
+
+async def _begin(response: httpx2.Response) -> str:
+    """The first characters of an answer, on one line."""
+    content = b""
+    async for piece in response.aiter_bytes(_ANSWER_BYTES_MAX):
+        content += piece
+        if len(content) >= _ANSWER_BYTES_MAX:
+            break
+    return " ".join(content[:_ANSWER_BYTES_MAX].decode(errors="replace").split())

@@ -1,0 +1,202 @@
+"""The channel `webhook` against a real HTTP server on this machine."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tamis.config.deliveries import WebhookDelivery
+from tamis.config.pipeline import PipelineConfig
+from tamis.errors import ConfigError
+from tamis.notify.engine import DeliveryCounts, NotificationEngine
+from tamis.notify.webhook import signature
+from tamis.store import Store
+from tests.notify.conftest import Clock
+from tests.store.rows import fill
+
+SECRET, OLD = bytes(range(32)), bytes(range(100, 124))
+Answer = tuple[int, dict[str, str]]
+
+
+class Receiver:
+    """What a server received, and its answers."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[dict[str, str], bytes]] = []
+        self.answer: Callable[[int], Answer] = lambda number: (204, {})
+        self.answer_after_s = 0.0
+        self.port = 0
+
+    @property
+    def ids(self) -> list[str]:
+        return [headers["webhook-id"] for headers, _ in self.received]
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """Return a running server; the variables with its secrets are set."""
+    receiver = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            receiver.received.append((dict(self.headers.items()), body))
+            time.sleep(receiver.answer_after_s)
+            status, headers = receiver.answer(len(receiver.received))
+            text = b"no room\nhere" if status >= 400 else b""
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(text))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    receiver.port = server.server_port
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("NEW_SECRET", "whsec_" + b64encode(SECRET).decode())
+    monkeypatch.setenv("OLD_SECRET", "whsec_" + b64encode(OLD).decode())
+    yield receiver
+    server.shutdown()
+    server.server_close()
+
+
+def hook(port: int, **settings: Any) -> WebhookDelivery:
+    """Return a delivery to a port of this machine."""
+    url = f"http://127.0.0.1:{port}/hook"
+    told = {"name": "hook", "type": "webhook", "url": url, "secret_env": ["NEW_SECRET", "OLD_SECRET"], "tries": 3}
+    return WebhookDelivery.model_validate({**told, "back_off_s": [1.0], **settings})
+
+
+def engine_of(store: Store, clock: Clock, port: int, **settings: Any) -> NotificationEngine:
+    """Return an engine with this one delivery."""
+    return NotificationEngine(store, [hook(port, **settings)], clock)
+
+
+def test_the_signature_is_that_of_the_specification() -> None:
+    """The example of the specification's libraries."""
+    secret = b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    body = b'{"test": 2432232314}'
+    expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert signature([secret], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body) == expected
+
+
+def test_every_notification_arrives_once_and_signed(store: Store, clock: Clock, receiver: Receiver) -> None:
+    fill(store, 3, deliveries=("hook",))
+    assert engine_of(store, clock, receiver.port).deliver_pending() == DeliveryCounts(delivered=3)
+    assert sorted(receiver.ids) == sorted(store.notification_ids())
+    for headers, body in receiver.received:
+        assert json.loads(body)["id"] == headers["webhook-id"]
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        by_hand = ["v1," + b64encode(hmac.digest(secret, signed, "sha256")).decode() for secret in (SECRET, OLD)]
+        assert headers["webhook-signature"].split() == by_hand
+        assert abs(int(headers["webhook-timestamp"]) - time.time()) < 300
+
+
+def test_a_failure_is_tried_again_with_the_same_id_and_its_reason(
+    store: Store, clock: Clock, receiver: Receiver
+) -> None:
+    fill(store, 1, deliveries=("hook",))
+    receiver.answer = lambda number: (500, {}) if number < 3 else (200, {})
+    engine = engine_of(store, clock, receiver.port)
+    assert engine.deliver_pending() == DeliveryCounts(retried=1)
+    assert store.deliveries()[0].reason == "500 Internal Server Error: no room here"
+    for expected in (DeliveryCounts(retried=1), DeliveryCounts(delivered=1)):
+        clock.move(1)
+        assert engine.deliver_pending() == expected
+    assert len(set(receiver.ids)) == 1
+    assert len(receiver.ids) == 3
+
+
+def test_who_is_gone_gets_nothing_more_and_redirections_are_not_followed(
+    store: Store, clock: Clock, receiver: Receiver
+) -> None:
+    fill(store, 2, deliveries=("hook",))
+    elsewhere = f"http://127.0.0.1:{receiver.port}/elsewhere"
+    receiver.answer = lambda number: (410, {}) if number == 1 else (307, {"Location": elsewhere})
+    engine = engine_of(store, clock, receiver.port)
+    assert engine.deliver_pending() == DeliveryCounts(dead=1, retried=1)
+    assert {row.state: (row.reason or "").partition(":")[0] for row in store.deliveries()} == {
+        "dead": "410 Gone",
+        "pending": "307 Temporary Redirect",
+    }
+    assert len(receiver.received) == 2
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_is_left_alone_as_long_as_it_says(
+    store: Store, clock: Clock, receiver: Receiver, status: int
+) -> None:
+    fill(store, 2, deliveries=("hook",))
+    receiver.answer = lambda number: (status, {"Retry-After": "100"}) if number == 1 else (200, {})
+    engine = engine_of(store, clock, receiver.port)
+    assert str(status) in engine.deliver_pending().troubles["hook"]
+    clock.move(50)
+    assert engine.deliver_pending().tried == 0
+    clock.move(51)
+    assert engine.deliver_pending() == DeliveryCounts(delivered=2)
+    assert {row.attempts for row in store.deliveries()} == {1}
+
+
+def test_no_server_and_a_server_that_hangs_cost_no_try(store: Store, clock: Clock, receiver: Receiver) -> None:
+    fill(store, 1, deliveries=("hook",))
+    assert "hook" in engine_of(store, clock, 1).deliver_pending().troubles
+    receiver.answer_after_s = 0.5
+    assert (
+        "no answer within 0.1 s"
+        in engine_of(store, clock, receiver.port, timeout_s=0.1).deliver_pending().troubles["hook"]
+    )
+    clock.move(2)
+    assert store.deliveries()[0].attempts == 0
+    receiver.answer_after_s = 0.0
+    assert engine_of(store, clock, receiver.port).deliver_pending() == DeliveryCounts(delivered=1)
+
+
+def test_a_stop_gives_up_a_request_under_way(store: Store, clock: Clock, receiver: Receiver) -> None:
+    fill(store, 1, deliveries=("hook",))
+    receiver.answer_after_s = 30.0
+    (dispatcher, *_) = engine_of(store, clock, receiver.port).dispatchers
+    threading.Timer(0.3, dispatcher.interrupt).start()
+    began = time.monotonic()
+    dispatcher.deliver(10, lambda: bool(receiver.received))
+    assert time.monotonic() - began < 15
+    assert store.deliveries()[0].state == "pending"
+    receiver.answer_after_s = 0.0
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('url = "http://example.org/x"', "in the clear"),
+        ('url = "ftp://example.org/x"', "expected an address such as https://example.org/hook"),
+        ('url = "https://example.org/x"\nsecret_env = []', "secret_env"),
+        ('url = "https://example.org/x"', "secret_env"),
+    ],
+)
+def test_mistakes_in_the_file_are_named(tmp_path: Path, line: str, expected: str) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(f'[[delivery]]\nname = "hook"\ntype = "webhook"\n{line}\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=expected):
+        PipelineConfig.load(file)
+
+
+@pytest.mark.parametrize("value", [None, "secret", "whsec_c2hvcnQ=", "whsec_!"])
+def test_a_variable_without_a_secret_is_named(value: str | None, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NEW_SECRET", raising=False)
+    if value is not None:
+        monkeypatch.setenv("NEW_SECRET", value)
+    with pytest.raises(ConfigError, match="NEW_SECRET"):
+        NotificationEngine(store, [hook(1)])
