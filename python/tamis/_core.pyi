@@ -183,7 +183,9 @@ class Engine:
     def remove(self, subscription_id: int) -> bool: ...
     def ids(self) -> list[int]: ...
     def query(self, subscription_id: int) -> Query: ...
-    def key_bytes(self, subscription_id: int) -> bytes: ...
+    def key_bytes(self, subscription_ids: list[int]) -> list[bytes | None]:
+        """The encoded keys of ids, in the order given; None where the snapshot has no such id."""
+
     @overload
     def match(
         self,
@@ -348,6 +350,10 @@ class KeyArray(Generic[_K]):
     def __new__(cls) -> KeyArray[_K]: ...
     def update(self, ids: list[int], keys: list[_K]) -> None:
         """Set the keys of `ids`, which are as many as `keys`."""
+    def all_of(self, ids: list[int]) -> list[_K] | None:
+        """Return the keys of ids, in the order given; None when one of them has no key."""
+    def missing(self, ids: list[int]) -> list[int]:
+        """Return the ids that have no key, in the order given."""
     def __getitem__(self, subscription_id: int, /) -> _K:
         """Return the key of an id; a KeyError when it has none."""
     def __delitem__(self, subscription_id: int, /) -> None:

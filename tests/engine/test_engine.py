@@ -62,6 +62,24 @@ def test_the_engine_agrees_with_brute_force(pairs: Any, sent: Any) -> None:
 changes = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), keys, queries), max_size=20)
 
 
+def test_keys_of_a_snapshot_are_read_once_and_only_those_that_are_asked_for(tmp_path: Path) -> None:
+    engine: tamis.Engine[str] = tamis.Engine()
+    engine.add_many((f"q{i}", tamis.selector(f"a = {i % 2}")) for i in range(1_000))
+    engine.save(tmp_path / "engine")
+    opened: tamis.Engine[str] = tamis.Engine.open(tmp_path / "engine")
+    even, odd = [f"q{i}" for i in range(0, 1_000, 2)], [f"q{i}" for i in range(1, 1_000, 2)]
+    for _ in range(2):
+        assert opened.match({"a": 0}) == even
+        assert len(opened._keys.by_id.missing(list(range(1_000)))) == 500
+    assert opened.keys([3, 2, 3]) == ["q3", "q2", "q3"]
+    opened.remove("q1")
+    opened.add("new", tamis.selector("a = 1"))
+    assert opened.match({"a": 1}) == [*odd[1:], "new"]
+    for unknown in (1, 1_001, 10**6, -1, 2**64):
+        with pytest.raises(KeyError, match=str(unknown)):
+            opened.keys([0, unknown])
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(keys, queries), max_size=15), changes, messages)
 def test_changes_are_seen_by_the_next_match_also_in_an_opened_snapshot(

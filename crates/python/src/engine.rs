@@ -149,9 +149,16 @@ impl PyEngine {
         found.map(PyQuery).ok_or_else(|| PyKeyError::new_err(subscription_id))
     }
 
-    fn key_bytes<'py>(&self, py: Python<'py>, subscription_id: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let found = call(py, || self.0.key_bytes(SubscriptionId(subscription_id)))?;
-        found.map(|key| PyBytes::new(py, &key)).ok_or_else(|| PyKeyError::new_err(subscription_id))
+    /// The encoded keys of ids, in the order given; None where the snapshot has no such id.
+    fn key_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        subscription_ids: Vec<u64>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+        let found = call(py, || {
+            subscription_ids.into_iter().map(|id| self.0.key_bytes(SubscriptionId(id))).collect::<Result<Vec<_>, _>>()
+        })?;
+        Ok(found.into_iter().map(|key| key.map(|key| PyBytes::new(py, &key))).collect())
     }
 
     /// The subscriptions that a message satisfies: their keys in ``keys``, or their ids.

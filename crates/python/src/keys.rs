@@ -29,9 +29,13 @@ impl PyKeyArray {
 
     /// The keys of `ids`, in that order; None when one of them has no key.
     pub fn keys<'py>(&self, py: Python<'py>, ids: &[SubscriptionId]) -> PyResult<Option<Bound<'py, PyList>>> {
+        self.list(py, ids.iter().map(|id| id.0))
+    }
+
+    fn list<'py>(&self, py: Python<'py>, ids: impl Iterator<Item = u64>) -> PyResult<Option<Bound<'py, PyList>>> {
         let keys: Option<Vec<_>> = {
             let blocks = self.lock();
-            ids.iter().map(|id| key_in(&blocks, id.0).map(|key| key.clone_ref(py))).collect()
+            ids.map(|id| key_in(&blocks, id).map(|key| key.clone_ref(py))).collect()
         };
         keys.map(|keys| PyList::new(py, keys)).transpose()
     }
@@ -68,6 +72,17 @@ impl PyKeyArray {
             replaced.extend(block[position].replace(key));
         }
         drop(blocks);
+    }
+
+    /// Return the keys of ids, in the order given; None when one of them has no key.
+    fn all_of<'py>(&self, py: Python<'py>, ids: Vec<u64>) -> PyResult<Option<Bound<'py, PyList>>> {
+        self.list(py, ids.into_iter())
+    }
+
+    /// Return the ids that have no key, in the order given.
+    fn missing(&self, ids: Vec<u64>) -> Vec<u64> {
+        let blocks = self.lock();
+        ids.into_iter().filter(|id| key_in(&blocks, *id).is_none()).collect()
     }
 
     /// Return the key of an id; a KeyError when it has none.

@@ -308,10 +308,13 @@ class Engine(Generic[K]):
             TypeError: `ids` are no integers.
         """
         try:
-            wanted = [operator.index(one) for one in ids]
+            wanted = list(map(operator.index, ids))
         except TypeError as error:
             raise TypeError(f"ids: expected integers, such as match_batch(...).to_pylist() has ({error})") from error
-        return self._keys.keys_of(wanted)
+        try:
+            return self._keys.keys_of(wanted)
+        except OverflowError:
+            raise KeyError(next(one for one in wanted if not 0 <= one < 2**64)) from None
 
     def query(self, key: K) -> Query:
         """The query of `key`.

@@ -7,6 +7,7 @@ stays until all matches that began before its removal have ended."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Generic
 
 from tamis import _core
@@ -47,7 +48,7 @@ class KeyTable(Generic[K]):
         """
         if self._ids is None:
             ids = self._core.ids()
-            keys = [self._read_key(i) for i in ids]
+            keys = self._read(ids)
             self.by_id.update(ids, keys)
             self._ids = dict(zip(keys, ids, strict=True))
         return self._ids
@@ -84,7 +85,12 @@ class KeyTable(Generic[K]):
             KeyError: an id that no subscription has, without `since`.
             SnapshotError: the same, with `since`: the snapshot is damaged.
         """
-        return list(map(self.key_of(since), subscription_ids))
+        wanted = list(subscription_ids)
+        keys = self.by_id.all_of(wanted)
+        if keys is None and self._ids is None:
+            self._read_ahead(wanted)
+            keys = self.by_id.all_of(wanted)
+        return list(map(self.key_of(since), wanted)) if keys is None else keys
 
     def key_of(self, since: Removal[K] | None = None) -> Callable[[int], K]:
         """A function that returns the key of an id, as `keys_of` does for many."""
@@ -95,20 +101,34 @@ class KeyTable(Generic[K]):
         """Return the error for a key whose subscription the core does not have: it was just removed, or never there."""
         return damaged(subscription_id) if self.ids().get(key) == subscription_id else KeyError(key)
 
-    def _read_key(self, subscription_id: int) -> K:
-        try:
-            key: K = decode_key(self._core.key_bytes(subscription_id))
-        except KeyError:
-            raise damaged(subscription_id) from None
-        return key
+    def _read(self, subscription_ids: list[int]) -> list[K]:
+        """Return keys that stand in the mapped snapshot.
+
+        Raises:
+            SnapshotError: the snapshot is damaged, or has no such id.
+        """
+        keys: list[K] = []
+        for subscription_id, encoded in zip(subscription_ids, self._core.key_bytes(subscription_ids), strict=True):
+            if encoded is None:
+                raise damaged(subscription_id)
+            keys.append(decode_key(encoded))
+        return keys
+
+    def _read_ahead(self, subscription_ids: list[int]) -> None:
+        """Keep the keys of ids of the mapped snapshot that were not asked for before, so that each is read once."""
+        missing = self.by_id.missing(subscription_ids)
+        encoded = zip(missing, self._core.key_bytes(missing), strict=True)
+        read = {subscription_id: decode_key(key) for subscription_id, key in encoded if key is not None}
+        self.by_id.update(list(read), list(read.values()))
+        if self._ids is not None:  # another thread has changed the engine meanwhile, and may have removed some
+            for subscription_id, key in read.items():
+                if self._ids.get(key) != subscription_id:
+                    with suppress(KeyError):
+                        del self.by_id[subscription_id]
 
     def _key(self, subscription_id: int, removed: _Removed[K]) -> K:
         if self._ids is None:
-            try:
-                key: K = decode_key(self._core.key_bytes(subscription_id))
-                return key
-            except KeyError:
-                pass  # unless it never was, the first change has just read all keys
+            self._read_ahead([subscription_id])
         try:
             return self.by_id[subscription_id]
         except KeyError:

@@ -1,5 +1,6 @@
 //! The bytes of a segment: in memory, or in a mapped file whose pages are checked when they are first read.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::EngineError;
@@ -8,6 +9,36 @@ use super::bytes::{NumberBytes, WordBytes};
 use super::header::{SectionExtent, SnapshotHeader};
 use super::pages::Pages;
 use super::sections::{SECTION_COUNT, SectionName, Sections};
+
+/// Items of a section, whose pages are checked when they are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct LazyItems<'a, const SIZE: usize> {
+    items: &'a [[u8; SIZE]],
+    /// The file that they lie in, and where they begin there; none when nothing has to be checked.
+    unchecked: Option<(&'a Pages, usize)>,
+}
+
+impl<'a, const SIZE: usize> LazyItems<'a, SIZE> {
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The items of a range; None when it is beyond the section, or one of its pages is damaged.
+    #[inline(always)]
+    pub fn get(&self, range: Range<usize>) -> Option<&'a [[u8; SIZE]]> {
+        let items = self.items.get(range.clone())?;
+        if let Some((pages, start)) = self.unchecked {
+            pages.read(start + range.start * SIZE, items.len() * SIZE).ok()?;
+        }
+        Some(items)
+    }
+
+    /// The same, not checked: bytes to prefetch.
+    #[inline(always)]
+    pub fn unchecked(&self, range: Range<usize>) -> Option<&'a [[u8; SIZE]]> {
+        self.items.get(range)
+    }
+}
 
 /// The sections of a segment.
 #[derive(Debug)]
@@ -68,6 +99,20 @@ impl SectionStore {
     #[inline]
     pub fn long_text(&self, start: u64, length: usize) -> Result<&[u8], EngineError> {
         self.part(SectionName::LongTexts, usize::try_from(start).unwrap_or(usize::MAX), length)
+    }
+
+    /// A section of items of `SIZE` bytes, whose pages are checked when they are asked for.
+    #[inline]
+    pub fn lazy<const SIZE: usize>(&self, section: SectionName) -> LazyItems<'_, SIZE> {
+        match self {
+            Self::Memory(sections) => LazyItems { items: sections[section].as_chunks().0, unchecked: None },
+            Self::Mapped(pages, header, checked) => {
+                let SectionExtent { offset, length } = header.extent(section);
+                let is_checked = checked[section as usize].load(Ordering::Relaxed);
+                let unchecked = (!is_checked).then_some((pages, offset));
+                LazyItems { items: pages.trusted(offset, length).as_chunks().0, unchecked }
+            }
+        }
     }
 
     /// A whole section of words.

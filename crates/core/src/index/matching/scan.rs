@@ -30,9 +30,9 @@ impl Segment {
         let is_whole = self.tombstones.count() == 0;
         for (number, &leaf) in leaves.iter().enumerate() {
             if let Some(later) = leaves.get(number + AHEAD) {
-                prefetch::<LINES_AHEAD>(index.leaf(*later).unwrap_or_default());
+                prefetch::<LINES_AHEAD>(index.leaf_ahead(*later).unwrap_or_default());
             }
-            if let Some(next) = leaves.get(number + 1).and_then(|next| index.leaf(*next)) {
+            if let Some(next) = leaves.get(number + 1).and_then(|next| index.leaf_ahead(*next)) {
                 prefetch_end(next);
             }
             let Some(words) = index.leaf(leaf) else { return Err(self.contradiction()) };

@@ -6,7 +6,7 @@ use crate::error::EngineError;
 use crate::index::ids::{GroupId, LeafId, QueryId, SummaryId};
 use crate::index::layout::bytes::{NumberBytes, WordBytes, halves, number, word};
 use crate::index::layout::sections::SectionName;
-use crate::index::layout::store::SectionStore;
+use crate::index::layout::store::{LazyItems, SectionStore};
 
 use super::boxes::Boxes;
 
@@ -14,14 +14,14 @@ use super::boxes::Boxes;
 pub struct IndexView<'a> {
     groups: &'a [WordBytes],
     leaf_starts: &'a [NumberBytes],
-    leaves: &'a [WordBytes],
+    leaves: LazyItems<'a, 8>,
     /// The number of leaves that summaries cover, and the summaries.
     summaries: &'a [WordBytes],
     rare_summaries: &'a [NumberBytes],
     boxes: &'a [WordBytes],
-    query_ends: &'a [NumberBytes],
+    query_ends: LazyItems<'a, 4>,
     /// The ids of the subscriptions, by position.
-    pub ids: &'a [WordBytes],
+    pub ids: LazyItems<'a, 8>,
 }
 
 impl<'a> IndexView<'a> {
@@ -31,12 +31,12 @@ impl<'a> IndexView<'a> {
         Ok(Self {
             groups: store.words(SectionName::Groups)?,
             leaf_starts: store.numbers(SectionName::LeafStarts)?,
-            leaves: store.words(SectionName::Leaves)?,
+            leaves: store.lazy(SectionName::Leaves),
             summaries: store.words(SectionName::Summaries)?,
             rare_summaries: store.numbers(SectionName::RareSummaries)?,
             boxes: store.words(SectionName::Boxes)?,
-            query_ends: store.numbers(SectionName::QueryEnds)?,
-            ids: store.words(SectionName::Ids)?,
+            query_ends: store.lazy(SectionName::QueryEnds),
+            ids: store.lazy(SectionName::Ids),
         })
     }
 
@@ -51,9 +51,19 @@ impl<'a> IndexView<'a> {
     /// The words of a leaf.
     #[inline(always)]
     pub fn leaf(&self, leaf: LeafId) -> Option<&'a [WordBytes]> {
+        self.leaves.get(self.leaf_range(leaf)?)
+    }
+
+    /// The words of a leaf that is scanned later, not checked: they are only prefetched.
+    #[inline(always)]
+    pub fn leaf_ahead(&self, leaf: LeafId) -> Option<&'a [WordBytes]> {
+        self.leaves.unchecked(self.leaf_range(leaf)?)
+    }
+
+    #[inline(always)]
+    fn leaf_range(&self, leaf: LeafId) -> Option<Range<usize>> {
         let leaf = leaf.index();
-        let (start, end) = (number(self.leaf_starts, leaf)?, number(self.leaf_starts, leaf + 1)?);
-        self.leaves.get(start as usize..end as usize)
+        Some(number(self.leaf_starts, leaf)? as usize..number(self.leaf_starts, leaf + 1)? as usize)
     }
 
     /// `count` words of a summary of `words` words, from word `first` on.
@@ -84,7 +94,8 @@ impl<'a> IndexView<'a> {
         if self.query_ends.is_empty() {
             return Some(query..query + 1);
         }
-        let start = if query == 0 { 0 } else { number(self.query_ends, query - 1)? };
-        Some(start as usize..number(self.query_ends, query)? as usize)
+        let end = |query: usize| number(self.query_ends.get(query..query + 1)?, 0);
+        let start = if query == 0 { 0 } else { end(query - 1)? };
+        Some(start as usize..end(query)? as usize)
     }
 }

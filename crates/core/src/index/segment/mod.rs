@@ -110,9 +110,9 @@ impl Segment {
         self.store.length(SectionName::Leaves) > 0
     }
 
-    /// The error for sections that contradict each other.
+    /// The error for a damaged page, or else for sections that contradict each other.
     #[cold]
     pub fn contradiction(&self) -> EngineError {
-        self.store.damaged("its index contradicts itself")
+        self.store.check_all().err().unwrap_or_else(|| self.store.damaged("its index contradicts itself"))
     }
 }
