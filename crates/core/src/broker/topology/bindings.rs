@@ -83,7 +83,8 @@ impl Topology {
     ) -> Result<ConditionId, AmqpError> {
         let exchange = &self.exchanges[source];
         let (vhost, had_queries) = (exchange.vhost, exchange.queries.is_some());
-        let (compiled, warnings) = exchange.compile(key, arguments, stored.as_ref(), self.checked_hierarchies())?;
+        let (hierarchies, bytes_max) = (self.checked_hierarchies(), self.compiled_bytes_max());
+        let (compiled, warnings) = exchange.compile(key, arguments, stored.as_ref(), hierarchies, bytes_max)?;
         let price = self.admit(vhost, connection, compiled.query())?;
         let condition = Condition::new(key, arguments, stored, price, connection);
         self.prices.add(vhost, connection, price);

@@ -216,8 +216,8 @@ impl Exchange {
         matches!(condition.matched_by, MatchedBy::Key).then_some(condition)
     }
 
-    /// Compile a condition; `hierarchies` are those that its query may follow, None for what was bound before a restart.
-    /// Returns it with what can hardly be meant in its query, a line each.
+    /// Compile a condition; `hierarchies` are those that its query may follow, None for what was bound before a restart;
+    /// `bytes_max` is the most that its patterns may take. Returns it with what can hardly be meant in its query, a line each.
     ///
     /// # Errors
     /// 406 for invalid arguments, with the position in a query.
@@ -227,9 +227,10 @@ impl Exchange {
         arguments: &[u8],
         stored: Option<&StoredQuery>,
         hierarchies: Option<&Hierarchies>,
+        bytes_max: usize,
     ) -> Result<(CompiledCondition, Vec<String>), AmqpError> {
         let arguments = RawTable::new(arguments);
-        let (query, warnings) = match filter::parse(arguments, stored, hierarchies)? {
+        let (query, warnings) = match filter::parse(arguments, stored, hierarchies, bytes_max)? {
             Some(bound) => (Some((bound.expr, bound.needs)), bound.warnings),
             None => (None, Vec::new()),
         };

@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 
 use crate::amqp::AmqpError;
 use crate::broker::slab::SlotId;
+use crate::query::COMPILED_BYTES_MAX;
 use crate::query::expr::Expr;
 use crate::query::price::Price;
 
@@ -119,6 +120,12 @@ impl Topology {
     /// Forget what a connection that is gone has bound. It still counts for the vhost.
     pub fn forget_connection(&mut self, connection: Owner) {
         self.prices.forget(connection);
+    }
+
+    /// The most that the patterns of one query may take when it is compiled. What survived a restart is not refused.
+    pub(super) fn compiled_bytes_max(&self) -> usize {
+        let limit = usize::try_from(self.prices.limits().bytes_max).unwrap_or(COMPILED_BYTES_MAX);
+        if self.is_recovering { COMPILED_BYTES_MAX } else { limit }
     }
 
     /// The bytes of the queries that were compiled since the last call, also of those that were refused.

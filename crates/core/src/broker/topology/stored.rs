@@ -48,8 +48,9 @@ impl Topology {
         let (vhost, had_queries) = (there.vhost, there.queries.is_some());
         let condition = &there.conditions[number];
         let (connection, price_before, bytes_before) = (condition.connection, condition.price, condition.bytes());
+        let (hierarchies, bytes_max) = (self.checked_hierarchies(), self.compiled_bytes_max());
         let (compiled, _) =
-            there.compile(&condition.key, &condition.arguments, Some(stored), self.checked_hierarchies())?;
+            there.compile(&condition.key, &condition.arguments, Some(stored), hierarchies, bytes_max)?;
         let price = self.admit(vhost, connection, compiled.query())?;
         self.prices.subtract(vhost, connection, price_before);
         self.prices.add(vhost, connection, price);

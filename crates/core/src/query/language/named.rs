@@ -1,8 +1,8 @@
 //! The languages by their names, as files of queries, the store and the arguments of bindings give them.
 
 use crate::error::QueryError;
-use crate::query::Query;
 use crate::query::expr::Predicate;
+use crate::query::{COMPILED_BYTES_MAX, Query};
 use crate::topic::{TopicDialect, TopicPattern};
 
 use super::selector::SelectorDialect;
@@ -40,9 +40,18 @@ fn groupings(language: &str) -> Option<Vec<&str>> {
 /// The position at which parsing failed, and what was expected there.
 #[must_use]
 pub fn compile(text: &str, language: &str) -> Option<Result<Query, QueryError>> {
+    compile_within(text, language, COMPILED_BYTES_MAX)
+}
+
+/// The same for a query whose compiled patterns take at most `bytes_max` together, in the languages that have several.
+///
+/// # Errors
+/// As [`compile`].
+#[must_use]
+pub fn compile_within(text: &str, language: &str, bytes_max: usize) -> Option<Result<Query, QueryError>> {
     Some(match language {
-        "selector" => selector::parse(text, SelectorDialect::Jms),
-        "cbm" => selector::parse(text, SelectorDialect::Cbm),
+        "selector" => selector::parse_within(text, SelectorDialect::Jms, bytes_max),
+        "cbm" => selector::parse_within(text, SelectorDialect::Cbm, bytes_max),
         "boolean" => boolean::parse(text, NO_GROUPINGS),
         "topic" => topic(text, TopicDialect::Amqp),
         "topic:openamq" => topic(text, TopicDialect::OpenAmq),

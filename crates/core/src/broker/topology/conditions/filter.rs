@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::amqp::{AmqpError, RawTable};
 use crate::hierarchy::{self, Hierarchies};
 use crate::query::expr::{Expr, Predicate, Reference};
-use crate::query::{Query, QueryWarning, named};
+use crate::query::{COMPILED_BYTES_MAX, Query, QueryWarning, named};
 use crate::spelling;
 
 use super::super::{View, errors};
@@ -87,7 +87,7 @@ pub(in crate::broker::topology) struct BoundQuery {
 /// In `cbm`, whose messages are fields, `Body` is the header of that name where bodies are not seen.
 ///
 /// `hierarchies` are those that `UNDER` can follow; None for a query that was bound before a restart: it stays, whatever is
-/// missing now.
+/// missing now. Compiling ends where the patterns of the query take more than `bytes_max`.
 ///
 /// # Errors
 /// 406: a query that cannot be parsed, with the position on one line; an unknown language or mode; an argument that is not
@@ -96,6 +96,7 @@ pub(in crate::broker::topology) fn parse(
     arguments: RawTable<'_>,
     stored: Option<&StoredQuery>,
     hierarchies: Option<&Hierarchies>,
+    bytes_max: usize,
 ) -> Result<Option<BoundQuery>, AmqpError> {
     if arguments.is_empty() {
         return Ok(None);
@@ -108,7 +109,7 @@ pub(in crate::broker::topology) fn parse(
         (None, Some(stored)) => (&*stored.text, &*stored.language),
         (None, None) => return Ok(None),
     };
-    let query = read(text, language)?;
+    let query = read(text, language, bytes_max)?;
     let mut warnings: Vec<String> = query.warnings().iter().map(QueryWarning::summary).collect();
     let mut expr = query.expr().clone();
     if language == "cbm" && mode.unwrap_or_default() == BodyMode::None {
@@ -169,8 +170,8 @@ fn text_argument<'a>(arguments: RawTable<'a>, name: &str) -> Result<Option<&'a s
     arguments.get(name).map(text).transpose()
 }
 
-fn read(text: &str, language: &str) -> Result<Query, AmqpError> {
-    let Some(query) = named::compile(text, language) else {
+fn read(text: &str, language: &str, bytes_max: usize) -> Result<Query, AmqpError> {
+    let Some(query) = named::compile_within(text, language, bytes_max) else {
         let expected = named::LANGUAGES.join(", ");
         return Err(errors::precondition(&format!("{LANGUAGE} '{language}': expected one of {expected}")));
     };
@@ -195,7 +196,9 @@ impl ConsumerFilter {
         hierarchies: &Hierarchies,
     ) -> Result<Option<Self>, AmqpError> {
         let stored = find_stored(arguments, find)?;
-        let Some(bound) = parse(arguments, stored.as_ref(), Some(hierarchies))? else { return Ok(None) };
+        let Some(bound) = parse(arguments, stored.as_ref(), Some(hierarchies), COMPILED_BYTES_MAX)? else {
+            return Ok(None);
+        };
         let query = Query::new(bound.expr).map_err(|error| errors::precondition(&error.summary()))?;
         Ok(Some(Self { query: Arc::new(query), needs: bound.needs }))
     }
@@ -232,7 +235,7 @@ mod tests {
 
     fn refusal(fields: &[(&str, &str)]) -> String {
         let bytes = fields.iter().copied().collect::<Table>().to_bytes();
-        parse(RawTable::new(&bytes), None, Some(&Hierarchies::new())).expect_err("refused").text
+        parse(RawTable::new(&bytes), None, Some(&Hierarchies::new()), COMPILED_BYTES_MAX).expect_err("refused").text
     }
 
     #[test]
@@ -253,12 +256,12 @@ mod tests {
         ] {
             let bytes = bytes(fields);
             let arguments = RawTable::new(&bytes);
-            match (parse(arguments, None, Some(&tree)), expected) {
+            match (parse(arguments, None, Some(&tree), COMPILED_BYTES_MAX), expected) {
                 (Ok(_), None) => {}
                 (Err(error), Some(expected)) => assert!(error.text.contains(expected), "{}", error.text),
                 (other, _) => panic!("{fields:?}: {other:?}"),
             }
-            assert!(parse(arguments, None, None).is_ok(), "what was bound before a restart stays");
+            assert!(parse(arguments, None, None, COMPILED_BYTES_MAX).is_ok(), "what was bound before a restart stays");
         }
     }
 
@@ -272,7 +275,8 @@ mod tests {
             (&[(QUERY, "price > 100")], &[]),
         ] {
             let bytes = fields.iter().copied().collect::<Table>().to_bytes();
-            let told = parse(RawTable::new(&bytes), None, None).expect("read").expect("a query").warnings;
+            let told =
+                parse(RawTable::new(&bytes), None, None, COMPILED_BYTES_MAX).expect("read").expect("a query").warnings;
             assert_eq!(told.len(), expected.len(), "{fields:?}: {told:?}");
             assert!(told.iter().zip(expected).all(|(told, begin)| told.starts_with(begin)), "{told:?}");
         }

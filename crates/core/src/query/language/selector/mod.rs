@@ -33,12 +33,22 @@ pub enum SelectorDialect {
 /// # Errors
 /// The position at which parsing failed, and what was expected there.
 pub fn parse(text: &str, dialect: SelectorDialect) -> Result<Query, QueryError> {
+    parse_within(text, dialect, COMPILED_BYTES_MAX)
+}
+
+/// The same for a query whose compiled patterns take at most `bytes_max` together: compiling ends where they take more.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_within(text: &str, dialect: SelectorDialect, bytes_max: usize) -> Result<Query, QueryError> {
+    let bytes_max = bytes_max.min(COMPILED_BYTES_MAX);
     let cursor = Cursor::new(text, Style::Selector)?;
     let mut parser = SelectorParser {
         cursor,
         dialect,
         operands: Vec::new(),
-        compiled_bytes_left: COMPILED_BYTES_MAX,
+        compiled_bytes_max: bytes_max,
+        compiled_bytes_left: bytes_max,
         warnings: WarningList::default(),
     };
     let expr = match parser.cursor.token.kind {
@@ -114,6 +124,8 @@ struct SelectorParser<'a> {
     dialect: SelectorDialect,
     /// The operands of the chains of AND and OR that have begun, the innermost last.
     operands: Vec<Expr>,
+    /// The memory that the patterns of the query may take.
+    compiled_bytes_max: usize,
     /// The memory that further patterns of the query may take.
     compiled_bytes_left: usize,
     warnings: WarningList,
@@ -370,15 +382,25 @@ impl SelectorParser<'_> {
             Some(pattern) => pattern.to_owned(),
             None => self.text("a pattern in quotes")?.0,
         };
-        self.count_compiled(LikePattern::bytes_of(&pattern), start)?;
+        if LikePattern::bytes_of(&pattern) > COMPILED_BYTES_MAX {
+            return Err(self.too_large(start));
+        }
         self.warnings.look_at_pattern(&pattern, start);
+        let escape = self.escape()?;
+        let pattern = LikePattern::new(&pattern, escape);
+        self.count_compiled(pattern.bytes(), start)?;
+        Ok(pattern)
+    }
+
+    /// The escape character of a pattern, when the query gives one.
+    fn escape(&mut self) -> SelectorResult<Option<char>> {
         if !self.cursor.eat_keyword("ESCAPE") {
-            return Ok(LikePattern::new(&pattern, None));
+            return Ok(None);
         }
         let (escape, start) = self.text("one character in quotes")?;
         let mut characters = escape.chars();
         match (characters.next(), characters.next()) {
-            (Some(escape), None) => Ok(LikePattern::new(&pattern, Some(escape))),
+            (Some(escape), None) => Ok(Some(escape)),
             _ => Err(self.cursor.error_at(start, "one character in quotes")),
         }
     }
@@ -386,11 +408,13 @@ impl SelectorParser<'_> {
     /// Count the memory of a pattern that begins at byte `start`.
     fn count_compiled(&mut self, bytes: usize, start: usize) -> SelectorResult<()> {
         let left = self.compiled_bytes_left.checked_sub(bytes);
-        self.compiled_bytes_left = left.ok_or_else(|| {
-            let expected = format!("patterns of at most {COMPILED_BYTES_MAX} bytes when compiled");
-            self.cursor.error_at(start, expected)
-        })?;
+        self.compiled_bytes_left = left.ok_or_else(|| self.too_large(start))?;
         Ok(())
+    }
+
+    fn too_large(&self, start: usize) -> QueryError {
+        let expected = format!("patterns of at most {} bytes when compiled", self.compiled_bytes_max);
+        self.cursor.error_at(start, expected)
     }
 
     /// A predicate, negated or not, that begins at byte `start`.
