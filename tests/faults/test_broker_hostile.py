@@ -19,7 +19,7 @@ import pytest
 
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.hostile import HostileClient
-from tests.faults.test_broker_memory import memory_limit
+from tests.faults.test_broker_memory import memory_limit, peak_mib
 from tests.faults.test_broker_stalls import Probe
 
 pytestmark = pytest.mark.serial
@@ -93,14 +93,16 @@ def test_a_hostile_client_neither_kills_the_broker_nor_holds_up_a_bystander(tmp_
                     player.join(SECONDS + 120)
 
             high, longest = during(probe, attack)
-            said = about(broker.data)
+            assert broker.running(), f"killed, seed {SEED}: {broker.said()}"
+            assert probe.is_alive(), f"the bystander was closed, seed {SEED}: {broker.said()}"
+            said, peak = about(broker.data), peak_mib(broker.pid)
             probe.stop()
-            assert broker.running(), f"killed: {broker.said()}"
             assert [player.exitcode for player in players] == [0] * PROCESSES
             stall_s = said["stall_s_max"]
             print(
                 f"seed {SEED}, {SECONDS:.0f} s: longest stall {stall_s * 1_000:.1f} ms ({said['stall_s_max_cause']}); "
-                f"bystander p99 {high:.2f} ms (quiet {quiet:.2f}), longest {longest:.1f} ms"
+                f"bystander p99 {high:.2f} ms (quiet {quiet:.2f}), longest {longest:.1f} ms; "
+                f"peak {peak:.0f} MiB of {LIMIT_MIB}"
             )
             if is_alone and LONG:
                 assert stall_s <= STALL_S_MAX, said["stall_s_max_cause"]

@@ -68,6 +68,8 @@ pub(crate) struct Connection {
     pub was_told_blocked: bool,
     /// Whether it has ever published.
     pub publishes: bool,
+    /// Whether consumers took its last message at once, so that a shortage of memory need not stop it.
+    pub passes: bool,
     /// Whether it is in the broker's list of connections that have something to write or to say.
     pub is_dirty: bool,
     /// Whether frames in `input` wait for room in `out`, for the end of a shortage, or for the connection's next turn.
@@ -135,6 +137,7 @@ impl Connection {
             is_blocked: false,
             was_told_blocked: false,
             publishes: false,
+            passes: false,
             is_dirty: false,
             is_suspended: false,
             is_held: false,

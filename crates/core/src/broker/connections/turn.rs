@@ -21,16 +21,20 @@ const LATE_PART: u32 = 64;
 /// The budget of this turn and of this round, and the connections that wait for another turn.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    left: u32,
+    /// The steps of this turn so far.
+    spent: u32,
+    /// The steps of this turn at which it is over.
+    allowance: u32,
+    /// The steps of this turn at which somebody looks at the stopwatch next.
+    next_look: u32,
+    /// What a turn has when the round has room for it.
     budget: u32,
-    /// What is left of the round, in steps: beyond it, turns are short.
+    /// What was left of the round when this turn began: beyond it, turns are short.
     round: u32,
-    /// The steps since the last look at the stopwatch.
-    unmeasured: u32,
     /// The caller's time in microseconds, by which steps that take long count more.
     stopwatch: Option<fn() -> Micros>,
-    /// What the stopwatch showed when `unmeasured` was last 0 in this turn.
-    looked: Option<Micros>,
+    /// What the stopwatch showed in this turn when somebody looked last, and the steps until then.
+    looked: Option<(Micros, u32)>,
     pub(super) resting: VecDeque<Handle<ConnectionSlot>>,
     /// The method that was carried out last.
     method: MethodId,
@@ -42,10 +46,11 @@ impl Turn {
     /// The first turn, with this budget for each turn.
     pub fn new(budget: u32) -> Self {
         Self {
-            left: budget,
+            spent: 0,
+            allowance: budget,
+            next_look: MEASURED_STEPS,
             budget,
             round: budget.saturating_mul(TURNS_A_ROUND),
-            unmeasured: 0,
             stopwatch: None,
             looked: None,
             resting: VecDeque::new(),
@@ -62,28 +67,25 @@ impl Turn {
     /// Use up some of the budget.
     #[inline]
     pub fn spend(&mut self, steps: u32) {
-        self.take(steps);
-        self.unmeasured = self.unmeasured.saturating_add(steps);
-        if self.unmeasured >= MEASURED_STEPS {
+        self.spent = self.spent.saturating_add(steps);
+        if self.spent >= self.next_look {
             self.look();
         }
     }
 
-    #[inline]
-    fn take(&mut self, steps: u32) {
-        self.left = self.left.saturating_sub(steps);
-        self.round = self.round.saturating_sub(steps);
-    }
-
     /// Use up what the steps since the last look have taken beyond their time.
+    #[cold]
     fn look(&mut self) {
-        let Some(stopwatch) = self.stopwatch else { return };
-        let now = stopwatch();
-        if let Some(before) = self.looked.replace(now) {
-            let steps = now.saturating_sub(before) * 1_000 / STEP_NS;
-            self.take(u32::try_from(steps).unwrap_or(u32::MAX).saturating_sub(self.unmeasured));
+        if let Some(stopwatch) = self.stopwatch {
+            let now = stopwatch();
+            if let Some((before, spent)) = self.looked {
+                let steps = now.saturating_sub(before) * 1_000 / STEP_NS;
+                let taken = spent.saturating_add(u32::try_from(steps).unwrap_or(u32::MAX));
+                self.spent = self.spent.max(taken);
+            }
+            self.looked = Some((now, self.spent));
         }
-        self.unmeasured = 0;
+        self.next_look = self.spent.saturating_add(MEASURED_STEPS);
     }
 
     /// Use up the cost of a method.
@@ -110,7 +112,7 @@ impl Turn {
     /// Whether the budget is used up.
     #[inline]
     pub fn is_over(&self) -> bool {
-        self.left == 0
+        self.spent >= self.allowance
     }
 
     /// Carry out the current frame in the connection's next turn: in this one it has had no effect.
@@ -127,14 +129,16 @@ impl Turn {
     /// Begin the next turn: with its whole budget, or with a part of it when the round is used up.
     #[inline]
     pub fn begin(&mut self) {
-        self.left = self.budget.min(self.round.max(self.budget / LATE_PART).max(1));
-        self.looked = None;
+        self.round = self.round.saturating_sub(self.spent);
+        self.allowance = self.budget.min(self.round.max(self.budget / LATE_PART).max(1));
+        (self.spent, self.next_look, self.looked) = (0, MEASURED_STEPS, None);
     }
 
     /// Begin the next round: the caller has looked after everybody else.
     pub fn begin_round(&mut self) {
-        self.round = self.budget.saturating_mul(TURNS_A_ROUND);
         self.begin();
+        self.round = self.budget.saturating_mul(TURNS_A_ROUND);
+        self.allowance = self.budget;
     }
 
     /// Whether a connection waits for another turn.

@@ -21,9 +21,9 @@ const CROWDED_OUTPUT_BYTES: usize = 96 * 1024;
 
 impl Broker {
     /// Put a message of this size at the end of a queue, or deliver it to a consumer that waits. Takes one reference to the
-    /// message. It lives for its own time or for the queue's, whichever is shorter.
+    /// message. It lives for its own time or for the queue's, whichever is shorter. Returns whether a consumer has it.
     #[inline]
-    pub(crate) fn enqueue(&mut self, queue: QueueId, message: MessageId, size: usize, own_ms: Option<u64>) {
+    pub(crate) fn enqueue(&mut self, queue: QueueId, message: MessageId, size: usize, own_ms: Option<u64>) -> bool {
         let it = &mut self.queues[queue];
         let expires = it.expiry(self.clock.now(), own_ms);
         let entry = it.next_entry(message, expires);
@@ -31,7 +31,7 @@ impl Broker {
             && let Some(consumer) = self.taker(queue)
         {
             self.deliver(queue, consumer, entry);
-            return;
+            return true;
         }
         self.queues.push(queue, entry, size);
         if self.queues[queue].policy.is_bounded() {
@@ -40,6 +40,7 @@ impl Broker {
         if expires != NEVER {
             self.queues.set_timer(queue);
         }
+        false
     }
 
     /// Drop the oldest entries of a queue that is over its bounds.

@@ -1,8 +1,10 @@
 //! Backpressure: publishers wait while memory or disk is short, and go on when it is not.
 //!
 //! A connection that publishes during a shortage is told (connection.blocked, where it knows that method) and is read no
-//! further; what it has sent already waits in its `input`. Consumers go on, and end the shortage; but when memory grows
-//! further, a channel gets its next message only when it has acknowledged and read the last. When only the journal's
+//! further; what it has sent already waits in its `input`. While memory is what is short, a publisher goes on as long as
+//! consumers take its messages at once: these take no memory for long. Consumers go on, and end the shortage; but when
+//! memory grows further, a channel gets its next message only when it has acknowledged and read the last, and every
+//! publisher waits. When only the journal's
 //! thread is behind, which passes in milliseconds, publishers are not read either, but not told.
 
 use crate::amqp::method::ConnectionUnblocked;
@@ -65,8 +67,11 @@ impl Broker {
             Some(Shortage::Disk)
         } else if bytes > bytes_max || (was_short && bytes > bytes_max / 10 * 9) {
             Some(Shortage::Memory)
-        } else if self.streams.is_congested() || self.durability.is_congested() || self.letters.is_congested() {
+        } else if self.streams.is_congested() || self.durability.is_congested() {
             Some(Shortage::Journal)
+        } else if self.letters.is_congested() {
+            // Those that go to several queues do not pass before there is memory for them.
+            Some(if was_short || self.is_very_crowded() { Shortage::Memory } else { Shortage::Letters })
         } else {
             None
         }

@@ -48,16 +48,30 @@ impl Broker {
         message: Arrived<'_>,
         flags: PublishFlags,
     ) -> Result<(), AmqpError> {
-        let parts = message.parts();
-        let properties = BasicProperties::parse(parts.properties).map_err(|error| error.at(BasicPublish::ID))?;
+        BasicProperties::parse(message.parts().properties).map_err(|error| error.at(BasicPublish::ID))?;
         if flags.immediate() {
             return Err(error(ReplyCode::NotImplemented, "immediate=true").at_publish());
         }
         let connection = self.clients[slot].connection;
-        self.backpressure.note_publisher(&mut self.clients, connection);
+        self.backpressure.has_passed = false;
+        let result = self.publish_or_keep(slot, message, flags);
+        self.backpressure.note_published(&mut self.clients, connection);
+        result
+    }
+
+    /// Publish a message now, or keep it for its transaction.
+    #[inline]
+    fn publish_or_keep(
+        &mut self,
+        slot: ChannelSlot,
+        message: Arrived<'_>,
+        flags: PublishFlags,
+    ) -> Result<(), AmqpError> {
         if let Some(transaction) = &mut self.clients[slot].transaction {
+            let parts = message.parts();
             if transaction.publish(&parts, flags) {
                 self.backpressure.count_unfinished(&mut self.clients[slot]);
+                let properties = BasicProperties::from_checked(parts.properties);
                 return self.check_publish(slot, &parts, &properties).map_err(FailedAt::at_publish);
             }
             return Err(error(ReplyCode::ResourceError, "too much is published in one transaction").at_publish());
@@ -81,7 +95,7 @@ impl Broker {
         result.map_err(FailedAt::at_publish)
     }
 
-    /// Put a message into its queues, or let it wait until all of them have room.
+    /// Put a message into its queues; one to an address is signed before.
     #[inline]
     fn accept_or_wait(
         &mut self,
@@ -89,17 +103,43 @@ impl Broker {
         message: Arrived<'_>,
         flags: PublishFlags,
         routed: &mut Vec<QueueId>,
+        terms: Terms,
+    ) -> Result<(), AmqpError> {
+        if terms.is_addressed {
+            return self.accept_addressed(slot, &message, flags, routed, terms);
+        }
+        self.accept_with_room(slot, message, flags, routed, terms)
+    }
+
+    /// Put a message into its queues, or let it wait until all of them have room.
+    #[inline]
+    fn accept_with_room(
+        &mut self,
+        slot: ChannelSlot,
+        message: Arrived<'_>,
+        flags: PublishFlags,
+        routed: &mut Vec<QueueId>,
+        terms: Terms,
+    ) -> Result<(), AmqpError> {
+        match self.queues.first_blocking(routed, message.parts().size()) {
+            Some(full) => self.wait_for_room(slot, message, flags, full),
+            None => self.accept(slot, message, flags, routed, terms),
+        }
+    }
+
+    /// Put a message to an address into its queues, signed with its sender.
+    #[cold]
+    fn accept_addressed(
+        &mut self,
+        slot: ChannelSlot,
+        message: &Arrived<'_>,
+        flags: PublishFlags,
+        routed: &mut Vec<QueueId>,
         mut terms: Terms,
     ) -> Result<(), AmqpError> {
-        let mut message = message;
-        if terms.is_addressed {
-            let about = Arc::clone(&self.clients[self.clients[slot].connection].about);
-            message = self.with_sender(&about.identity, &message, routed, &mut terms);
-        }
-        if let Some(full) = self.queues.first_blocking(routed, message.parts().size()) {
-            return self.wait_for_room(slot, message, flags, full);
-        }
-        self.accept(slot, message, flags, routed, terms)
+        let about = Arc::clone(&self.clients[self.clients[slot].connection].about);
+        let signed = self.with_sender(&about.identity, message, routed, &mut terms);
+        self.accept_with_room(slot, signed, flags, routed, terms)
     }
 
     /// Write the sender into a message to an address; it is kept as the address is.
@@ -352,9 +392,11 @@ impl Broker {
         let size = stored.size();
         let message = self.messages.insert(stored);
         self.metrics.enqueued += queues.len() as u64;
+        let mut has_passed = true;
         for &queue in queues {
-            self.enqueue(queue, message, size, terms.time_to_live_ms);
+            has_passed &= self.enqueue(queue, message, size, terms.time_to_live_ms);
         }
+        self.backpressure.has_passed = has_passed;
         self.spill(message);
     }
 

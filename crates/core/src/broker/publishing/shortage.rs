@@ -11,8 +11,10 @@ use crate::broker::ids::{ConnectionSlot, Handle};
 pub(crate) enum Shortage {
     Memory,
     Disk,
-    /// The journal has more to write than the disk has taken, or too many dead letters wait.
+    /// The journal has more to write than the disk has taken.
     Journal,
+    /// Too many dead letters wait.
+    Letters,
 }
 
 impl Shortage {
@@ -21,7 +23,7 @@ impl Shortage {
         match self {
             Self::Memory => Some("low on memory"),
             Self::Disk => Some("low on disk"),
-            Self::Journal => None,
+            Self::Journal | Self::Letters => None,
         }
     }
 }
@@ -40,6 +42,8 @@ pub(crate) struct Backpressure {
     pub(crate) uncounted_bytes: u64,
     /// Whether memory is so short that consumers get messages one by one.
     pub(crate) is_severe: bool,
+    /// Whether consumers took the current message at once, from all of its queues.
+    pub(crate) has_passed: bool,
 }
 
 impl Backpressure {
@@ -52,11 +56,6 @@ impl Backpressure {
     /// Whether the process takes so much that dead letters wait, too: each may go to very many queues.
     pub fn is_overrun(&self) -> bool {
         self.is_severe && self.uncounted_bytes > 0
-    }
-
-    /// Whether memory is what is short.
-    pub fn is_short_of_memory(&self) -> bool {
-        self.shortage == Some(Shortage::Memory)
     }
 
     /// Let publishers wait, each after at most one more message, until the disk has taken what is recorded.
@@ -72,17 +71,31 @@ impl Backpressure {
         channel.unfinished_bytes = bytes;
     }
 
-    /// Note that a connection published: during a shortage, it is read no further.
+    /// Note that a connection begins to publish: during a shortage, it is read no further, unless its messages pass.
     #[inline]
     pub fn note_publisher(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
         clients[slot].publishes = true;
-        if self.is_on() {
+        if self.is_on() && !self.lets_pass(clients[slot].passes) {
             self.block(clients, slot);
         }
     }
 
+    /// Note that a connection has published a message, and where that went.
+    #[inline]
+    pub fn note_published(&mut self, clients: &mut Clients, slot: ConnectionSlot) {
+        clients[slot].passes = self.has_passed;
+        self.note_publisher(clients, slot);
+    }
+
+    /// Whether a publisher goes on during the shortage: not if the disk is what is short.
+    fn lets_pass(&self, passes: bool) -> bool {
+        let is_disk_free = matches!(self.shortage, Some(Shortage::Memory | Shortage::Letters));
+        passes && is_disk_free && !self.is_severe
+    }
+
     pub(super) fn block_publishers(&mut self, clients: &mut Clients) {
-        let publishers = clients.connections().filter(|(_, connection)| connection.publishes);
+        let publishers = clients.connections();
+        let publishers = publishers.filter(|(_, it)| it.publishes && !self.lets_pass(it.passes));
         let publishers: Vec<ConnectionSlot> = publishers.map(|(slot, _)| slot).collect();
         publishers.into_iter().for_each(|slot| self.block(clients, slot));
     }

@@ -279,6 +279,13 @@ impl Queues {
         Some(id)
     }
 
+    /// Visit this queue at a later time than its deadline.
+    pub fn put_off(&mut self, id: QueueId, until: Micros) {
+        let queue = &mut self.queues[id];
+        self.timers.move_timer(id, queue.timer, until);
+        queue.timer = until;
+    }
+
     /// Whether something has to expire now.
     pub fn is_due(&self, now: Micros) -> bool {
         self.timers.is_due(now)

@@ -4,9 +4,10 @@
 //! one call has time for, or the journal has no room, the rest waits its turn. Publishing may drop entries of other queues,
 //! which makes further letters; they are queued, so that a chain of full queues needs no stack.
 //!
-//! While memory is short, letters that go to several queues wait: each takes more than the entry that it comes from, and a
-//! letter may drop further entries, so that a few of them could fill the memory though no publisher goes on. A letter that
-//! goes to one queue takes the place of its entry.
+//! While three quarters of the memory are in use, letters that go to several queues wait: each takes more than the entry
+//! that it comes from, and a letter may drop further entries, so that a few of them could fill the memory though no
+//! publisher goes on. A letter that goes to one queue takes the place of its entry. While many letters wait, entries that
+//! have expired stay in their queues, on disk where there is one, and nobody gets them.
 //!
 //! The letter of a persistent message is recorded before its original is settled, in the same log: whoever finds the
 //! original settled after a crash finds the letter too. A letter in a stream is another log's, so its original is settled
@@ -189,7 +190,7 @@ impl Broker {
         self.metrics.count_reading(self.publishing.reading());
         self.letters.spend(deaths.len() * DEATH_STEPS + routed.len() * QUEUE_STEPS);
         self.drop_cycles(&mut routed, &deaths);
-        if routed.len() > 1 && self.backpressure.is_short_of_memory() {
+        if routed.len() > 1 && self.is_very_crowded() {
             return Err(AppendError::Busy);
         }
         if routed.is_empty() {

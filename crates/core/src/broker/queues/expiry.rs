@@ -15,6 +15,8 @@ use crate::broker::topology::QueueId;
 const DROP_STEPS: u32 = 4;
 /// The cost of removing a queue, in steps of a turn.
 const REMOVE_STEPS: u32 = 40;
+/// The time after which a queue is visited again that can make no dead letters now, in microseconds.
+pub(crate) const LETTERS_AGAIN_US: Micros = 100_000;
 
 impl Broker {
     /// Drop entries from the head of a queue whose time has run out, as far as the turn goes. Returns whether the head may
@@ -23,6 +25,10 @@ impl Broker {
         while let Some(front) = self.queues[queue].front()
             && front.expires <= self.clock.now()
         {
+            if self.letters.is_congested() && self.queues[queue].policy.dead_letters.is_some() {
+                self.queues.put_off(queue, self.clock.now() + LETTERS_AGAIN_US);
+                return false;
+            }
             if self.turn.is_over() {
                 self.queues.set_timer(queue);
                 return false;
@@ -51,7 +57,7 @@ impl Broker {
     }
 
     fn expire_in(&mut self, queue: QueueId) {
-        self.expire_head(queue);
+        let may_deliver = self.expire_head(queue);
         let it = &mut self.queues[queue];
         if it.unused_until() <= self.clock.now() && !it.may_be_unused() {
             it.used = self.clock.now();
@@ -60,7 +66,9 @@ impl Broker {
             self.turn.spend(REMOVE_STEPS);
             return self.remove_queue(queue);
         }
-        self.queues.set_timer(queue);
+        if may_deliver {
+            self.queues.set_timer(queue);
+        }
         // Consumers may have waited for what stands behind.
         self.queues.schedule(queue);
     }

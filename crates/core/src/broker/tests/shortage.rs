@@ -3,7 +3,9 @@
 use super::client::{TestBroker, closed, names, published, table, text};
 use crate::amqp::PropertyFields;
 use crate::amqp::method::{BasicGet, BasicNack, QueueBind, QueueDeclare, TxSelect};
-use crate::broker::BrokerOptions;
+use crate::amqp::table::FieldValue;
+use crate::broker::queues::letter::CONGESTED_LETTERS;
+use crate::broker::{BrokerOptions, ConnectionId};
 
 /// What a process may have that nothing counts, under a low limit.
 const TOLERATED_BYTES: u64 = 32 << 20;
@@ -115,4 +117,97 @@ fn dead_letters_to_several_queues_wait_while_memory_is_short_and_those_to_one_do
         world.broker.tick(2, 0);
         assert_eq!(world.broker.metrics().letters, 1);
     }
+}
+
+/// A world in which memory is short for good, beside a publisher whose messages a consumer takes at once.
+fn short_beside_a_passing_publisher(no_ack: bool) -> (TestBroker, ConnectionId, ConnectionId) {
+    let mut world = world();
+    let (id, reader) = (world.connect(), world.connect());
+    world.declare(id, "read");
+    world.declare(id, "unread");
+    world.consume(reader, "read", "tag", no_ack);
+    world.publish(id, "", "read", b"first");
+    world.seen(reader);
+    let limit = world.broker.memory_bytes_max();
+    world.broker.note_process_memory(TOLERATED_BYTES + limit + limit / 20);
+    world.broker.tick(1, 0);
+    assert_eq!(world.broker.metrics().blocked, 1);
+    (world, id, reader)
+}
+
+#[test]
+fn a_publisher_whose_messages_are_taken_at_once_goes_on_while_memory_is_short() {
+    let (mut world, id, reader) = short_beside_a_passing_publisher(true);
+    for _ in 0..100 {
+        assert!(world.broker.wants_input(id));
+        world.publish(id, "", "read", b"x");
+        assert_eq!(names(&world.seen(reader)), ["basic.deliver"]);
+    }
+    // In two pieces.
+    let whole = published("", "read", &PropertyFields::default(), &[7; 5000]);
+    world.broker.receive(id, &whole[..3000], 0);
+    assert!(world.broker.wants_input(id));
+    world.broker.receive(id, &whole[3000..], 0);
+    assert_eq!(names(&world.seen(reader)), ["basic.deliver"]);
+    assert_eq!(names(&world.seen(id)), [""; 0]);
+    world.publish(id, "", "unread", b"x");
+    assert_eq!((names(&world.seen(id)), world.broker.wants_input(id)), (vec!["connection.blocked"], false));
+}
+
+#[test]
+fn a_publisher_waits_with_all_others_when_memory_is_very_short() {
+    let (mut world, id, reader) = short_beside_a_passing_publisher(true);
+    let limit = world.broker.memory_bytes_max();
+    world.broker.note_process_memory(TOLERATED_BYTES + limit + limit / 4);
+    world.broker.tick(2, 0);
+    world.publish(id, "", "read", b"x");
+    assert_eq!((names(&world.seen(id)), world.broker.wants_input(id)), (vec!["connection.blocked"], false));
+    assert_eq!(names(&world.seen(reader)), ["basic.deliver"], "what it had sent by then");
+}
+
+#[test]
+fn what_a_consumer_keeps_unacknowledged_stops_its_publisher_in_the_end() {
+    let (mut world, id, _) = short_beside_a_passing_publisher(false);
+    let mut count = 0;
+    while world.broker.wants_input(id) {
+        world.publish(id, "", "read", &[7; 500]);
+        count += 1;
+        assert!(count < 1_000, "{:?}", world.broker.memory());
+    }
+    assert!(count > 1 && names(&world.seen(id)).contains(&"connection.blocked"), "{count}");
+}
+
+#[test]
+fn what_expires_waits_in_its_queue_while_too_many_dead_letters_wait() {
+    let (mut world, count) = (TestBroker::new(BrokerOptions::default()), CONGESTED_LETTERS * 2);
+    let (id, reader) = (world.connect(), world.connect());
+    world.declare(id, "dead");
+    for queue in ["left", "right"] {
+        let further = [("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text("dead"))];
+        let arguments = [&further[..], &[("x-message-ttl", FieldValue::from(1_i64))]].concat();
+        world.send(id, 1, QueueDeclare { queue, arguments: table(&arguments), ..Default::default() });
+        for _ in 0..count {
+            world.publish(id, "", queue, b"x");
+        }
+    }
+    world.broker.note_process_memory(1 << 50); // so that letters wait
+    let mut most = 0;
+    for tick in 1..100 {
+        world.broker.tick(tick * 100_000, 0);
+        while world.broker.has_work() {
+            world.broker.work(tick * 100_000);
+        }
+        most = most.max(world.broker.metrics().letters_waiting);
+    }
+    assert!((CONGESTED_LETTERS as u64..CONGESTED_LETTERS as u64 + 10_000).contains(&most), "{most} letters");
+    world.consume(reader, "left", "tag", true);
+    assert_eq!(names(&world.seen(reader)), [""; 0], "nobody gets what has expired");
+    world.broker.note_process_memory(0);
+    for tick in 100..200 {
+        world.broker.tick(tick * 100_000, 0);
+        while world.broker.has_work() {
+            world.broker.work(tick * 100_000);
+        }
+    }
+    assert_eq!(world.broker.metrics().letters, 2 * count as u64);
 }
