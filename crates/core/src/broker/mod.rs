@@ -182,7 +182,6 @@ impl Broker {
         self.go_on_with_commit();
         self.evict();
         self.letters.allow_many();
-        self.streams.allow_many();
         self.finish();
     }
 

@@ -17,6 +17,8 @@ const MEASURED_STEPS: u32 = 64;
 const TURNS_A_ROUND: u32 = 4;
 /// The part of its budget that a turn has when the round is used up: enough for what most clients ask for.
 const LATE_PART: u32 = 64;
+/// The part of a turn's budget that all readers of streams together have in a round: about a quarter of a millisecond.
+const READERS_PART: u32 = 8;
 
 /// The budget of this turn and of this round, and the connections that wait for another turn.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Turn {
     budget: u32,
     /// What was left of the round when this turn began: beyond it, turns are short.
     round: u32,
+    /// What is left of the round for readers of streams.
+    readers: u32,
     /// The caller's time in microseconds, by which steps that take long count more.
     stopwatch: Option<fn() -> Micros>,
     /// What the stopwatch showed in this turn when somebody looked last, and the steps until then.
@@ -51,6 +55,7 @@ impl Turn {
             next_look: MEASURED_STEPS,
             budget,
             round: budget.saturating_mul(TURNS_A_ROUND),
+            readers: readers_part(budget),
             stopwatch: None,
             looked: None,
             resting: VecDeque::new(),
@@ -86,6 +91,11 @@ impl Turn {
             self.looked = Some((now, self.spent));
         }
         self.next_look = self.spent.saturating_add(MEASURED_STEPS);
+    }
+
+    /// The steps of this turn so far.
+    pub fn spent(&self) -> u32 {
+        self.spent
     }
 
     /// Use up the cost of a method.
@@ -134,10 +144,29 @@ impl Turn {
         (self.spent, self.next_look, self.looked) = (0, MEASURED_STEPS, None);
     }
 
+    /// Begin the turn of all readers of streams together: with what is left for them in the round.
+    pub fn begin_readers(&mut self) {
+        self.begin();
+        self.allowance = self.readers;
+        self.looked = self.stopwatch.map(|stopwatch| (stopwatch(), 0));
+    }
+
+    /// Count what the readers' steps have really taken.
+    pub fn look_at_readers(&mut self) {
+        self.look();
+    }
+
+    /// End the turn of the readers.
+    pub fn end_readers(&mut self) {
+        self.readers = self.readers.saturating_sub(self.spent);
+        self.begin();
+    }
+
     /// Begin the next round: the caller has looked after everybody else.
     pub fn begin_round(&mut self) {
         self.begin();
         self.round = self.budget.saturating_mul(TURNS_A_ROUND);
+        self.readers = readers_part(self.budget);
         self.allowance = self.budget;
     }
 
@@ -151,4 +180,9 @@ impl Turn {
     pub fn is_waiting(&self, connection: Handle<ConnectionSlot>) -> bool {
         self.resting.contains(&connection)
     }
+}
+
+/// The steps that all readers of streams together have in a round.
+fn readers_part(budget: u32) -> u32 {
+    (budget / READERS_PART).max(1)
 }

@@ -15,11 +15,6 @@ use crate::broker::topology::{QueueId, ViewScratch};
 /// The maximum of bytes of streams that wait to be written before publishers wait, as in the journal.
 pub(crate) const CONGESTED_BYTES: usize = 16 << 20;
 
-/// The number of bytes that all readers together read in one call, which takes about half a millisecond.
-const BYTES_AT_ONCE: usize = 128 * 1024;
-/// The same in a call that has been made for something else: others have their turn before readers go on.
-const BYTES_IN_PASSING: usize = 32 * 1024;
-
 /// The logs of streams and their readers.
 #[derive(Default)]
 pub(crate) struct Streams {
@@ -37,8 +32,6 @@ pub(crate) struct Streams {
     is_full: bool,
     /// Readers that can go on.
     readers: VecDeque<Handle<ConsumerSlot>>,
-    /// Whether readers have the budget of a call that does nothing else.
-    has_time: bool,
     /// Room to evaluate readers' queries.
     pub(super) view: ViewScratch,
 }
@@ -171,16 +164,6 @@ impl Streams {
     /// The reader whose turn it is.
     pub(super) fn next_reader(&mut self) -> Option<Handle<ConsumerSlot>> {
         self.readers.pop_front()
-    }
-
-    /// Let readers read more in this call, which has been made for such work.
-    pub fn allow_many(&mut self) {
-        self.has_time = true;
-    }
-
-    /// The bytes that all readers together may read in this call.
-    pub(super) fn take_budget(&mut self) -> usize {
-        if std::mem::take(&mut self.has_time) { BYTES_AT_ONCE } else { BYTES_IN_PASSING }
     }
 
     /// Whether a reader can go on.

@@ -14,6 +14,7 @@ use crate::journal::{self, Log, LogItem, OpenError, Retention, Sequence, Start};
 
 use crate::broker::Broker;
 use crate::broker::clock::NEVER;
+use crate::broker::connections::turn::STEP_NS;
 use crate::broker::consumers::unacknowledged::CoarseTime;
 use crate::broker::durable::DefinitionId;
 use crate::broker::errors::error;
@@ -26,11 +27,11 @@ use crate::broker::streams::stream::{Stream, StreamReader};
 use crate::broker::streams::stream_record::StreamRecord;
 use crate::broker::topology::{ConsumerFilter, QueueId, View, check_query_arguments};
 
-/// The number of bytes that are read for one reader before others have their turn.
-const SLICE_BYTES: usize = 32 * 1024;
+/// The number of steps that are made for one reader before others have their turn.
+const SLICE_STEPS: u32 = 256;
 
-/// The time of a query that counts as much as reading one byte.
-const NS_PER_BYTE: u64 = 8;
+/// The bytes of a record that take a step to read and deliver, besides the one that every record takes.
+const BYTES_PER_STEP: usize = 128;
 
 impl Broker {
     /// Open the log of a queue of type stream; a new one is empty.
@@ -143,31 +144,35 @@ impl Broker {
         self.streams.review_pending();
     }
 
-    /// Let readers that can go on read in turns, as far as the budget of this call goes for all of them together.
+    /// Let readers that can go on read in turns, as far as the budget of this round goes for all of them together.
     pub(crate) fn read_streams(&mut self) {
-        let mut left = self.streams.take_budget();
-        while left > 0
+        if !self.streams.has_readers() {
+            return;
+        }
+        self.turn.begin_readers();
+        while !self.turn.is_over()
             && let Some(handle) = self.streams.next_reader()
         {
             if let Some(consumer) = self.clients.consumer_of(handle) {
                 consumer.is_waiting = false;
-                left = left.saturating_sub(self.read_slice(handle.id, left.min(SLICE_BYTES)));
+                self.read_slice(handle.id);
+                self.turn.look_at_readers();
             }
         }
+        self.turn.end_readers();
     }
 
-    /// Deliver to one reader until it has read so many bytes or everything, or has no credit left. Returns the bytes read.
-    fn read_slice(&mut self, slot: ConsumerSlot, bytes_max: usize) -> usize {
-        let Some(mut reader) = self.clients[slot].reader.take() else { return 0 };
-        let mut left = bytes_max;
+    /// Deliver to one reader until its slice or the budget is used up, it has read everything, or it has no credit left.
+    fn read_slice(&mut self, slot: ConsumerSlot) {
+        let Some(mut reader) = self.clients[slot].reader.take() else { return };
+        let end = self.turn.spent().saturating_add(SLICE_STEPS);
         let mut has_more = true;
-        while has_more && left > 0 && self.can_take(slot) {
+        while has_more && self.turn.spent() < end && !self.turn.is_over() && self.can_take(slot) {
             let queue = self.clients[slot].queue;
             match reader.reader.next() {
                 Ok(Some(LogItem::Record(record))) => {
-                    left = left.saturating_sub(record.body.len() + 32);
-                    let ns = self.read_record(slot, &reader.filter, &mut reader.missed, record.sequence, record.body);
-                    left = left.saturating_sub((ns / NS_PER_BYTE) as usize);
+                    self.turn.spend(1 + (record.body.len() / BYTES_PER_STEP) as u32);
+                    self.read_record(slot, &reader.filter, &mut reader.missed, record.sequence, record.body);
                 }
                 Ok(Some(LogItem::Missed(first, last))) => reader.missed += last.0 - first.0 + 1,
                 Ok(Some(LogItem::Damaged(damage))) => {
@@ -192,10 +197,9 @@ impl Broker {
                 stream.waiting.push(slot);
             }
         }
-        bytes_max - left
     }
 
-    /// Deliver one record, if the reader wants it. Returns the time that its query took.
+    /// Deliver one record, if the reader wants it.
     fn read_record(
         &mut self,
         slot: ConsumerSlot,
@@ -203,22 +207,21 @@ impl Broker {
         missed: &mut u64,
         sequence: Sequence,
         bytes: &[u8],
-    ) -> u64 {
+    ) {
         let Ok(record) = StreamRecord::decode(bytes) else {
             *missed += 1;
             self.report_lost(self.clients[slot].queue, format!("record {sequence} is no message"));
-            return 0;
+            return;
         };
-        let mut spent_ns = 0;
         if let Some(filter) = filter {
             let view = View::new(&mut self.streams.view, record.properties, record.body);
             let mut view = view.within(self.topology.limits());
             let is_match = filter.is_match(record.routing_key, &mut view, self.topology.hierarchies());
             let reading = view.reading();
-            spent_ns = reading.spent_ns;
             self.metrics.count_reading(reading);
+            self.turn.spend((reading.spent_ns / STEP_NS) as u32);
             if !is_match {
-                return spent_ns;
+                return;
             }
         }
         let properties = annotated(record.properties, sequence, std::mem::take(missed));
@@ -234,7 +237,6 @@ impl Broker {
         let entry = QueueEntry::new(sequence.0, MessageId::NONE, NEVER);
         let delivered = CoarseTime::at(self.clock.now());
         outlet.await_acknowledgement(slot, tag, entry, (Handle { id, serial: queue.serial }, delivered));
-        spent_ns
     }
 }
 

@@ -389,3 +389,41 @@ fn many_readers_that_catch_up_share_the_time_of_one() {
     assert!(longest <= 140, "{longest} kilobytes are read in one call");
     assert!(seen.iter().all(|seen| seen.iter().copied().eq(1..=400)), "no gap and no double");
 }
+
+#[test]
+fn readers_that_acknowledge_read_no_more_in_a_round_than_their_part() {
+    const READERS: usize = or_few(60, 5);
+    const KILOBYTES: usize = 100;
+    // A kilobyte takes 8 steps, and readers have an eighth of a turn: 10 records.
+    let options = BrokerOptions { turn_budget: 640, ..BrokerOptions::default() };
+    let disk = SimulatedDisk::new();
+    let mut world = TestBroker::on_disk(&disk, options).0;
+    let id = world.connect();
+    declare(&mut world, id, &[]);
+    for _ in 0..KILOBYTES {
+        world.broker.receive(id, &published("", "log", &PropertyFields::default(), &[7; 1000]), world.now);
+    }
+    world.commit();
+    let readers: Vec<ConnectionId> = (0..READERS).map(|_| world.connect()).collect();
+    let first = [("x-stream-offset", text("first"))];
+    let mut seen: Vec<Vec<i64>> = readers.iter().map(|id| offsets(&read(&mut world, *id, 4, &first))).collect();
+    world.broker.work(world.now);
+    while world.broker.has_work() || seen.iter().any(|seen| seen.len() < KILOBYTES) {
+        let before = world.broker.metrics().delivered;
+        for (reader, seen) in readers.iter().zip(&mut seen) {
+            seen.extend(offsets(&world.seen(*reader)));
+            let delivery_tag = seen.len() as u64;
+            if delivery_tag > 0 {
+                world.send(*reader, 1, BasicAck { delivery_tag, multiple: true });
+            }
+            seen.extend(offsets(&world.seen(*reader)));
+        }
+        world.broker.work(world.now);
+        let read = world.broker.metrics().delivered - before;
+        assert!(read <= 22, "{read} records of a kilobyte in what was left of a round, and the next one");
+        let behind = seen.iter().map(Vec::len).min().expect("readers");
+        let ahead = seen.iter().map(Vec::len).max().expect("readers");
+        assert!(ahead <= 2 * behind + 8, "one reader has {ahead} messages, another one {behind}");
+    }
+    assert!(seen.iter().all(|seen| seen.iter().copied().eq(1..=KILOBYTES as i64)), "no gap and no double");
+}
