@@ -156,7 +156,7 @@ impl Broker {
         }
     }
 
-    /// Deliver to one reader until it has read so many bytes or everything, or has no credit left. Returns the bytes read.
+    /// Deliver to one reader until it has read `bytes_max` bytes or everything, or has no credit. Returns the bytes read.
     fn read_slice(&mut self, slot: ConsumerSlot, bytes_max: usize) -> usize {
         let Some(mut reader) = self.clients[slot].reader.take() else { return 0 };
         let mut left = bytes_max;
